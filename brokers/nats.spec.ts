@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { natsRail, type NatsOptions } from '../libs/brokers/index.js'
 import { callRail, inquireRail, loadRail, runRailContract, type LoadedRail } from '../libs/rails/index.js'
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
-import { BrokerStage } from './support/BrokerStage.js'
+import { BrokerFixture } from './support/BrokerFixture.js'
 import { createReference } from './support/createReference.js'
 import { pasteProgram } from './support/pasteProgram.js'
 import { startNats, type NatsServer } from './support/startNats.js'
@@ -283,38 +283,38 @@ test('what is published while the client reconnects is unknown, and there once w
 
 test('a worker killed between the publish and the completion: each payment is in the stream once, under its reference', async () => {
   const place = await addStream()
-  const stage = await BrokerStage.set('nats', {
+  const fixture = await BrokerFixture.set('nats', {
     NATS_URL: server.url,
     NATS_STREAM: place.stream,
     NATS_SUBJECT: place.subject,
   })
-  const ids = await stage.enqueue(40)
-  const first = stage.startWorker('first', { KILLED_AFTER: '15' })
+  const ids = await fixture.enqueue(40)
+  const first = fixture.startWorker('first', { KILLED_AFTER: '15' })
   expect((await first.ended).exitCode).toBe('SIGKILL')
   const publishedByFirst = (await idsIn(place.stream)).size
-  const toldByFirst = await stage.ended()
+  const toldByFirst = await fixture.ended()
   // Otherwise nothing of what is proven here has happened.
   expect(publishedByFirst).toBeGreaterThan(toldByFirst)
-  await stage.expireLeases()
-  stage.startWorker('second')
-  await stage.untilEnded(ids.length)
+  await fixture.expireLeases()
+  fixture.startWorker('second')
+  await fixture.untilEnded(ids.length)
   const published = await idsIn(place.stream)
   expect(new Set(published.keys())).toEqual(new Set(ids))
   const references = new Map([...published].map(([id, places]) => [id, places.join(' and ')]))
-  expect(await stage.dispatched()).toEqual(references)
+  expect(await fixture.dispatched()).toEqual(references)
 })
 
 test('a server killed while payments flow: it comes back, and each payment is in the stream once', async () => {
   const place = await addStream()
-  const stage = await BrokerStage.set('nats', {
+  const fixture = await BrokerFixture.set('nats', {
     NATS_URL: server.url,
     NATS_STREAM: place.stream,
     NATS_SUBJECT: place.subject,
   })
-  const ids = await stage.killWhileFlowing(server.broker)
+  const ids = await fixture.killWhileFlowing(server.broker)
   const published = await idsIn(place.stream)
   const references = new Map([...published].map(([id, places]) => [id, places.join(' and ')]))
-  expect(await stage.dispatched()).toEqual(references)
+  expect(await fixture.dispatched()).toEqual(references)
   expect(new Set(references.keys())).toEqual(new Set(ids))
 })
 

@@ -7,7 +7,7 @@ import { callRail, loadRail, runRailContract, type LoadedRail } from '../libs/ra
 import { createTestDatabase, type TestDatabase } from '../tests/support/database.js'
 import { freePort } from './support/BrokerProcess.js'
 import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
-import { BrokerStage } from './support/BrokerStage.js'
+import { BrokerFixture } from './support/BrokerFixture.js'
 import { pasteProgram } from './support/pasteProgram.js'
 import { startRabbit, type RabbitServer } from './support/startRabbit.js'
 
@@ -280,26 +280,26 @@ describe('what may have been published', () => {
 
 test('a worker killed between the publish and the completion: copies in the queue, and one effect of each payment', async () => {
   const place = await declare()
-  const stage = await BrokerStage.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
-  const ids = await stage.enqueue(40)
-  const first = stage.startWorker('first', { KILLED_AFTER: '15' })
+  const fixture = await BrokerFixture.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
+  const ids = await fixture.enqueue(40)
+  const first = fixture.startWorker('first', { KILLED_AFTER: '15' })
   expect((await first.ended).exitCode).toBe('SIGKILL')
-  await stage.expireLeases()
-  stage.startWorker('second')
-  await stage.untilEnded(ids.length)
-  const consumer = await Consumer.of(stage.db)
+  await fixture.expireLeases()
+  fixture.startWorker('second')
+  await fixture.untilEnded(ids.length)
+  const consumer = await Consumer.of(fixture.db)
   // More copies than payments, otherwise nothing of what is proven here has happened.
   expect(await consumer.consume(place.queue)).toBeGreaterThan(ids.length)
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
-  expect(await stage.dispatched()).toEqual(new Map(ids.map((id) => [id, id])))
+  expect(await fixture.dispatched()).toEqual(new Map(ids.map((id) => [id, id])))
 })
 
 test('a broker killed while payments flow: it comes back, nothing is lost, and each payment takes effect once', async () => {
   const place = await declare()
-  const stage = await BrokerStage.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
-  const ids = await stage.killWhileFlowing(server.broker)
+  const fixture = await BrokerFixture.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
+  const ids = await fixture.killWhileFlowing(server.broker)
   await look()
-  const consumer = await Consumer.of(stage.db)
+  const consumer = await Consumer.of(fixture.db)
   await consumer.consume(place.queue)
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
 })

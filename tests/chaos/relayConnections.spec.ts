@@ -1,13 +1,13 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { eventRows } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { RelayStage } from '../support/relayStage.js'
-import { CARRIED } from '../support/relayStories.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { RelayFixture } from '../support/relayFixture.js'
+import { DISPATCHED_ONCE } from '../support/relayOutcomes.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 /** The network between a worker and its server fails in ways that nobody is told of. */
 
-async function proxyBefore({ db }: RelayStage): Promise<TcpProxy> {
+async function proxyBefore({ db }: RelayFixture): Promise<TcpProxy> {
   const proxy = await TcpProxy.before(db.url)
   onTestFinished(() => proxy.close())
   return proxy
@@ -45,18 +45,20 @@ test.each(Object.entries(PATHS))(
   'a payment is found %s',
   SLOWLY,
   async (_path, { words, frozen, listening, isWoken }) => {
-    const stage = await RelayStage.set()
-    const proxy = await proxyBefore(stage)
-    const first = await stage.startWorker('first', {
+    const fixture = await RelayFixture.set()
+    const proxy = await proxyBefore(fixture)
+    const first = await fixture.startWorker('first', {
       words: ['--port', '0', ...words],
-      env: { SYMPHONY_LISTEN_URL: stage.urlThrough(proxy.port) },
+      env: { SYMPHONY_LISTEN_URL: fixture.urlThrough(proxy.port) },
     })
     if (frozen) proxy.traffic = 'vanishes'
-    const { outboxId } = await stage.enqueue('inquire')
-    await expect.poll(() => stage.storyOf(outboxId), PATIENTLY).toEqual(CARRIED)
-    expect(await stage.metricOf(first, 'notify_listening')).toBe(listening)
-    await expect.poll(async () => (await stage.metricOf(first, 'notify_wakeups_total')) > 0, PATIENTLY).toBe(isWoken)
-    expect(await stage.auditFindings()).toEqual([])
+    const { outboxId } = await fixture.enqueue('inquire')
+    await expect.poll(() => fixture.outcomeOf(outboxId), POLL_OPTIONS).toEqual(DISPATCHED_ONCE)
+    expect(await fixture.metricOf(first, 'notify_listening')).toBe(listening)
+    await expect
+      .poll(async () => (await fixture.metricOf(first, 'notify_wakeups_total')) > 0, POLL_OPTIONS)
+      .toBe(isWoken)
+    expect(await fixture.auditFindings()).toEqual([])
   },
 )
 
@@ -64,26 +66,26 @@ test(
   'a completion that was committed and whose answer was lost is recognised: no lost lease, no late outcome, one row',
   SLOWLY,
   async () => {
-    const stage = await RelayStage.set()
-    const proxy = await proxyBefore(stage)
-    stage.checkpoints.close('first', 'answered')
+    const fixture = await RelayFixture.set()
+    const proxy = await proxyBefore(fixture)
+    fixture.checkpoints.close('first', 'answered')
     const words = ['--port', '0', '--log-level', 'debug']
-    const first = await stage.startWorker('first', { words, port: proxy.port })
-    const { outboxId } = await stage.enqueue('inquire')
-    await expect.poll(() => stage.checkpoints.count('first', 'answered'), PATIENTLY).toBe(1)
+    const first = await fixture.startWorker('first', { words, port: proxy.port })
+    const { outboxId } = await fixture.enqueue('inquire')
+    await expect.poll(() => fixture.checkpoints.count('first', 'answered'), POLL_OPTIONS).toBe(1)
 
     proxy.traffic = 'answers vanish'
-    stage.checkpoints.release()
-    await expect.poll(() => stage.storyOf(outboxId), PATIENTLY).toEqual(CARRIED)
+    fixture.checkpoints.release()
+    await expect.poll(() => fixture.outcomeOf(outboxId), POLL_OPTIONS).toEqual(DISPATCHED_ONCE)
     proxy.cut()
     proxy.traffic = 'flows'
 
-    await expect.poll(first.stderr, PATIENTLY).toContain('"msg":"alreadyRecorded"')
-    expect(await stage.metricOf(first, 'lease_lost_count')).toBe(0)
-    expect(await stage.metricOf(first, 'late_outcomes_total')).toBe(0)
-    expect(await stage.metricOf(first, 'attempts_total{state="DISPATCHED"}')).toBe(1)
-    expect(await stage.storyOf(outboxId)).toEqual(CARRIED)
-    expect(await eventRows(stage.db, outboxId)).toEqual([])
-    expect(await stage.auditFindings()).toEqual([])
+    await expect.poll(first.stderr, POLL_OPTIONS).toContain('"msg":"alreadyRecorded"')
+    expect(await fixture.metricOf(first, 'lease_lost_count')).toBe(0)
+    expect(await fixture.metricOf(first, 'late_outcomes_total')).toBe(0)
+    expect(await fixture.metricOf(first, 'attempts_total{state="DISPATCHED"}')).toBe(1)
+    expect(await fixture.outcomeOf(outboxId)).toEqual(DISPATCHED_ONCE)
+    expect(await eventRows(fixture.db, outboxId)).toEqual([])
+    expect(await fixture.auditFindings()).toEqual([])
   },
 )

@@ -9,7 +9,7 @@ import { KillableWorker } from '../support/killableWorker.js'
 import { anInstruction } from '../support/outboxItems.js'
 import { aPerson, approve, propose } from '../support/outboxPeople.js'
 import { writeRailsFile } from '../support/railsFile.js'
-import { rememberingRail } from '../support/relayRail.js'
+import { recordingRail } from '../support/relayRail.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 const PAYMENTS = 200
@@ -86,7 +86,7 @@ test(
       { taken_over: false, items: PAYMENTS / 2 },
       { taken_over: true, items: PAYMENTS / 2 },
     ])
-    const again = rememberingRail({ type: 'HELD', onUnknown: 'hold' })
+    const again = recordingRail({ type: 'HELD', onUnknown: 'hold' })
     expect(await new OutboxRelayer(db.database, again.rails).runOnce()).toMatchObject({ claimed: 0 })
     expect(again.calls).toEqual([])
 

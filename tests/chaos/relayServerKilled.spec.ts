@@ -1,8 +1,8 @@
 import { expect, inject, onTestFinished, test } from 'vitest'
 import type { EmbeddedServer } from '../../libs/embedded/index.js'
 import { killServer } from '../support/killServer.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { RelayStage } from '../support/relayStage.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { RelayFixture } from '../support/relayFixture.js'
 import { startPrivateServer } from '../support/server.js'
 
 /** PostgreSQL dies under load, all of it at once, and comes back: no worker ends, nothing is lost or doubled. */
@@ -14,30 +14,30 @@ const PAYMENTS_PER_KILL = 80
 test('PostgreSQL killed and restarted under load: no worker ends, and everything is dispatched once', async () => {
   const server = await startPrivateServer({ version: inject('postgresVersion') })
   onTestFinished(() => server.remove())
-  const stage = await RelayStage.set({ serverUrl: server.url })
+  const fixture = await RelayFixture.set({ serverUrl: server.url })
   // A claim whose answer died with the server is found when its lease ends.
   const words = ['--no-http', '--lease-seconds', '3', '--rail-timeout-ms', '2000', '--concurrency', '4']
-  const workers = await Promise.all(WORKERS.map((name) => stage.startWorker(name, { words })))
+  const workers = await Promise.all(WORKERS.map((name) => fixture.startWorker(name, { words })))
 
   let running: EmbeddedServer = server
   for (let kill = 0; kill < SERVER_KILLS; kill += 1) {
     // One worker has answers to record when the server dies, another calls under way; the third is anywhere.
-    const { checkpoints } = stage
+    const { checkpoints } = fixture
     const [answered, called] = [checkpoints.count('first', 'answered'), checkpoints.count('second', 'called')]
     checkpoints.close('first', 'answered')
     checkpoints.close('second', 'called')
-    await stage.enqueueMany(PAYMENTS_PER_KILL, ['inquire', 'resend'])
-    await expect.poll(() => checkpoints.count('first', 'answered'), PATIENTLY).toBeGreaterThan(answered)
-    await expect.poll(() => checkpoints.count('second', 'called'), PATIENTLY).toBeGreaterThan(called)
+    await fixture.enqueueMany(PAYMENTS_PER_KILL, ['inquire', 'resend'])
+    await expect.poll(() => checkpoints.count('first', 'answered'), POLL_OPTIONS).toBeGreaterThan(answered)
+    await expect.poll(() => checkpoints.count('second', 'called'), POLL_OPTIONS).toBeGreaterThan(called)
     await killServer(running)
     // The rail goes on: what it does now must be recorded when the server is back.
     checkpoints.openAll()
     await running.stop()
     running = await server.restart()
   }
-  await expect.poll(() => stage.leftCount(), { ...PATIENTLY, timeout: 60_000 }).toBe(0)
-  expect(await stage.paidCount()).toBe(PAYMENTS_PER_KILL * SERVER_KILLS)
-  expect(await stage.auditFindings()).toEqual([])
+  await expect.poll(() => fixture.leftCount(), { ...POLL_OPTIONS, timeout: 60_000 }).toBe(0)
+  expect(await fixture.paidCount()).toBe(PAYMENTS_PER_KILL * SERVER_KILLS)
+  expect(await fixture.auditFindings()).toEqual([])
 
   expect(workers.map(({ child }) => child.exitCode ?? child.signalCode)).toEqual([null, null, null])
   for (const { child } of workers) child.kill('SIGTERM')

@@ -2,16 +2,23 @@ import { expect, test } from 'vitest'
 import type { Client } from 'pg'
 import type { Running } from '../support/commandLine.js'
 import type { Enqueued } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { RelayStage, type RelayPoint } from '../support/relayStage.js'
-import { CARRIED, FOUND_BY_ASKING, HELD, SENT_AGAIN, SENT_BY_SECOND, type Story } from '../support/relayStories.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { RelayFixture, type RelayPoint } from '../support/relayFixture.js'
+import {
+  DISPATCHED_ONCE,
+  FOUND_BY_INQUIRY,
+  HELD,
+  SENT_AGAIN,
+  SENT_BY_SECOND,
+  type RelayOutcome,
+} from '../support/relayOutcomes.js'
 
 /** A worker is killed with payments in hand; another finishes them. Nothing is lost, nothing is paid twice. */
 
 type Policy = 'inquire' | 'resend' | 'hold'
 
-interface Scene {
-  readonly stage: RelayStage
+interface Scenario {
+  readonly fixture: RelayFixture
   readonly items: readonly Enqueued[]
   readonly kill: () => Promise<void>
 }
@@ -22,58 +29,58 @@ interface Kill {
   /** For the rail: what it does with the first attempt and the second. */
   readonly simulate?: readonly string[]
   /** Brings the victim from there to the point of its death, and kills it. */
-  readonly die: (scene: Scene) => Promise<void>
-  readonly stories: Partial<Record<Policy, Story>>
+  readonly die: (scenario: Scenario) => Promise<void>
+  readonly outcomes: Partial<Record<Policy, RelayOutcome>>
 }
 
 const KILLS: Readonly<Record<string, Kill>> = {
   'after the claim, before the dispatch': {
     at: 'claimed',
     die: ({ kill }) => kill(),
-    stories: { inquire: SENT_BY_SECOND, resend: SENT_BY_SECOND, hold: SENT_BY_SECOND },
+    outcomes: { inquire: SENT_BY_SECOND, resend: SENT_BY_SECOND, hold: SENT_BY_SECOND },
   },
   'during the dispatch, before the rail has paid': {
     at: 'called',
     die: ({ kill }) => kill(),
-    stories: { inquire: SENT_AGAIN, resend: SENT_AGAIN, hold: { ...HELD, paid: 0 } },
+    outcomes: { inquire: SENT_AGAIN, resend: SENT_AGAIN, hold: { ...HELD, paid: 0 } },
   },
   'during the dispatch, after the rail has paid': {
     at: undefined,
     simulate: ['timeoutAfterPaying', 'success'],
-    die: async ({ stage, items, kill }) => {
-      await expect.poll(() => stage.paidCount(), PATIENTLY).toBe(items.length)
+    die: async ({ fixture, items, kill }) => {
+      await expect.poll(() => fixture.paidCount(), POLL_OPTIONS).toBe(items.length)
       await kill()
     },
-    stories: { inquire: FOUND_BY_ASKING, resend: SENT_AGAIN, hold: HELD },
+    outcomes: { inquire: FOUND_BY_INQUIRY, resend: SENT_AGAIN, hold: HELD },
   },
   'after the rail’s answer, before the completion': {
     at: 'answered',
     die: ({ kill }) => kill(),
-    stories: { inquire: FOUND_BY_ASKING, resend: SENT_AGAIN, hold: HELD },
+    outcomes: { inquire: FOUND_BY_INQUIRY, resend: SENT_AGAIN, hold: HELD },
   },
   'during the completion, which the server finishes without it': {
     at: 'answered',
-    die: async (scene) => {
-      const keeper = await holdUpCompletions(scene)
-      await scene.kill()
+    die: async (scenario) => {
+      const keeper = await holdUpCompletions(scenario)
+      await scenario.kill()
       await keeper.query('COMMIT')
     },
-    stories: { inquire: CARRIED, hold: CARRIED },
+    outcomes: { inquire: DISPATCHED_ONCE, hold: DISPATCHED_ONCE },
   },
   'during the completion, which comes too late for its lease': {
     at: 'answered',
-    die: async (scene) => {
-      const keeper = await holdUpCompletions(scene)
-      await scene.kill()
+    die: async (scenario) => {
+      const keeper = await holdUpCompletions(scenario)
+      await scenario.kill()
       await keeper.query(`UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'`)
       await keeper.query('COMMIT')
     },
-    stories: { inquire: FOUND_BY_ASKING, hold: HELD },
+    outcomes: { inquire: FOUND_BY_INQUIRY, hold: HELD },
   },
 }
 
 /** The completion of each item has reached the server and waits there for the row, until the transaction ends. */
-async function holdUpCompletions({ stage: { db, checkpoints }, items }: Scene): Promise<Client> {
+async function holdUpCompletions({ fixture: { db, checkpoints }, items }: Scenario): Promise<Client> {
   const keeper = await db.connect()
   await keeper.query('BEGIN')
   await keeper.query('SELECT 1 FROM payment_outbox_pending FOR UPDATE')
@@ -87,7 +94,7 @@ async function holdUpCompletions({ stage: { db, checkpoints }, items }: Scene): 
              AND wait_event_type = 'Lock' AND query LIKE '%complete_outbox_packed%'`,
         )
         return rows.length
-      }, PATIENTLY)
+      }, POLL_OPTIONS)
       .toBe(index + 1)
   }
   return keeper
@@ -99,37 +106,37 @@ async function killForGood({ child, ended }: Running): Promise<void> {
 }
 
 /** Whatever the server was still doing for the dead is done. */
-async function untilNoSessionIsLeft({ db }: RelayStage): Promise<void> {
+async function untilNoSessionIsLeft({ db }: RelayFixture): Promise<void> {
   const sessions = async () => {
     const { rows } = await db.queryNoRole(
       `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'symphony worker'`,
     )
     return rows.length
   }
-  await expect.poll(sessions, PATIENTLY).toBe(0)
+  await expect.poll(sessions, POLL_OPTIONS).toBe(0)
 }
 
 test.each(Object.entries(KILLS))(
   'a worker killed %s: the next one finishes its payments',
   // Processes start and stop, also on a busy machine.
   { timeout: 180_000 },
-  async (_when, { at, simulate, die, stories }) => {
-    const stage = await RelayStage.set()
-    const policies = (['inquire', 'resend', 'hold'] as const).filter((policy) => stories[policy] !== undefined)
-    if (at !== undefined) stage.checkpoints.close('first', at)
-    const first = await stage.startWorker('first', { words: ['--no-http'] })
+  async (_when, { at, simulate, die, outcomes }) => {
+    const fixture = await RelayFixture.set()
+    const policies = (['inquire', 'resend', 'hold'] as const).filter((policy) => outcomes[policy] !== undefined)
+    if (at !== undefined) fixture.checkpoints.close('first', at)
+    const first = await fixture.startWorker('first', { words: ['--no-http'] })
     const payload = simulate === undefined ? {} : { simulate: [...simulate] }
-    const items = await Promise.all(policies.map((policy) => stage.enqueue(policy, payload)))
-    await expect.poll(() => stage.checkpoints.count('first', at ?? 'called'), PATIENTLY).toBe(items.length)
+    const items = await Promise.all(policies.map((policy) => fixture.enqueue(policy, payload)))
+    await expect.poll(() => fixture.checkpoints.count('first', at ?? 'called'), POLL_OPTIONS).toBe(items.length)
 
-    await die({ stage, items, kill: () => killForGood(first) })
-    await untilNoSessionIsLeft(stage)
-    await stage.expireLeases()
+    await die({ fixture, items, kill: () => killForGood(first) })
+    await untilNoSessionIsLeft(fixture)
+    await fixture.expireLeases()
 
     // What may still be on its way is given no more than this to arrive.
-    await stage.startWorker('second', { words: ['--no-http', '--rail-timeout-ms', '2000'] })
-    await expect.poll(() => stage.leftCount(), PATIENTLY).toBe(0)
-    expect(await stage.storiesOf(items)).toEqual(stories)
-    expect(await stage.auditFindings()).toEqual([])
+    await fixture.startWorker('second', { words: ['--no-http', '--rail-timeout-ms', '2000'] })
+    await expect.poll(() => fixture.leftCount(), POLL_OPTIONS).toBe(0)
+    expect(await fixture.outcomesOf(items)).toEqual(outcomes)
+    expect(await fixture.auditFindings()).toEqual([])
   },
 )

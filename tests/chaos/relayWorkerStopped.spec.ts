@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { eventRows, pendingRow } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { RelayStage } from '../support/relayStage.js'
-import { FOUND_BY_ASKING, HELD, SENT_AGAIN, type Story } from '../support/relayStories.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { RelayFixture } from '../support/relayFixture.js'
+import { FOUND_BY_INQUIRY, HELD, SENT_AGAIN, type RelayOutcome } from '../support/relayOutcomes.js'
 
 /** A worker is stopped for longer than its leases last; another takes its payments over; then it goes on. */
 
@@ -12,8 +12,8 @@ interface Stop {
   readonly at: 'called' | 'answered'
   readonly leaseSeconds: string
   /** Ends the leases of the worker that is stopped. */
-  readonly pass: (stage: RelayStage) => Promise<void>
-  readonly stories: Record<(typeof POLICIES)[number], Story>
+  readonly pass: (fixture: RelayFixture) => Promise<void>
+  readonly outcomes: Record<(typeof POLICIES)[number], RelayOutcome>
   /** What the worker learns when it goes on, and the ledger keeps beside what it decided without it. */
   readonly late: Readonly<Record<string, string>>
 }
@@ -22,8 +22,8 @@ const STOPS: Readonly<Record<string, Stop>> = {
   'with the rail’s answers in its hands': {
     at: 'answered',
     leaseSeconds: '60',
-    pass: (stage) => stage.expireLeases(),
-    stories: { inquire: FOUND_BY_ASKING, resend: SENT_AGAIN, hold: HELD },
+    pass: (fixture) => fixture.expireLeases(),
+    outcomes: { inquire: FOUND_BY_INQUIRY, resend: SENT_AGAIN, hold: HELD },
     late: { state: 'DISPATCHED', rail_code: 'SIM_PAID' },
   },
   'before its requests were sent': {
@@ -31,7 +31,7 @@ const STOPS: Readonly<Record<string, Stop>> = {
     leaseSeconds: '2',
     // They must really end: the time after which the rail refuses a request is the same one.
     pass: () => Promise.resolve(),
-    stories: { inquire: SENT_AGAIN, resend: SENT_AGAIN, hold: { ...HELD, paid: 0 } },
+    outcomes: { inquire: SENT_AGAIN, resend: SENT_AGAIN, hold: { ...HELD, paid: 0 } },
     late: { state: 'RETRYABLE', rail_code: 'SIM_TOO_LATE' },
   },
 }
@@ -40,36 +40,38 @@ test.each(Object.entries(STOPS))(
   'a worker stopped past its leases %s changes nothing when it goes on, and what it learned is kept',
   // Processes start and stop, also on a busy machine.
   { timeout: 180_000 },
-  async (_when, { at, leaseSeconds, pass, stories, late }) => {
-    const stage = await RelayStage.set()
-    stage.checkpoints.close('first', at)
-    const first = await stage.startWorker('first', { words: ['--port', '0', '--lease-seconds', leaseSeconds] })
-    const items = await Promise.all(POLICIES.map((policy) => stage.enqueue(policy)))
-    await expect.poll(() => stage.checkpoints.count('first', at), PATIENTLY).toBe(items.length)
+  async (_when, { at, leaseSeconds, pass, outcomes, late }) => {
+    const fixture = await RelayFixture.set()
+    fixture.checkpoints.close('first', at)
+    const first = await fixture.startWorker('first', { words: ['--port', '0', '--lease-seconds', leaseSeconds] })
+    const items = await Promise.all(POLICIES.map((policy) => fixture.enqueue(policy)))
+    await expect.poll(() => fixture.checkpoints.count('first', at), POLL_OPTIONS).toBe(items.length)
 
     first.child.kill('SIGSTOP')
-    await pass(stage)
-    await stage.startWorker('second', { words: ['--no-http', '--rail-timeout-ms', '2000'] })
-    await expect.poll(() => stage.leftCount(), PATIENTLY).toBe(0)
-    expect(await stage.storiesOf(items)).toEqual(stories)
+    await pass(fixture)
+    await fixture.startWorker('second', { words: ['--no-http', '--rail-timeout-ms', '2000'] })
+    await expect.poll(() => fixture.leftCount(), POLL_OPTIONS).toBe(0)
+    expect(await fixture.outcomesOf(items)).toEqual(outcomes)
 
     first.child.kill('SIGCONT')
-    stage.checkpoints.release()
+    fixture.checkpoints.release()
     for (const { outboxId } of items) {
       const kept = async () =>
-        (await eventRows(stage.db, outboxId)).filter(({ event_type: type }) => type !== 'HOLD_PLACED')
-      await expect.poll(kept, PATIENTLY).toMatchObject([{ event_type: 'LATE_OUTCOME', actor: 'first', detail: late }])
+        (await eventRows(fixture.db, outboxId)).filter(({ event_type: type }) => type !== 'HOLD_PLACED')
+      await expect
+        .poll(kept, POLL_OPTIONS)
+        .toMatchObject([{ event_type: 'LATE_OUTCOME', actor: 'first', detail: late }])
     }
     // The ledger has it before the worker has said so.
     const losses = () => first.stderr().split('LEASE_LOST_CONCURRENCY_EVENT').length - 1
-    await expect.poll(losses, PATIENTLY).toBe(items.length)
-    await expect.poll(() => stage.metricOf(first, 'late_outcomes_total'), PATIENTLY).toBe(items.length)
-    expect(await stage.metricOf(first, 'lease_lost_count')).toBe(items.length)
-    expect(await stage.storiesOf(items)).toEqual(stories)
+    await expect.poll(losses, POLL_OPTIONS).toBe(items.length)
+    await expect.poll(() => fixture.metricOf(first, 'late_outcomes_total'), POLL_OPTIONS).toBe(items.length)
+    expect(await fixture.metricOf(first, 'lease_lost_count')).toBe(items.length)
+    expect(await fixture.outcomesOf(items)).toEqual(outcomes)
     // For whoever decides about the held one.
     const held = items.find(({ railType }) => railType === 'hold')
-    expect(await pendingRow(stage.db, held?.outboxId ?? '')).toMatchObject({ late_outcome: late })
-    expect(await stage.auditFindings()).toEqual([])
+    expect(await pendingRow(fixture.db, held?.outboxId ?? '')).toMatchObject({ late_outcome: late })
+    expect(await fixture.auditFindings()).toEqual([])
     first.child.kill('SIGTERM')
     expect((await first.ended).exitCode).toBe(0)
   },

@@ -8,8 +8,8 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { tableNames } from '../support/fingerprint.js'
 import { killServer } from '../support/killServer.js'
 import { epochRow } from '../support/outboxEpochs.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { RelayStage } from '../support/relayStage.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { RelayFixture } from '../support/relayFixture.js'
 import { startPrivateServer, testBinaries, type PrivateServer } from '../support/server.js'
 import { ask, ServerCopies, Standby } from '../support/standby.js'
 import { TcpProxy } from '../support/tcpProxy.js'
@@ -26,7 +26,7 @@ interface Play {
   readonly server: PrivateServer
   readonly copies: ServerCopies
   readonly proxy: TcpProxy
-  readonly stage: RelayStage
+  readonly fixture: RelayFixture
 }
 
 /** A server, and a way to it that can lead to another one. */
@@ -39,7 +39,7 @@ async function setTheStage(): Promise<Play> {
   onTestFinished(() => proxy.close())
   const url = new URL(server.url)
   url.port = String(proxy.port)
-  return { server, copies, proxy, stage: await RelayStage.set({ serverUrl: url.href }) }
+  return { server, copies, proxy, fixture: await RelayFixture.set({ serverUrl: url.href }) }
 }
 
 function binaries(): string | undefined {
@@ -52,12 +52,12 @@ function startAgain({ dataDir, port }: EmbeddedServer): Promise<EmbeddedServer> 
   return startEmbedded({ dataDir, port, binaries: binaries() })
 }
 
-function epochOf({ db }: RelayStage): Promise<DispatchEpoch | undefined> {
+function epochOf({ db }: RelayFixture): Promise<DispatchEpoch | undefined> {
   return readDispatchEpoch(db.as('symphony_auditor')).catch(() => undefined)
 }
 
 /** What waits, and how much of it is not marked. */
-async function marks({ db }: RelayStage): Promise<unknown> {
+async function marks({ db }: RelayFixture): Promise<unknown> {
   const { rows } = await db.as('symphony_auditor').query(
     `SELECT count(*)::int AS waiting, count(*) FILTER (WHERE NOT outcome_unknown)::int AS unmarked
      FROM ${db.qualify('payment_outbox_pending')}`,
@@ -65,26 +65,30 @@ async function marks({ db }: RelayStage): Promise<unknown> {
   return rows[0]
 }
 
-async function drained(stage: RelayStage): Promise<void> {
-  await expect.poll(() => stage.leftCount().catch(() => undefined), PATIENTLY).toBe(0)
+async function drained(fixture: RelayFixture): Promise<void> {
+  await expect.poll(() => fixture.leftCount().catch(() => undefined), POLL_OPTIONS).toBe(0)
 }
 
 /** How often the rail has paid what it has paid: once each. */
-async function timesPaid({ bookFile }: RelayStage): Promise<readonly number[]> {
+async function timesPaid({ bookFile }: RelayFixture): Promise<readonly number[]> {
   return [...new Set([...(await readBook(bookFile)).values()].map(({ count }) => count))]
 }
 
 /** Everything enqueued from now on is in the worker's hands or due, and none of it is sent. */
-async function enqueueAndStall(stage: RelayStage, count: number, policies: Parameters<RelayStage['enqueueMany']>[1]) {
-  const before = stage.checkpoints.count(WORKER, 'called')
-  stage.checkpoints.close(WORKER, 'called')
-  await stage.enqueueMany(count, policies)
-  await expect.poll(() => stage.checkpoints.count(WORKER, 'called'), PATIENTLY).toBeGreaterThan(before)
+async function enqueueAndStall(
+  fixture: RelayFixture,
+  count: number,
+  policies: Parameters<RelayFixture['enqueueMany']>[1],
+) {
+  const before = fixture.checkpoints.count(WORKER, 'called')
+  fixture.checkpoints.close(WORKER, 'called')
+  await fixture.enqueueMany(count, policies)
+  await expect.poll(() => fixture.checkpoints.count(WORKER, 'called'), POLL_OPTIONS).toBeGreaterThan(before)
 }
 
-async function frozenFor(stage: RelayStage, worker: Running, cause: string): Promise<void> {
+async function frozenFor(fixture: RelayFixture, worker: Running, cause: string): Promise<void> {
   const found = async () => {
-    const epoch = await epochOf(stage)
+    const epoch = await epochOf(fixture)
     return {
       frozen: epoch?.frozen,
       cause: epoch?.freezeCause,
@@ -92,21 +96,21 @@ async function frozenFor(stage: RelayStage, worker: Running, cause: string): Pro
       marked: epoch?.markedAt instanceof Date,
     }
   }
-  await expect.poll(found, PATIENTLY).toEqual({ frozen: true, cause, by: WORKER, marked: true })
-  await expect.poll(() => stage.metricOf(worker, 'dispatch_frozen'), PATIENTLY).toBe(1)
+  await expect.poll(found, POLL_OPTIONS).toEqual({ frozen: true, cause, by: WORKER, marked: true })
+  await expect.poll(() => fixture.metricOf(worker, 'dispatch_frozen'), POLL_OPTIONS).toBe(1)
   expect(worker.stderr()).toContain(`"cause":"${cause}"`)
 }
 
-async function liftedAndDrained(stage: RelayStage, worker: Running): Promise<void> {
-  expect(await liftDispatchFreeze(stage.db.as('symphony_control'), 'the books were compared')).toBe(true)
-  await drained(stage)
-  expect(await stage.metricOf(worker, 'dispatch_frozen')).toBe(0)
-  expect(await timesPaid(stage)).toEqual([1])
-  expect(await stage.auditFindings()).toEqual([])
+async function liftedAndDrained(fixture: RelayFixture, worker: Running): Promise<void> {
+  expect(await liftDispatchFreeze(fixture.db.as('symphony_control'), 'the books were compared')).toBe(true)
+  await drained(fixture)
+  expect(await fixture.metricOf(worker, 'dispatch_frozen')).toBe(0)
+  expect(await timesPaid(fixture)).toEqual([1])
+  expect(await fixture.auditFindings()).toEqual([])
 }
 
 test('a synchronous failover goes on by itself; every other loss of commits freezes dispatch until a person lifts it, and nothing is paid twice', async () => {
-  const { server, copies, proxy, stage } = await setTheStage()
+  const { server, copies, proxy, fixture } = await setTheStage()
 
   // A standby without which nothing is committed.
   await server.stop()
@@ -114,7 +118,7 @@ test('a synchronous failover goes on by itself; every other loss of commits free
   const first = await server.restart()
   const second = await Standby.of(first.url, firstCopy, binaries())
   const replication = (column: string) => ask(first.url, `SELECT ${column} AS answer FROM pg_stat_replication`)
-  await expect.poll(() => replication('state'), PATIENTLY).toBe('streaming')
+  await expect.poll(() => replication('state'), POLL_OPTIONS).toBe('streaming')
   await ask(first.url, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
   await ask(first.url, 'SELECT pg_reload_conf() AS answer')
   // Should the test end here, whoever tidies up must not wait for a standby that is gone.
@@ -122,80 +126,80 @@ test('a synchronous failover goes on by itself; every other loss of commits free
     await ask(first.url, 'ALTER SYSTEM RESET synchronous_standby_names').catch(() => {})
     await ask(first.url, 'SELECT pg_reload_conf() AS answer').catch(() => {})
   })
-  await expect.poll(() => replication('sync_state'), PATIENTLY).toBe('sync')
+  await expect.poll(() => replication('sync_state'), POLL_OPTIONS).toBe('sync')
 
-  const worker = await stage.startWorker(WORKER, { words: WORDS })
-  await enqueueAndStall(stage, 24, ['inquire', 'resend'])
-  await expect.poll(async () => (await epochOf(stage))?.synchronous, PATIENTLY).toBe(true)
-  const before = await epochOf(stage)
+  const worker = await fixture.startWorker(WORKER, { words: WORDS })
+  await enqueueAndStall(fixture, 24, ['inquire', 'resend'])
+  await expect.poll(async () => (await epochOf(fixture))?.synchronous, POLL_OPTIONS).toBe(true)
+  const before = await epochOf(fixture)
   await killServer(first)
-  stage.checkpoints.openAll()
+  fixture.checkpoints.openAll()
   const promoted = await second.promote()
   proxy.leadTo(promoted.url)
-  await drained(stage)
-  expect(await stage.paidCount()).toBe(24)
-  expect(await timesPaid(stage)).toEqual([1])
-  expect(await epochOf(stage)).toMatchObject({ frozen: false, frozenAt: null, timeline: before!.timeline! + 1 })
+  await drained(fixture)
+  expect(await fixture.paidCount()).toBe(24)
+  expect(await timesPaid(fixture)).toEqual([1])
+  expect(await epochOf(fixture)).toMatchObject({ frozen: false, frozenAt: null, timeline: before!.timeline! + 1 })
 
   // A standby that is behind when its primary is lost: it has the payments, and not that they were made.
   await promoted.stop()
   const secondCopy = await copies.of(promoted.dataDir)
   const primary = await startAgain(promoted)
   const third = await Standby.of(primary.url, secondCopy, binaries())
-  await enqueueAndStall(stage, 24, ['inquire', 'resend', 'hold'])
+  await enqueueAndStall(fixture, 24, ['inquire', 'resend', 'hold'])
   await third.catchUp()
   await third.stop()
-  stage.checkpoints.openAll()
-  await drained(stage)
-  expect(await stage.paidCount()).toBe(48)
+  fixture.checkpoints.openAll()
+  await drained(fixture)
+  expect(await fixture.paidCount()).toBe(48)
   await killServer(primary)
   await third.start()
   const survivor = await third.promote()
   proxy.leadTo(survivor.url)
-  await frozenFor(stage, worker, 'NEW_TIMELINE')
-  expect(await marks(stage)).toEqual({ waiting: 24, unmarked: 0 })
+  await frozenFor(fixture, worker, 'NEW_TIMELINE')
+  expect(await marks(fixture)).toEqual({ waiting: 24, unmarked: 0 })
 
   // Enqueueing goes on. Nothing is sent, until a person has looked.
-  await stage.enqueueMany(2, ['resend'])
-  expect(await marks(stage)).toEqual({ waiting: 26, unmarked: 2 })
-  expect(await stage.paidCount()).toBe(48)
-  await liftedAndDrained(stage, worker)
-  expect(await stage.paidCount()).toBe(50)
+  await fixture.enqueueMany(2, ['resend'])
+  expect(await marks(fixture)).toEqual({ waiting: 26, unmarked: 2 })
+  expect(await fixture.paidCount()).toBe(48)
+  await liftedAndDrained(fixture, worker)
+  expect(await fixture.paidCount()).toBe(50)
   // What only a person may decide about is held, and was not called again.
-  expect(await marks(stage)).toEqual({ waiting: 8, unmarked: 0 })
+  expect(await marks(fixture)).toEqual({ waiting: 8, unmarked: 0 })
 
   // An older copy of the same server, which takes itself for one that was restarted. The worker remembers more.
-  await enqueueAndStall(stage, 12, ['inquire', 'resend'])
+  await enqueueAndStall(fixture, 12, ['inquire', 'resend'])
   await survivor.stop()
   const thirdCopy = await copies.of(survivor.dataDir)
   const running = await startAgain(survivor)
-  stage.checkpoints.openAll()
-  await drained(stage)
-  expect(await stage.paidCount()).toBe(62)
+  fixture.checkpoints.openAll()
+  await drained(fixture)
+  expect(await fixture.paidCount()).toBe(62)
   await running.stop()
   const settings = { recovery_target_name: 'before_the_mistake' }
   const restored = await startEmbedded({ dataDir: thirdCopy, binaries: binaries(), settings })
   proxy.leadTo(restored.url)
-  await frozenFor(stage, worker, 'LOST_COMMITS')
-  expect(await marks(stage)).toEqual({ waiting: 20, unmarked: 0 })
-  await liftedAndDrained(stage, worker)
-  expect(await stage.paidCount()).toBe(62)
+  await frozenFor(fixture, worker, 'LOST_COMMITS')
+  expect(await marks(fixture)).toEqual({ waiting: 20, unmarked: 0 })
+  await liftedAndDrained(fixture, worker)
+  expect(await fixture.paidCount()).toBe(62)
 
   // The rows of another server, as a dump carries them: the first claim finds out.
   const elsewhere = await createTestDatabase({ countBranches: false })
   onTestFinished(() => elsewhere.drop())
-  await copyRows(stage.db, elsewhere)
+  await copyRows(fixture.db, elsewhere)
   expect(await claimOutboxBatch(elsewhere.as('symphony_executor'), 100, 'another', 60)).toEqual([])
   expect(await epochRow(elsewhere)).toMatchObject({ frozen: true, freeze_cause: 'ANOTHER_SERVER' })
 
   // A backup of a cluster that was replicated synchronously, recovered to a point that somebody chose: no failover.
-  await stage.db.as('symphony_owner').query(
-    `UPDATE ${stage.db.qualify('dispatch_epochs')} SET synchronous = true, timeline = timeline - 1,
+  await fixture.db.as('symphony_owner').query(
+    `UPDATE ${fixture.db.qualify('dispatch_epochs')} SET synchronous = true, timeline = timeline - 1,
        server_started_at = server_started_at - interval '1 hour' WHERE beat_at = (
-       SELECT max(beat_at) FROM ${stage.db.qualify('dispatch_epochs')})`,
+       SELECT max(beat_at) FROM ${fixture.db.qualify('dispatch_epochs')})`,
   )
-  await frozenFor(stage, worker, 'NEW_TIMELINE')
-  expect(await epochOf(stage)).toMatchObject({ freezeReason: expect.stringContaining('recovery_target_name') })
+  await frozenFor(fixture, worker, 'NEW_TIMELINE')
+  expect(await epochOf(fixture)).toMatchObject({ freezeReason: expect.stringContaining('recovery_target_name') })
 }, 120_000)
 
 /** What a dump carries from one server to another. */

@@ -1,6 +1,6 @@
 import { expect, inject, test } from 'vitest'
 import { commitSeed } from '../support/commitSlice.js'
-import { playScenario } from '../support/scorecard/playScenario.js'
+import { runScenario } from '../support/scorecard/runScenario.js'
 import type { Scenario, Size } from '../support/scorecard/Scenario.js'
 import crashPoints from './scenarios/r02CrashPoints.js'
 import histories from './scenarios/r05Histories.js'
@@ -56,7 +56,7 @@ test.each(TITLED)('%s', async (_title, { scenario, size, atLeast, ownServer = fa
   const seed = commitSeed()
   process.stdout.write(`${scenario.id}: seed ${seed}\n`)
   const server = ownServer ? {} : { serverUrl: inject('serverUrl') }
-  const { defects, figures } = await playScenario(scenario, { seed, short: true, size, ...server })
+  const { defects, figures } = await runScenario(scenario, { seed, short: true, size, ...server })
   expect(defects.join('\n')).toBe('')
   for (const [name, least] of Object.entries(atLeast)) expect(Number(figures[name])).toBeGreaterThanOrEqual(least)
 })

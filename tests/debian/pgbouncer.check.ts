@@ -10,7 +10,7 @@ import { accountForNewCluster } from '../../libs/embedded/account.js'
 import { choosePort } from '../../libs/embedded/ports.js'
 import { symphony } from '../support/commandLine.js'
 import { writeRailsFile } from '../support/railsFile.js'
-import { until } from '../support/scorecard/until.js'
+import { waitUntil } from '../support/scorecard/waitUntil.js'
 import { startPrivateServer, type PrivateServer } from '../support/server.js'
 import { ask } from '../support/standby.js'
 import { programsOf } from './programs.js'
@@ -58,7 +58,7 @@ unix_socket_dir =
     child.kill()
     await ended
   }
-  await until('PgBouncer answers', async () => (await ask(url, 'SELECT 1 AS answer').catch(() => 0)) === 1)
+  await waitUntil('PgBouncer answers', async () => (await ask(url, 'SELECT 1 AS answer').catch(() => 0)) === 1)
 })
 afterAll(async () => {
   await stop()

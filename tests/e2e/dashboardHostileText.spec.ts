@@ -14,9 +14,9 @@ import {
 } from '../../libs/outbox/index.js'
 import { createOrUpdateJob, scheduleTimer } from '../../libs/scheduler/index.js'
 import { commitSlice } from '../support/commitSlice.js'
-import { DashboardStage, visit as openPage, type Visit } from '../support/dashboardStage.js'
+import { DashboardFixture, visit as openPage, type Visit } from '../support/dashboardFixture.js'
 import { rowHashes } from '../support/fingerprint.js'
-import { apiRolesOf } from '../support/httpStage.js'
+import { apiRolesOf } from '../support/httpFixture.js'
 import { hostileTexts } from '../support/hostileTexts.js'
 import { claimOf } from '../support/inboxMessages.js'
 import { makeDueAndClaim } from '../support/outboxItems.js'
@@ -25,10 +25,10 @@ import { sealLedger } from '../support/sealLedger.js'
 
 const HOSTILE_TEXTS = hostileTexts(Number(process.env['SYMPHONY_TEST_SCRIPTS_FROM'] ?? commitSlice(4) * 50))
 
-let stage: DashboardStage
+let fixture: DashboardFixture
 let visit: Visit
 beforeAll(async () => {
-  stage = await DashboardStage.set({
+  fixture = await DashboardFixture.set({
     api: {
       readDatabases: async () =>
         HOSTILE_TEXTS.map((text) => ({ ...DATABASE, name: text, schema: text, serverVersion: text })),
@@ -37,11 +37,11 @@ beforeAll(async () => {
       }),
     },
   })
-  await storeHostileTexts(stage)
+  await storeHostileTexts(fixture)
   // Without the policy, which would hide a mistake of the page: the page must be safe by itself.
-  visit = await stage.open(undefined, { bypassCSP: true, viewport: { width: 1200, height: 20_000 } })
+  visit = await fixture.open(undefined, { bypassCSP: true, viewport: { width: 1200, height: 20_000 } })
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 const DATABASE = { state: 'up' as const, pendingCount: '0', oldestPendingAgeSeconds: 0, heldCount: '0' }
 const ALERT = {
@@ -54,7 +54,7 @@ const ALERT = {
 const OLGA = '<b>olga</b>'
 
 /** Every text in every field that anybody can fill and the dashboard shows. */
-async function storeHostileTexts({ db }: DashboardStage): Promise<void> {
+async function storeHostileTexts({ db }: DashboardFixture): Promise<void> {
   const ingest = db.as('symphony_ingest')
   const executor = db.as('symphony_executor')
   const control = db.as('symphony_control')
@@ -137,7 +137,7 @@ function squeezed(text: string): string {
 }
 
 test('scripts stored in twenty attempts of one payment are shown as text in its timeline, and so is its payload', async () => {
-  const { db } = stage
+  const { db } = fixture
   const text = HOSTILE_TEXTS[0] ?? ''
   const [item] = (
     await db.queryNoRole<{ outboxId: string; railType: string }>(
@@ -170,7 +170,7 @@ test('scripts stored in twenty attempts of one payment are shown as text in its 
 })
 
 test('a page of another site can do nothing here: what it sends comes without a key, and what is answered it cannot read', async () => {
-  const { db, http, browser } = stage
+  const { db, http, browser } = fixture
   const actions = http.routes.filter(({ method, access }) => method !== 'GET' && access !== 'open')
   const attempts = actions.map(({ method, path }) => ({
     method,
@@ -207,7 +207,7 @@ test('a page of another site can do nothing here: what it sends comes without a 
 })
 
 test('with its policy, a script that got into the page does not run, by whatever door', async () => {
-  const { page, complaints } = await stage.open()
+  const { page, complaints } = await fixture.open()
   await page.locator('main h1').waitFor()
   const ran = await page.evaluate(`(async () => {
     globalThis.ran = []

@@ -1,21 +1,21 @@
 import type { CDPSession } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../libs/outbox/index.js'
-import { DashboardStage, visit } from '../support/dashboardStage.js'
-import { TOKEN } from '../support/httpStage.js'
+import { DashboardFixture, visit } from '../support/dashboardFixture.js'
+import { TOKEN } from '../support/httpFixture.js'
 import { anInstruction, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let stage: DashboardStage
+let fixture: DashboardFixture
 beforeAll(async () => {
-  stage = await DashboardStage.set()
+  fixture = await DashboardFixture.set()
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 test('a connection that breaks is said to be broken, heals by itself, and what was missed is caught up', async () => {
-  const proxy = await TcpProxy.before(stage.http.address)
-  const { outboxId, railType } = await enqueue(stage.db)
-  const { page, goTo } = await visit(stage.browser, `http://127.0.0.1:${proxy.port}/#token=${TOKEN}`)
+  const proxy = await TcpProxy.before(fixture.http.address)
+  const { outboxId, railType } = await enqueue(fixture.db)
+  const { page, goTo } = await visit(fixture.browser, `http://127.0.0.1:${proxy.port}/#token=${TOKEN}`)
   await goTo(`payments/${outboxId}`)
   const live = page.locator('.live:visible')
   await live.getByText('Live', { exact: true }).waitFor()
@@ -23,7 +23,7 @@ test('a connection that breaks is said to be broken, heals by itself, and what w
   proxy.refusing = true
   proxy.cut()
   await live.getByText('Reconnecting').waitFor()
-  await complete(stage.db, await claimOnly(stage.db, railType), { state: 'DISPATCHED', railReference: 'RF-1' })
+  await complete(fixture.db, await claimOnly(fixture.db, railType), { state: 'DISPATCHED', railReference: 'RF-1' })
 
   proxy.refusing = false
   await live.getByText('Live', { exact: true }).waitFor()
@@ -34,12 +34,12 @@ test('a connection that breaks is said to be broken, heals by itself, and what w
 })
 
 test('what happens elsewhere is seen without touching anything', async () => {
-  const { page, goTo } = await stage.open()
+  const { page, goTo } = await fixture.open()
   await goTo('payments')
-  const { instructionId, railType } = await enqueue(stage.db)
+  const { instructionId, railType } = await enqueue(fixture.db)
   const row = page.locator('.vlist-row', { hasText: instructionId })
   await row.locator('[data-state=DUE]').waitFor()
-  await complete(stage.db, await claimOnly(stage.db, railType), { state: 'DISPATCHED', railReference: 'RF-2' })
+  await complete(fixture.db, await claimOnly(fixture.db, railType), { state: 'DISPATCHED', railReference: 'RF-2' })
   await row.locator('[data-state=DISPATCHED]').waitFor()
   await expect.poll(() => row.innerText()).toContain('RF-2')
   await page.context().close()
@@ -50,13 +50,13 @@ function some(count: number, batch: number): OutboxInstruction[] {
 }
 
 test('ten thousand payments are scrolled through with no more rows drawn than fit, and an event changes the row it is about', async () => {
-  const ingest = stage.db.as('symphony_ingest')
+  const ingest = fixture.db.as('symphony_ingest')
   // The first has a millisecond of its own: before PostgreSQL 18 ids of the same one are in no order.
   await enqueuePaymentOutboxBatch(ingest, some(1, 0))
-  await stage.db.queryNoRole('SELECT pg_sleep(0.005)')
+  await fixture.db.queryNoRole('SELECT pg_sleep(0.005)')
   await enqueuePaymentOutboxBatch(ingest, some(999, 0))
   for (let batch = 1; batch < 10; batch += 1) await enqueuePaymentOutboxBatch(ingest, some(1_000, batch))
-  const { page, goTo } = await stage.open()
+  const { page, goTo } = await fixture.open()
   await goTo('payments?rail=sepa')
   const inspector = await page.context().newCDPSession(page)
   // By the time the page's own thread has worked, which a busy machine does not lengthen.
@@ -74,12 +74,12 @@ test('ten thousand payments are scrolled through with no more rows drawn than fi
   const last = page.locator('.vlist-row[aria-rowindex="10001"]')
   await last.locator('[data-state=DUE]').waitFor()
   await page.evaluate(WATCH)
-  await claim(stage.db, 'sepa', { batchSize: 1 })
+  await claim(fixture.db, 'sepa', { batchSize: 1 })
   await last.locator('[data-state=LEASED]').waitFor()
   expect(await page.evaluate('touched.rows.size')).toBe(1)
   expect(await page.evaluate('touched.changes')).toBeLessThanOrEqual(CHANGES_PER_EVENT_MAX)
   // More than fit on the screen: of what is out of sight nothing is drawn.
-  await claim(stage.db, 'sepa', { batchSize: 150 })
+  await claim(fixture.db, 'sepa', { batchSize: 150 })
   await page.locator('.vlist-row[aria-rowindex="9999"] [data-state=LEASED]').waitFor()
   expect(await page.evaluate('touched.rows.size')).toBeLessThanOrEqual(rowsMax)
   await page.context().close()

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { launchBrowser } from '../support/browser.js'
 import { spawnSymphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { visit } from '../support/dashboardStage.js'
+import { visit } from '../support/dashboardFixture.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 let browser: Browser

@@ -12,31 +12,31 @@ import {
   resolveOutboxHold,
 } from '../../libs/outbox/index.js'
 import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
-import { DashboardStage, type Visit } from '../support/dashboardStage.js'
-import { aKey, apiRolesOf } from '../support/httpStage.js'
+import { DashboardFixture, type Visit } from '../support/dashboardFixture.js'
+import { aKey, apiRolesOf } from '../support/httpFixture.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
 import { aContradiction, claim as claimOn, enqueue } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 import { aJob, aTimer } from '../support/scheduled.js'
 import { sealLedger } from '../support/sealLedger.js'
 
-let stage: DashboardStage
+let fixture: DashboardFixture
 let olga: Visit
 let pavel: Visit
 /** What the alert rules say; the tests say it for them. */
 let alerts: readonly Alert[] = []
 beforeAll(async () => {
-  stage = await DashboardStage.set({ api: { look: async () => ({ alerts }) } })
-  await declareOutboxRails(stage.db.as('symphony_executor'), [{ type: DECLARED, money: true, fields: [] }], 'w', {
+  fixture = await DashboardFixture.set({ api: { look: async () => ({ alerts }) } })
+  await declareOutboxRails(fixture.db.as('symphony_executor'), [{ type: DECLARED, money: true, fields: [] }], 'w', {
     serving: true,
   })
-  olga = await stage.open(await stage.tokenOf('olga'))
-  pavel = await stage.open(await stage.tokenOf('pavel'))
+  olga = await fixture.open(await fixture.tokenOf('olga'))
+  pavel = await fixture.open(await fixture.tokenOf('pavel'))
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 async function stateOf(outboxId: string): Promise<string | undefined> {
-  const [item] = await readItems(stage.db.as('symphony_readonly'), { outboxId })
+  const [item] = await readItems(fixture.db.as('symphony_readonly'), { outboxId })
   return item?.state
 }
 
@@ -59,7 +59,7 @@ const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE893704004405
 
 describe('a payment', () => {
   test('that is held has no decision preselected, and the button names the one that is chosen', async () => {
-    const { instructionId } = await enqueueUnknown(stage.db)
+    const { instructionId } = await enqueueUnknown(fixture.db)
     const { page, goTo } = olga
     await goTo('holds')
     await rowOf(page, instructionId).getByRole('button', { name: 'Resolve' }).click()
@@ -81,7 +81,7 @@ describe('a payment', () => {
   })
 
   test('is held and sent again by one person, with a reason, as long as nothing is unknown', async () => {
-    const { outboxId } = await enqueue(stage.db)
+    const { outboxId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
     await page.getByRole('button', { name: 'Hold', exact: true }).click()
@@ -97,7 +97,7 @@ describe('a payment', () => {
   })
 
   test('whose outcome is unknown is decided by two people: the proposer’s own approval is refused, in so many words', async () => {
-    const { outboxId, instructionId } = await enqueueUnknown(stage.db, { railType: DECLARED, payload: PAYLOAD })
+    const { outboxId, instructionId } = await enqueueUnknown(fixture.db, { railType: DECLARED, payload: PAYLOAD })
     const { page, goTo } = olga
     await goTo('holds')
     expect(await rowOf(page, instructionId).innerText()).toMatch(/12\.50 EUR\s+••••3000/)
@@ -145,7 +145,7 @@ describe('a payment', () => {
   })
 
   test('keeps its hold when a proposal is withdrawn by its author, or refused by another', async () => {
-    const { outboxId, instructionId } = await enqueueUnknown(stage.db)
+    const { outboxId, instructionId } = await enqueueUnknown(fixture.db)
     for (const [visitor, button, action] of [
       [olga, 'Withdraw', 'Withdraw it'],
       [pavel, 'Refuse', 'Refuse it'],
@@ -164,7 +164,7 @@ describe('a payment', () => {
   })
 
   test('that is dead is redriven by two people, and each of its items leads to the other', async () => {
-    const { outboxId, instructionId } = await enqueueFailed(stage.db)
+    const { outboxId, instructionId } = await enqueueFailed(fixture.db)
     await olga.goTo('dlq')
     await rowOf(olga.page, instructionId).getByRole('button', { name: 'Redrive' }).click()
     await giveReason(olga.page, 'Propose the redrive')
@@ -186,7 +186,7 @@ describe('a payment', () => {
 
 test('many holds are resolved at once: one decision, one reason, two people', async () => {
   const railType = 'rail-after-a-restore'
-  const items = [await enqueueUnknown(stage.db, { railType }), await enqueueUnknown(stage.db, { railType })]
+  const items = [await enqueueUnknown(fixture.db, { railType }), await enqueueUnknown(fixture.db, { railType })]
   const { page, goTo } = olga
   await goTo(`holds?rail=${railType}`)
   await page.getByRole('button', { name: 'Resolve 2 shown' }).click()
@@ -206,12 +206,12 @@ test('many holds are resolved at once: one decision, one reason, two people', as
 
 test('the dialogs about many holds show why each is held, what is proposed and what it does', async () => {
   const railType = 'rail-of-two-decisions'
-  await declareOutboxRails(stage.db.as('symphony_executor'), [{ type: railType, money: true, fields: [] }], 'w', {
+  await declareOutboxRails(fixture.db.as('symphony_executor'), [{ type: railType, money: true, fields: [] }], 'w', {
     serving: true,
   })
-  const retried = await enqueueUnknown(stage.db, { railType, payload: PAYLOAD })
-  const ended = await enqueue(stage.db, { railType, payload: PAYLOAD })
-  const { control } = await apiRolesOf(stage.db)
+  const retried = await enqueueUnknown(fixture.db, { railType, payload: PAYLOAD })
+  const ended = await enqueue(fixture.db, { railType, payload: PAYLOAD })
+  const { control } = await apiRolesOf(fixture.db)
   await placeOutboxHold(control({ owner: 'pavel', apiKey: null }), ended.outboxId, 'the payee called')
   const isHeld = {
     retried: `${retried.instructionId} Outcome unknown 12.50 EUR to ••••3000 Held: no answer`,
@@ -244,8 +244,8 @@ async function lineOf({ page }: Visit, instructionId: string): Promise<string> {
 }
 
 test('a dialog whose code cannot be fetched says so, and changes nothing', async () => {
-  const { outboxId } = await enqueue(stage.db)
-  const { page, goTo } = await stage.open(await stage.tokenOf('nora'))
+  const { outboxId } = await enqueue(fixture.db)
+  const { page, goTo } = await fixture.open(await fixture.tokenOf('nora'))
   await page.route('**/actions-*.js', (route) => route.abort())
   await goTo(`payments/${outboxId}`)
   await page.getByRole('button', { name: 'Hold', exact: true }).click()
@@ -256,9 +256,13 @@ test('a dialog whose code cannot be fetched says so, and changes nothing', async
 
 test('a retry of many names how many are sent at once and how many are proposed', async () => {
   const railType = 'rail-with-both-kinds'
-  const known = await enqueue(stage.db, { railType })
-  await placeOutboxHold((await apiRolesOf(stage.db)).control({ owner: 'pavel', apiKey: null }), known.outboxId, 'wait')
-  const unknown = await enqueueUnknown(stage.db, { railType })
+  const known = await enqueue(fixture.db, { railType })
+  await placeOutboxHold(
+    (await apiRolesOf(fixture.db)).control({ owner: 'pavel', apiKey: null }),
+    known.outboxId,
+    'wait',
+  )
+  const unknown = await enqueueUnknown(fixture.db, { railType })
   const { page, goTo } = olga
   await goTo(`holds?rail=${railType}`)
   await page.getByRole('button', { name: 'Resolve 2 shown' }).click()
@@ -274,7 +278,7 @@ test('a retry of many names how many are sent at once and how many are proposed'
 })
 
 test('a new payment on a real rail starts empty, is named by the person, and is confirmed first', async () => {
-  const { railType } = await enqueue(stage.db, { railType: 'a-real-rail' })
+  const { railType } = await enqueue(fixture.db, { railType: 'a-real-rail' })
   const { page, goTo } = olga
   await goTo('')
   await rowOf(page, railType).waitFor()
@@ -287,7 +291,7 @@ test('a new payment on a real rail starts empty, is named by the person, and is 
   }
   const instructionId = 'rent-2026-11'
   const counted = async () =>
-    (await stage.db.queryNoRole('SELECT 1 FROM payment_outbox_identities WHERE instruction_id = $1', [instructionId]))
+    (await fixture.db.queryNoRole('SELECT 1 FROM payment_outbox_identities WHERE instruction_id = $1', [instructionId]))
       .rows.length
   await dialog.getByLabel('Amount').fill('950.00')
   await dialog.getByLabel('Currency').fill('EUR')
@@ -313,11 +317,11 @@ test('a new payment on a real rail starts empty, is named by the person, and is 
 
 test('many dead payments are redriven at once by two people; one that is refused is told of and stops none of the others', async () => {
   const railType = 'rail-of-an-outage'
-  const items = [await enqueueFailed(stage.db, { railType }), await enqueueFailed(stage.db, { railType })]
-  const paid = await enqueueFailed(stage.db, { railType })
-  await enqueueFailed(stage.db)
+  const items = [await enqueueFailed(fixture.db, { railType }), await enqueueFailed(fixture.db, { railType })]
+  const paid = await enqueueFailed(fixture.db, { railType })
+  await enqueueFailed(fixture.db)
   // The rail was reported to have paid it after all.
-  await stage.db.queryNoRole(
+  await fixture.db.queryNoRole(
     `INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor, detail)
      VALUES (gen_random_uuid(), $1, 99, 'TERMINAL_BLOCKED', 'w', '{"state": "DISPATCHED"}')`,
     [paid.outboxId],
@@ -340,7 +344,7 @@ test('many dead payments are redriven at once by two people; one that is refused
   await pavel.page.getByRole('dialog').getByText('2 × redrive').waitFor()
   await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
   await expect.poll(() => pavel.page.getByText('redriven as').count()).toBe(2)
-  const { rows } = await stage.db.queryNoRole<{ id: string }>(
+  const { rows } = await fixture.db.queryNoRole<{ id: string }>(
     'SELECT redrive_of AS id FROM payment_outbox_identities WHERE rail_type = $1 AND redrive_of IS NOT NULL ORDER BY 1',
     [railType],
   )
@@ -348,7 +352,7 @@ test('many dead payments are redriven at once by two people; one that is refused
 })
 
 test('a rail is paused and resumed from the overview, and says by whom and why', async () => {
-  const { railType } = await enqueue(stage.db)
+  const { railType } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo('')
   await page.getByRole('button', { name: `Pause the rail ${railType}` }).click()
@@ -362,7 +366,7 @@ test('a rail is paused and resumed from the overview, and says by whom and why',
 })
 
 async function pausesOf(name: string): Promise<object[]> {
-  const { rows } = await stage.db.queryNoRole<object>('SELECT paused_by, reason FROM outbox_pauses WHERE name = $1', [
+  const { rows } = await fixture.db.queryNoRole<object>('SELECT paused_by, reason FROM outbox_pauses WHERE name = $1', [
     name,
   ])
   return rows
@@ -370,10 +374,10 @@ async function pausesOf(name: string): Promise<object[]> {
 
 describe('dispatch', () => {
   test('that is frozen is said to be by an alert, which leads to why, and to the lifting of it by one person', async () => {
-    const { railType } = await enqueue(stage.db)
-    expect(await claimOn(stage.db, railType)).toHaveLength(1)
+    const { railType } = await enqueue(fixture.db)
+    expect(await claimOn(fixture.db, railType)).toHaveLength(1)
     await freezeDispatch(
-      (await apiRolesOf(stage.db)).control({ owner: 'pavel', apiKey: null }),
+      (await apiRolesOf(fixture.db)).control({ owner: 'pavel', apiKey: null }),
       'snapshot of 03:00 restored',
     )
     alerts = [firing('SymphonyDispatchFrozen')]
@@ -393,7 +397,10 @@ describe('dispatch', () => {
     await giveReason(page, 'Let dispatch go on', 'both books agree up to 11:40')
     await freeze.getByText('Not frozen').waitFor()
     expect(await freeze.innerText()).toMatch(/Last lifted[^]*by olga: both books agree up to 11:40/)
-    expect(await readDispatchEpoch(stage.db.as('symphony_readonly'))).toMatchObject({ frozen: false, liftedBy: 'olga' })
+    expect(await readDispatchEpoch(fixture.db.as('symphony_readonly'))).toMatchObject({
+      frozen: false,
+      liftedBy: 'olga',
+    })
   })
 
   test('is frozen by hand, after a word of what that means', async () => {
@@ -403,14 +410,17 @@ describe('dispatch', () => {
     await page.getByRole('dialog').getByText('every payment that waits becomes of unknown outcome').waitFor()
     await giveReason(page, 'Freeze it', 'restored without a worker alive')
     await page.getByText('OPERATOR restored without a worker alive').waitFor()
-    expect(await readDispatchEpoch(stage.db.as('symphony_readonly'))).toMatchObject({ frozen: true, frozenBy: 'olga' })
+    expect(await readDispatchEpoch(fixture.db.as('symphony_readonly'))).toMatchObject({
+      frozen: true,
+      frozenBy: 'olga',
+    })
     await page.getByRole('button', { name: 'Lift the freeze' }).click()
     await giveReason(page, 'Let dispatch go on')
     await page.getByText('Not frozen').waitFor()
   })
 
   test('of one participant is paused and resumed, and who may only look sees both and no button', async () => {
-    const { participantId } = await enqueue(stage.db)
+    const { participantId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo('dispatch')
     await page.getByRole('button', { name: 'Pause something' }).click()
@@ -418,8 +428,8 @@ describe('dispatch', () => {
     await page.getByLabel('Id of the participant').fill(participantId)
     await giveReason(page, 'Pause it', 'under review')
     await rowOf(page, participantId).getByText('under review').waitFor()
-    const { key } = await aKey(stage.db, { owner: 'rita', scopes: ['read'] })
-    const rita = await stage.open(key)
+    const { key } = await aKey(fixture.db, { owner: 'rita', scopes: ['read'] })
+    const rita = await fixture.open(key)
     await rita.goTo('dispatch')
     expect(await rowOf(rita.page, participantId).innerText()).toMatch(/under review\s+olga/)
     expect(await rita.page.locator('main button').count()).toBe(0)
@@ -432,7 +442,7 @@ describe('dispatch', () => {
 })
 
 test('pausing everything shows a banner on every page until a resume; a reader gets no link', async () => {
-  const { railType } = await enqueue(stage.db)
+  const { railType } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo('dispatch')
   await page.getByRole('button', { name: 'Pause something' }).click()
@@ -446,10 +456,10 @@ test('pausing everything shows a banner on every page until a resume; a reader g
   await dialog.getByLabel('Stop every rail').check()
   await giveReason(page, 'Pause it', 'the bank reports double bookings')
   expect(await page.getByRole('status').innerText()).toBe('Everything is paused.')
-  expect(await claimOn(stage.db, railType)).toEqual([])
+  expect(await claimOn(fixture.db, railType)).toEqual([])
 
-  const { key } = await aKey(stage.db, { owner: 'rita', scopes: ['read'] })
-  const rita = await stage.open(key)
+  const { key } = await aKey(fixture.db, { owner: 'rita', scopes: ['read'] })
+  const rita = await fixture.open(key)
   for (const [visitor, links] of [
     [olga, ['Resume']],
     [rita, []],
@@ -472,7 +482,7 @@ test('pausing everything shows a banner on every page until a resume; a reader g
   await page.getByRole('button', { name: 'Resume everything' }).click()
   await giveReason(page, 'Resume everything', 'the bank has found its fault')
   for (const visitor of [olga, rita]) await bannerOn(visitor.page).waitFor({ state: 'detached' })
-  expect(await claimOn(stage.db, railType)).toHaveLength(1)
+  expect(await claimOn(fixture.db, railType)).toHaveLength(1)
   expect(rita.complaints()).toEqual([])
   await rita.page.context().close()
 })
@@ -489,7 +499,7 @@ function firing(name: string): Alert {
 }
 
 test('a timer is cancelled after a second question, and is gone', async () => {
-  const { timerId, topic } = await aTimer(stage.db, { dueAt: new Date('2099-01-01T00:00:00Z') })
+  const { timerId, topic } = await aTimer(fixture.db, { dueAt: new Date('2099-01-01T00:00:00Z') })
   const { page, goTo } = olga
   await goTo('scheduler')
   await page.getByRole('button', { name: `Cancel the timer ${timerId}` }).click()
@@ -497,12 +507,12 @@ test('a timer is cancelled after a second question, and is gone', async () => {
   await dialog.getByText('cannot be brought back').waitFor()
   await dialog.getByRole('button', { name: 'Cancel the timer' }).click()
   await rowOf(page, topic).waitFor({ state: 'detached' })
-  const { rows } = await stage.db.queryNoRole('SELECT state FROM scheduler_timers WHERE timer_id = $1', [timerId])
+  const { rows } = await fixture.db.queryNoRole('SELECT state FROM scheduler_timers WHERE timer_id = $1', [timerId])
   expect(rows).toEqual([{ state: 'CANCELLED' }])
 })
 
 test('a job is paused, resumed, run at once, and shows its history', async () => {
-  const name = await aJob(stage.db)
+  const name = await aJob(fixture.db)
   const { page, goTo } = olga
   await goTo('scheduler')
   await page.getByRole('button', { name: `Pause ${name}` }).click()
@@ -517,8 +527,8 @@ test('a job is paused, resumed, run at once, and shows its history', async () =>
 })
 
 test('a dead message of the inbox is revived, with a reason', async () => {
-  const claim = await enqueuedAndClaimed(stage.db, { messageId: 'evt_17' })
-  await failInboxMessages(stage.db.as('symphony_executor'), [{ ...claim, error: 'no such order' }], 'worker-1')
+  const claim = await enqueuedAndClaimed(fixture.db, { messageId: 'evt_17' })
+  await failInboxMessages(fixture.db.as('symphony_executor'), [{ ...claim, error: 'no such order' }], 'worker-1')
   const { page, goTo } = olga
   await goTo('inbox')
   await rowOf(page, 'evt_17').getByRole('button', { name: 'Revive' }).click()
@@ -526,11 +536,11 @@ test('a dead message of the inbox is revived, with a reason', async () => {
   await rowOf(page, 'evt_17').waitFor({ state: 'detached' })
   await page.getByLabel('State').selectOption('seen')
   await rowOf(page, 'evt_17').waitFor()
-  expect(await rowOfMessage(stage.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
+  expect(await rowOfMessage(fixture.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
 })
 
 test('a contradiction shows both references, and a review with a reason ends it', async () => {
-  const eventId = await aContradiction(stage.db)
+  const eventId = await aContradiction(fixture.db)
   const { page, goTo } = olga
   await goTo('contradictions')
   const row = rowOf(page, 'ref-2')
@@ -540,19 +550,19 @@ test('a contradiction shows both references, and a review with a reason ends it'
   expect(question).toMatch(/The ledger says dispatched \(ref-\d\); .+ reported dispatched \(ref-\d\)/)
   await giveReason(page, 'Record the review')
   await row.waitFor({ state: 'detached' })
-  const { rows } = await stage.db.queryNoRole('SELECT reviewed_by FROM outbox_contradictions WHERE event_id = $1', [
+  const { rows } = await fixture.db.queryNoRole('SELECT reviewed_by FROM outbox_contradictions WHERE event_id = $1', [
     eventId,
   ])
   expect(rows).toEqual([{ reviewed_by: 'olga' }])
 })
 
 test('an action that the server refuses loses nothing of what was typed', async () => {
-  const { outboxId } = await enqueue(stage.db)
+  const { outboxId } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo(`payments/${outboxId}`)
   await page.getByRole('button', { name: 'Hold', exact: true }).click()
   // Somebody else was faster.
-  await placeOutboxHold((await apiRolesOf(stage.db)).control({ owner: 'pavel', apiKey: null }), outboxId, 'mine')
+  await placeOutboxHold((await apiRolesOf(fixture.db)).control({ owner: 'pavel', apiKey: null }), outboxId, 'mine')
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('Reason').fill('typed with care')
   await dialog.getByRole('button', { name: 'Place the hold' }).click()
@@ -562,9 +572,9 @@ test('an action that the server refuses loses nothing of what was typed', async 
 })
 
 test('a key of the scope read sees no action, and the panel Ledger names the scope audit', async () => {
-  const { key } = await aKey(stage.db, { owner: 'rita', scopes: ['read'] })
-  const { outboxId } = await enqueueUnknown(stage.db)
-  const { page, goTo, complaints } = await stage.open(key)
+  const { key } = await aKey(fixture.db, { owner: 'rita', scopes: ['read'] })
+  const { outboxId } = await enqueueUnknown(fixture.db)
+  const { page, goTo, complaints } = await fixture.open(key)
   await goTo(`payments/${outboxId}`)
   await page.getByText('sign in with a token of the scope').waitFor()
   await goTo('holds')
@@ -573,11 +583,11 @@ test('a key of the scope read sees no action, and the panel Ledger names the sco
 })
 
 test('a key that is bound to participants has an overview of their payments, and is offered nothing that it may not see', async () => {
-  const mine = await enqueueFailed(stage.db, { participantId: 'bound-to-this' })
-  const held = await enqueueUnknown(stage.db, { participantId: 'bound-to-this' })
-  const theirs = await enqueueFailed(stage.db)
-  const { key } = await aKey(stage.db, { owner: 'shop', scopes: ['read'], participants: ['bound-to-this'] })
-  const { page, goTo, complaints } = await stage.open(key)
+  const mine = await enqueueFailed(fixture.db, { participantId: 'bound-to-this' })
+  const held = await enqueueUnknown(fixture.db, { participantId: 'bound-to-this' })
+  const theirs = await enqueueFailed(fixture.db)
+  const { key } = await aKey(fixture.db, { owner: 'shop', scopes: ['read'], participants: ['bound-to-this'] })
+  const { page, goTo, complaints } = await fixture.open(key)
   await page.getByText('Your key is bound to bound-to-this').waitFor()
   const list = (name: string) => page.getByRole('region', { name, exact: true })
   await list('Dead letters').getByRole('link', { name: mine.instructionId }).waitFor()
@@ -585,7 +595,7 @@ test('a key that is bound to participants has an overview of their payments, and
   await list('Newest payments').getByRole('link', { name: held.instructionId }).waitFor()
   expect(await page.locator('main').innerText()).not.toContain(theirs.instructionId)
   // Live: what is enqueued for them appears by itself.
-  const fresh = await enqueue(stage.db, { participantId: 'bound-to-this' })
+  const fresh = await enqueue(fixture.db, { participantId: 'bound-to-this' })
   await list('Newest payments').getByRole('link', { name: fresh.instructionId }).waitFor()
   const places = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allInnerTexts()
   expect(places).toEqual(['Overview', 'Payments', 'Dead letters', 'Holds', 'Contradictions'])
@@ -597,26 +607,26 @@ test('a key that is bound to participants has an overview of their payments, and
 })
 
 test('a token that is for enqueueing alone is told what looking would need', async () => {
-  const { key } = await aKey(stage.db, { owner: 'shop', scopes: ['ingest'] })
-  const { page } = await stage.open(key)
+  const { key } = await aKey(fixture.db, { owner: 'shop', scopes: ['ingest'] })
+  const { page } = await fixture.open(key)
   await page.getByText('This token is not for looking').waitFor()
   expect(await page.getByRole('alert').count()).toBe(0)
   await page.context().close()
 })
 
 test('the panel Ledger shows the block of a row as soon as it is sealed, and names a changed row', async () => {
-  const { outboxId } = await enqueueFailed(stage.db)
+  const { outboxId } = await enqueueFailed(fixture.db)
   const { page, goTo } = olga
   await goTo(`payments/${outboxId}`)
   const panel = page.getByRole('region', { name: 'Ledger' })
   await panel.getByText('2 rows are in no block yet').waitFor()
   expect(await panel.locator('.links').innerText()).toMatch(/^identity\s+not sealed yet\s+attempt 1\s+not sealed yet$/)
-  await sealLedger(stage.db)
+  await sealLedger(fixture.db)
   await panel.getByText('2 rows against their sealed blocks').waitFor()
   expect(await panel.locator('[data-ledger=sound]').innerText()).toMatch(
     /identity\s+block \d+\s+(sound\s+)?attempt 1\s+block \d+/,
   )
-  await stage.db.queryNoRole(`
+  await fixture.db.queryNoRole(`
     ALTER TABLE payment_outbox_attempts DISABLE TRIGGER USER;
     UPDATE payment_outbox_attempts SET error_code = 'FORGED' WHERE outbox_id = '${outboxId}';
     ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only`)
@@ -627,14 +637,14 @@ test('the panel Ledger shows the block of a row as soon as it is sealed, and nam
 })
 
 test('the panel Ledger verifies a payment whose proof has two pages', async () => {
-  const { outboxId } = await enqueue(stage.db)
-  const { control } = await apiRolesOf(stage.db)
+  const { outboxId } = await enqueue(fixture.db)
+  const { control } = await apiRolesOf(fixture.db)
   const role = control({ owner: 'olga', apiKey: null })
   for (let event = 1; event <= 40; event += 2) {
     await placeOutboxHold(role, outboxId, 'wait')
     await resolveOutboxHold(role, outboxId, 'RETRY', 'go on')
   }
-  await sealLedger(stage.db)
+  await sealLedger(fixture.db)
   const { page, goTo } = olga
   await goTo(`payments/${outboxId}`)
   const panel = page.getByRole('region', { name: 'Ledger' })

@@ -4,16 +4,16 @@ import { fileURLToPath } from 'node:url'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { DASHBOARD_LOOKS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
-import { setDashboardScene, type DashboardScene } from '../support/dashboardScene.js'
-import { DashboardStage, visit } from '../support/dashboardStage.js'
+import { seedDashboardData, type DashboardData } from '../support/dashboardData.js'
+import { DashboardFixture, visit } from '../support/dashboardFixture.js'
 
-let stage: DashboardStage
-let scene: DashboardScene
+let fixture: DashboardFixture
+let data: DashboardData
 beforeAll(async () => {
-  stage = await DashboardStage.set()
-  scene = await setDashboardScene(stage.db)
+  fixture = await DashboardFixture.set()
+  data = await seedDashboardData(fixture.db)
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
@@ -40,9 +40,9 @@ const CUT_OFF = `[...document.querySelectorAll('.table-wrap, .vlist-head')].flat
 
 describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: look, ...options }) => {
   test('is accessible, fits its screen, and its browser has nothing to complain about', async () => {
-    const { page, complaints, goTo } = await stage.open(undefined, options)
+    const { page, complaints, goTo } = await fixture.open(undefined, options)
     for (const { name, path, heading } of DASHBOARD_PAGES) {
-      await goTo(path(scene.troubled))
+      await goTo(path(data.troubled))
       if (heading !== undefined) await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
       await page.getByText('Live', { exact: true }).locator('visible=true').waitFor()
       // In the dark nothing changes but the colours; on a phone, the navigation and where things stand.
@@ -57,13 +57,13 @@ describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: look, ...options })
 })
 
 test('at 360 pixels nothing is cut off, and what a finger has to hit is 44 pixels high', async () => {
-  const { page, goTo } = await stage.open(undefined, {
+  const { page, goTo } = await fixture.open(undefined, {
     viewport: { width: 360, height: 640 },
     hasTouch: true,
     isMobile: true,
   })
   for (const { name, path } of DASHBOARD_PAGES) {
-    await goTo(path(scene.troubled))
+    await goTo(path(data.troubled))
     const sideways = await page.evaluate(SIDEWAYS)
     const small =
       await page.evaluate(`[...document.querySelectorAll('button, label.check, input:not([type=checkbox]), select, nav a')]
@@ -79,7 +79,7 @@ test('at 360 pixels nothing is cut off, and what a finger has to hit is 44 pixel
 })
 
 test('the charts are drawn in a browser whose language is no locale, as under LANG=C', async () => {
-  const { page, complaints, goTo } = await stage.open(undefined, {})
+  const { page, complaints, goTo } = await fixture.open(undefined, {})
   await page.addInitScript(`Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })`)
   await page.reload()
   await goTo('/')
@@ -90,7 +90,7 @@ test('the charts are drawn in a browser whose language is no locale, as under LA
 })
 
 test('a keyboard reaches every page, the search, the keys and the content', async () => {
-  const { page, complaints } = await stage.open()
+  const { page, complaints } = await fixture.open()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   for (const [key, heading] of [
     ['p', 'Payments'],
@@ -146,11 +146,11 @@ test('a keyboard reaches every page, the search, the keys and the content', asyn
 })
 
 test('the page comes with a strict policy, and a script that was put into it anyway does not run', async () => {
-  const { headers } = await fetch(stage.http.address)
+  const { headers } = await fetch(fixture.http.address)
   const policy = headers.get('content-security-policy') ?? ''
   expect(policy).toMatch(/default-src 'self'/)
   expect(policy).not.toMatch(/unsafe|\*|http:/)
-  const { page, complaints } = await stage.open()
+  const { page, complaints } = await fixture.open()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   await page.evaluate(`(() => {
     const script = document.createElement('script')
@@ -163,10 +163,10 @@ test('the page comes with a strict policy, and a script that was put into it any
 })
 
 test('a token that is not accepted leads to the form, which says so, and signing out forgets it', async () => {
-  const { page } = await visit(stage.browser, `${stage.http.address}/#token=wrong`)
+  const { page } = await visit(fixture.browser, `${fixture.http.address}/#token=wrong`)
   await page.getByRole('alert').getByText('Not accepted').waitFor()
   expect(await accessibilityDefects(page)).toEqual([])
-  await page.getByLabel('Access token').fill(await stage.tokenOf('wendy'))
+  await page.getByLabel('Access token').fill(await fixture.tokenOf('wendy'))
   await page.getByRole('button', { name: 'Sign in' }).click()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   await page.getByRole('button', { name: 'Sign out' }).click()
@@ -176,7 +176,7 @@ test('a token that is not accepted leads to the form, which says so, and signing
 })
 
 test('what the server answers with a problem is shown with its code and the id of the request, and can be tried again', async () => {
-  const { page, goTo } = await stage.open()
+  const { page, goTo } = await fixture.open()
   await goTo('payments/00000000-0000-0000-0000-000000000000')
   const note = page.getByRole('alert')
   expect(await note.innerText()).toMatch(/NOT_FOUND[^]*request [0-9a-f-]{36}/)

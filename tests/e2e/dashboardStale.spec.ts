@@ -4,10 +4,10 @@ import { claimOutboxBatch, completeOutboxAttempt, enqueuePaymentOutbox } from '.
 import { openDatabase } from '../../libs/db/index.js'
 import { launchBrowser } from '../support/browser.js'
 import { spawnSymphony } from '../support/commandLine.js'
-import { visit } from '../support/dashboardStage.js'
+import { visit } from '../support/dashboardFixture.js'
 import { killServer } from '../support/killServer.js'
 import { anInstruction, WORKER } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { startPrivateServer } from '../support/server.js'
 
 const TOKEN = 'token-of-the-stale-test'
@@ -31,7 +31,7 @@ test(
       api.child.kill('SIGTERM')
       await api.ended
     })
-    await expect.poll(api.stdout, PATIENTLY).toMatch(/The API listens on http:\S+\.\n/)
+    await expect.poll(api.stdout, POLL_OPTIONS).toMatch(/The API listens on http:\S+\.\n/)
     const address = /http:\S+(?=\.\n)/.exec(api.stdout())?.[0] ?? ''
     const browser = await launchBrowser()
     onTestFinished(() => browser.close())
@@ -51,7 +51,7 @@ test(
     await live.getByText('Stale', { exact: true }).waitFor()
     expect(await page.getByText('All quiet').count()).toBe(0)
     // The chart is drawn anew in its other colours.
-    await expect.poll(() => page.evaluate(GREEN), PATIENTLY).toEqual([])
+    await expect.poll(() => page.evaluate(GREEN), POLL_OPTIONS).toEqual([])
     // On the other pages, too.
     await goTo('payments')
     await note.waitFor()

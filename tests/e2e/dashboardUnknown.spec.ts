@@ -1,36 +1,36 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { DashboardStage } from '../support/dashboardStage.js'
+import { DashboardFixture } from '../support/dashboardFixture.js'
 import { claimOnly, complete, enqueue, makeDueAndClaim, type Enqueued } from '../support/outboxItems.js'
 
 /** A call that timed out is shown as an unknown outcome: not as a failure, and not as a retry. */
 
-let stage: DashboardStage
+let fixture: DashboardFixture
 let timedOut: Enqueued
 let inquired: Enqueued
 beforeAll(async () => {
-  stage = await DashboardStage.set()
-  timedOut = await enqueue(stage.db, { railType: 'hold-bank' })
-  await complete(stage.db, await claimOnly(stage.db, 'hold-bank'), {
+  fixture = await DashboardFixture.set()
+  timedOut = await enqueue(fixture.db, { railType: 'hold-bank' })
+  await complete(fixture.db, await claimOnly(fixture.db, 'hold-bank'), {
     state: 'RETRYABLE',
     errorCode: 'RAIL_TIMEOUT',
     outcomeUnknown: true,
     holdReason: 'OUTCOME_UNKNOWN',
   })
-  inquired = await enqueue(stage.db, { railType: 'inquire-bank' })
-  await complete(stage.db, await claimOnly(stage.db, 'inquire-bank'), { state: 'RETRYABLE', outcomeUnknown: true })
-  await complete(stage.db, await makeDueAndClaim(stage.db, inquired), {
+  inquired = await enqueue(fixture.db, { railType: 'inquire-bank' })
+  await complete(fixture.db, await claimOnly(fixture.db, 'inquire-bank'), { state: 'RETRYABLE', outcomeUnknown: true })
+  await complete(fixture.db, await makeDueAndClaim(fixture.db, inquired), {
     state: 'DISPATCHED',
     railReference: 'RF-1',
     action: 'inquired',
     latencyMs: 0,
   })
-  const refused = await enqueue(stage.db, { railType: 'busy-bank' })
-  await complete(stage.db, await claimOnly(stage.db, refused.railType), { state: 'RETRYABLE', errorCode: 'BUSY' })
+  const refused = await enqueue(fixture.db, { railType: 'busy-bank' })
+  await complete(fixture.db, await claimOnly(fixture.db, refused.railType), { state: 'RETRYABLE', errorCode: 'BUSY' })
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 test('the timeline shows a timed-out call as an unknown outcome, never as a retry', async () => {
-  const { page, goTo } = await stage.open()
+  const { page, goTo } = await fixture.open()
   await goTo(`payments/${timedOut.outboxId}`)
   const attempt = page.locator('.chronicle li', { hasText: 'Attempt 1: outcome unknown' })
   await attempt.waitFor()
@@ -43,7 +43,7 @@ test('the timeline shows a timed-out call as an unknown outcome, never as a retr
 })
 
 test('the timeline shows an inquiry that found the payment as an inquiry, not as a send', async () => {
-  const { page, goTo } = await stage.open()
+  const { page, goTo } = await fixture.open()
   await goTo(`payments/${inquired.outboxId}`)
   const attempt = page.locator('.chronicle li', { hasText: 'Attempt 2' })
   await attempt.waitFor()
@@ -52,7 +52,7 @@ test('the timeline shows an inquiry that found the payment as an inquiry, not as
 })
 
 test('tiles, chart, list and "What went wrong" show unknown outcomes apart from retries', async () => {
-  const { page, goTo } = await stage.open()
+  const { page, goTo } = await fixture.open()
   await goTo('')
   const tile = page.locator('.figure', { hasText: 'Unknown' })
   await expect.poll(() => tile.innerText()).toMatch(/Unknown\s+1\s+may be paid/)
@@ -76,7 +76,7 @@ test('tiles, chart, list and "What went wrong" show unknown outcomes apart from 
 })
 
 test('the Holds page and its dialog show an unknown outcome as the other pages do', async () => {
-  const { page, goTo } = await stage.open(await stage.tokenOf('olga'))
+  const { page, goTo } = await fixture.open(await fixture.tokenOf('olga'))
   await goTo('holds')
   const row = page.getByRole('row', { name: timedOut.instructionId })
   const tag = row.locator('[data-state=OUTCOME_UNKNOWN]')

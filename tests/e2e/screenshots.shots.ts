@@ -3,20 +3,20 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { freezeDispatch } from '../../libs/outbox/index.js'
 import { DASHBOARD_LOOKS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
-import { setDashboardScene } from '../support/dashboardScene.js'
-import { DashboardStage } from '../support/dashboardStage.js'
-import { apiRolesOf } from '../support/httpStage.js'
+import { seedDashboardData } from '../support/dashboardData.js'
+import { DashboardFixture } from '../support/dashboardFixture.js'
+import { apiRolesOf } from '../support/httpFixture.js'
 
 /** The pictures of docs/operate/dashboard.md, from a real server over a real database, in a real browser. */
 const folder = fileURLToPath(new URL('../../docs/dashboard/', import.meta.url))
 /** A page full of text needs the most. */
 const BYTES_MAX = 192 * 1_024
 
-let empty: DashboardStage
-let busy: DashboardStage
+let empty: DashboardFixture
+let busy: DashboardFixture
 beforeAll(async () => {
-  empty = await DashboardStage.set()
-  busy = await DashboardStage.set({
+  empty = await DashboardFixture.set()
+  busy = await DashboardFixture.set({
     api: { readDatabases: async () => DATABASES, look: async () => ({ alerts: ALERTS }) },
   })
 })
@@ -55,7 +55,7 @@ const SETTLED: Readonly<Record<string, readonly string[]>> = {
 test('each page in each look', async () => {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
-  const { troubled } = await setDashboardScene(busy.db)
+  const { troubled } = await seedDashboardData(busy.db)
   const token = await busy.tokenOf('pavel')
   for (const { name: look, ...options } of DASHBOARD_LOOKS) {
     const first = await empty.open(undefined, options)

@@ -6,9 +6,9 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { checkStart, deploy } from '../../libs/deployment/index.js'
 import { checkServer } from '../../libs/deployment/checkStart.js'
 import { startEmbedded } from '../../libs/embedded/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { writeRailsFile } from '../support/railsFile.js'
 import { makeTestFolder, removeTestFolder, startPrivateServer } from '../support/server.js'
 import { TcpProxy } from '../support/tcpProxy.js'
@@ -31,7 +31,7 @@ afterAll(async () => {
 })
 
 /** A worker that is told to stop before it starts: what it says is all about the start. */
-function worker(url: string, ...words: readonly string[]): Promise<Said> {
+function worker(url: string, ...words: readonly string[]): Promise<CommandOutput> {
   const env = { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }
   return symphony(
     ['worker', '--rails', rails, '--no-http', '--log-level', 'silent', ...words],
@@ -127,7 +127,7 @@ describe('a worker refuses', () => {
     started.catch(() => {})
     onTestFinished(() => starting.abort())
     const connect = async () => new Client({ connectionString: server.url }).connect().catch((error) => error.code)
-    await expect.poll(connect, PATIENTLY).toBe('57P03')
+    await expect.poll(connect, POLL_OPTIONS).toBe('57P03')
     const { exitCode, stderr } = await worker(server.url)
     expect(stderr).toContain('error CANNOT_CONNECT_NOW')
     expect(exitCode).toBe(3)
@@ -251,7 +251,7 @@ describe('a process without EXECUTE on a function that it needs', () => {
   test.each(PROCESSES)('%s ends with 1 when %s is revoked while it runs', async (command, name, role) => {
     const { url, revoke } = await processWithout(name, role)
     const { ended, written } = start(command, url)
-    await expect.poll(() => written.stdout, PATIENTLY).toMatch(/carries|makes messages/)
+    await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/carries|makes messages/)
     await revoke()
     expect(await ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FUNCTION_NOT_EXECUTABLE') })
     expect(written.stderr).toContain(`permission denied for function ${name}`)

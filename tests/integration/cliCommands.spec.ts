@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { readOutboxStatus } from '../../libs/outbox/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
   anInstruction,
@@ -36,7 +36,7 @@ afterAll(async () => {
 })
 
 /** A command of somebody. */
-function command(words: readonly string[], as = url): Promise<Said> {
+function command(words: readonly string[], as = url): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: as, SYMPHONY_SCHEMA: db.schema })
 }
 

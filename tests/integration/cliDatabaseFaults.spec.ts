@@ -1,7 +1,7 @@
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { deploy } from '../../libs/deployment/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { startPrivateServer, type PrivateServer } from '../support/server.js'
 import { ServerCopies, Standby } from '../support/standby.js'
 
@@ -260,11 +260,11 @@ async function run(url: string, sql: string): Promise<void> {
 }
 
 /** What the command wrote to stderr, as text also where it is JSON. */
-function textOf({ stderr }: Said): string {
+function textOf({ stderr }: CommandOutput): string {
   return stderr.startsWith('{') ? String(JSON.parse(stderr).error.remedy) : stderr
 }
 
-function causesIn({ stderr }: Said): readonly { cause: string; message: string }[] {
+function causesIn({ stderr }: CommandOutput): readonly { cause: string; message: string }[] {
   if (stderr.startsWith('{')) return []
   const lines = stderr.split('\n')
   const message = lines.find((line) => line.startsWith('error ')) ?? ''

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { readDispatchEpoch, setParticipantOutboxPolicy } from '../../libs/outbox/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, type Enqueued } from '../support/outboxItems.js'
@@ -21,7 +21,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-function command(words: readonly string[], as = people.alice): Promise<Said> {
+function command(words: readonly string[], as = people.alice): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: as, SYMPHONY_SCHEMA: db.schema })
 }
 

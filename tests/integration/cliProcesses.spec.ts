@@ -9,7 +9,7 @@ import { readTimer } from '../../libs/scheduler/index.js'
 import { spawnSymphony, symphony, type Running } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { portOf } from '../support/portOf.js'
 import { writeRailsFile } from '../support/railsFile.js'
 import { anEndedTimer, aTimer } from '../support/scheduled.js'
@@ -90,7 +90,7 @@ describe('symphony start', () => {
       expect((await send(accepted)).status).toBe(201)
       expect((await send(accepted)).status).toBe(200)
       const paid = [{ state: 'DISPATCHED', lastRailReference: expect.stringMatching(/^sim-/) }]
-      await expect.poll(() => stateBehind(get), PATIENTLY).toEqual(paid)
+      await expect.poll(() => stateBehind(get), POLL_OPTIONS).toEqual(paid)
       const instructionId = /symphony show (\S+)/.exec(first.stdout())?.[1] ?? ''
       const shown = await symphony(['show', instructionId, '--data-dir', dataDir])
       expect(shown.stdout).toContain(`${instructionId} DISPATCHED`)
@@ -120,7 +120,7 @@ describe('symphony start', () => {
       const { stdout: url } = await symphony(['db', 'url', '--data-dir', dataDir])
       const leased = async () =>
         JSON.parse((await symphony(['status', '--json', '--data-dir', dataDir])).stdout).leasedCount
-      await expect.poll(leased, PATIENTLY).toBe('1')
+      await expect.poll(leased, POLL_OPTIONS).toBe('1')
       first.child.kill('SIGINT')
       expect((await first.ended).exitCode).toBe(0)
       await expect(new Client(url.trim()).connect()).rejects.toThrow(/ECONNREFUSED/)
@@ -187,10 +187,10 @@ describe('symphony start', () => {
       { usename: expect.stringMatching(/^symphony_start_[0-9a-f]{8}$/), superuser: false, inherits: false },
     ])
     // It schedules and cleans up, too.
-    await expect.poll(() => readTimer(db.as('symphony_readonly'), old), PATIENTLY).toBeUndefined()
+    await expect.poll(() => readTimer(db.as('symphony_readonly'), old), POLL_OPTIONS).toBeUndefined()
     const { timerId } = await aTimer(db)
     const timer = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state
-    await expect.poll(timer, PATIENTLY).toBe('ENQUEUED')
+    await expect.poll(timer, POLL_OPTIONS).toBe('ENQUEUED')
     running.child.kill('SIGTERM')
     expect((await running.ended).exitCode).toBe(0)
   })
@@ -229,13 +229,13 @@ describe('symphony worker', () => {
           outboxId,
         ])
       ).rows
-    await expect.poll(state, PATIENTLY).toEqual([{ state: 'DISPATCHED', last_rail_reference: `paid-${outboxId}` }])
+    await expect.poll(state, POLL_OPTIONS).toEqual([{ state: 'DISPATCHED', last_rail_reference: `paid-${outboxId}` }])
     expect((await fetch(`${address}/readyz`)).status).toBe(200)
     expect((await fetch(`${address}/metrics`)).status).toBe(401)
     const headers = { authorization: 'Bearer secret-of-the-worker' }
     // The database knows of an outcome before the worker has heard that it was recorded.
     const metrics = async () => (await fetch(`${address}/metrics`, { headers })).text()
-    await expect.poll(metrics, PATIENTLY).toMatch(/^attempts_total\{state="DISPATCHED"\} 1$/m)
+    await expect.poll(metrics, POLL_OPTIONS).toMatch(/^attempts_total\{state="DISPATCHED"\} 1$/m)
     const { rows: pending } = await db.queryNoRole('SELECT FROM payment_outbox_pending')
     expect(await metrics()).toContain(`\noutbox_pending_depth ${pending.length}\n`)
     expect((await fetch(`${address}/v1/instructions/x`, { headers })).status).toBe(404)
@@ -265,7 +265,7 @@ describe('symphony worker', () => {
           outboxId,
         ])
       ).rows
-    await expect.poll(row, PATIENTLY).toEqual([{ state: 'LEASED', outcome_unknown: false }])
+    await expect.poll(row, POLL_OPTIONS).toEqual([{ state: 'LEASED', outcome_unknown: false }])
     worker.child.kill('SIGINT')
     expect((await worker.ended).exitCode).toBe(0)
     expect(await row()).toEqual([{ state: 'SCHEDULED', outcome_unknown: true }])

@@ -2,40 +2,40 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { TransactionPoolerError, type Database } from '../../libs/db/index.js'
-import { DbStage } from '../support/dbStage.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { DbFixture } from '../support/dbFixture.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { gate } from '../support/gate.js'
 import { portOf } from '../support/portOf.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let stage: DbStage
+let fixture: DbFixture
 let proxy: TcpProxy
 
 beforeAll(async () => {
-  stage = await DbStage.set()
-  await stage.admin.query(`
+  fixture = await DbFixture.set()
+  await fixture.admin.query(`
     CREATE TABLE symphony.entry (n int PRIMARY KEY);
-    GRANT ALL ON symphony.entry TO ${stage.worker}`)
+    GRANT ALL ON symphony.entry TO ${fixture.worker}`)
 })
 beforeEach(async () => {
-  await stage.admin.query('DELETE FROM symphony.entry')
+  await fixture.admin.query('DELETE FROM symphony.entry')
   // A backend whose client is gone finishes its statement first; the next test counts from none.
-  await stage.endSessions()
-  proxy = await TcpProxy.before(stage.url())
+  await fixture.endSessions()
+  proxy = await TcpProxy.before(fixture.url())
 })
 afterEach(() => proxy.close())
-afterAll(() => stage.remove())
+afterAll(() => fixture.remove())
 
 const INSERT = 'INSERT INTO symphony.entry (n) VALUES ($1)'
 
 async function entries(): Promise<number[]> {
-  const { rows } = await stage.admin.query<{ n: number }>('SELECT n FROM symphony.entry ORDER BY n')
+  const { rows } = await fixture.admin.query<{ n: number }>('SELECT n FROM symphony.entry ORDER BY n')
   return rows.map(({ n }) => n)
 }
 
 async function sleepers(): Promise<number> {
   const sleeping = `SELECT FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'`
-  return (await stage.admin.query(sleeping, [stage.login])).rows.length
+  return (await fixture.admin.query(sleeping, [fixture.login])).rows.length
 }
 
 const caught = (error: unknown) => error
@@ -51,39 +51,39 @@ function fatal(sqlstate: string, message: string): Buffer {
 describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is cut', (pooler) => {
   let database: Database
   beforeEach(async () => {
-    database = stage.open({ url: stage.url(proxy.port), pooler, connectionsMax: 1, closeTimeoutMs: 100 })
-    await database.queryAsRole(stage.worker, 'SELECT 1')
+    database = fixture.open({ url: fixture.url(proxy.port), pooler, connectionsMax: 1, closeTimeoutMs: 100 })
+    await database.queryAsRole(fixture.worker, 'SELECT 1')
   })
 
   test('while idle is replaced, and nobody notices', async () => {
     proxy.cut()
-    await expect.poll(() => stage.sessionsOfLogin(), PATIENTLY).toBe(0)
-    await database.queryAsRole(stage.worker, INSERT, [1])
+    await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
+    await database.queryAsRole(fixture.worker, INSERT, [1])
     expect(await entries()).toEqual([1])
   })
 
   test('under a statement that commits by itself leaves it unknown', async () => {
-    const attempt = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep(5)').catch(caught)
-    await expect.poll(sleepers, PATIENTLY).toBe(1)
+    const attempt = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep(5)').catch(caught)
+    await expect.poll(sleepers, POLL_OPTIONS).toBe(1)
     proxy.cut()
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
-    expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+    expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
   test('after a statement arrived and before its answer did: unknown, and it did happen', async () => {
     const attempt = database
-      .queryAsRole(stage.worker, `${INSERT} RETURNING pg_catalog.pg_sleep(0.3)`, [1])
+      .queryAsRole(fixture.worker, `${INSERT} RETURNING pg_catalog.pg_sleep(0.3)`, [1])
       .catch(caught)
-    await expect.poll(sleepers, PATIENTLY).toBe(1)
+    await expect.poll(sleepers, POLL_OPTIONS).toBe(1)
     proxy.traffic = 'answers vanish'
-    await expect.poll(entries, PATIENTLY).toEqual([1])
+    await expect.poll(entries, POLL_OPTIONS).toEqual([1])
     proxy.cut()
     expect(await attempt).toMatchObject({ disposition: 'unknown' })
   })
 
   test('inside a transaction is surely harmless', async () => {
     const attempt = database
-      .transactionAsRole(stage.worker, async (tx) => {
+      .transactionAsRole(fixture.worker, async (tx) => {
         await tx.query(INSERT, [1])
         proxy.cut()
         await tx.query(INSERT, [2])
@@ -95,7 +95,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
 
   test('inside a transaction, unnoticed by the callback, keeps COMMIT from being sent', async () => {
     const attempt = database
-      .transactionAsRole(stage.worker, async (tx) => {
+      .transactionAsRole(fixture.worker, async (tx) => {
         await tx.query(INSERT, [1])
         proxy.cut()
         await tx.query(INSERT, [2]).catch(() => {})
@@ -107,7 +107,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
 
   test('before the answer to COMMIT: unknown, and it did happen', async () => {
     const attempt = commitWhile('answers vanish')
-    await expect.poll(entries, PATIENTLY).toEqual([1])
+    await expect.poll(entries, POLL_OPTIONS).toEqual([1])
     proxy.cut()
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
   })
@@ -121,7 +121,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
 
   function commitWhile(traffic: TcpProxy['traffic']): Promise<unknown> {
     return database
-      .transactionAsRole(stage.worker, async (tx) => {
+      .transactionAsRole(fixture.worker, async (tx) => {
         await tx.query(INSERT, [1])
         proxy.traffic = traffic
       })
@@ -133,7 +133,7 @@ test.for(['none', 'transaction'] as const)(
   'pooler %s: an error that was the last word of a dying server leaves the outcome unknown',
   async (pooler) => {
     let dying = false
-    const toDying = await TcpProxy.before(stage.url(), {
+    const toDying = await TcpProxy.before(fixture.url(), {
       alterAnswer: (chunk) => {
         if (!dying) return chunk
         setImmediate(() => toDying.cut())
@@ -141,9 +141,9 @@ test.for(['none', 'transaction'] as const)(
         return fatal('53100', 'could not write to the log')
       },
     })
-    const database = stage.open({ url: stage.url(toDying.port), pooler })
-    const attempt = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep(0.3)').catch(caught)
-    await expect.poll(sleepers, PATIENTLY).toBe(1)
+    const database = fixture.open({ url: fixture.url(toDying.port), pooler })
+    const attempt = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep(0.3)').catch(caught)
+    await expect.poll(sleepers, POLL_OPTIONS).toBe(1)
     dying = true
     expect(await attempt).toMatchObject({ sqlstate: '53100', disposition: 'unknown' })
     await database.close()
@@ -152,10 +152,10 @@ test.for(['none', 'transaction'] as const)(
 )
 
 test('a connection to a read-only server is not used again: the primary may be elsewhere by now', async () => {
-  const database = stage.open({ connectionsMax: 1 })
-  const pid = async () => (await database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_backend_pid()')).rows
+  const database = fixture.open({ connectionsMax: 1 })
+  const pid = async () => (await database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_backend_pid()')).rows
   const before = await pid()
-  const write = database.transactionAsRole(stage.worker, async (tx) => {
+  const write = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SET TRANSACTION READ ONLY')
     await tx.query(INSERT, [1])
   })
@@ -166,12 +166,12 @@ test('a connection to a read-only server is not used again: the primary may be e
 test.for(['none', 'transaction'] as const)(
   'pooler %s: a server that never answers is given up, and its connection closed',
   async (pooler) => {
-    const url = stage.url(proxy.port)
-    const database = stage.open({ url, pooler, connectionsMax: 2, statementTimeoutMs: 1_500, closeTimeoutMs: 100 })
+    const url = fixture.url(proxy.port)
+    const database = fixture.open({ url, pooler, connectionsMax: 2, statementTimeoutMs: 1_500, closeTimeoutMs: 100 })
     const { opened, open } = gate()
     const began = gate()
     const inside = database
-      .transactionAsRole(stage.worker, async (tx) => {
+      .transactionAsRole(fixture.worker, async (tx) => {
         await tx.query('SELECT 1')
         began.open()
         await opened
@@ -180,14 +180,14 @@ test.for(['none', 'transaction'] as const)(
       .catch(caught)
     // Both must be connected before the answers vanish: it is not the connecting that is asked about here.
     await began.opened
-    const alone = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep(1)').catch(caught)
-    await expect.poll(sleepers, PATIENTLY).toBe(1)
+    const alone = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep(1)').catch(caught)
+    await expect.poll(sleepers, POLL_OPTIONS).toBe(1)
     proxy.traffic = 'answers vanish'
     open()
     expect(await inside).toMatchObject({ code: 'NO_ANSWER', disposition: 'retry' })
     expect(await alone).toMatchObject({ code: 'NO_ANSWER', disposition: 'unknown' })
     proxy.traffic = 'flows'
-    expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+    expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   },
 )
 
@@ -195,36 +195,38 @@ describe('a connection that cannot be made', () => {
   test('because nobody is there', async () => {
     const { port } = proxy
     await proxy.close()
-    const database = stage.open({ url: stage.url(port) })
-    expect(await database.queryAsRole(stage.worker, 'SELECT 1').catch(caught)).toMatchObject({
+    const database = fixture.open({ url: fixture.url(port) })
+    expect(await database.queryAsRole(fixture.worker, 'SELECT 1').catch(caught)).toMatchObject({
       code: 'CONNECT_FAILED',
       disposition: 'retry',
-      message: `could not connect to ${new URL(stage.url(port)).host}/${stage.name}: ECONNREFUSED`,
+      message: `could not connect to ${new URL(fixture.url(port)).host}/${fixture.name}: ECONNREFUSED`,
     })
-    proxy = await TcpProxy.before(stage.url())
+    proxy = await TcpProxy.before(fixture.url())
   })
 
   test('because nobody answers', async () => {
     proxy.traffic = 'vanishes'
-    const database = stage.open({ url: stage.url(proxy.port), connectTimeoutMs: 200 })
-    expect(await database.queryAsRole(stage.worker, 'SELECT 1').catch(caught)).toMatchObject({
+    const database = fixture.open({ url: fixture.url(proxy.port), connectTimeoutMs: 200 })
+    expect(await database.queryAsRole(fixture.worker, 'SELECT 1').catch(caught)).toMatchObject({
       code: 'CONNECT_FAILED',
       disposition: 'retry',
     })
   })
 
   test('because the server answers the greeting and then falls silent', async () => {
-    const database = stage.open({ url: stage.url(proxy.port), connectTimeoutMs: 300 })
-    const silenced = await TcpProxy.before(stage.url(), {
+    const database = fixture.open({ url: fixture.url(proxy.port), connectTimeoutMs: 300 })
+    const silenced = await TcpProxy.before(fixture.url(), {
       // The server's parameters arrive, the answer to SET ROLE does not.
       alterAnswer: (chunk) => {
         if (chunk.includes('server_version')) setImmediate(() => (silenced.traffic = 'answers vanish'))
         return chunk
       },
     })
-    const toSilenced = stage.open({ url: stage.url(silenced.port), connectTimeoutMs: 300, closeTimeoutMs: 0 })
-    expect(await toSilenced.queryAsRole(stage.worker, 'SELECT 1').catch(caught)).toMatchObject({ disposition: 'retry' })
-    expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+    const toSilenced = fixture.open({ url: fixture.url(silenced.port), connectTimeoutMs: 300, closeTimeoutMs: 0 })
+    expect(await toSilenced.queryAsRole(fixture.worker, 'SELECT 1').catch(caught)).toMatchObject({
+      disposition: 'retry',
+    })
+    expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
     await silenced.close()
   })
 
@@ -232,8 +234,8 @@ describe('a connection that cannot be made', () => {
     const rude = createServer((client) => client.once('data', () => client.end()))
     rude.listen(0, '127.0.0.1')
     await once(rude, 'listening')
-    const database = stage.open({ url: stage.url(portOf(rude)) })
-    expect(await database.queryAsRole(stage.worker, 'SELECT 1').catch(caught)).toMatchObject({
+    const database = fixture.open({ url: fixture.url(portOf(rude)) })
+    expect(await database.queryAsRole(fixture.worker, 'SELECT 1').catch(caught)).toMatchObject({
       code: 'CONNECT_FAILED',
       disposition: 'retry',
     })
@@ -241,10 +243,10 @@ describe('a connection that cannot be made', () => {
   })
 
   test('because the name is unknown', async () => {
-    const url = new URL(stage.url())
+    const url = new URL(fixture.url())
     url.hostname = 'db.invalid'
-    const database = stage.open({ url: url.href, tls: { mode: 'plaintext' } })
-    expect(await database.queryAsRole(stage.worker, 'SELECT 1').catch(caught)).toMatchObject({
+    const database = fixture.open({ url: url.href, tls: { mode: 'plaintext' } })
+    expect(await database.queryAsRole(fixture.worker, 'SELECT 1').catch(caught)).toMatchObject({
       code: 'CONNECT_FAILED',
       disposition: 'retry',
     })
@@ -252,11 +254,11 @@ describe('a connection that cannot be made', () => {
 })
 
 test('a session that says it is in another role is refused', async () => {
-  const lying = await TcpProxy.before(stage.url(), {
+  const lying = await TcpProxy.before(fixture.url(), {
     alterAnswer: (chunk) => Buffer.from(chunk.toString('latin1').replaceAll('_worker', '_wicked'), 'latin1'),
   })
-  const database = stage.open({ url: stage.url(lying.port) })
-  await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toMatchObject({
+  const database = fixture.open({ url: fixture.url(lying.port) })
+  await expect(database.queryAsRole(fixture.worker, 'SELECT 1')).rejects.toMatchObject({
     code: 'ROLE_UNAVAILABLE',
     message: expect.stringContaining('_wicked instead of'),
   })
@@ -273,24 +275,24 @@ function withAnotherPid(chunk: Buffer): Buffer {
 
 describe('a pooler in the way of sessions of our own', () => {
   test('is seen by the process id it makes up', async () => {
-    const pooler = await TcpProxy.before(stage.url(), { alterAnswer: withAnotherPid })
-    const database = stage.open({ url: stage.url(pooler.port) })
-    await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toBeInstanceOf(TransactionPoolerError)
-    await expect(database.listenAsRole(stage.worker, 'channel', () => {})).rejects.toBeInstanceOf(
+    const pooler = await TcpProxy.before(fixture.url(), { alterAnswer: withAnotherPid })
+    const database = fixture.open({ url: fixture.url(pooler.port) })
+    await expect(database.queryAsRole(fixture.worker, 'SELECT 1')).rejects.toBeInstanceOf(TransactionPoolerError)
+    await expect(database.listenAsRole(fixture.worker, 'channel', () => {})).rejects.toBeInstanceOf(
       TransactionPoolerError,
     )
-    const through = stage.open({ url: stage.url(pooler.port), pooler: 'transaction' })
-    expect((await through.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+    const through = fixture.open({ url: fixture.url(pooler.port), pooler: 'transaction' })
+    expect((await through.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
     await Promise.all([database.close(), through.close()])
     await pooler.close()
   })
 
   test('is seen by its refusal of start-up parameters', async () => {
-    const pooler = await TcpProxy.before(stage.url(), {
+    const pooler = await TcpProxy.before(fixture.url(), {
       alterAnswer: () => fatal('08P01', 'unsupported startup parameter: options'),
     })
-    const database = stage.open({ url: stage.url(pooler.port) })
-    await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toMatchObject({
+    const database = fixture.open({ url: fixture.url(pooler.port) })
+    await expect(database.queryAsRole(fixture.worker, 'SELECT 1')).rejects.toMatchObject({
       code: 'TRANSACTION_POOLER',
       remedy: expect.stringContaining(`pooler: 'transaction'`),
     })

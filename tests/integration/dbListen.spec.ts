@@ -1,20 +1,20 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { TransactionPoolerError, type ListenOptions, type Listener, type ListenState } from '../../libs/db/index.js'
-import { DbStage } from '../support/dbStage.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { DbFixture } from '../support/dbFixture.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let stage: DbStage
+let fixture: DbFixture
 let ear: Ear | undefined
 
 beforeAll(async () => {
-  stage = await DbStage.set()
+  fixture = await DbFixture.set()
 })
 afterEach(async () => {
   await ear?.listener.close()
   ear = undefined
 })
-afterAll(() => stage.remove())
+afterAll(() => fixture.remove())
 
 const CHANNEL = 'Some "Channel"'
 
@@ -28,8 +28,8 @@ interface Ear {
 async function listen(port?: number, options: ListenOptions = {}): Promise<Ear> {
   const heard: string[] = []
   const states: ListenState[] = []
-  const database = stage.open({ url: stage.url(port), connectTimeoutMs: 2_000 })
-  const listener = await database.listenAsRole(stage.worker, CHANNEL, (payload) => heard.push(payload), {
+  const database = fixture.open({ url: fixture.url(port), connectTimeoutMs: 2_000 })
+  const listener = await database.listenAsRole(fixture.worker, CHANNEL, (payload) => heard.push(payload), {
     ...options,
     onStateChange: (state) => states.push(state),
   })
@@ -37,10 +37,11 @@ async function listen(port?: number, options: ListenOptions = {}): Promise<Ear> 
   return ear
 }
 
-const notify = (payload: string, channel = CHANNEL) => stage.admin.query('SELECT pg_notify($1, $2)', [channel, payload])
+const notify = (payload: string, channel = CHANNEL) =>
+  fixture.admin.query('SELECT pg_notify($1, $2)', [channel, payload])
 
 const endListeners = () =>
-  stage.admin.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1`, [stage.login])
+  fixture.admin.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1`, [fixture.login])
 
 const kindsOf = (states: ListenState[]) => states.map(({ state }) => state)
 
@@ -49,8 +50,8 @@ test('hears its channel in order, in its role, and no other channel', async () =
   await notify('other', 'other channel')
   await notify('1')
   await notify('2')
-  await expect.poll(() => heard, PATIENTLY).toEqual(['1', '2'])
-  const { rows } = await stage.admin.query('SELECT FROM pg_stat_activity WHERE usename = $1', [stage.login])
+  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['1', '2'])
+  const { rows } = await fixture.admin.query('SELECT FROM pg_stat_activity WHERE usename = $1', [fixture.login])
   expect(rows).toHaveLength(1)
 })
 
@@ -58,48 +59,48 @@ test('hears nothing after it was closed, closes twice, and leaves no session', a
   const { listener, heard } = await listen()
   await Promise.all([listener.close(), listener.close()])
   await notify('late')
-  await expect.poll(() => stage.sessionsOfLogin(), PATIENTLY).toBe(0)
+  await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
   expect(heard).toEqual([])
 })
 
 test('closing the database closes its listeners', async () => {
-  const database = stage.open()
-  await database.listenAsRole(stage.worker, CHANNEL, () => {})
+  const database = fixture.open()
+  await database.listenAsRole(fixture.worker, CHANNEL, () => {})
   await database.close()
-  await expect.poll(() => stage.sessionsOfLogin(), PATIENTLY).toBe(0)
+  await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
 })
 
 test('a session that the server ends is noticed, reported and replaced', async () => {
   const { heard, states } = await listen()
   await endListeners()
-  await expect.poll(() => kindsOf(states), PATIENTLY).toEqual(['lost', 'listening'])
+  await expect.poll(() => kindsOf(states), POLL_OPTIONS).toEqual(['lost', 'listening'])
   expect(states[0]).toMatchObject({ error: { sqlstate: '57P01', disposition: 'retry' } })
   await notify('after')
-  await expect.poll(() => heard, PATIENTLY).toEqual(['after'])
+  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['after'])
 })
 
 test('a connection that dies silently is noticed by its heartbeat, and replaced', async () => {
-  const proxy = await TcpProxy.before(stage.url())
+  const proxy = await TcpProxy.before(fixture.url())
   const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 1_000 })
   await notify('before')
-  await expect.poll(() => heard, PATIENTLY).toEqual(['before'])
+  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['before'])
   proxy.traffic = 'vanishes'
   await notify('swallowed')
-  await expect.poll(() => kindsOf(states), PATIENTLY).toContain('lost')
+  await expect.poll(() => kindsOf(states), POLL_OPTIONS).toContain('lost')
   expect(states[0]).toMatchObject({ error: { code: 'NO_ANSWER' } })
   proxy.traffic = 'flows'
-  await expect.poll(() => kindsOf(states).at(-1), PATIENTLY).toBe('listening')
+  await expect.poll(() => kindsOf(states).at(-1), POLL_OPTIONS).toBe('listening')
   await notify('after')
-  await expect.poll(() => heard, PATIENTLY).toEqual(['before', 'after'])
+  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['before', 'after'])
   await ear?.listener.close()
   await proxy.close()
 })
 
 test('while the server is away it keeps trying, says so each time, and can be closed', async () => {
-  const proxy = await TcpProxy.before(stage.url())
+  const proxy = await TcpProxy.before(fixture.url())
   const { states, listener } = await listen(proxy.port, { reconnectDelayMaxMs: 50 })
   await proxy.close()
-  await expect.poll(() => states.length, PATIENTLY).toBeGreaterThanOrEqual(4)
+  await expect.poll(() => states.length, POLL_OPTIONS).toBeGreaterThanOrEqual(4)
   expect(new Set(kindsOf(states))).toEqual(new Set(['lost']))
   expect(states[2]).toMatchObject({ error: { code: 'CONNECT_FAILED', disposition: 'retry' } })
   await listener.close()
@@ -109,10 +110,10 @@ test('while the server is away it keeps trying, says so each time, and can be cl
 })
 
 test('closing does not wait for a server that does not answer, and nothing is reported any more', async () => {
-  const proxy = await TcpProxy.before(stage.url())
+  const proxy = await TcpProxy.before(fixture.url())
   const { states, listener } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 })
   proxy.traffic = 'vanishes'
-  await expect.poll(() => kindsOf(states), PATIENTLY).toEqual(['lost'])
+  await expect.poll(() => kindsOf(states), POLL_OPTIONS).toEqual(['lost'])
   // By now the first attempt to reconnect has begun, and would take two seconds to fail.
   await new Promise((resolve) => setTimeout(resolve, 300))
   const before = performance.now()
@@ -123,14 +124,14 @@ test('closing does not wait for a server that does not answer, and nothing is re
 })
 
 test('a session that is alive but listens no more is noticed, and replaced', async () => {
-  const proxy = await TcpProxy.before(stage.url())
+  const proxy = await TcpProxy.before(fixture.url())
   const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50 })
   // As when a pooler gives the client another backend.
   proxy.inject('UNLISTEN *')
-  await expect.poll(() => kindsOf(states), PATIENTLY).toEqual(['lost', 'listening'])
+  await expect.poll(() => kindsOf(states), POLL_OPTIONS).toEqual(['lost', 'listening'])
   expect(states[0]).toMatchObject({ error: { code: 'LISTEN_LOST' } })
   await notify('after')
-  await expect.poll(() => heard, PATIENTLY).toEqual(['after'])
+  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['after'])
   await ear?.listener.close()
   await proxy.close()
 })
@@ -142,13 +143,13 @@ test('a callback that throws is its author’s problem: it surfaces, and the lis
   process.removeAllListeners('uncaughtException')
   process.on('uncaughtException', collect)
   const heard: string[] = []
-  const listener = await stage.open().listenAsRole(stage.worker, CHANNEL, (payload) => {
+  const listener = await fixture.open().listenAsRole(fixture.worker, CHANNEL, (payload) => {
     heard.push(payload)
     if (payload === 'bad') throw new Error('a bug of the author')
   })
   await notify('bad')
   await notify('good')
-  await expect.poll(() => heard, PATIENTLY).toEqual(['bad', 'good'])
+  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['bad', 'good'])
   expect(surfaced).toMatchObject([{ message: 'a bug of the author' }])
   process.off('uncaughtException', collect)
   for (const theirs of before) process.on('uncaughtException', theirs)
@@ -156,25 +157,25 @@ test('a callback that throws is its author’s problem: it surfaces, and the lis
 })
 
 test('the first attempt to listen must succeed', async () => {
-  const database = stage.open()
-  await expect(database.listenAsRole(stage.stranger, CHANNEL, () => {})).rejects.toMatchObject({
+  const database = fixture.open()
+  await expect(database.listenAsRole(fixture.stranger, CHANNEL, () => {})).rejects.toMatchObject({
     code: 'ROLE_UNAVAILABLE',
   })
   await expect(database.listenAsRole('none', CHANNEL, () => {})).rejects.toThrow(/^role: /)
-  await expect(database.listenAsRole(stage.worker, '', () => {})).rejects.toThrow(/^channel: /)
-  await expect(database.listenAsRole(stage.worker, CHANNEL, () => {}, { heartbeatIntervalMs: 0 })).rejects.toThrow(
+  await expect(database.listenAsRole(fixture.worker, '', () => {})).rejects.toThrow(/^channel: /)
+  await expect(database.listenAsRole(fixture.worker, CHANNEL, () => {}, { heartbeatIntervalMs: 0 })).rejects.toThrow(
     /^heartbeatIntervalMs: /,
   )
-  await expect.poll(() => stage.sessionsOfLogin(), PATIENTLY).toBe(0)
+  await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
 })
 
 test('behind a pooler it is refused without a direct way, and works with one', async () => {
-  const behind = stage.open({ pooler: 'transaction' })
-  await expect(behind.listenAsRole(stage.worker, CHANNEL, () => {})).rejects.toBeInstanceOf(TransactionPoolerError)
+  const behind = fixture.open({ pooler: 'transaction' })
+  await expect(behind.listenAsRole(fixture.worker, CHANNEL, () => {})).rejects.toBeInstanceOf(TransactionPoolerError)
   const heard: string[] = []
-  const beside = stage.open({ pooler: 'transaction', listenUrl: stage.url() })
-  const listener = await beside.listenAsRole(stage.worker, CHANNEL, (payload) => heard.push(payload))
+  const beside = fixture.open({ pooler: 'transaction', listenUrl: fixture.url() })
+  const listener = await beside.listenAsRole(fixture.worker, CHANNEL, (payload) => heard.push(payload))
   await notify('x')
-  await expect.poll(() => heard, PATIENTLY).toEqual(['x'])
+  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['x'])
   await listener.close()
 })

@@ -8,18 +8,18 @@ import {
   type Disposition,
   type Transaction,
 } from '../../libs/db/index.js'
-import { DbStage } from '../support/dbStage.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { DbFixture } from '../support/dbFixture.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { gate } from '../support/gate.js'
 
 /** Failures as the server really reports them, each by its real cause, and what the one table makes of it. */
 
-let stage: DbStage
+let fixture: DbFixture
 let database: Database
 
 beforeAll(async () => {
-  stage = await DbStage.set()
-  await stage.admin.query(`
+  fixture = await DbFixture.set()
+  await fixture.admin.query(`
     CREATE TABLE symphony.thing (
       n int PRIMARY KEY,
       parent int REFERENCES symphony.thing,
@@ -32,13 +32,13 @@ beforeAll(async () => {
     CREATE FUNCTION symphony.deeper(n int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN symphony.deeper(n + 1); END';
     INSERT INTO symphony.thing (n, span) VALUES (1, '[1,5)'), (2, '[5,9)');
     CREATE TABLE symphony.hidden (n int);
-    GRANT ALL ON symphony.thing, symphony.counter TO ${stage.worker};
-    GRANT ALL ON SCHEMA symphony TO ${stage.worker};
-    ALTER ROLE ${stage.login} SET temp_file_limit = '64kB';
-    ALTER ROLE ${stage.login} SET work_mem = '64kB'`)
-  database = stage.open({ lockTimeoutMs: 100 })
+    GRANT ALL ON symphony.thing, symphony.counter TO ${fixture.worker};
+    GRANT ALL ON SCHEMA symphony TO ${fixture.worker};
+    ALTER ROLE ${fixture.login} SET temp_file_limit = '64kB';
+    ALTER ROLE ${fixture.login} SET work_mem = '64kB'`)
+  database = fixture.open({ lockTimeoutMs: 100 })
 })
-afterAll(() => stage.remove())
+afterAll(() => fixture.remove())
 
 /** One statement in a role without special rights. */
 const STATEMENTS = [
@@ -102,30 +102,30 @@ async function failureOf(attempt: Promise<unknown>): Promise<unknown> {
 }
 
 test.for(STATEMENTS)('%s is %s: %s', async ([sqlstate, disposition, text]) => {
-  expect(await failureOf(database.queryAsRole(stage.worker, text))).toMatchObject({ sqlstate, disposition })
-  const pooled = stage.open({ pooler: 'transaction' })
-  expect(await failureOf(pooled.queryAsRole(stage.worker, text))).toMatchObject({ sqlstate, disposition })
+  expect(await failureOf(database.queryAsRole(fixture.worker, text))).toMatchObject({ sqlstate, disposition })
+  const pooled = fixture.open({ pooler: 'transaction' })
+  expect(await failureOf(pooled.queryAsRole(fixture.worker, text))).toMatchObject({ sqlstate, disposition })
 })
 
 test.for(TRANSACTIONS)('%s is %s: %s', async ([sqlstate, disposition, texts]) => {
-  const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+  const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
     for (const text of texts) await tx.query(text)
   })
   expect(await failureOf(attempt)).toMatchObject({ sqlstate, disposition })
 })
 
 test('25P01 is fatal: a savepoint outside a transaction', async () => {
-  const attempt = database.queryAsRole(stage.worker, 'SAVEPOINT nowhere')
+  const attempt = database.queryAsRole(fixture.worker, 'SAVEPOINT nowhere')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '25P01', disposition: 'fatal' })
 })
 
 test('42P18 is fatal: a parameter of no known type', async () => {
-  const attempt = database.queryAsRole(stage.worker, 'SELECT $1 IS NULL', [1])
+  const attempt = database.queryAsRole(fixture.worker, 'SELECT $1 IS NULL', [1])
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '42P18', disposition: 'fatal' })
 })
 
 test('25P02 is fatal: a statement after one that failed', async () => {
-  const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+  const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SELECT 1 / 0').catch(() => {})
     await tx.query('SELECT 1')
   })
@@ -133,8 +133,8 @@ test('25P02 is fatal: a statement after one that failed', async () => {
 })
 
 test('25P03 is retry: the server ended a transaction that slept', async () => {
-  const impatient = stage.open({ idleInTransactionTimeoutMs: 50 })
-  const attempt = impatient.transactionAsRole(stage.worker, async (tx) => {
+  const impatient = fixture.open({ idleInTransactionTimeoutMs: 50 })
+  const attempt = impatient.transactionAsRole(fixture.worker, async (tx) => {
     await new Promise((resolve) => setTimeout(resolve, 300))
     await tx.query('SELECT 1')
   })
@@ -146,10 +146,10 @@ const touch = (tx: Transaction, n: number) =>
 
 test('40P01 is retry: two transactions that wait for each other', async () => {
   // Patient enough for the server to look for the deadlock.
-  const patient = stage.open()
+  const patient = fixture.open()
   const gates = [gate(), gate()] as const
   const cross = (mine: 0 | 1) =>
-    patient.transactionAsRole(stage.worker, async (tx) => {
+    patient.transactionAsRole(fixture.worker, async (tx) => {
       await touch(tx, 1 + mine)
       gates[mine].open()
       await gates[mine === 0 ? 1 : 0].opened
@@ -160,50 +160,50 @@ test('40P01 is retry: two transactions that wait for each other', async () => {
 })
 
 test('40001 is retry: a row that changed under a frozen snapshot', async () => {
-  const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+  const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
     await tx.query('SELECT FROM symphony.thing')
-    await stage.admin.query('UPDATE symphony.thing SET amount = amount + 1')
+    await fixture.admin.query('UPDATE symphony.thing SET amount = amount + 1')
     await touch(tx, 1)
   })
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '40001', disposition: 'retry' })
 })
 
 test('55P03 is retry: a lock that somebody else holds too long', async () => {
-  await stage.admin.query('BEGIN; LOCK TABLE symphony.thing')
-  const attempt = database.queryAsRole(stage.worker, 'SELECT FROM symphony.thing')
+  await fixture.admin.query('BEGIN; LOCK TABLE symphony.thing')
+  const attempt = database.queryAsRole(fixture.worker, 'SELECT FROM symphony.thing')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '55P03', disposition: 'retry' })
-  await stage.admin.query('ROLLBACK')
+  await fixture.admin.query('ROLLBACK')
 })
 
 test('57014 is retry: a statement that ran too long, or that somebody cancelled', async () => {
-  const tooLong = stage.open({ statementTimeoutMs: 300 }).queryAsRole(stage.worker, SLEEP)
+  const tooLong = fixture.open({ statementTimeoutMs: 300 }).queryAsRole(fixture.worker, SLEEP)
   expect(await failureOf(tooLong)).toMatchObject({ sqlstate: '57014', disposition: 'retry' })
-  const cancelled = failureOf(database.queryAsRole(stage.worker, SLEEP))
+  const cancelled = failureOf(database.queryAsRole(fixture.worker, SLEEP))
   await toSleepers('pg_cancel_backend')
   expect(await cancelled).toMatchObject({ sqlstate: '57014', disposition: 'retry' })
 })
 
 test('57P01 is unknown for a statement that commits by itself, and retry inside a transaction', async () => {
-  const patient = stage.open()
-  const alone = failureOf(patient.queryAsRole(stage.worker, SLEEP))
+  const patient = fixture.open()
+  const alone = failureOf(patient.queryAsRole(fixture.worker, SLEEP))
   await toSleepers('pg_terminate_backend')
   expect(await alone).toMatchObject({ sqlstate: '57P01', disposition: 'unknown' })
-  const inside = failureOf(patient.transactionAsRole(stage.worker, (tx) => tx.query(SLEEP)))
+  const inside = failureOf(patient.transactionAsRole(fixture.worker, (tx) => tx.query(SLEEP)))
   await toSleepers('pg_terminate_backend')
   expect(await inside).toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
-  expect((await patient.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+  expect((await patient.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
 })
 
 test('57P01 is unknown through a client of the caller’s own, too: nobody there knows what became of its session', async () => {
-  await stage.admin.query(
+  await fixture.admin.query(
     `CREATE FUNCTION symphony.nap() RETURNS void LANGUAGE sql AS 'SELECT pg_catalog.pg_sleep(20)';
      GRANT EXECUTE ON FUNCTION symphony.nap() TO PUBLIC`,
   )
-  const client = new Client(stage.url())
+  const client = new Client(fixture.url())
   client.on('error', () => {})
   await client.connect()
-  await client.query(`SET ROLE ${stage.worker}`)
+  await client.query(`SET ROLE ${fixture.worker}`)
   const own = { query: (text: string) => client.query<never>(text) }
   const nap = failureOf(call(own, 'nap'))
   await toSleepers('pg_terminate_backend')
@@ -214,30 +214,34 @@ const SLEEP = 'SELECT pg_catalog.pg_sleep(20)'
 
 async function toSleepers(signal: 'pg_cancel_backend' | 'pg_terminate_backend'): Promise<void> {
   const send = `SELECT ${signal}(pid) FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'`
-  await expect.poll(async () => (await stage.admin.query(send, [stage.login])).rowCount, PATIENTLY).toBe(1)
+  await expect.poll(async () => (await fixture.admin.query(send, [fixture.login])).rowCount, POLL_OPTIONS).toBe(1)
 }
 
 test('28P01, 28000 and 3D000 are fatal: a login that is not let in', async () => {
-  await stage.admin.query(`ALTER ROLE ${stage.worker} PASSWORD 'stage'`)
-  const [wrongPassword, mayNotLogIn, wrongDatabase] = [new URL(stage.url()), new URL(stage.url()), new URL(stage.url())]
+  await fixture.admin.query(`ALTER ROLE ${fixture.worker} PASSWORD 'fixture'`)
+  const [wrongPassword, mayNotLogIn, wrongDatabase] = [
+    new URL(fixture.url()),
+    new URL(fixture.url()),
+    new URL(fixture.url()),
+  ]
   wrongPassword.password = 'wrong'
-  mayNotLogIn.username = stage.worker
+  mayNotLogIn.username = fixture.worker
   wrongDatabase.pathname = '/no_such_database'
   for (const [sqlstate, url] of [
     ['28P01', wrongPassword],
     ['28000', mayNotLogIn],
     ['3D000', wrongDatabase],
   ] as const) {
-    const attempt = stage.open({ url: url.href }).queryAsRole(stage.worker, 'SELECT 1')
+    const attempt = fixture.open({ url: url.href }).queryAsRole(fixture.worker, 'SELECT 1')
     expect(await failureOf(attempt)).toMatchObject({ sqlstate, disposition: 'fatal' })
   }
 })
 
 test('53300 is retry: no connection left for the login', async () => {
-  await stage.admin.query(`ALTER ROLE ${stage.login} CONNECTION LIMIT 0`)
-  const attempt = stage.open().queryAsRole(stage.worker, 'SELECT 1')
+  await fixture.admin.query(`ALTER ROLE ${fixture.login} CONNECTION LIMIT 0`)
+  const attempt = fixture.open().queryAsRole(fixture.worker, 'SELECT 1')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '53300', disposition: 'retry' })
-  await stage.admin.query(`ALTER ROLE ${stage.login} CONNECTION LIMIT -1`)
+  await fixture.admin.query(`ALTER ROLE ${fixture.login} CONNECTION LIMIT -1`)
 })
 
 test('at least forty states of the table were provoked by their real causes', () => {

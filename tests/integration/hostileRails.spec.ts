@@ -7,7 +7,7 @@ import { loadRails } from '../../libs/rails/index.js'
 import { spawnSymphony, type Running } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { anInstruction, attemptRows, enqueue, eventRows, pendingRow } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { PAYABLE } from '../support/railRequest.js'
 
 let db: TestDatabase
@@ -130,12 +130,14 @@ describe.for(['exit', 'block'] as const)('a rail that makes its worker process %
       (await readFile(callsFile, 'utf8')).split('\n').filter((line) => line === outboxId).length
     const hold = await enqueue(db, { railType: `${what}-hold`, payload: PAYABLE })
     const first = start('first')
-    await expect.poll(() => callsOf(hold.outboxId), PATIENTLY).toBe(1)
+    await expect.poll(() => callsOf(hold.outboxId), POLL_OPTIONS).toBe(1)
     if (what === 'exit') await first.ended
     const resend = await enqueue(db, { railType: `${what}-resend`, payload: PAYABLE })
     start('second')
     // Idempotent under its reference: sent until it is answered.
-    await expect.poll(async () => (await attemptRows(db, resend.outboxId)).at(-1)?.state, PATIENTLY).toBe('DISPATCHED')
+    await expect
+      .poll(async () => (await attemptRows(db, resend.outboxId)).at(-1)?.state, POLL_OPTIONS)
+      .toBe('DISPATCHED')
     // Not idempotent: never sent again. A blocked worker's late answer is kept as evidence, or still in time.
     await expect
       .poll(async () => {
@@ -147,7 +149,7 @@ describe.for(['exit', 'block'] as const)('a rail that makes its worker process %
         const isPaid = attempts.some(({ state }) => state === 'DISPATCHED')
         const isHeld = typeof pending?.hold_reason === 'string'
         return isPaid || (isHeld && (what === 'exit' || events.some(({ event_type }) => event_type === 'LATE_OUTCOME')))
-      }, PATIENTLY)
+      }, POLL_OPTIONS)
       .toBe(true)
     expect(await callsOf(hold.outboxId)).toBe(1)
   })

@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { bodyOf, openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db)
+  fixture = await openHttpFixture(db)
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -29,7 +29,7 @@ function statusCounts(responses: readonly Response[]): Record<string, number> {
 test('of many equal requests at once one is told 201 and all are told the same item', async () => {
   const instruction = instructionOf(`participant-${randomUUID()}`, '1.00')
   const responses = await Promise.all(
-    Array.from({ length: RACERS }, () => stage.post(instruction, instruction.instructionId)),
+    Array.from({ length: RACERS }, () => fixture.post(instruction, instruction.instructionId)),
   )
   expect(statusCounts(responses)).toEqual({ 201: 1, 200: RACERS - 1 })
   const bodies = await Promise.all(responses.map(bodyOf))
@@ -42,7 +42,7 @@ test('of many instructions under one key at once, one is accepted and every othe
   const participantId = `participant-${randomUUID()}`
   const ids = Array.from({ length: RACERS }, (_, index) => `instruction-${index}-${key}`)
   const responses = await Promise.all(
-    ids.map((instructionId) => stage.post({ ...instructionOf(participantId, '1.00'), instructionId }, key)),
+    ids.map((instructionId) => fixture.post({ ...instructionOf(participantId, '1.00'), instructionId }, key)),
   )
   expect(statusCounts(responses)).toEqual({ 201: 1, 409: RACERS - 1 })
   const winner = ids[responses.findIndex(({ status }) => status === 201)]
@@ -61,7 +61,7 @@ test('of many different requests under one key at once one is accepted and every
   const participantId = `participant-${randomUUID()}`
   const responses = await Promise.all(
     Array.from({ length: RACERS }, (_, index) =>
-      stage.post(instructionOf(participantId, `${index}.00`), participantId),
+      fixture.post(instructionOf(participantId, `${index}.00`), participantId),
     ),
   )
   expect(statusCounts(responses)).toEqual({ 201: 1, 409: RACERS - 1 })

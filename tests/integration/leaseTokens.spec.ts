@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { createTestDatabase } from '../support/database.js'
-import { leaseTurmoil } from '../support/leaseTurmoil.js'
+import { runLeaseStress } from '../support/leaseStress.js'
 
 /** How many tokens to issue. The long form is `SYMPHONY_TEST_LEASE_TOKENS=100000 npx vitest run tests/integration/leaseTokens.spec.ts`. */
 const TOKENS = Number(process.env['SYMPHONY_TEST_LEASE_TOKENS'] ?? 400)
@@ -11,7 +11,7 @@ test(
   async () => {
     await using db = await createTestDatabase({ countBranches: false })
     const options = { tokens: TOKENS, processes: 2, tokensPerKill: Math.max(200, TOKENS / 50) }
-    const { notGreater, unfounded, ...counts } = await leaseTurmoil(db, options)
+    const { notGreater, unfounded, ...counts } = await runLeaseStress(db, options)
     expect({ notGreater, unfounded }).toEqual({ notGreater: [], unfounded: [] })
     expect(counts.issued).toBeGreaterThanOrEqual(TOKENS)
     expect(counts.kills).toBe(Math.floor(TOKENS / options.tokensPerKill))

@@ -6,30 +6,30 @@ import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import { checkEvidence, createCheckpointKeys } from '../../libs/ledger/index.js'
 import { checkBundle } from '../../libs/ledger/checkEvidence.js'
 import { manifestOf } from '../../libs/ledger/evidence.js'
-import { symphony, type Said } from '../support/commandLine.js'
-import { LedgerStage } from '../support/ledgerStage.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
 import { failureOf } from '../support/race.js'
 
 /** Evidence: the same state gives the same bytes, any other byte is refused, and what does not hold leaves no bundle. */
 
-let stage: LedgerStage
+let fixture: LedgerFixture
 let words: readonly string[]
 beforeAll(async () => {
   // The catalog is compared with the manifest: functions that count their branches would be drift.
-  stage = await LedgerStage.open({ countBranches: false })
-  await stage.play()
-  await stage.sealAll(5)
-  const key = stage.file('key.pem')
-  const pub = stage.file('pub.pem')
-  const out = stage.file('checkpoints.ndjson')
+  fixture = await LedgerFixture.open({ countBranches: false })
+  await fixture.play()
+  await fixture.sealAll(5)
+  const key = fixture.file('key.pem')
+  const pub = fixture.file('pub.pem')
+  const out = fixture.file('checkpoints.ndjson')
   await createCheckpointKeys(key, pub)
   await command('ledger', 'checkpoint', '--key', key, '--out', out)
   words = ['evidence', '--checkpoints', out, '--public-key', pub]
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
-function command(...given: readonly string[]): Promise<Said> {
-  return symphony(given, { DATABASE_URL: stage.db.url, SYMPHONY_SCHEMA: stage.db.schema })
+function command(...given: readonly string[]): Promise<CommandOutput> {
+  return symphony(given, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })
 }
 
 /** Every file with its bytes. */
@@ -43,14 +43,14 @@ async function contentsOf(folder: string): Promise<Map<string, string>> {
 describe('a bundle', () => {
   let folder: string
   beforeAll(async () => {
-    folder = stage.file('bundle')
-    const { exitCode, stderr } = await command(...words, '--out', folder, '--key', stage.file('key.pem'))
+    folder = fixture.file('bundle')
+    const { exitCode, stderr } = await command(...words, '--out', folder, '--key', fixture.file('key.pem'))
     if (exitCode !== 0) throw new Error(stderr)
   })
 
   test('is the same, byte for byte, when it is written again on the same state', async () => {
-    const again = stage.file('again')
-    expect(await command(...words, '--out', again, '--key', stage.file('key.pem'))).toMatchObject({ exitCode: 0 })
+    const again = fixture.file('again')
+    expect(await command(...words, '--out', again, '--key', fixture.file('key.pem'))).toMatchObject({ exitCode: 0 })
     expect(await contentsOf(again)).toEqual(await contentsOf(folder))
   })
 
@@ -78,7 +78,7 @@ describe('a bundle', () => {
       exitCode: 0,
       stdout: expect.stringContaining('Who wrote it is not proven'),
     })
-    const checked = await symphony(['evidence', 'check', folder, '--public-key', stage.file('pub.pem'), '--json'])
+    const checked = await symphony(['evidence', 'check', folder, '--public-key', fixture.file('pub.pem'), '--json'])
     expect(JSON.parse(checked.stdout)).toMatchObject({
       ok: true,
       signed: true,
@@ -102,7 +102,7 @@ describe('a bundle', () => {
   })
 
   test('is refused with any single changed byte: each byte of each file, in a bundle made small', async () => {
-    const bundle = shortened(await bytesOf(folder), createPrivateKey(await readFile(stage.file('key.pem'))))
+    const bundle = shortened(await bytesOf(folder), createPrivateKey(await readFile(fixture.file('key.pem'))))
     expect(acceptsBytes(bundle)).toBe(true)
     const accepted: string[] = []
     let changes = 0
@@ -134,30 +134,30 @@ describe('a bundle', () => {
     })
     await rm(join(folder, 'more'))
     expect(await accepts(folder)).toBe(true)
-    expect(await symphony(['evidence', 'check', stage.file('nowhere')])).toMatchObject({ exitCode: 1 })
+    expect(await symphony(['evidence', 'check', fixture.file('nowhere')])).toMatchObject({ exitCode: 1 })
   })
 })
 
 describe('without a bundle', () => {
   test('a ledger that does not hold leaves none, and says what was found', async () => {
-    await stage.db.queryNoRole('ALTER TABLE payment_outbox_events DISABLE TRIGGER ALL')
-    await stage.db.queryNoRole(
+    await fixture.db.queryNoRole('ALTER TABLE payment_outbox_events DISABLE TRIGGER ALL')
+    await fixture.db.queryNoRole(
       `UPDATE payment_outbox_events SET actor = 'eve' WHERE event_no = 1 AND scope IS NOT NULL`,
     )
-    await stage.db.queryNoRole(
+    await fixture.db.queryNoRole(
       'ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only',
     )
-    const { exitCode, stdout, stderr } = await command(...words, '--out', stage.file('broken'))
+    const { exitCode, stdout, stderr } = await command(...words, '--out', fixture.file('broken'))
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining('EVIDENCE_REFUSED') })
     expect(stdout).toContain('differs from what was sealed')
-    expect((await readdir(stage.folder)).filter((name) => name.includes('broken'))).toEqual([])
+    expect((await readdir(fixture.folder)).filter((name) => name.includes('broken'))).toEqual([])
   })
 
   test('nor does a schema that is not what was deployed', async () => {
-    await stage.db.queryNoRole('GRANT INSERT ON payment_outbox_attempts TO symphony_control')
-    const { exitCode, stderr } = await command(...words, '--out', stage.file('drifted'))
+    await fixture.db.queryNoRole('GRANT INSERT ON payment_outbox_attempts TO symphony_control')
+    const { exitCode, stderr } = await command(...words, '--out', fixture.file('drifted'))
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining('is not what was deployed') })
-    expect((await readdir(stage.folder)).filter((name) => name.includes('drifted'))).toEqual([])
+    expect((await readdir(fixture.folder)).filter((name) => name.includes('drifted'))).toEqual([])
   })
 
   test('a command line that names no folder is refused before anything is read', async () => {

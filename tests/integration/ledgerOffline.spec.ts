@@ -13,35 +13,35 @@ import {
   type ExportManifest,
 } from '../../libs/ledger/index.js'
 import { writeManifest } from '../../libs/ledger/exportLedger.js'
-import { symphony, type Said } from '../support/commandLine.js'
-import { LedgerStage } from '../support/ledgerStage.js'
-import { BLOCK_ROWS, disarm, tamper, type TamperKind } from '../support/ledgerTampers.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
+import { BLOCK_ROWS, disableGuards, tamper, type TamperKind } from '../support/ledgerTampers.js'
 import { enqueue } from '../support/outboxItems.js'
 import { failureOf, openConnection } from '../support/race.js'
 
 /** What is kept outside the database: signed heads of blocks, and the whole ledger as text. */
 
-let stage: LedgerStage
+let fixture: LedgerFixture
 beforeAll(async () => {
-  stage = await LedgerStage.open()
-  await stage.play()
-  await stage.sealAll(BLOCK_ROWS)
+  fixture = await LedgerFixture.open()
+  await fixture.play()
+  await fixture.sealAll(BLOCK_ROWS)
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
-function command(words: readonly string[]): Promise<Said> {
-  return symphony(words, { DATABASE_URL: stage.db.url, SYMPHONY_SCHEMA: stage.db.schema })
+function command(words: readonly string[]): Promise<CommandOutput> {
+  return symphony(words, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })
 }
 
 /** What a superuser does in a transaction of his own, seen from there, and undone. */
 async function afterTamper<T>(
   kind: TamperKind,
-  look: (superuser: Parameters<typeof disarm>[0]) => Promise<T>,
+  look: (superuser: Parameters<typeof disableGuards>[0]) => Promise<T>,
 ): Promise<T> {
-  const superuser = await openConnection(stage.db)
+  const superuser = await openConnection(fixture.db)
   await superuser.query('BEGIN')
   try {
-    await disarm(superuser)
+    await disableGuards(superuser)
     await tamper(superuser, kind, seededRandom(kind))
     return await look(superuser)
   } finally {
@@ -52,14 +52,14 @@ async function afterTamper<T>(
 
 describe('checkpoints', () => {
   test('each signs the newest block; without a new one there is nothing to sign', async () => {
-    const file = stage.file('each.ndjson')
-    const first = await stage.checkpoint(file)
+    const file = fixture.file('each.ndjson')
+    const first = await fixture.checkpoint(file)
     expect(first).toMatchObject({ checkpoints: 1, openRows: 0, signed: { block: String(first.blocksVerified) } })
-    expect(await stage.checkpoint(file)).toMatchObject({ checkpoints: 1, blocksVerified: 0, signed: undefined })
-    await enqueue(stage.db)
-    await stage.sealAll()
-    expect(await stage.checkpoint(file)).toMatchObject({ checkpoints: 2, blocksVerified: 1 })
-    expect(await stage.verify(await stage.checkpoints(file))).toMatchObject({
+    expect(await fixture.checkpoint(file)).toMatchObject({ checkpoints: 1, blocksVerified: 0, signed: undefined })
+    await enqueue(fixture.db)
+    await fixture.sealAll()
+    expect(await fixture.checkpoint(file)).toMatchObject({ checkpoints: 2, blocksVerified: 1 })
+    expect(await fixture.verify(await fixture.checkpoints(file))).toMatchObject({
       breakCount: 0,
       checkpoints: 2,
       openBlocks: 0,
@@ -67,13 +67,13 @@ describe('checkpoints', () => {
   })
 
   test('what was written since the last one is the open window, and is counted', async () => {
-    const file = stage.file('window.ndjson')
-    await stage.checkpoint(file)
-    await enqueue(stage.db)
-    await stage.sealAll()
-    await enqueue(stage.db)
-    expect(await stage.verify(await stage.checkpoints(file))).toMatchObject({ openBlocks: 1, openRows: 1 })
-    await stage.sealAll()
+    const file = fixture.file('window.ndjson')
+    await fixture.checkpoint(file)
+    await enqueue(fixture.db)
+    await fixture.sealAll()
+    await enqueue(fixture.db)
+    expect(await fixture.verify(await fixture.checkpoints(file))).toMatchObject({ openBlocks: 1, openRows: 1 })
+    await fixture.sealAll()
   })
 
   test.each<[TamperKind, RegExp]>([
@@ -81,17 +81,17 @@ describe('checkpoints', () => {
     ['fork', /is not the one that was signed: history was rewritten since, or forked/],
     ['rewrite a payment and all blocks', /is not the one that was signed|was signed and is gone/],
   ])('a ledger after %s contradicts the last one and is not signed', async (kind, message) => {
-    const file = stage.file(`${kind}.ndjson`)
-    await stage.checkpoint(file)
+    const file = fixture.file(`${kind}.ndjson`)
+    await fixture.checkpoint(file)
     const before = await readFile(file, 'utf8')
-    const refusal = await afterTamper(kind, (superuser) => failureOf(stage.checkpoint(file, superuser)))
+    const refusal = await afterTamper(kind, (superuser) => failureOf(fixture.checkpoint(file, superuser)))
     expect(refusal).toMatchObject({ code: 'CHECKPOINT_REFUSED', message: expect.stringMatching(message) })
     expect(await readFile(file, 'utf8')).toBe(before)
   })
 
   test('a new block that does not hold is not signed', async () => {
-    const file = stage.file('unsound.ndjson')
-    const refusal = await afterTamper('delete', (superuser) => failureOf(stage.checkpoint(file, superuser)))
+    const file = fixture.file('unsound.ndjson')
+    const refusal = await afterTamper('delete', (superuser) => failureOf(fixture.checkpoint(file, superuser)))
     expect(refusal).toMatchObject({
       code: 'CHECKPOINT_REFUSED',
       message: expect.stringContaining('sealed, and missing'),
@@ -100,14 +100,14 @@ describe('checkpoints', () => {
   })
 
   test('any changed byte of the file is refused, and so is a missing line, another key, a torn end', async () => {
-    const file = stage.file('bytes.ndjson')
-    await stage.checkpoint(file)
-    await enqueue(stage.db)
-    await stage.sealAll()
-    await stage.checkpoint(file)
+    const file = fixture.file('bytes.ndjson')
+    await fixture.checkpoint(file)
+    await enqueue(fixture.db)
+    await fixture.sealAll()
+    await fixture.checkpoint(file)
     const text = await readFile(file, 'utf8')
     const lines = text.split('\n').slice(0, -1)
-    const { publicKey } = stage.keys
+    const { publicKey } = fixture.keys
     expect(readCheckpoints(lines, publicKey)).toHaveLength(2)
     const accepted: number[] = []
     for (let at = 0; at < text.length - 1; at += 1) {
@@ -124,19 +124,19 @@ describe('checkpoints', () => {
     expect(() => readCheckpoints(lines.toReversed(), publicKey)).toThrow(/line 1/)
     expect(() => readCheckpoints(lines, generateKeyPairSync('ed25519').publicKey)).toThrow(/signed with another key/)
     await appendFile(file, lines[0]!.slice(0, 20))
-    expect(await failureOf(stage.checkpoint(file))).toMatchObject({ code: 'CHECKPOINTS_BROKEN' })
+    expect(await failureOf(fixture.checkpoint(file))).toMatchObject({ code: 'CHECKPOINTS_BROKEN' })
   })
 
   test('two at once do not write the same line twice: the second is told to wait', async () => {
-    const file = stage.file('busy.ndjson')
+    const file = fixture.file('busy.ndjson')
     await writeFile(`${file}.lock`, '')
-    expect(await failureOf(stage.checkpoint(file))).toMatchObject({ code: 'CHECKPOINT_BUSY' })
+    expect(await failureOf(fixture.checkpoint(file))).toMatchObject({ code: 'CHECKPOINT_BUSY' })
   })
 
   test('by command: a key that others cannot read, a line, a verdict; each mistake has its answer', async () => {
-    const key = stage.file('key.pem')
-    const pub = stage.file('pub.pem')
-    const out = stage.file('by-command.ndjson')
+    const key = fixture.file('key.pem')
+    const pub = fixture.file('pub.pem')
+    const out = fixture.file('by-command.ndjson')
     const keygen = ['ledger', 'keygen', '--key', key, '--public-key', pub]
     expect(await command(keygen)).toMatchObject({ exitCode: 0 })
     expect((await stat(key)).mode & 0o777).toBe(0o600)
@@ -167,18 +167,18 @@ describe('checkpoints', () => {
 describe('an export', () => {
   let folder: string
   beforeAll(async () => {
-    await enqueue(stage.db)
-    folder = stage.file('export')
-    await stage.checkpoint(stage.file('export.ndjson'))
-    const checkpoints = await readFile(stage.file('export.ndjson'), 'utf8')
-    await exportLedger(databaseSource(stage.auditor), folder, { checkpoints })
+    await enqueue(fixture.db)
+    folder = fixture.file('export')
+    await fixture.checkpoint(fixture.file('export.ndjson'))
+    const checkpoints = await readFile(fixture.file('export.ndjson'), 'utf8')
+    await exportLedger(databaseSource(fixture.auditor), folder, { checkpoints })
   })
 
   test('is verified without the database, and says what the database would have said', async () => {
     const { source } = await openExport(folder)
-    const checkpoints = await stage.checkpoints(stage.file('export.ndjson'))
+    const checkpoints = await fixture.checkpoints(fixture.file('export.ndjson'))
     const offline = await verifyLedger(source, { checkpoints })
-    expect(offline).toEqual(await stage.verify(checkpoints))
+    expect(offline).toEqual(await fixture.verify(checkpoints))
     expect(offline).toMatchObject({ breakCount: 0, openRows: 1, checkpoints: 1 })
     const report = await auditExport((await openExport(folder)).source)
     expect(report.invariants.map(({ id, ok }) => `${id} ${ok}`)).toEqual(['I2 true', 'I6 true', 'I7 true', 'I9 true'])
@@ -237,9 +237,9 @@ describe('an export', () => {
   })
 
   test('by command, into a folder that must not exist yet; verified by command, with the checkpoints it carries', async () => {
-    const out = stage.file('by-command')
-    const checkpoints = stage.file('by-command.ndjson')
-    const pub = stage.file('pub.pem')
+    const out = fixture.file('by-command')
+    const checkpoints = fixture.file('by-command.ndjson')
+    const pub = fixture.file('pub.pem')
     const words = ['ledger', 'export', '--out', out, '--checkpoints', checkpoints]
     expect(await command(words)).toMatchObject({ exitCode: 0 })
     expect(await command(words)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FOLDER_EXISTS') })
@@ -256,12 +256,12 @@ describe('an export', () => {
 
   test('that fails leaves nothing that looks like one', async () => {
     const source = databaseSource({ query: () => Promise.reject(new Error('cut off')) })
-    await failureOf(exportLedger(source, stage.file('nothing')))
-    expect((await readdir(stage.folder)).filter((name) => name.includes('nothing'))).toEqual([])
+    await failureOf(exportLedger(source, fixture.file('nothing')))
+    expect((await readdir(fixture.folder)).filter((name) => name.includes('nothing'))).toEqual([])
   })
 
   async function aCopy(name: string): Promise<string> {
-    const copy = stage.file(`copy ${name}`)
+    const copy = fixture.file(`copy ${name}`)
     await cp(folder, copy, { recursive: true })
     return copy
   }

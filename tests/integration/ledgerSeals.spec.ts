@@ -19,24 +19,24 @@ import {
 } from '../../libs/outbox/index.js'
 import { alertRules, ALERT_THRESHOLDS, AlertWatch } from '../../libs/observability/index.js'
 import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
-import { LedgerStage } from '../support/ledgerStage.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
 import { anInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
 /** Blocks cover every row of the ledger once, and no row can come to lie behind the last of them. */
 
-let stage: LedgerStage
+let fixture: LedgerFixture
 beforeAll(async () => {
-  stage = await LedgerStage.open()
+  fixture = await LedgerFixture.open()
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 /** Every test begins with everything sealed. */
-beforeEach(() => stage.sealAll())
+beforeEach(() => fixture.sealAll())
 
 async function blockTotals(): Promise<{ readonly blocks: number; readonly covered: number; readonly rows: number }> {
-  const { rows } = await stage.db.queryNoRole<{ blocks: number; covered: number; rows: number }>(
+  const { rows } = await fixture.db.queryNoRole<{ blocks: number; covered: number; rows: number }>(
     `SELECT count(*)::integer AS blocks, COALESCE(sum(row_count), 0)::integer AS covered, (
        (SELECT count(*) FROM payment_outbox_identities) + (SELECT count(*) FROM payment_outbox_attempts)
        + (SELECT count(*) FROM payment_outbox_events))::integer AS rows FROM payment_outbox_blocks`,
@@ -45,48 +45,48 @@ async function blockTotals(): Promise<{ readonly blocks: number; readonly covere
 }
 
 async function expectSealedOnce(): Promise<void> {
-  const { breaks, openRows } = await stage.verify()
+  const { breaks, openRows } = await fixture.verify()
   expect({ breaks, openRows }).toEqual({ breaks: [], openRows: 0 })
   const { covered, rows } = await blockTotals()
   expect(covered).toBe(rows)
 }
 
 async function expectSealedAfterAll(): Promise<void> {
-  await stage.sealAll()
+  await fixture.sealAll()
   await expectSealedOnce()
 }
 
 describe('sealing', () => {
   test('covers identities, attempts and events of every kind, each once, and what it says can be computed again', async () => {
-    await stage.play()
+    await fixture.play()
     const before = await blockTotals()
-    const sizes = await stage.seal(7)
+    const sizes = await fixture.seal(7)
     expect(sizes.slice(0, -1).every((size) => size === 7)).toBe(true)
     expect(sizes.length).toBeGreaterThan(3)
     await expectSealedOnce()
     expect((await blockTotals()).blocks).toBe(before.blocks + sizes.length)
-    const { identities, attempts, events } = await stage.verify()
+    const { identities, attempts, events } = await fixture.verify()
     expect(Math.min(identities, attempts, events)).toBeGreaterThan(3)
   })
 
   test('finds nothing to do when nothing was written, and adds no empty block', async () => {
     const before = await blockTotals()
-    expect(await stage.seal()).toEqual([])
+    expect(await fixture.seal()).toEqual([])
     expect(await blockTotals()).toEqual(before)
   })
 
   test('cuts a transaction that wrote more than a block holds, and goes on with the rest of it', async () => {
-    const tx = await openConnection(stage.db, 'symphony_ingest')
+    const tx = await openConnection(fixture.db, 'symphony_ingest')
     await tx.query('BEGIN')
     for (let count = 0; count < 5; count += 1) await enqueuePaymentOutbox(tx, anInstruction())
     await tx.query('COMMIT')
-    expect(await stage.seal(2)).toEqual([2, 2, 1])
+    expect(await fixture.seal(2)).toEqual([2, 2, 1])
     await expectSealedOnce()
   })
 
   test('reads the rows of its block, and not the backlog behind them', async () => {
     const pagesForOneBlock = async () => {
-      const { rows } = await stage.db.queryNoRole<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
+      const { rows } = await fixture.db.queryNoRole<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
         `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM outbox_block_entries(
            (SELECT max(last_xid) FROM payment_outbox_blocks), 3::smallint, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 9e18::bigint,
            3::smallint, 'ffffffff-ffff-ffff-ffff-ffffffffffff', 20)`,
@@ -95,12 +95,12 @@ describe('sealing', () => {
       return plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!
     }
     // A first block to begin behind; and once, so that what is read of the catalog is known.
-    await enqueue(stage.db)
-    await stage.sealAll()
+    await enqueue(fixture.db)
+    await fixture.sealAll()
     const write = async (transactions: number) => {
       for (let written = 0; written < transactions; written += 1) {
         const items = Array.from({ length: 40 }, () => anInstruction())
-        await enqueuePaymentOutboxBatch(stage.db.as('symphony_ingest'), items)
+        await enqueuePaymentOutboxBatch(fixture.db.as('symphony_ingest'), items)
       }
     }
     await write(2)
@@ -112,7 +112,7 @@ describe('sealing', () => {
   })
 
   test('a server that counts from a lower number than the last block is told apart, not sealed past', async () => {
-    const superuser = await openConnection(stage.db)
+    const superuser = await openConnection(fixture.db)
     await superuser.query('BEGIN')
     await superuser.query(
       `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
@@ -125,86 +125,86 @@ describe('sealing', () => {
 
 describe('rows that become visible late do not fall between two blocks', () => {
   test('a transaction that is open across a seal keeps back what was written after it, and is sealed when it ends', async () => {
-    const late = await openConnection(stage.db, 'symphony_ingest')
+    const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')
     await enqueuePaymentOutbox(late, anInstruction())
-    await complete(stage.db, await enqueueAndClaim(stage.db), { state: 'DISPATCHED', railReference: 'r' })
+    await complete(fixture.db, await enqueueAndClaim(fixture.db), { state: 'DISPATCHED', railReference: 'r' })
     // The other item was written, ended and committed after the open one was written: it waits.
-    expect(await stage.seal()).toEqual([])
+    expect(await fixture.seal()).toEqual([])
     await late.query('COMMIT')
-    await stage.sealAll()
+    await fixture.sealAll()
     await expectSealedOnce()
   })
 
   test('nor does one that wrote before the seal, under a savepoint, and more after it', async () => {
-    const late = await openConnection(stage.db, 'symphony_ingest')
+    const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')
     await enqueuePaymentOutbox(late, anInstruction())
     await late.query('SAVEPOINT one')
     await enqueuePaymentOutbox(late, anInstruction())
-    await enqueue(stage.db)
-    expect(await stage.seal()).toEqual([])
+    await enqueue(fixture.db)
+    expect(await fixture.seal()).toEqual([])
     await late.query('ROLLBACK TO SAVEPOINT one')
     await enqueuePaymentOutbox(late, anInstruction())
     await late.query('COMMIT')
-    await stage.sealAll()
+    await fixture.sealAll()
     await expectSealedOnce()
   })
 
   test('nor does a prepared one, which no session holds any more', async () => {
     // An event and not an enqueue, which notifies: such a transaction cannot be prepared.
-    const { outboxId } = await enqueue(stage.db)
-    await stage.sealAll()
-    const late = await openConnection(stage.db, 'symphony_control')
+    const { outboxId } = await enqueue(fixture.db)
+    await fixture.sealAll()
+    const late = await openConnection(fixture.db, 'symphony_control')
     const name = randomUUID()
     await late.query('BEGIN')
     await placeOutboxHold(late, outboxId, 'please wait')
     await late.query(`PREPARE TRANSACTION '${name}'`)
     await late.close()
-    await enqueue(stage.db)
-    expect(await stage.seal()).toEqual([])
-    await stage.db.queryNoRole(`COMMIT PREPARED '${name}'`)
-    await stage.sealAll()
+    await enqueue(fixture.db)
+    expect(await fixture.seal()).toEqual([])
+    await fixture.db.queryNoRole(`COMMIT PREPARED '${name}'`)
+    await fixture.sealAll()
     await expectSealedOnce()
   })
 
   test('a later event of an older transaction may be sealed first: each chain holds, whole and in parts', async () => {
-    const [held, other] = [await enqueue(stage.db), await enqueue(stage.db)]
-    const older = await openConnection(stage.db, 'symphony_control')
+    const [held, other] = [await enqueue(fixture.db), await enqueue(fixture.db)]
+    const older = await openConnection(fixture.db, 'symphony_control')
     await older.query('BEGIN')
     await placeOutboxHold(older, other.outboxId, 'the older transaction has its number')
-    const between = await openConnection(stage.db, 'symphony_ingest')
+    const between = await openConnection(fixture.db, 'symphony_ingest')
     await between.query('BEGIN')
     await enqueuePaymentOutbox(between, anInstruction())
-    await placeOutboxHold(stage.db.as('symphony_control'), held.outboxId, 'event 1, of the youngest')
+    await placeOutboxHold(fixture.db.as('symphony_control'), held.outboxId, 'event 1, of the youngest')
     await resolveOutboxHold(older, held.outboxId, 'RETRY', 'event 2, of the oldest')
     await older.query('COMMIT')
     // Event 2 is in a block and event 1 in none, because a transaction between them is still running.
-    await expect.poll(() => stage.seal()).not.toEqual([])
-    expect(await stage.verify()).toMatchObject({ openRows: 1, breakCount: 0 })
-    await exportLedger(databaseSource(stage.auditor), stage.file('halfway'))
-    expect(await verifyLedger((await openExport(stage.file('halfway'))).source)).toMatchObject({
+    await expect.poll(() => fixture.seal()).not.toEqual([])
+    expect(await fixture.verify()).toMatchObject({ openRows: 1, breakCount: 0 })
+    await exportLedger(databaseSource(fixture.auditor), fixture.file('halfway'))
+    expect(await verifyLedger((await openExport(fixture.file('halfway'))).source)).toMatchObject({
       openRows: 1,
       breakCount: 0,
     })
     await between.query('COMMIT')
-    await stage.sealAll(1)
+    await fixture.sealAll(1)
     await expectSealedOnce()
   })
 
   test('a transaction that is undone leaves nothing to wait for, and no gap', async () => {
-    const undone = await openConnection(stage.db, 'symphony_ingest')
+    const undone = await openConnection(fixture.db, 'symphony_ingest')
     await undone.query('BEGIN')
     await enqueuePaymentOutbox(undone, anInstruction())
-    await enqueue(stage.db)
-    expect(await stage.seal()).toEqual([])
+    await enqueue(fixture.db)
+    expect(await fixture.seal()).toEqual([])
     await undone.query('ROLLBACK')
-    await stage.sealAll()
+    await fixture.sealAll()
     await expectSealedOnce()
   })
 
   test('a sealer never seals what its own transaction has written', async () => {
-    const superuser = await openConnection(stage.db)
+    const superuser = await openConnection(fixture.db)
     await superuser.query('BEGIN')
     await enqueuePaymentOutbox(superuser, anInstruction())
     expect(await sealLedgerBlock(superuser, 100)).toBeUndefined()
@@ -214,31 +214,31 @@ describe('rows that become visible late do not fall between two blocks', () => {
 
 describe('several sealers', () => {
   test('one of them seals, and the others go on without', async () => {
-    for (let count = 0; count < 12; count += 1) await enqueue(stage.db)
-    const { values, errors } = await race(stage.db, 'symphony_executor', 4, async (sealer) => {
+    for (let count = 0; count < 12; count += 1) await enqueue(fixture.db)
+    const { values, errors } = await race(fixture.db, 'symphony_executor', 4, async (sealer) => {
       for (let round = 0; round < 20; round += 1) await sealLedgerBlock(sealer, 1)
     })
     expect({ runs: values.length, errors }).toEqual({ runs: 4, errors: [] })
-    await stage.sealAll()
+    await fixture.sealAll()
     await expectSealedOnce()
   })
 
   test('whoever finds the last block in another’s hands leaves it to him; writers do not wait for either', async () => {
-    await enqueue(stage.db)
-    await stage.sealAll()
-    await enqueue(stage.db)
-    const busy = await openConnection(stage.db, 'symphony_executor')
+    await enqueue(fixture.db)
+    await fixture.sealAll()
+    await enqueue(fixture.db)
+    const busy = await openConnection(fixture.db, 'symphony_executor')
     await busy.query('BEGIN')
     await expect.poll(() => sealLedgerBlock(busy, 1)).toMatchObject({ rowCount: 1 })
-    expect(await stage.seal()).toEqual([])
-    await complete(stage.db, await enqueueAndClaim(stage.db), { state: 'RETRYABLE' })
+    expect(await fixture.seal()).toEqual([])
+    await complete(fixture.db, await enqueueAndClaim(fixture.db), { state: 'RETRYABLE' })
     await busy.query('COMMIT')
-    await stage.sealAll()
+    await fixture.sealAll()
     await expectSealedOnce()
   })
 
   test('of two that would write the very first block, one does', async () => {
-    const other = await stage.beside()
+    const other = await fixture.beside()
     try {
       await enqueue(other.db)
       const [first, second] = [
@@ -260,29 +260,29 @@ describe('several sealers', () => {
 
 describe('the worker', () => {
   test('seals block after block until one is not full, and says how much', async () => {
-    for (let count = 0; count < 3; count += 1) await enqueue(stage.db)
+    for (let count = 0; count < 3; count += 1) await enqueue(fixture.db)
     const events: SealerEvent[] = []
-    const sealer = new LedgerSealer(stage.db.as('symphony_executor'), { rowsMax: 2 }, (event) => events.push(event))
+    const sealer = new LedgerSealer(fixture.db.as('symphony_executor'), { rowsMax: 2 }, (event) => events.push(event))
     expect(await sealer.runOnce()).toEqual({ blocks: 2, rows: 3, more: false })
     expect(await sealer.runOnce()).toEqual({ blocks: 0, rows: 0, more: false })
     expect(events).toEqual([{ type: 'sealed', blocks: 2, rows: 3 }])
   })
 
   test('goes on by itself once started, and stops when told, twice if need be', async () => {
-    const sealer = new LedgerSealer(stage.db.as('symphony_executor'), { intervalMs: 100 })
+    const sealer = new LedgerSealer(fixture.db.as('symphony_executor'), { intervalMs: 100 })
     await sealer.stop()
     await sealer.start()
-    await enqueue(stage.db)
-    await expect.poll(async () => (await stage.verify()).openRows).toBe(0)
+    await enqueue(fixture.db)
+    await expect.poll(async () => (await fixture.verify()).openRows).toBe(0)
     await sealer.stop()
     await sealer.stop()
-    await enqueue(stage.db)
-    expect((await stage.verify()).openRows).toBe(1)
+    await enqueue(fixture.db)
+    expect((await fixture.verify()).openRows).toBe(1)
   })
 
   test('a failure is an event, and the next run finds the same rows', async () => {
     const events: SealerEvent[] = []
-    const sealer = new LedgerSealer(stage.db.as('symphony_readonly'), { intervalMs: 100 }, (event) =>
+    const sealer = new LedgerSealer(fixture.db.as('symphony_readonly'), { intervalMs: 100 }, (event) =>
       events.push(event),
     )
     await sealer.start()
@@ -296,37 +296,37 @@ describe('the worker', () => {
     [{ rowsMax: 0 }, /rowsMax/],
     [{ rowsMax: 100_001 }, /rowsMax/],
   ])('refuses %j', (options, message) => {
-    expect(() => new LedgerSealer(stage.db.as('symphony_executor'), options)).toThrow(message)
+    expect(() => new LedgerSealer(fixture.db.as('symphony_executor'), options)).toThrow(message)
   })
 })
 
-const readonly = () => stage.db.as('symphony_readonly')
+const readonly = () => fixture.db.as('symphony_readonly')
 
 describe('sealing that is held back', () => {
   test('has no age while every row is in a block', async () => {
     await expect
-      .poll(() => readSealingStatus(readonly()), PATIENTLY)
+      .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)
       .toEqual({ unsealedAgeSeconds: 0, blocker: undefined })
   })
 
   test('names the session with the oldest transaction, and fires an alert after the threshold', async () => {
-    const holder = await stage.db.connect()
+    const holder = await fixture.db.connect()
     try {
       await holder.query(`SET application_name = 'long report'`)
       await holder.query('BEGIN')
       const { rows } = await holder.query<{ pid: number }>('SELECT pg_backend_pid() AS pid, pg_current_xact_id()')
       const { pid } = rows[0]!
-      await enqueue(stage.db)
+      await enqueue(fixture.db)
       // A transaction of another test of this server may be older for a while.
       await expect
-        .poll(() => readSealingStatus(readonly()), PATIENTLY)
+        .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)
         .toMatchObject({
           unsealedAgeSeconds: expect.any(Number),
           blocker: { pid, user: 'postgres', application: 'long report', prepared: null },
         })
       const watch = new AlertWatch(alertRules({ ...ALERT_THRESHOLDS, alertSealingSeconds: 0 }))
-      const look = async () => watch.look(await readSystemStatus(stage.db.database))
-      await expect.poll(look, PATIENTLY).toContainEqual(
+      const look = async () => watch.look(await readSystemStatus(fixture.db.database))
+      await expect.poll(look, POLL_OPTIONS).toContainEqual(
         expect.objectContaining({
           name: 'SymphonySealingHeldBack',
           detail: expect.stringContaining(`session ${pid} of user postgres (long report, database`),
@@ -336,13 +336,13 @@ describe('sealing that is held back', () => {
       await holder.query('ROLLBACK')
       await holder.end()
     }
-    await stage.sealAll()
+    await fixture.sealAll()
   })
 
   test('names no session when rows could be sealed and no worker does', async () => {
-    await enqueue(stage.db)
+    await enqueue(fixture.db)
     await expect
-      .poll(() => readSealingStatus(readonly()), PATIENTLY)
+      .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)
       .toEqual({ unsealedAgeSeconds: expect.toSatisfy((age: number) => age > 0), blocker: undefined })
   })
 })

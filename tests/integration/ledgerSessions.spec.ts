@@ -4,8 +4,8 @@ import { sealLedgerBlock, verifyLedgerBlock } from '../../libs/ledger/db.js'
 import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText, type LedgerText } from '../support/ledgerRules.js'
-import { LedgerStage } from '../support/ledgerStage.js'
-import { RandomOutbox, type RandomHands } from '../support/outboxRandom.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
+import { RandomOutbox, type RandomWorkers } from '../support/outboxRandom.js'
 import { openConnection, type Connection } from '../support/race.js'
 
 /** Settings that change how PostgreSQL reads and writes times, numbers, bytes and messages as text. */
@@ -42,7 +42,7 @@ async function oddSessions<S extends Queryable>(open: () => Promise<S>): Promise
 }
 
 /** Every call uses a session with other settings than the one before. */
-async function oddHands(database: TestDatabase): Promise<RandomHands> {
+async function oddHands(database: TestDatabase): Promise<RandomWorkers> {
   const person = async (name: string) => {
     const login = await database.createLogin(name, { roles: ['symphony_control'] })
     return oddSessions(async () => {
@@ -61,22 +61,22 @@ async function oddHands(database: TestDatabase): Promise<RandomHands> {
   }
 }
 
-let stage: LedgerStage
+let fixture: LedgerFixture
 let ledger: LedgerText
 beforeAll(async () => {
-  stage = await LedgerStage.open()
-  const { db } = stage
+  fixture = await LedgerFixture.open()
+  const { db } = fixture
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
   const hands = await oddHands(db)
   await new RandomOutbox(db, 11, hands).run(300, async (step) => {
     if (step % 20 === 0) await sealLedgerBlock(hands.executor(), 50)
   })
-  ledger = await readLedgerText(stage.auditor)
+  ledger = await readLedgerText(fixture.auditor)
   // The rest, each block by another session.
   while ((await sealLedgerBlock(hands.executor(), 50)) !== undefined);
-  await stage.sealAll()
+  await fixture.sealAll()
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 describe('a ledger written and sealed by sessions with unusual settings', () => {
   test('breaks no rule, and has every kind of row', () => {
@@ -90,7 +90,7 @@ describe('a ledger written and sealed by sessions with unusual settings', () => 
   })
 
   test.for(ODD_SETTINGS)('verifies in a session with %o', async (settings) => {
-    const auditor = await openConnection(stage.db, 'symphony_auditor')
+    const auditor = await openConnection(fixture.db, 'symphony_auditor')
     await configure(auditor, settings)
     const { rows: given } = await auditor.query<{ name: string; setting: string }>(
       'SELECT name, setting FROM pg_settings WHERE name = ANY ($1)',
@@ -110,7 +110,7 @@ describe('a ledger written and sealed by sessions with unusual settings', () => 
   })
 
   test.for(ODD_SETTINGS)('has the same entries for a sealer with %o', async (settings) => {
-    const session = await openConnection(stage.db)
+    const session = await openConnection(fixture.db)
     await configure(session, settings)
     const { rows } = await session.query<{ now: Buffer; sealed: Buffer }>(
       `SELECT (SELECT string_agg(e.entry, '' ORDER BY e.ordinality)
@@ -150,7 +150,7 @@ describe('a session whose client_encoding is not UTF8', () => {
 })
 
 async function withPlainBytes<T>(role: string, run: (session: Connection) => Promise<T>): Promise<T> {
-  const session = await openConnection(stage.db, role)
+  const session = await openConnection(fixture.db, role)
   try {
     await session.query('SET client_encoding TO SQL_ASCII')
     return await run(session)

@@ -2,38 +2,38 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import type { Queryable } from '../../libs/db/index.js'
 import { sealLedgerBlock, verifyLedgerBlock, type VerifiedBlock } from '../../libs/ledger/db.js'
 import { LedgerVerifier, type VerifierEvent } from '../../libs/ledger/index.js'
-import { LedgerStage } from '../support/ledgerStage.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
 import { enqueue } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { openConnection, type Connection } from '../support/race.js'
 
 /** verify_ledger_block and the worker that calls it, on a ledger of at least five blocks. */
 
-let stage: LedgerStage
+let fixture: LedgerFixture
 let blockCount: number
 let rowCount: number
 beforeAll(async () => {
-  stage = await LedgerStage.open()
-  await stage.play()
-  await stage.sealAll(4)
-  const { blocks, identities, attempts, events } = await stage.verify()
+  fixture = await LedgerFixture.open()
+  await fixture.play()
+  await fixture.sealAll(4)
+  const { blocks, identities, attempts, events } = await fixture.verify()
   blockCount = blocks
   rowCount = identities + attempts + events
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 let earlierRecords = 0
 /** Every test begins before a pass that is due. */
 beforeEach(async () => {
   earlierRecords = 0
   earlierRecords = (await readRecords()).length
-  await stage.db.queryNoRole(
+  await fixture.db.queryNoRole(
     `UPDATE ledger_verification_passes
      SET last_block = 0, rows_checked = 0, break_count = 0, began_at = NULL, next_at = '-infinity'`,
   )
 })
 
-const executor = (): Queryable => stage.db.as('symphony_executor')
+const executor = (): Queryable => fixture.db.as('symphony_executor')
 const RATE = 1_000_000
 
 async function makeDue(role: Queryable): Promise<void> {
@@ -59,8 +59,8 @@ async function readPlace(role: Queryable = superuser()): Promise<Place> {
 }
 
 const superuser = (): Queryable => ({
-  schema: stage.db.schema,
-  query: (text, values) => stage.db.queryNoRole(text, values),
+  schema: fixture.db.schema,
+  query: (text, values) => fixture.db.queryNoRole(text, values),
 })
 
 /** Those of this test. */
@@ -96,7 +96,7 @@ describe('a pass over an unchanged ledger', () => {
   })
 
   test('records nothing where there is no block', async () => {
-    const empty = await stage.beside()
+    const empty = await fixture.beside()
     try {
       expect(await verifyLedgerBlock(empty.db.as('symphony_executor'), RATE, 0)).toBeUndefined()
       const { rows } = await empty.db.queryNoRole('SELECT FROM ledger_verifications')
@@ -209,7 +209,7 @@ const CHANGES: Readonly<Record<string, Change>> = {
   },
 }
 
-async function disarm(client: Queryable): Promise<void> {
+async function disableGuards(client: Queryable): Promise<void> {
   for (const table of ['identities', 'attempts', 'events', 'blocks']) {
     await client.query(`ALTER TABLE payment_outbox_${table} DISABLE TRIGGER USER`)
   }
@@ -217,10 +217,10 @@ async function disarm(client: Queryable): Promise<void> {
 
 /** A superuser in a transaction that is rolled back at the end of the test. */
 async function forger(): Promise<Connection> {
-  const connection = await openConnection(stage.db)
+  const connection = await openConnection(fixture.db)
   onTestFinished(() => connection.close())
   await connection.query('BEGIN')
-  await disarm(connection)
+  await disableGuards(connection)
   return connection
 }
 
@@ -256,12 +256,12 @@ describe('a pass names and records', () => {
 
 /** Commits a change of the one paid attempt. */
 async function forge(reference: string): Promise<void> {
-  const { rows } = await stage.db.queryNoRole<{ name: string }>(
+  const { rows } = await fixture.db.queryNoRole<{ name: string }>(
     `SELECT tgname AS name FROM pg_trigger WHERE tgrelid = 'payment_outbox_attempts'::regclass AND NOT tgisinternal`,
   )
-  const client = await openConnection(stage.db)
+  const client = await openConnection(fixture.db)
   await client.query('BEGIN')
-  await disarm(client)
+  await disableGuards(client)
   await client.query(
     `UPDATE payment_outbox_attempts SET rail_reference = $1 WHERE rail_reference IN ('TX-1', 'forged')`,
     [reference],
@@ -306,13 +306,13 @@ test('LedgerVerifier verifies from start to stop, and reports a fault of the dat
   const events: VerifierEvent[] = []
   const verifier = new LedgerVerifier(executor(), { rowsPerSecond: RATE }, (event) => events.push(event))
   await verifier.start()
-  await expect.poll(() => readRecords(), PATIENTLY).toEqual([{ rows: rowCount, breaks: 0 }])
+  await expect.poll(() => readRecords(), POLL_OPTIONS).toEqual([{ rows: rowCount, breaks: 0 }])
   await verifier.stop()
   expect(events).toEqual([])
-  const refused = new LedgerVerifier(stage.db.as('symphony_readonly'), {}, (event) => events.push(event))
+  const refused = new LedgerVerifier(fixture.db.as('symphony_readonly'), {}, (event) => events.push(event))
   await refused.start()
   await expect
-    .poll(() => events, PATIENTLY)
+    .poll(() => events, POLL_OPTIONS)
     .toContainEqual(
       expect.objectContaining({
         type: 'fault',
@@ -324,7 +324,7 @@ test('LedgerVerifier verifies from start to stop, and reports a fault of the dat
 })
 
 test('of two sessions at once one verifies, and the other does not wait', async () => {
-  const first = await openConnection(stage.db, 'symphony_executor')
+  const first = await openConnection(fixture.db, 'symphony_executor')
   await first.query('BEGIN')
   expect(await verifyLedgerBlock(first, RATE, 0)).toMatchObject({ blockNo: 1n })
   expect(await verifyLedgerBlock(executor(), RATE, 0)).toBeUndefined()
@@ -335,7 +335,7 @@ test('of two sessions at once one verifies, and the other does not wait', async 
 })
 
 async function readClock(): Promise<number> {
-  const { rows } = await stage.db.queryNoRole<{ now: number }>(
+  const { rows } = await fixture.db.queryNoRole<{ now: number }>(
     'SELECT extract(epoch FROM clock_timestamp())::double precision AS now',
   )
   return rows[0]!.now
@@ -359,7 +359,7 @@ describe('the rate', () => {
   })
 
   test('is counted from the time at which the block was due', async () => {
-    await stage.db.queryNoRole(
+    await fixture.db.queryNoRole(
       `UPDATE ledger_verification_passes SET next_at = clock_timestamp() - interval '10 milliseconds'`,
     )
     const { nextAt: due } = await readPlace()
@@ -405,7 +405,7 @@ const CLOCK_STEP = 0.00001
 describe('seal_ledger_block', () => {
   const HOUR_MS = 3_600_000
   test('does not follow a block that is not full and younger than the interval', async () => {
-    const other = await stage.beside()
+    const other = await fixture.beside()
     onTestFinished(() => other.close())
     const role = other.db.as('symphony_executor')
     await enqueue(other.db)
@@ -413,24 +413,24 @@ describe('seal_ledger_block', () => {
     await enqueue(other.db)
     expect(await sealLedgerBlock(role, 100, HOUR_MS)).toBeUndefined()
     // An older one is followed, and so is any without an interval.
-    await expect.poll(() => sealLedgerBlock(role, 100, 1), PATIENTLY).toEqual({ blockNo: 2n, rowCount: 1 })
+    await expect.poll(() => sealLedgerBlock(role, 100, 1), POLL_OPTIONS).toEqual({ blockNo: 2n, rowCount: 1 })
     await enqueue(other.db)
-    await expect.poll(() => sealLedgerBlock(role, 100, 0), PATIENTLY).toEqual({ blockNo: 3n, rowCount: 1 })
+    await expect.poll(() => sealLedgerBlock(role, 100, 0), POLL_OPTIONS).toEqual({ blockNo: 3n, rowCount: 1 })
   })
 
   test('follows a full block at once', async () => {
-    const other = await stage.beside()
+    const other = await fixture.beside()
     onTestFinished(() => other.close())
     const role = other.db.as('symphony_executor')
     await enqueue(other.db)
     await other.sealAll()
     await enqueue(other.db)
     // The block before has one row, which is all that this one may have.
-    await expect.poll(() => sealLedgerBlock(role, 1, HOUR_MS), PATIENTLY).toEqual({ blockNo: 2n, rowCount: 1 })
+    await expect.poll(() => sealLedgerBlock(role, 1, HOUR_MS), POLL_OPTIONS).toEqual({ blockNo: 2n, rowCount: 1 })
   })
 
   test('follows a block of the future: a clock that was set back does not stop sealing', async () => {
-    const other = await stage.beside()
+    const other = await fixture.beside()
     onTestFinished(() => other.close())
     await enqueue(other.db)
     await other.sealAll()
@@ -438,7 +438,7 @@ describe('seal_ledger_block', () => {
     await other.db.queryNoRole(`UPDATE payment_outbox_blocks SET sealed_at = sealed_at + interval '1 hour'`)
     await enqueue(other.db)
     const role = other.db.as('symphony_executor')
-    await expect.poll(() => sealLedgerBlock(role, 100, HOUR_MS), PATIENTLY).toEqual({ blockNo: 2n, rowCount: 1 })
+    await expect.poll(() => sealLedgerBlock(role, 100, HOUR_MS), POLL_OPTIONS).toEqual({ blockNo: 2n, rowCount: 1 })
   })
 
   test('refuses an interval that is negative or longer than an hour (22023)', async () => {

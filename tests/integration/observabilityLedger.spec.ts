@@ -6,23 +6,23 @@ import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
 import { LeaseRepairWorker } from '../../libs/repair/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { claim, enqueue, ledger } from '../support/outboxItems.js'
 import { approve, aPerson, propose } from '../support/outboxPeople.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 beforeAll(async () => {
   db = await createTestDatabase()
   // Every step leaves its event, so that the ledger can say who did what.
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
-  stage = await openHttpStage(db)
+  fixture = await openHttpFixture(db)
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -32,13 +32,13 @@ const REPAIRER = 'repairer'
 let relayers = 0
 
 function meteredRelayer(
-  rails: readonly RememberingRail[],
+  rails: readonly RecordingRail[],
   options: RelayerOptions = {},
   database: Database = db.database,
 ): OutboxRelayer {
   const loaded = new Map(rails.flatMap((rail) => [...rail.rails]))
   const workerId = `relayer-${(relayers += 1)}`
-  return new OutboxRelayer(database, loaded, { workerId, ...options }, stage.metrics.outbox.onRelayerEvent)
+  return new OutboxRelayer(database, loaded, { workerId, ...options }, fixture.metrics.outbox.onRelayerEvent)
 }
 
 /** Answers in turn, then with success. */
@@ -71,7 +71,7 @@ async function makeAllDue(): Promise<void> {
 
 /** The page as Prometheus reads it: each line's name with labels, and its value. */
 async function scrape(): Promise<Map<string, number>> {
-  const page = await (await stage.call('/metrics')).text()
+  const page = await (await fixture.call('/metrics')).text()
   const lines = page.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))]))
 }
@@ -129,14 +129,14 @@ test('after a run in which everything happened a known number of times, the metr
   const busy: RailAnswer = { outcome: 'retryable', code: 'BUSY' }
   const closed: RailAnswer = { outcome: 'terminal', code: 'CLOSED' }
   const rails = {
-    plain: rememberingRail({ type: 'plain' }, answering(closed, closed, closed, busy, busy, new Error('reset'))),
-    checked: rememberingRail({ type: 'checked', money: true }),
-    coded: rememberingRail(
+    plain: recordingRail({ type: 'plain' }, answering(closed, closed, closed, busy, busy, new Error('reset'))),
+    checked: recordingRail({ type: 'checked', money: true }),
+    coded: recordingRail(
       { type: 'coded', codes: { BUSY: 'retryable' } },
       answering({ outcome: 'terminal', code: 'X9' }),
     ),
-    held: rememberingRail({ type: 'held', onUnknown: 'hold' }, answering(new Error('reset'), new Error('reset'))),
-    asked: rememberingRail(
+    held: recordingRail({ type: 'held', onUnknown: 'hold' }, answering(new Error('reset'), new Error('reset'))),
+    asked: recordingRail(
       { type: 'asked', onUnknown: 'inquire', queryStatus: () => ({ outcome: 'success', reference: 'found' }) },
       answering(new Error('reset')),
     ),
@@ -163,12 +163,12 @@ test('after a run in which everything happened a known number of times, the metr
   await new LeaseRepairWorker(
     db.as('symphony_executor'),
     { workerId: REPAIRER },
-    stage.metrics.outbox.onRepairEvent,
+    fixture.metrics.outbox.onRepairEvent,
   ).runOnce()
   await makeAllDue()
   for (let round = 0; round < 4; round += 1) await main.runOnce()
 
-  const called: RememberingRail[] = Object.values(rails)
+  const called: RecordingRail[] = Object.values(rails)
   called.push(
     await loseLeasesAtCompletion(2),
     await loseLeaseAtRenewal(),
@@ -236,7 +236,7 @@ test('after a run in which everything happened a known number of times, the metr
 test('notify_wakeups_total counts wakeups after the debounce, not notifications', async () => {
   const before = (await scrape()).get('notify_wakeups_total') ?? 0
   const opened = gate()
-  const rail = rememberingRail({ type: 'burst' }, async ({ reference }) => {
+  const rail = recordingRail({ type: 'burst' }, async ({ reference }) => {
     await opened.opened
     return { outcome: 'success', reference }
   })
@@ -245,7 +245,7 @@ test('notify_wakeups_total counts wakeups after the debounce, not notifications'
   // In flight, so that the worker is not idle; each further enqueue is a notification of its own.
   for (let sent = 0; sent < 20; sent += 1) await enqueueMany('burst', 1)
   opened.open()
-  await expect.poll(() => rail.calls.length, PATIENTLY).toBe(20)
+  await expect.poll(() => rail.calls.length, POLL_OPTIONS).toBe(20)
   await relayer.stop()
   const wakeups = ((await scrape()).get('notify_wakeups_total') ?? 0) - before
   expect(wakeups).toBeGreaterThan(0)
@@ -253,8 +253,8 @@ test('notify_wakeups_total counts wakeups after the debounce, not notifications'
 })
 
 /** The lease ends during the call: what was learned is kept, and the next claim completes the item with it. */
-async function loseLeasesAtCompletion(count: number): Promise<RememberingRail> {
-  const rail = rememberingRail({ type: 'late' }, async ({ reference }) => {
+async function loseLeasesAtCompletion(count: number): Promise<RecordingRail> {
+  const rail = recordingRail({ type: 'late' }, async ({ reference }) => {
     await db.expireLease(reference)
     return { outcome: 'success', reference: `paid-${reference}` }
   })
@@ -267,9 +267,9 @@ async function loseLeasesAtCompletion(count: number): Promise<RememberingRail> {
 }
 
 /** A renewal finds the lease gone and ends the call; that its completion finds it gone as well is not a second loss. */
-async function loseLeaseAtRenewal(): Promise<RememberingRail> {
+async function loseLeaseAtRenewal(): Promise<RecordingRail> {
   let lost = false
-  const rail = rememberingRail({ type: 'renewed' }, async ({ reference }, signal) => {
+  const rail = recordingRail({ type: 'renewed' }, async ({ reference }, signal) => {
     if (lost) return { outcome: 'success', reference }
     lost = true
     await db.expireLease(reference)
@@ -283,8 +283,8 @@ async function loseLeaseAtRenewal(): Promise<RememberingRail> {
 }
 
 /** While one worker waits for its answer, its lease ends and another is told something else. */
-async function contradictAnEnding(): Promise<RememberingRail> {
-  const rail = rememberingRail({ type: 'contradicted' }, async ({ reference, attempt }) => {
+async function contradictAnEnding(): Promise<RecordingRail> {
+  const rail = recordingRail({ type: 'contradicted' }, async ({ reference, attempt }) => {
     if (attempt > 1) return { outcome: 'terminal', code: 'CLOSED' }
     await db.expireLease(reference)
     await meteredRelayer([rail]).runOnce()
@@ -296,10 +296,10 @@ async function contradictAnEnding(): Promise<RememberingRail> {
 }
 
 /** A worker reports its success after its lease expired, while the next holder is about to record another reference. */
-async function contradictALateOutcome(): Promise<RememberingRail> {
+async function contradictALateOutcome(): Promise<RecordingRail> {
   let first: Promise<unknown> | undefined
   let release: (() => void) | undefined
-  const rail = rememberingRail({ type: 'paid-twice' }, async ({ reference, attempt }) => {
+  const rail = recordingRail({ type: 'paid-twice' }, async ({ reference, attempt }) => {
     if (attempt === 1) {
       await db.expireLease(reference)
       const blocked = new Promise<void>((resolve) => (release = resolve))
@@ -320,7 +320,7 @@ async function contradictALateOutcome(): Promise<RememberingRail> {
 }
 
 /** The server commits the completion, and its answer never arrives. */
-async function loseAnAnswer(): Promise<RememberingRail> {
+async function loseAnAnswer(): Promise<RecordingRail> {
   const { url } = await db.createLogin('cut', { roles: ['symphony_executor'] })
   const proxy = await TcpProxy.before(url)
   const through = new URL(url)
@@ -332,7 +332,7 @@ async function loseAnAnswer(): Promise<RememberingRail> {
   })
   // Somebody holds the row, so that the completion is surely on its way before the answers begin to vanish.
   const holder = await db.connect()
-  const rail = rememberingRail({ type: 'unheard' }, async ({ reference }) => {
+  const rail = recordingRail({ type: 'unheard' }, async ({ reference }) => {
     await holder.query('BEGIN')
     await holder.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [reference])
     return { outcome: 'success', reference: `paid-${reference}` }
@@ -341,18 +341,18 @@ async function loseAnAnswer(): Promise<RememberingRail> {
   const round = meteredRelayer([rail], {}, database).runOnce()
   const countWaiting = `SELECT count(*)::int AS waiting FROM pg_stat_activity
     WHERE datname = current_database() AND wait_event_type = 'Lock'`
-  await expect.poll(async () => (await db.queryNoRole(countWaiting)).rows, PATIENTLY).toEqual([{ waiting: 1 }])
+  await expect.poll(async () => (await db.queryNoRole(countWaiting)).rows, POLL_OPTIONS).toEqual([{ waiting: 1 }])
   proxy.traffic = 'answers vanish'
   await holder.query('COMMIT')
-  await expect.poll(() => ledger(db, outboxId), PATIENTLY).toEqual(['1 DISPATCHED'])
+  await expect.poll(() => ledger(db, outboxId), POLL_OPTIONS).toEqual(['1 DISPATCHED'])
   proxy.traffic = 'flows'
   proxy.cut()
   expect(await round).toMatchObject({ dispatched: 1, leasesLost: 0 })
   return rail
 }
 
-async function openABreaker(failures: number): Promise<RememberingRail> {
-  const rail = rememberingRail({ type: 'down' }, () => {
+async function openABreaker(failures: number): Promise<RecordingRail> {
+  const rail = recordingRail({ type: 'down' }, () => {
     throw new NotSentError('connection refused')
   })
   await enqueueMany('down', failures)
@@ -360,13 +360,13 @@ async function openABreaker(failures: number): Promise<RememberingRail> {
   return rail
 }
 
-async function hearNotifications(count: number): Promise<RememberingRail> {
-  const rail = rememberingRail({ type: 'heard' })
+async function hearNotifications(count: number): Promise<RecordingRail> {
+  const rail = recordingRail({ type: 'heard' })
   const relayer = meteredRelayer([rail], { poll: false })
   await relayer.start()
   for (let heard = 0; heard < count; heard += 1) {
     const [outboxId = ''] = await enqueueMany('heard', 1)
-    await expect.poll(() => ledger(db, outboxId), PATIENTLY).toEqual(['1 DISPATCHED'])
+    await expect.poll(() => ledger(db, outboxId), POLL_OPTIONS).toEqual(['1 DISPATCHED'])
   }
   await relayer.stop()
   return rail
@@ -385,8 +385,8 @@ async function decideByPeople(): Promise<void> {
 }
 
 /** An ending that only a superuser could have planted: the index refuses the second, and the item stays as it is. */
-async function hitTheTerminalGuard(): Promise<RememberingRail> {
-  const rail = rememberingRail({ type: 'guarded' })
+async function hitTheTerminalGuard(): Promise<RecordingRail> {
+  const rail = recordingRail({ type: 'guarded' })
   const [outboxId = ''] = await enqueueMany('guarded', 1)
   await db.queryNoRole(
     `INSERT INTO payment_outbox_attempts (attempt_id, outbox_id, instruction_id, participant_id, sequence_id,

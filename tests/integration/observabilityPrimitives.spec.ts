@@ -9,9 +9,9 @@ import { bridgeToMeter, Metrics, createStatusRegistry, type ObservingMeter } fro
 import { SchedulerWorker, scheduleTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { openHttpStage } from '../support/httpStage.js'
+import { openHttpFixture } from '../support/httpFixture.js'
 import { enqueued } from '../support/inboxMessages.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { aJob, aTimerDefinition } from '../support/scheduled.js'
 
 /** After a run in which everything happened a known number of times, each figure equals what the tables say. */
@@ -208,7 +208,7 @@ test('the ledger has no series about its chain until a verification is recorded'
 })
 
 test('the process: its build, its pools, itself', async () => {
-  await expect.poll(figures, PATIENTLY).toMatchObject({
+  await expect.poll(figures, POLL_OPTIONS).toMatchObject({
     [`symphony_build_info{version="9.9.9",node="${process.versions.node}"}`]: 1,
     // One, or more where tests before this one asked for several figures at once.
     'db_pool_connections{role="symphony_readonly",state="idle"}': expect.toSatisfy((count: number) => count >= 1),
@@ -218,7 +218,7 @@ test('the process: its build, its pools, itself', async () => {
   const borrowed = gate()
   const borrower = db.as('symphony_readonly').transaction(() => borrowed.opened)
   await expect
-    .poll(figures, PATIENTLY)
+    .poll(figures, POLL_OPTIONS)
     .toMatchObject({ 'db_pool_connections{role="symphony_readonly",state="in_use"}': 1 })
   borrowed.open()
   await borrower
@@ -275,10 +275,10 @@ test('by OpenTelemetry the same names have the same values, and none is left whe
 })
 
 test('/metrics of a process shows all of it on one page', async () => {
-  const stage = await openHttpStage(db)
-  const page = await (await stage.call('/metrics')).text()
-  await stage.close()
+  const fixture = await openHttpFixture(db)
+  const page = await (await fixture.call('/metrics')).text()
+  await fixture.close()
   const served = [...page.matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name)
-  const registered = [stage.metrics.registry, createStatusRegistry()].flatMap((one) => one.getMetricsAsArray())
+  const registered = [fixture.metrics.registry, createStatusRegistry()].flatMap((one) => one.getMetricsAsArray())
   expect(served.toSorted()).toEqual(registered.map(({ name }) => name).toSorted())
 })

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { enqueue, OutboxRelayer } from '../../libs/outbox/index.js'
 import { httpRail, loadRails, type LoadedRail } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, openHttpStage } from '../support/httpStage.js'
+import { bodyOf, openHttpFixture } from '../support/httpFixture.js'
 import { anInstruction, ledger } from '../support/outboxItems.js'
 import { answerJson, startRailServer, type RailServer, type Respond } from '../support/railServer.js'
 import { startTracing, type Tracing } from '../support/tracing.js'
@@ -72,12 +72,12 @@ const idsOf = (span: ReadableSpan) => ({ traceId: span.spanContext().traceId, sp
 describe('with an SDK', () => {
   test('one trace goes from the caller’s request through two retries into the rail’s request header', async () => {
     const { spans } = tracing()
-    const stage = await openHttpStage(db)
-    onTestFinished(() => stage.close())
+    const fixture = await openHttpFixture(db)
+    onTestFinished(() => fixture.close())
     const { server, rails } = await aRail(busyTwice())
     const [railType = ''] = rails.keys()
     const { instructionId, participantId } = anInstruction()
-    const accepted = await stage.call('/v1/instructions', {
+    const accepted = await fixture.call('/v1/instructions', {
       method: 'POST',
       headers: {
         'content-type': 'application/json',
@@ -187,10 +187,10 @@ test.each([
   ['rubbish', { traceparent: 'ff-nothing-at-all' }],
   ['a header of another kind', { traceparent: 'x'.repeat(8_000) }],
 ])('a request with %s is answered as any other, and keeps no trace', async (_what, headers) => {
-  const stage = await openHttpStage(db)
-  onTestFinished(() => stage.close())
+  const fixture = await openHttpFixture(db)
+  onTestFinished(() => fixture.close())
   const { instructionId, participantId, railType } = anInstruction()
-  const response = await stage.call('/v1/instructions', {
+  const response = await fixture.call('/v1/instructions', {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'idempotency-key': instructionId, ...headers },
     body: JSON.stringify({ instructionId, participantId, railType, payload: {} }),

@@ -4,9 +4,9 @@ import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
 import { sleep } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { anInstruction, claim, complete, enqueue, enqueueAndClaim, pendingRow } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { PAYABLE } from '../support/railRequest.js'
-import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
+import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -14,7 +14,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-function relayerFor(rail: RememberingRail, options: RelayerOptions = {}) {
+function relayerFor(rail: RecordingRail, options: RelayerOptions = {}) {
   const events: RelayerEvent[] = []
   const relayer = new OutboxRelayer(db.database, rail.rails, options, (event) => events.push(event))
   return { relayer, events }
@@ -56,7 +56,7 @@ async function enqueueUnknown(railType: string): Promise<string> {
 describe('one round', () => {
   test('a due item is sent once, under its outbox id, and recorded with the rail’s reference', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType })
+    const rail = recordingRail({ type: railType })
     const item = await enqueue(db, { railType })
     const { relayer } = relayerFor(rail)
     expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
@@ -71,7 +71,7 @@ describe('one round', () => {
 
   test('a refusal ends the item as FAILED with the rail’s code', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType }, () => ({ outcome: 'terminal', code: 'NO_SUCH_ACCOUNT' }))
+    const rail = recordingRail({ type: railType }, () => ({ outcome: 'terminal', code: 'NO_SUCH_ACCOUNT' }))
     const item = await enqueue(db, { railType })
     expect(await relayerFor(rail).relayer.runOnce()).toMatchObject({ failed: 1 })
     expect(await stateOf(item.outboxId)).toMatchObject({ state: 'FAILED', last_error_code: 'NO_SUCH_ACCOUNT' })
@@ -79,7 +79,7 @@ describe('one round', () => {
 
   test('an adapter that throws leaves the outcome unknown, and the next round follows the rail’s policy', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType, onUnknown: 'hold' }, () => {
+    const rail = recordingRail({ type: railType, onUnknown: 'hold' }, () => {
       throw new Error('socket closed')
     })
     const item = await enqueue(db, { railType })
@@ -94,7 +94,7 @@ describe('one round', () => {
 
   test('an invalid payment is FAILED with its code, and the rail is never called', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType, money: true })
+    const rail = recordingRail({ type: railType, money: true })
     const item = await enqueue(db, { railType, payload: { amount: '0', currency: 'EUR', destination: 'X' } })
     await relayerFor(rail).relayer.runOnce()
     expect(await stateOf(item.outboxId)).toMatchObject({ state: 'FAILED', last_error_code: 'INVALID_AMOUNT' })
@@ -105,7 +105,7 @@ describe('one round', () => {
 describe('unknown outcomes', () => {
   test('a payment that was made but never answered is completed by inquiry, without a second dispatch', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail(
+    const rail = recordingRail(
       {
         type: railType,
         onUnknown: 'inquire',
@@ -137,7 +137,7 @@ describe('unknown outcomes, by policy', () => {
       { outcome: 'unknown', code: 'NO_ANSWER' },
       { outcome: 'terminal', code: 'CLOSED' },
     ]
-    const rail = rememberingRail(
+    const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', timeoutMs: 50, queryStatus: () => ({ outcome: 'absent' }) },
       () => answers.shift() ?? { outcome: 'unknown', code: 'NO_ANSWER' },
     )
@@ -152,7 +152,7 @@ describe('unknown outcomes, by policy', () => {
 
   test('absent too early is not believed: nothing is sent until a late request has had time to arrive', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail(
+    const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
       () => ({ outcome: 'unknown', code: 'NO_ANSWER' }),
     )
@@ -171,7 +171,7 @@ describe('unknown outcomes, by policy', () => {
 
   test('absent too early is asked again when it can be believed: the inquiry itself starts the time anew', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail(
+    const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
       () => ({ outcome: 'unknown', code: 'NO_ANSWER' }),
     )
@@ -192,7 +192,7 @@ describe('unknown outcomes, by policy', () => {
       { outcome: 'unknown', code: 'NO_ANSWER' },
       { outcome: 'terminal', code: 'CLOSED' },
     ]
-    const rail = rememberingRail({ type: railType }, () => answers.shift() ?? { outcome: 'unknown', code: 'NO_ANSWER' })
+    const rail = recordingRail({ type: railType }, () => answers.shift() ?? { outcome: 'unknown', code: 'NO_ANSWER' })
     const item = await enqueue(db, { railType })
     const { relayer } = relayerFor(rail)
     await relayer.runOnce()
@@ -204,7 +204,7 @@ describe('unknown outcomes, by policy', () => {
 
   test('what a worker learned after its lease ended completes the item without another call', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+    const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await db.expireLease(reference)
       return { outcome: 'success', reference: `paid-${reference}` }
     })
@@ -222,7 +222,7 @@ describe('unknown outcomes, by policy', () => {
 
   test('an item whose lease expired three times in a row is held, not sent a fourth time', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType })
+    const rail = recordingRail({ type: railType })
     const item = await enqueue(db, { railType })
     for (let expiry = 0; expiry < 3; expiry += 1) {
       await claim(db, railType)
@@ -241,7 +241,7 @@ describe('unknown outcomes, by policy', () => {
     await Promise.all(suspects.map(({ outboxId }) => db.expireLease(outboxId)))
     await Promise.all(Array.from({ length: 5 }, () => enqueue(db, { railType })))
     const alone = new Map<string, number>()
-    const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+    const rail = recordingRail({ type: railType }, async ({ reference }) => {
       alone.set(reference, rail.gauge.now)
       await sleep(5)
       alone.set(reference, Math.max(alone.get(reference) ?? 0, rail.gauge.now))
@@ -259,7 +259,7 @@ describe('unknown outcomes, by policy', () => {
 
 describe('options', () => {
   test('a lease that would end before its call is refused, with the figures', () => {
-    const rail = rememberingRail({ type: 'SLOW', timeoutMs: 30_000 })
+    const rail = recordingRail({ type: 'SLOW', timeoutMs: 30_000 })
     expect(() => relayerFor(rail, { leaseSeconds: 32, renewLeases: false })).toThrow(
       'rail SLOW: a lease of 32 s does not outlive a call of up to 30000 ms by more than 2000 ms',
     )
@@ -268,7 +268,7 @@ describe('options', () => {
   })
 
   test('neither listening nor polling is refused', () => {
-    expect(() => relayerFor(rememberingRail({ type: 'R' }), { listen: false, poll: false })).toThrow('both off')
+    expect(() => relayerFor(recordingRail({ type: 'R' }), { listen: false, poll: false })).toThrow('both off')
   })
 })
 
@@ -278,7 +278,7 @@ describe('waking', () => {
     { path: 'polling alone', options: { listen: false, pollMs: 20 } },
   ])('$path find the work', async ({ options }) => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType })
+    const rail = recordingRail({ type: railType })
     const { relayer } = relayerFor(rail, options)
     await relayer.start()
     const item = await enqueue(db, { railType })
@@ -289,7 +289,7 @@ describe('waking', () => {
   test('a retry is made when it is due, without a notification', async () => {
     const { railType } = anInstruction()
     const answers: RailAnswer[] = [{ outcome: 'retryable', code: 'BUSY', retryAfterMs: 1_000 }]
-    const rail = rememberingRail(
+    const rail = recordingRail(
       { type: railType },
       ({ reference }) => answers.shift() ?? { outcome: 'success', reference },
     )
@@ -305,7 +305,7 @@ describe('waking', () => {
 describe('a rail in trouble', () => {
   test('a rail that is down gets a rest, and while it rests no attempt is spent', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType }, () => {
+    const rail = recordingRail({ type: railType }, () => {
       throw new NotSentError('connection refused')
     })
     const items = await Promise.all(Array.from({ length: 30 }, () => enqueue(db, { railType })))
@@ -328,7 +328,7 @@ describe('a rail in trouble', () => {
   test('the trial after its rest may be an item that is not sent at all: the next one is then the trial', async () => {
     const { railType } = anInstruction()
     let isDown = true
-    const rail = rememberingRail({ type: railType, money: true }, ({ reference }) => {
+    const rail = recordingRail({ type: railType, money: true }, ({ reference }) => {
       if (isDown) throw new NotSentError('connection refused')
       return { outcome: 'success', reference }
     })
@@ -339,8 +339,8 @@ describe('a rail in trouble', () => {
     isDown = false
     const refused = await enqueue(db, { railType, payload: { amount: 'no amount' } })
     const good = await enqueue(db, { railType, payload: PAYABLE })
-    await expect.poll(() => stateOf(refused.outboxId), PATIENTLY).toMatchObject({ state: 'FAILED' })
-    await expect.poll(() => stateOf(good.outboxId), PATIENTLY).toMatchObject({ state: 'DISPATCHED' })
+    await expect.poll(() => stateOf(refused.outboxId), POLL_OPTIONS).toMatchObject({ state: 'FAILED' })
+    await expect.poll(() => stateOf(good.outboxId), POLL_OPTIONS).toMatchObject({ state: 'DISPATCHED' })
     await relayer.stop()
     expect(events.flatMap((event) => (event.type === 'breaker' ? [event.state] : []))).toEqual([
       'open',
@@ -353,7 +353,7 @@ describe('a rail in trouble', () => {
   test('a rail that can only be asked is known to be down, and up again, by its answers', async () => {
     const { railType } = anInstruction()
     let isDown = true
-    const rail = rememberingRail({
+    const rail = recordingRail({
       type: railType,
       onUnknown: 'inquire',
       queryStatus: ({ reference }) => {
@@ -375,14 +375,14 @@ describe('a rail in trouble', () => {
       [railType],
     )
     for (const outboxId of items)
-      await expect.poll(() => stateOf(outboxId), PATIENTLY).toMatchObject({ state: 'DISPATCHED' })
+      await expect.poll(() => stateOf(outboxId), POLL_OPTIONS).toMatchObject({ state: 'DISPATCHED' })
     await relayer.stop()
     expect(rail.calls).toEqual([])
   })
 
   test('a call that outlasts its lease renews it, and nobody else gets the item', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+    const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await sleep(2_500)
       return { outcome: 'success', reference }
     })
@@ -402,7 +402,7 @@ describe('ordered items', () => {
     const participants = Array.from({ length: 8 }, () => anInstruction().participantId)
     const arrived = new Map<string, bigint[]>()
     const failedOnce = new Set<string>()
-    const rail = rememberingRail({ type: railType }, ({ participantId, sequenceId, reference, attempt }) => {
+    const rail = recordingRail({ type: railType }, ({ participantId, sequenceId, reference, attempt }) => {
       if (attempt === 1 && sequenceId % 3n === 0n && !failedOnce.has(reference)) {
         failedOnce.add(reference)
         return { outcome: 'retryable', code: 'BUSY', retryAfterMs: 1_000 }
@@ -426,7 +426,7 @@ describe('ordered items', () => {
 describe('running', () => {
   test('items are carried as they come, never more at once than the rail allows, and a stop leaves no lease', async () => {
     const { railType } = anInstruction()
-    const rail = rememberingRail({ type: railType, concurrency: 3 })
+    const rail = recordingRail({ type: railType, concurrency: 3 })
     const { relayer, events } = relayerFor(rail, { pollMs: 50 })
     await relayer.start()
     const items = await Promise.all(Array.from({ length: 40 }, () => enqueue(db, { railType })))
@@ -443,7 +443,7 @@ describe('running', () => {
     const items = await Promise.all(Array.from({ length: 300 }, () => enqueue(db, { railType })))
     // Quick until it has leased ahead, then one call that does not end by itself.
     let isStuck = false
-    const rail = rememberingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
+    const rail = recordingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
       await sleep(1)
       isStuck = relayer.gauge.waiting > 0
       if (isStuck) await new Promise(() => {})

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { OutboxRelayer, type RelayerEvent } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { anInstruction, enqueue } from '../support/outboxItems.js'
-import { rememberingRail } from '../support/relayRail.js'
+import { recordingRail } from '../support/relayRail.js'
 
 /** The database's clock and a worker's monotonic one run at one pace. When their distance changes, one of them was set. */
 
@@ -17,7 +17,7 @@ const LEASE_SECONDS = 600
 /** A worker whose monotonic clock can be moved; to it that looks as if the database's had moved the other way. */
 function aWorker() {
   const { railType } = anInstruction()
-  const rail = rememberingRail({ type: railType })
+  const rail = recordingRail({ type: railType })
   const events: RelayerEvent[] = []
   // A machine that has been up for a day: its clock can be moved both ways.
   let shiftMs = 86_400_000

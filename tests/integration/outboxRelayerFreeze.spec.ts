@@ -12,10 +12,10 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { comeFrom, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
+import { rewindEpoch, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
 import { anInstruction, enqueue, pendingRow } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
 /** A relayer and a freeze: one of its own finding, and one of somebody else's. */
 
@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 beforeEach(() => forgetEpochs(db))
 
-function relayerFor(rail: RememberingRail, options: RelayerOptions = {}) {
+function relayerFor(rail: RecordingRail, options: RelayerOptions = {}) {
   const events: RelayerEvent[] = []
   const relayer = new OutboxRelayer(db.database, rail.rails, options, (event) => events.push(event))
   return { relayer, told: (type: RelayerEvent['type']) => events.filter((event) => event.type === type) }
@@ -42,12 +42,12 @@ async function freezing(value: unknown) {
 
 test('a relayer that remembers what the database has forgotten sends nothing, says so once, and goes on when it is lifted', async () => {
   const { railType } = anInstruction()
-  const rail = rememberingRail({ type: railType })
+  const rail = recordingRail({ type: railType })
   const { relayer, told } = relayerFor(rail)
   await enqueue(db, { railType })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
 
-  await comeFrom(db, 'beat_no = 0')
+  await rewindEpoch(db, 'beat_no = 0')
   const item = await enqueue(db, { railType })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
@@ -64,9 +64,9 @@ test('a relayer that remembers what the database has forgotten sends nothing, sa
 
 test('a restart of the server is looked at before the next claim, and stops nobody', async () => {
   const { railType } = anInstruction()
-  const { relayer, told } = relayerFor(rememberingRail({ type: railType }))
+  const { relayer, told } = relayerFor(recordingRail({ type: railType }))
   await relayer.runOnce()
-  await comeFrom(db)
+  await rewindEpoch(db)
   await enqueue(db, { railType })
   // The claim is refused and the next turn, which checks first, claims.
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
@@ -79,7 +79,7 @@ test('rounds alone keep the memory fresh: what happened since the first of them 
   let nowMs = 0
   const clock = { now: () => new Date(), monotonicMs: () => nowMs }
   const events: RelayerEvent[] = []
-  const { rails } = rememberingRail({ type: railType })
+  const { rails } = recordingRail({ type: railType })
   const relayer = new OutboxRelayer(db.database, rails, { heartbeatMs: 10_000 }, (event) => events.push(event), clock)
   await relayer.runOnce()
   const copied = (await epochRow(db))!.beat_no
@@ -87,7 +87,7 @@ test('rounds alone keep the memory fresh: what happened since the first of them 
   nowMs = 10_000
   await relayer.runOnce()
   expect((await epochRow(db))!.beat_no).toBe(copied + 1n)
-  await comeFrom(db, `beat_no = ${copied}`)
+  await rewindEpoch(db, `beat_no = ${copied}`)
   await relayer.runOnce()
   await relayer.runOnce()
   expect(events.filter(({ type }) => type === 'frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
@@ -99,15 +99,15 @@ test('a worker that comes after a restore notices it by what the one before has 
   onTestFinished(() => rm(folder, { recursive: true }))
   const path = join(folder, 'memory.json')
   const memory = () => new EpochFile(path)
-  const { rails } = rememberingRail({ type: railType })
+  const { rails } = recordingRail({ type: railType })
   await new OutboxRelayer(db.database, rails, { memory: memory() }).runOnce()
   const { epoch_id: epochId, beat_no: beatNo } = (await epochRow(db))!
   expect(await memory().load()).toMatchObject({ epochId, beatNo })
-  await comeFrom(db, 'beat_no = 0')
-  const forgetful = relayerFor(rememberingRail({ type: railType }))
+  await rewindEpoch(db, 'beat_no = 0')
+  const forgetful = relayerFor(recordingRail({ type: railType }))
   await forgetful.relayer.runOnce()
   expect(forgetful.told('frozen')).toEqual([])
-  const next = relayerFor(rememberingRail({ type: railType }), { memory: memory() })
+  const next = relayerFor(recordingRail({ type: railType }), { memory: memory() })
   await next.relayer.runOnce()
   expect(next.told('frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
   expect(await memory().load()).toMatchObject({ epochId: (await epochRow(db))!.epoch_id })
@@ -116,7 +116,7 @@ test('a worker that comes after a restore notices it by what the one before has 
   await expect(memory().load()).rejects.toMatchObject({ code: 'MEMORY_UNREADABLE' })
   expect(await new EpochFile(join(folder, 'none')).load()).toBeUndefined()
   // A folder that is gone: the worker says so, and works on.
-  const homeless = relayerFor(rememberingRail({ type: railType }), {
+  const homeless = relayerFor(recordingRail({ type: railType }), {
     memory: new EpochFile(join(folder, 'no', 'file')),
   })
   await homeless.relayer.runOnce()
@@ -126,20 +126,20 @@ test('a worker that comes after a restore notices it by what the one before has 
 test('what waits in a relayer when somebody freezes dispatch is given back; what is under way is recorded', async () => {
   const { railType } = anInstruction()
   const answered = gate()
-  const rail = rememberingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
+  const rail = recordingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
     await answered.opened
     return { outcome: 'success', reference }
   })
   const items = [await enqueue(db, { railType }), await enqueue(db, { railType })]
   const { relayer, told } = relayerFor(rail, { heartbeatMs: 100, listen: false })
   await relayer.start()
-  await expect.poll(() => rail.calls.length, PATIENTLY).toBe(1)
+  await expect.poll(() => rail.calls.length, POLL_OPTIONS).toBe(1)
   await freezeDispatch(control(), 'restored by hand')
-  await expect.poll(() => told('frozen').length, PATIENTLY).toBe(1)
+  await expect.poll(() => told('frozen').length, POLL_OPTIONS).toBe(1)
   const [underWay, waiting] = items.toSorted((a) => (a.outboxId === rail.calls[0]!.reference ? -1 : 1))
-  await expect.poll(async () => (await pendingRow(db, waiting!.outboxId))?.claimed_by, PATIENTLY).toBeNull()
+  await expect.poll(async () => (await pendingRow(db, waiting!.outboxId))?.claimed_by, POLL_OPTIONS).toBeNull()
   answered.open()
-  await expect.poll(() => pendingRow(db, underWay!.outboxId), PATIENTLY).toBeUndefined()
+  await expect.poll(() => pendingRow(db, underWay!.outboxId), POLL_OPTIONS).toBeUndefined()
   await relayer.stop()
   expect(rail.calls).toHaveLength(1)
   expect(told('fault')).toEqual([])
@@ -148,7 +148,7 @@ test('what waits in a relayer when somebody freezes dispatch is given back; what
 test('an announced call that a freeze forestalls is not made, and its lease goes back', async () => {
   const { railType } = anInstruction()
   const payload = { '~standard': { version: 1, vendor: 'test', validate: freezing } } as const
-  const rail = rememberingRail({ type: railType, onUnknown: 'hold', payload })
+  const rail = recordingRail({ type: railType, onUnknown: 'hold', payload })
   const { outboxId } = await enqueue(db, { railType })
   const { relayer, told } = relayerFor(rail)
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, released: 1 })

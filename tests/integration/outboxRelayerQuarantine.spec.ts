@@ -3,8 +3,8 @@ import { OutboxRelayer, recordLateOutcome } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { anInstruction, attemptRows, claim, claimOnly, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { rememberingRail } from '../support/relayRail.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { recordingRail } from '../support/relayRail.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -15,7 +15,7 @@ afterAll(() => db.drop())
 test('while an item whose lease expired before is carried, nothing else is leased to wait beside it', async () => {
   const { railType } = anInstruction()
   const answered = gate()
-  const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+  const rail = recordingRail({ type: railType }, async ({ reference }) => {
     await answered.opened
     return { outcome: 'success', reference: `paid-${reference}` }
   })
@@ -24,7 +24,7 @@ test('while an item whose lease expired before is carried, nothing else is lease
   await db.expireLease(suspect.outboxId)
   const relayer = new OutboxRelayer(db.database, rail.rails)
   const first = relayer.runOnce()
-  await expect.poll(() => rail.calls.map(({ reference }) => reference), PATIENTLY).toEqual([suspect.outboxId])
+  await expect.poll(() => rail.calls.map(({ reference }) => reference), POLL_OPTIONS).toEqual([suspect.outboxId])
   const other = await enqueue(db, { railType })
   // What there is room for is decided before this call returns, so the suspect is surely still in flight.
   const second = relayer.runOnce()
@@ -40,7 +40,7 @@ test('while an item whose lease expired before is carried, nothing else is lease
 function gatedRail() {
   const { railType } = anInstruction()
   const { opened, open } = gate()
-  const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+  const rail = recordingRail({ type: railType }, async ({ reference }) => {
     await opened
     return { outcome: 'success', reference: `paid-${reference}` }
   })
@@ -55,16 +55,16 @@ test('after one expiry an item waits for its own rail alone, and keeps no other 
   const relayer = new OutboxRelayer(db.database, rails, { pollMs: 50 })
   await relayer.start()
   const calling = await enqueue(db, { railType: hung.railType })
-  await expect.poll(hung.called, PATIENTLY).toEqual([calling.outboxId])
+  await expect.poll(hung.called, POLL_OPTIONS).toEqual([calling.outboxId])
   // A call hangs elsewhere: the suspect goes. The suspect hangs: others go, but none beside it on its rail.
   await db.expireLease(suspect)
-  await expect.poll(suspected.called, PATIENTLY).toEqual([suspect])
+  await expect.poll(suspected.called, POLL_OPTIONS).toEqual([suspect])
   const beside = await enqueue(db, { railType: suspected.railType })
   const elsewhere = await enqueue(db, { railType: other.railType })
-  await expect.poll(other.called, PATIENTLY).toEqual([elsewhere.outboxId])
+  await expect.poll(other.called, POLL_OPTIONS).toEqual([elsewhere.outboxId])
   expect(suspected.called()).toEqual([suspect])
   for (const { open } of [hung, suspected, other]) open()
-  await expect.poll(suspected.called, PATIENTLY).toEqual([suspect, beside.outboxId])
+  await expect.poll(suspected.called, POLL_OPTIONS).toEqual([suspect, beside.outboxId])
   await relayer.stop()
   expect(suspected.rail.gauge.most).toBe(1)
 })
@@ -75,14 +75,14 @@ test('after two expiries in a row an item waits until nothing is in flight in th
   const relayer = new OutboxRelayer(db.database, new Map([...hung.rail.rails, ...suspected.rail.rails]))
   const calling = await enqueue(db, { railType: hung.railType })
   const first = relayer.runOnce()
-  await expect.poll(hung.called, PATIENTLY).toEqual([calling.outboxId])
+  await expect.poll(hung.called, POLL_OPTIONS).toEqual([calling.outboxId])
   const suspect = (await enqueue(db, { railType: suspected.railType })).outboxId
   for (let expiries = 0; expiries < 2; expiries += 1) {
     await claimOnly(db, suspected.railType)
     await db.expireLease(suspect)
   }
   const second = relayer.runOnce()
-  await expect.poll(() => relayer.gauge.waiting, PATIENTLY).toBe(1)
+  await expect.poll(() => relayer.gauge.waiting, POLL_OPTIONS).toBe(1)
   expect(suspected.called()).toEqual([])
   hung.open()
   await Promise.all([first, second])
@@ -100,10 +100,12 @@ test.each([1, 2])(
     }
     const relayer = new OutboxRelayer(db.database, rail.rails)
     const round = relayer.runOnce()
-    await expect.poll(() => called().length, PATIENTLY).toBe(1)
+    await expect.poll(() => called().length, POLL_OPTIONS).toBe(1)
     const others = items.map(({ outboxId }) => outboxId).filter((outboxId) => outboxId !== called()[0])
     const rows = () => Promise.all(others.map((outboxId) => pendingRow(db, outboxId)))
-    await expect.poll(rows, PATIENTLY).toMatchObject(others.map(() => ({ claimed_by: null, expiry_streak: expiries })))
+    await expect
+      .poll(rows, POLL_OPTIONS)
+      .toMatchObject(others.map(() => ({ claimed_by: null, expiry_streak: expiries })))
     open()
     await round
     for (const _ of others) await relayer.runOnce()
@@ -114,7 +116,7 @@ test.each([1, 2])(
 
 test('after three expiries a late success completes the item, without a call and without a hold', async () => {
   const { railType } = anInstruction()
-  const rail = rememberingRail({ type: railType }, () => ({ outcome: 'success', reference: 'paid-again' }))
+  const rail = recordingRail({ type: railType }, () => ({ outcome: 'success', reference: 'paid-again' }))
   const { outboxId } = await enqueue(db, { railType })
   const lost = await claimOnly(db, railType)
   await db.expireLease(outboxId)

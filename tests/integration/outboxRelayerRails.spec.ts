@@ -12,8 +12,8 @@ import { NotSentError } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { anInstruction, claim } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { rememberingRail, type RememberingRail } from '../support/relayRail.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -29,7 +29,7 @@ interface Observed {
   readonly recorded: (railType: string) => number
 }
 
-function observe(rails: readonly RememberingRail[], options: RelayerOptions = {}, clock?: Clock): Observed {
+function observe(rails: readonly RecordingRail[], options: RelayerOptions = {}, clock?: Clock): Observed {
   const registry = new Registry()
   const metrics = new OutboxMetrics(registry)
   const events: RelayerEvent[] = []
@@ -71,9 +71,9 @@ async function enqueueSuspects(railType: string, count: number): Promise<string[
 }
 
 /** A rail none of whose calls is answered before so many are under way at once. */
-function crowdedRail(railType: string, crowd: number): RememberingRail {
+function crowdedRail(railType: string, crowd: number): RecordingRail {
   const crowded = gate()
-  const rail: RememberingRail = rememberingRail({ type: railType }, async ({ reference }) => {
+  const rail: RecordingRail = recordingRail({ type: railType }, async ({ reference }) => {
     if (rail.gauge.now >= crowd) crowded.open()
     await crowded.opened
     return { outcome: 'success', reference: `paid-${reference}` }
@@ -90,7 +90,7 @@ describe('a slow rail beside a fast one', () => {
   ])('beside $beside the fast rail has every slot there is, and drains', async ({ slowItems }) => {
     const [slowType, fastType] = [anInstruction().railType, anInstruction().railType]
     const answered = gate()
-    const slow = rememberingRail({ type: slowType, concurrency: 5 }, async ({ reference }) => {
+    const slow = recordingRail({ type: slowType, concurrency: 5 }, async ({ reference }) => {
       await answered.opened
       return { outcome: 'success', reference: `paid-${reference}` }
     })
@@ -102,16 +102,16 @@ describe('a slow rail beside a fast one', () => {
     await enqueueMany(slowType, slowItems)
     await relayer.start()
     const slowCalls = Math.min(slowItems, 5)
-    await expect.poll(() => slow.gauge.now, PATIENTLY).toBe(slowCalls)
+    await expect.poll(() => slow.gauge.now, POLL_OPTIONS).toBe(slowCalls)
     await enqueueMany(fastType, 100)
     // No slow call has been answered yet, and none of the fast ones is before all ten of its slots are taken.
-    await expect.poll(() => recorded(fastType), PATIENTLY).toBe(100)
+    await expect.poll(() => recorded(fastType), POLL_OPTIONS).toBe(100)
     expect(fast.gauge.most).toBe(CONCURRENCY)
     expect(slow.gauge.now).toBe(slowCalls)
     const gauge = `rail_calls_in_flight{rail="${slowType}"} 5\n`
     expect((await metricsPage()).includes(gauge)).toBe(slowItems > 0)
     answered.open()
-    await expect.poll(() => recorded(slowType), PATIENTLY).toBe(slowItems)
+    await expect.poll(() => recorded(slowType), POLL_OPTIONS).toBe(slowItems)
     await relayer.stop()
     expect([slow.gauge.most, mostInFlight(slowType)]).toEqual([slowCalls, slowCalls])
     expect([fast.gauge.most, mostInFlight(fastType)]).toEqual([CONCURRENCY, CONCURRENCY])
@@ -122,7 +122,7 @@ describe('a slow rail beside a fast one', () => {
     const together = { now: 0, most: 0 }
     const crowded = gate()
     const sharing = rails.map((type) =>
-      rememberingRail({ type }, async ({ reference }) => {
+      recordingRail({ type }, async ({ reference }) => {
         together.now += 1
         together.most = Math.max(together.most, together.now)
         if (together.now >= 4) crowded.open()
@@ -134,7 +134,7 @@ describe('a slow rail beside a fast one', () => {
     const { relayer, recorded } = observe(sharing, { concurrency: 4, pollMs: 50 })
     await Promise.all(rails.map((railType) => enqueueMany(railType, 20)))
     await relayer.start()
-    await expect.poll(() => rails.map(recorded), PATIENTLY).toEqual([20, 20, 20])
+    await expect.poll(() => rails.map(recorded), POLL_OPTIONS).toEqual([20, 20, 20])
     await relayer.stop()
     expect(together.most).toBe(4)
   })
@@ -144,7 +144,7 @@ describe('items whose lease expired before', () => {
   test('cost no attempt either while their rail gets a rest', async () => {
     const { railType } = anInstruction()
     const outboxIds = await enqueueSuspects(railType, 8)
-    const rail = rememberingRail({ type: railType }, () => {
+    const rail = recordingRail({ type: railType }, () => {
       throw new NotSentError('connection refused')
     })
     const { relayer } = observe([rail], { breakerFailures: 3, breakerOpenMs: 600_000 })
@@ -166,14 +166,14 @@ describe('items whose lease expired before', () => {
   test('depart when what was leased beside them is back, also if another call ends meanwhile', async () => {
     const [suspicious, other] = [anInstruction().railType, anInstruction().railType]
     const answered = gate()
-    const slow = rememberingRail({ type: other }, async ({ reference }) => {
+    const slow = recordingRail({ type: other }, async ({ reference }) => {
       await answered.opened
       return { outcome: 'success', reference }
     })
     const events: RelayerEvent[] = []
     const isReleased = () => events.some(({ type }) => type === 'released')
     const wasReleased: boolean[] = []
-    const deadly = rememberingRail({ type: suspicious }, ({ reference }) => {
+    const deadly = recordingRail({ type: suspicious }, ({ reference }) => {
       wasReleased.push(isReleased())
       return { outcome: 'success', reference }
     })
@@ -185,11 +185,11 @@ describe('items whose lease expired before', () => {
     })
     await enqueueMany(other, 1)
     await relayer.start()
-    await expect.poll(() => slow.calls.length, PATIENTLY).toBe(1)
+    await expect.poll(() => slow.calls.length, POLL_OPTIONS).toBe(1)
     await relayer.pauseRail(suspicious)
     await enqueueSuspects(suspicious, 8)
     relayer.resumeRail(suspicious)
-    await expect.poll(() => deadly.calls.length, PATIENTLY).toBe(8)
+    await expect.poll(() => deadly.calls.length, POLL_OPTIONS).toBe(8)
     await relayer.stop()
     expect(wasReleased[0]).toBe(true)
   })
@@ -197,7 +197,7 @@ describe('items whose lease expired before', () => {
   test('count against the rate of their rail', async () => {
     const { railType } = anInstruction()
     await enqueueSuspects(railType, 6)
-    const rail = rememberingRail({ type: railType, rate: { perSecond: 2 } })
+    const rail = recordingRail({ type: railType, rate: { perSecond: 2 } })
     const now = new Date()
     const stoppedClock: Clock = { now: () => now, monotonicMs: () => 1_000 }
     const { relayer } = observe([rail], {}, stoppedClock)
@@ -210,13 +210,13 @@ describe('items whose lease expired before', () => {
     const { railType } = anInstruction()
     const outboxIds = await enqueueSuspects(railType, 3)
     const answered = gate()
-    const rail = rememberingRail({ type: railType }, async ({ reference }) => {
+    const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await answered.opened
       return { outcome: 'success', reference }
     })
     const { relayer } = observe([rail])
     const round = relayer.runOnce()
-    await expect.poll(() => rail.calls.length, PATIENTLY).toBe(1)
+    await expect.poll(() => rail.calls.length, POLL_OPTIONS).toBe(1)
     await relayer.pauseRail(railType)
     const { rows } = await db.queryNoRole<{ leased: number }>(
       'SELECT count(lease_token)::int AS leased FROM payment_outbox_pending WHERE outbox_id = ANY ($1)',

@@ -10,7 +10,7 @@ import { resolvePlatformOptions, type PlatformOptions } from '../../libs/platfor
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { attemptRows } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 const dbs: TestDatabase[] = []
@@ -41,7 +41,7 @@ const entry = (name: string, db: TestDatabase): PlatformDatabase => ({ name, url
 const all = () => dbs.map((db, index) => entry(`db-${index}`, db))
 
 /** A set of databases with a fleet on it, which the end of the test stops. */
-async function stage(
+async function fixture(
   serve: (member: Member) => readonly FleetWorker[],
   given: Partial<PlatformOptions> & { readonly discovery?: ToldDiscovery } = {},
 ) {
@@ -80,37 +80,37 @@ const statesOf = async (db: TestDatabase, outboxId: string) =>
   (await attemptRows(db, outboxId)).map(({ state }) => state)
 
 test('one fleet carries the payments of every database', async () => {
-  await stage(relayers)
+  await fixture(relayers)
   for (const db of dbs) {
     const outboxId = await pay(db)
-    await expect.poll(() => statesOf(db, outboxId), PATIENTLY).toEqual(['DISPATCHED'])
+    await expect.poll(() => statesOf(db, outboxId), POLL_OPTIONS).toEqual(['DISPATCHED'])
   }
 })
 
 test('a database is never served by two dispatchers of one process, however it is called', async () => {
-  const { fleet } = await stage(relayers)
-  const second = await stage(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
+  const { fleet } = await fixture(relayers)
+  const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
   expect(second.events).toContainEqual({ type: 'servedElsewhere', database: 'another name' })
   expect(second.fleet.served).toEqual([])
   expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
 })
 
 test('a fleet that was told so asks again, and serves the database as soon as nobody else does', async () => {
-  const { fleet } = await stage(relayers)
-  const second = await stage(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
-  const third = await stage(relayers, { discovery: new ToldDiscovery([entry('a third name', dbs[0]!)]) })
+  const { fleet } = await fixture(relayers)
+  const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
+  const third = await fixture(relayers, { discovery: new ToldDiscovery([entry('a third name', dbs[0]!)]) })
   await fleet.stop()
   const served = () => [...second.fleet.served, ...third.fleet.served]
-  await expect.poll(served, PATIENTLY).toHaveLength(1)
+  await expect.poll(served, POLL_OPTIONS).toHaveLength(1)
   const outboxId = await pay(dbs[0]!)
-  await expect.poll(() => statesOf(dbs[0]!, outboxId), PATIENTLY).toEqual(['DISPATCHED'])
+  await expect.poll(() => statesOf(dbs[0]!, outboxId), POLL_OPTIONS).toEqual(['DISPATCHED'])
   // Still one, and said once.
   expect(served()).toHaveLength(1)
   for (const { events } of [second, third]) {
     expect(events.filter(({ type }) => type === 'servedElsewhere')).toHaveLength(1)
   }
   await second.fleet.stop()
-  await expect.poll(() => third.fleet.served, PATIENTLY).toEqual([{ database: 'a third name', up: true }])
+  await expect.poll(() => third.fleet.served, POLL_OPTIONS).toEqual([{ database: 'a third name', up: true }])
 })
 
 test('a database that goes down is left alone, the others do not notice, and it is served again when it is back', async () => {
@@ -123,9 +123,9 @@ test('a database that goes down is left alone, the others do not notice, and it 
     { name: 'shaky', url: throughProxy.href, schema: dbs[0]!.schema },
     entry('steady', dbs[1]!),
   ])
-  const { fleet, events } = await stage(relayers, { discovery })
+  const { fleet, events } = await fixture(relayers, { discovery })
   await expect
-    .poll(() => fleet.served, PATIENTLY)
+    .poll(() => fleet.served, POLL_OPTIONS)
     .toEqual([
       { database: 'shaky', up: true },
       { database: 'steady', up: true },
@@ -133,12 +133,12 @@ test('a database that goes down is left alone, the others do not notice, and it 
   proxy.refusing = true
   proxy.cut()
   const waiting = await pay(dbs[0]!)
-  await expect.poll(() => events, PATIENTLY).toContainEqual({ type: 'databaseDown', database: 'shaky' })
+  await expect.poll(() => events, POLL_OPTIONS).toContainEqual({ type: 'databaseDown', database: 'shaky' })
   const steady = await pay(dbs[1]!)
-  await expect.poll(() => statesOf(dbs[1]!, steady), PATIENTLY).toEqual(['DISPATCHED'])
+  await expect.poll(() => statesOf(dbs[1]!, steady), POLL_OPTIONS).toEqual(['DISPATCHED'])
   expect(await statesOf(dbs[0]!, waiting)).toEqual([])
   proxy.refusing = false
-  await expect.poll(() => statesOf(dbs[0]!, waiting), PATIENTLY).toEqual(['DISPATCHED'])
+  await expect.poll(() => statesOf(dbs[0]!, waiting), POLL_OPTIONS).toEqual(['DISPATCHED'])
   expect(events.filter(({ type }) => type === 'databaseDown')).toHaveLength(1)
   expect(events).toContainEqual({ type: 'databaseUp', database: 'shaky' })
 })
@@ -171,22 +171,22 @@ test('a database that dies in the middle of a round gives its turn back, and sto
     return [fleetWorker('relayer', new OutboxRelayer(database, rails, { listen: false }), ({ claimed }) => claimed > 0)]
   }
   // One turn for both of them.
-  const { fleet, events } = await stage(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
+  const { fleet, events } = await fixture(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
   await pay(dbs[0]!, 'cutting')
-  await expect.poll(() => events, PATIENTLY).toContainEqual({ type: 'databaseDown', database: 'dying' })
+  await expect.poll(() => events, POLL_OPTIONS).toContainEqual({ type: 'databaseDown', database: 'dying' })
   const steady = await pay(dbs[1]!)
-  await expect.poll(() => statesOf(dbs[1]!, steady), PATIENTLY).toEqual(['DISPATCHED'])
+  await expect.poll(() => statesOf(dbs[1]!, steady), POLL_OPTIONS).toEqual(['DISPATCHED'])
   await fleet.stop()
 })
 
 describe('discovery', () => {
   test('adds databases while the fleet runs, and one that is removed is left in peace and closed', async () => {
     const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
-    const { databases, fleet, events } = await stage(relayers, { discovery, refreshMs: 100 })
+    const { databases, fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = [entry('second', dbs[1]!)]
-    await expect.poll(() => fleet.served, PATIENTLY).toEqual([{ database: 'second', up: true }])
+    await expect.poll(() => fleet.served, POLL_OPTIONS).toEqual([{ database: 'second', up: true }])
     const second = await pay(dbs[1]!)
-    await expect.poll(() => statesOf(dbs[1]!, second), PATIENTLY).toEqual(['DISPATCHED'])
+    await expect.poll(() => statesOf(dbs[1]!, second), POLL_OPTIONS).toEqual(['DISPATCHED'])
     expect(events).toContainEqual({ type: 'databaseRemoved', database: 'first' })
     const first = await pay(dbs[0]!)
     await pay(dbs[1]!)
@@ -200,12 +200,12 @@ describe('discovery', () => {
     ['knows none at all', []],
   ] as const)('that %s keeps the last set', async ([, answer]) => {
     const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
-    const { fleet, events } = await stage(relayers, { discovery, refreshMs: 100 })
+    const { fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = answer === 'twice' ? [entry('a', dbs[1]!), entry('A', dbs[2]!)] : answer
-    await expect.poll(() => events.map(({ type }) => type), PATIENTLY).toContain('discoveryFailed')
+    await expect.poll(() => events.map(({ type }) => type), POLL_OPTIONS).toContain('discoveryFailed')
     expect(fleet.served).toEqual([{ database: 'first', up: true }])
     discovery.answer = all()
-    await expect.poll(() => fleet.served.length, PATIENTLY).toBe(3)
+    await expect.poll(() => fleet.served.length, POLL_OPTIONS).toBe(3)
   })
 
   test('that fails at the start is an error', async () => {
@@ -217,7 +217,7 @@ describe('discovery', () => {
 
   test('that gives a database another password opens it anew', async () => {
     const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
-    const { databases } = await stage(() => [], { discovery })
+    const { databases } = await fixture(() => [], { discovery })
     const before = databases.get('main')
     await databases.refresh()
     expect(databases.get('main')).toBe(before)
@@ -239,10 +239,10 @@ describe('discovery', () => {
       },
     ]
     const discovery = new ToldDiscovery([entry('old', dbs[0]!)])
-    const { databases, fleet } = await stage(serve, { discovery })
+    const { databases, fleet } = await fixture(serve, { discovery })
     discovery.answer = [entry('new', dbs[1]!)]
     const refreshed = databases.refresh()
-    await expect.poll(() => fleet.served.map(({ database }) => database), PATIENTLY).toEqual(['old', 'new'])
+    await expect.poll(() => fleet.served.map(({ database }) => database), POLL_OPTIONS).toEqual(['old', 'new'])
     expect(databases.members.map(({ name }) => name)).toEqual(['new'])
     open()
     await refreshed
@@ -265,24 +265,24 @@ describe('discovery', () => {
       },
     ]
     const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
-    const { databases, fleet, events } = await stage(serve, { discovery })
-    await expect.poll(() => working, PATIENTLY).toEqual(['main'])
+    const { databases, fleet, events } = await fixture(serve, { discovery })
+    await expect.poll(() => working, POLL_OPTIONS).toEqual(['main'])
     const before = databases.get('main')
     discovery.answer = [{ ...entry('main', dbs[0]!), url: `${dbs[0]!.url}?application_name=other` }]
     const refreshed = databases.refresh()
     // Discovery has answered when this question has been.
-    await expect.poll(() => databases.get('main'), PATIENTLY).not.toBe(before)
+    await expect.poll(() => databases.get('main'), POLL_OPTIONS).not.toBe(before)
     expect([working.length, fleet.served.length]).toEqual([1, 1])
     open()
     await refreshed
-    await expect.poll(() => working.length, PATIENTLY).toBeGreaterThan(1)
+    await expect.poll(() => working.length, POLL_OPTIONS).toBeGreaterThan(1)
     expect(fleet.served).toEqual([{ database: 'main', up: true }])
     expect(events.map(({ type }) => type)).not.toContain('servedElsewhere')
   })
 
   test('that moves a name to another database closes the one and opens the other', async () => {
     const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
-    const { databases } = await stage(() => [], { discovery })
+    const { databases } = await fixture(() => [], { discovery })
     const before = databases.get('MAIN')
     discovery.answer = [entry('main', dbs[1]!)]
     await databases.refresh()
@@ -295,7 +295,7 @@ describe('discovery', () => {
 
 describe('keys', () => {
   test('belong to one database each, spread over all, and most stay where they are when one goes', async () => {
-    const { databases, discovery } = await stage(() => [])
+    const { databases, discovery } = await fixture(() => [])
     const keys = Array.from({ length: 300 }, (_, n) => `customer-${n}`)
     const before = keys.map((key) => databases.forKey(key).name)
     expect(keys.map((key) => databases.forKey(key).name)).toEqual(before)
@@ -327,8 +327,8 @@ describe('with fewer connections than databases', () => {
         },
       },
     ]
-    const { fleet } = await stage(serve, { connectionsMax: 2, connectionsPerDatabase: 2 })
-    await expect.poll(() => [...rounds.values()].filter((count) => count >= 5).length, PATIENTLY).toBe(3)
+    const { fleet } = await fixture(serve, { connectionsMax: 2, connectionsPerDatabase: 2 })
+    await expect.poll(() => [...rounds.values()].filter((count) => count >= 5).length, POLL_OPTIONS).toBe(3)
     await fleet.stop()
     expect(most).toBe(1)
     const counts = [...rounds.values()]
@@ -341,7 +341,7 @@ describe('with fewer connections than databases', () => {
             [db.name],
           )
         ).rows.length
-      await expect.poll(sessions, PATIENTLY).toBe(0)
+      await expect.poll(sessions, POLL_OPTIONS).toBe(0)
     }
   })
 
@@ -371,9 +371,9 @@ describe('with fewer connections than databases', () => {
         },
       },
     ]
-    await stage(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
+    await fixture(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
     // Once in its own turn, then twice as one that was down.
-    await expect.poll(() => proxy.visits, PATIENTLY).toBeGreaterThanOrEqual(3)
+    await expect.poll(() => proxy.visits, POLL_OPTIONS).toBeGreaterThanOrEqual(3)
     expect(rounds).toBeGreaterThan(5)
     expect(visitsInRounds).toBe(0)
   })
@@ -396,7 +396,7 @@ describe('with fewer connections than databases', () => {
         },
       },
     ]
-    await stage(serve, { connectionsMax: 1, connectionsPerDatabase: 1, selection: 'drain-first' })
+    await fixture(serve, { connectionsMax: 1, connectionsPerDatabase: 1, selection: 'drain-first' })
     await done.opened
     const visits = order.filter((name, index) => name !== order[index - 1])
     expect(visits).toHaveLength(3)

@@ -20,7 +20,7 @@ import {
 } from '../../libs/platform/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 
 let eu: TestDatabase
 let us: TestDatabase
@@ -174,7 +174,7 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     expect(await worker.runOnce()).toMatchObject({ timers: 1_000, more: true })
     expect(await crowd()).toBe(1_500)
     await worker.start()
-    await expect.poll(crowd, PATIENTLY).toBe(0)
+    await expect.poll(crowd, POLL_OPTIONS).toBe(0)
     await worker.stop()
     expect(events).toMatchObject([
       { timers: 1_000, more: true },
@@ -196,7 +196,7 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
       timers: before.timers.young,
       leases: before.leases.young,
     }
-    await expect.poll(() => remaining(us), PATIENTLY).toEqual(young)
+    await expect.poll(() => remaining(us), POLL_OPTIONS).toEqual(young)
   })
 })
 
@@ -216,7 +216,7 @@ test('the ledger of every database of a platform that is served is sealed, at th
       )
       return (rows[0]?.sealed ?? 0n) < (rows[0]?.written ?? 0n)
     }
-    await expect.poll(open, PATIENTLY).toBe(false)
+    await expect.poll(open, POLL_OPTIONS).toBe(false)
   }
 })
 

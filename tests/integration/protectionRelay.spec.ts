@@ -8,7 +8,7 @@ import type { Rail, RailAnswer, RailRequest } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { anInstruction, attemptRows, claimOnly, complete, enqueue, pendingRow } from '../support/outboxItems.js'
 import { approve, aPerson, propose } from '../support/outboxPeople.js'
-import { aMasterKey, ProtectionStage } from '../support/protectionStage.js'
+import { aMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 
 /** From a producer to a rail and back, with fields that nobody in between can read. */
 
@@ -20,8 +20,8 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-function stage(declared: Partial<Rail> = {}, answer?: (request: RailRequest) => RailAnswer): ProtectionStage {
-  return new ProtectionStage(
+function fixture(declared: Partial<Rail> = {}, answer?: (request: RailRequest) => RailAnswer): ProtectionFixture {
+  return new ProtectionFixture(
     db,
     [first],
     { type: `rail-${randomUUID()}`, fields: { '/iban': 'encrypted' }, ...declared },
@@ -29,7 +29,7 @@ function stage(declared: Partial<Rail> = {}, answer?: (request: RailRequest) => 
   )
 }
 
-function anEncrypted(made: ProtectionStage, overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
+function anEncrypted(made: ProtectionFixture, overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
   const [railType = ''] = made.rail.rails.keys()
   return anInstruction({ railType, payload: { iban: SECRET, n: 1 }, ...overrides })
 }
@@ -49,7 +49,7 @@ async function ledgerText(): Promise<string> {
 
 describe('a payment with an encrypted field', () => {
   test('reaches its rail decrypted, and nothing else ever holds the plaintext', async () => {
-    const made = stage({}, (request) => ({
+    const made = fixture({}, (request) => ({
       outcome: 'terminal',
       code: 'NO',
       message: `cannot pay ${JSON.stringify(request.payload['iban'])}`,
@@ -65,7 +65,7 @@ describe('a payment with an encrypted field', () => {
   })
 
   test('that was redriven is the same payment to its key', async () => {
-    const made = stage({}, ({ idempotencyKey }) =>
+    const made = fixture({}, ({ idempotencyKey }) =>
       idempotencyKey.includes('redrive')
         ? { outcome: 'success', reference: 'paid' }
         : { outcome: 'terminal', code: 'NO' },
@@ -79,7 +79,7 @@ describe('a payment with an encrypted field', () => {
   })
 
   test('is carried after a rotation, by a worker that has only the new key', async () => {
-    const made = stage()
+    const made = fixture()
     await made.enqueue(anEncrypted(made))
     const next = aMasterKey('next')
     await rewrapKeys(db.as('symphony_control'), new KeyRing([first, next], 'next'))
@@ -89,7 +89,7 @@ describe('a payment with an encrypted field', () => {
   })
 
   test('is asked about with its fields in the clear, and only then', async () => {
-    const made = stage({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'success', reference: 'found' }) })
+    const made = fixture({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'success', reference: 'found' }) })
     const { outboxId } = await made.enqueue(anEncrypted(made))
     const [railType = ''] = made.rail.rails.keys()
     await complete(db, await claimOnly(db, railType), {
@@ -109,7 +109,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
     [
       string,
       string,
-      (made: ProtectionStage, item: { readonly outboxId: string; readonly who: string }) => Promise<unknown>,
+      (made: ProtectionFixture, item: { readonly outboxId: string; readonly who: string }) => Promise<unknown>,
     ]
   >([
     ['the worker has another master key', 'FIELD_KEY_MISSING', (made) => made.relay([aMasterKey('other')])],
@@ -168,7 +168,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
       },
     ],
   ])('%s: %s', async (_why, reason, relay) => {
-    const made = stage({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'absent' }) })
+    const made = fixture({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'absent' }) })
     const instruction = anEncrypted(made)
     const { outboxId } = await made.enqueue(instruction)
     await relay(made, { outboxId, who: instruction.participantId })
@@ -178,7 +178,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
   })
 
   test('one in the clear, from before the rail encrypted, is carried with or without keys', async () => {
-    const made = stage()
+    const made = fixture()
     const [railType = ''] = made.rail.rails.keys()
     await enqueue(db, { railType, payload: { iban: SECRET } })
     await made.relay()
@@ -190,7 +190,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
   })
 
   test('a database that does not answer the question for a key holds nothing: the lease goes back', async () => {
-    const made = stage()
+    const made = fixture()
     const { outboxId } = await made.enqueue(anEncrypted(made))
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION read_subject_keys(uuid[]) FROM symphony_executor')
     try {
@@ -208,7 +208,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
 })
 
 test('after a subject was shredded its fields are unreadable, and the ledger verifies as before, row by row', async () => {
-  const made = stage()
+  const made = fixture()
   const instruction = anEncrypted(made)
   const { outboxId } = await made.enqueue(instruction)
   await made.relay()

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { readJob, readTimer } from '../../libs/scheduler/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { anEndedTimer, aTimer } from '../support/scheduled.js'
 
@@ -19,7 +19,7 @@ beforeEach(async () => {
   for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
 })
 
-function command(words: readonly string[], signal?: AbortSignal): Promise<Said> {
+function command(words: readonly string[], signal?: AbortSignal): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }, signal)
 }
 

@@ -19,7 +19,7 @@ import { SchedulerWorker, type SchedulerEvent } from '../../libs/scheduler/index
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueued } from '../support/inboxMessages.js'
 import { anInstruction, attemptRows, enqueue, enqueueAndClaim, eventRows, pendingRow } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { aJob, aTimer } from '../support/scheduled.js'
 
 /** Observers fail in three ways. `log` is the log of a worker, over a sink that cannot write. */
@@ -92,13 +92,13 @@ describe.for(MODES)('a listener that %s', (mode) => {
       ['pays', 'refuses', 'later', 'breaks', 'odd', 'down', 'late'].map(item),
     )
     const attempts = async (one = pays) => (await attemptRows(db, one!.outboxId)).map(({ state }) => state)
-    await expect.poll(() => attempts(pays), PATIENTLY).toEqual(['DISPATCHED'])
-    await expect.poll(() => attempts(refuses), PATIENTLY).toEqual(['FAILED'])
+    await expect.poll(() => attempts(pays), POLL_OPTIONS).toEqual(['DISPATCHED'])
+    await expect.poll(() => attempts(refuses), POLL_OPTIONS).toEqual(['FAILED'])
     for (const one of [later, breaks, odd, down]) {
-      await expect.poll(() => attempts(one), PATIENTLY).toEqual(['RETRYABLE'])
+      await expect.poll(() => attempts(one), POLL_OPTIONS).toEqual(['RETRYABLE'])
     }
     await expect
-      .poll(async () => (await eventRows(db, late!.outboxId)).map(({ event_type }) => event_type), PATIENTLY)
+      .poll(async () => (await eventRows(db, late!.outboxId)).map(({ event_type }) => event_type), POLL_OPTIONS)
       .toContain('LATE_OUTCOME')
     await relayer.stop()
     expect(relayer.gauge).toEqual({ running: 0, waiting: 0, completing: 0 })

@@ -25,9 +25,9 @@ import { SchedulerStore } from '../../libs/scheduler/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { tableNames } from '../support/fingerprint.js'
-import { openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { anInstruction } from '../support/outboxItems.js'
-import { aMasterKey } from '../support/protectionStage.js'
+import { aMasterKey } from '../support/protectionFixture.js'
 import { answerJson, startRailServer } from '../support/railServer.js'
 import { aJobDefinition, aTimer } from '../support/scheduled.js'
 import { startTracing } from '../support/tracing.js'
@@ -306,7 +306,7 @@ async function refusedRequests(): Promise<void> {
   ])
   const vault = new FieldVault(rails, new KeyRing([key], key.id))
   const secret = 'a secret of the canary'
-  const stage = await openHttpStage(db, {
+  const fixture = await openHttpFixture(db, {
     log,
     api: {
       protection: {
@@ -322,11 +322,11 @@ async function refusedRequests(): Promise<void> {
   try {
     const sound = anInstruction({ railType: 'shown', payload: PAYLOAD })
     for (const [name, body, idempotencyKey] of refusedBodies(sound)) {
-      const response = await stage.post(body, idempotencyKey)
+      const response = await fixture.post(body, idempotencyKey)
       keep(`api: ${name}`, `${response.status} ${await response.text()} ${inspect([...response.headers])}`)
       expect([name, response.status]).toEqual([name, expect.toSatisfy((status) => Number(status) < 500)])
     }
-    await refusedWebhooks(stage, secret)
+    await refusedWebhooks(fixture, secret)
     for (const [path, body] of [
       ['/v1/pauses', { [CARD]: PASSWORD }],
       ['/v1/pauses', { kind: CARD, name: PASSWORD, reason: 'x' }],
@@ -335,7 +335,7 @@ async function refusedRequests(): Promise<void> {
       [`/v1/outbox/${encodeURIComponent(CARD)}`, undefined],
     ] as const) {
       const sent = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }
-      const response = await stage.call(path, body === undefined ? {} : sent)
+      const response = await fixture.call(path, body === undefined ? {} : sent)
       expect(response.status).toBeLessThan(500)
       keep(`api: ${path.split('?')[0]}`, `${response.status} ${await response.text()}`)
     }
@@ -355,18 +355,18 @@ async function refusedRequests(): Promise<void> {
     await relayer.runOnce()
     await relayer.stop()
     for (const route of ['', '/proof']) {
-      const response = await stage.call(`/v1/outbox/${ended.outboxId}${route}`)
+      const response = await fixture.call(`/v1/outbox/${ended.outboxId}${route}`)
       const text = await response.text()
       expect(response.status).toBe(200)
       keep(`api: shown${route}`, text + recordsIn(text))
     }
     for (const path of ['/v1/outbox', '/v1/dlq', '/v1/holds', '/v1/status', '/v1/rails', '/v1/workers', '/metrics']) {
-      keep(`api: ${path}`, await (await stage.call(path)).text())
+      keep(`api: ${path}`, await (await fixture.call(path)).text())
     }
     // What masks must not have nothing to mask.
-    plainProof = recordsIn(await (await stage.call(`/v1/outbox/${ended.outboxId}/proof?payloads=plain`)).text())
+    plainProof = recordsIn(await (await fixture.call(`/v1/outbox/${ended.outboxId}/proof?payloads=plain`)).text())
   } finally {
-    await stage.close()
+    await fixture.close()
   }
 }
 
@@ -399,7 +399,7 @@ function refusedBodies(sound: OutboxInstruction): (readonly [string, string | Ui
   ]
 }
 
-async function refusedWebhooks(stage: HttpStage, secret: string): Promise<void> {
+async function refusedWebhooks(fixture: HttpFixture, secret: string): Promise<void> {
   for (const [name, body] of [
     ['not JSON', `{"id": "${CARD}" ${PASSWORD}`],
     ['without an id', JSON.stringify({ card: CARD, password: PASSWORD })],
@@ -408,7 +408,7 @@ async function refusedWebhooks(stage: HttpStage, secret: string): Promise<void> 
     for (const signedWith of [secret, 'another']) {
       const at = String(Math.floor(Date.now() / 1_000))
       const signature = createHmac('sha256', signedWith).update(`${at}.`).update(body).digest('hex')
-      const response = await stage.call('/v1/webhooks/bank', {
+      const response = await fixture.call('/v1/webhooks/bank', {
         method: 'POST',
         body,
         headers: {

@@ -7,7 +7,7 @@ import { placeOutboxHold, resolveOutboxHold, type ClaimedItem } from '../../libs
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
-import { aKey } from '../support/httpStage.js'
+import { aKey } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, enqueueAndClaim, eventRows, WORKER } from '../support/outboxItems.js'
 import { enqueueHeld } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'

@@ -4,7 +4,7 @@ import { pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outb
 import { databaseSource, describeBreak, verifyLedger } from '../../libs/ledger/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
-import { LedgerStage } from '../support/ledgerStage.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
 import { complete, enqueueAndFail, makeDueAndClaim } from '../support/outboxItems.js'
 import { failureOf, openConnection, type Connection } from '../support/race.js'
 
@@ -17,14 +17,14 @@ const LEDGERS = ['payment_outbox_attempts', 'payment_outbox_identities', 'paymen
 type Ledger = (typeof LEDGERS)[number]
 const ROLES = ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth'] as const
 
-let stage: LedgerStage
+let fixture: LedgerFixture
 let db: TestDatabase
 /** An item with three attempts and four events. */
 let outboxId: string
 
 beforeAll(async () => {
-  stage = await LedgerStage.open()
-  db = stage.db
+  fixture = await LedgerFixture.open()
+  db = fixture.db
   const item = await enqueueAndFail(db, 2)
   outboxId = item.outboxId
   const control = db.as('symphony_control')
@@ -35,9 +35,9 @@ beforeAll(async () => {
   await complete(db, await makeDueAndClaim(db, item), { state: 'DISPATCHED', railReference: 'ref-1', latencyMs: 12 })
   await enqueueAndFail(db, 3)
   await pauseOutbox(control, 'rail', 'rail-1', 'maintenance')
-  await stage.sealAll()
+  await fixture.sealAll()
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 /** Each given a table, qualified, and our schema. */
 const WAYS: readonly { readonly title: string; readonly sql: (table: string, schema: string) => string }[] = [
@@ -148,7 +148,7 @@ describe.each(ROLES)('%s', (role) => {
 
 describe('a superuser who switches the guards off', () => {
   test('finds a ledger in which nothing is wrong', async () => {
-    expect(await stage.verify()).toMatchObject({ breaks: [], openRows: 0 })
+    expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 
   describe.each(LEDGERS)('%s', (table) => {
@@ -243,7 +243,7 @@ describe('a superuser who switches the guards off', () => {
   })
 
   test('leaves no trace of his attempts behind in this test', async () => {
-    expect(await stage.verify()).toMatchObject({ breaks: [], openRows: 0 })
+    expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 })
 

@@ -13,9 +13,9 @@ import {
   throughWebhook,
   throughWrapper,
   WEBHOOK_SECRET,
-  type Entrance,
-} from '../support/hostileEntrances.js'
-import { openHttpStage, type HttpStage } from '../support/httpStage.js'
+  type EntryPoint,
+} from '../support/hostileEntryPoints.js'
+import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { HOSTILE_INPUTS } from './hostileInputs.js'
 import { HOSTILE_VALUES } from './hostileValues.js'
 
@@ -45,7 +45,7 @@ const PLACES: Readonly<Record<string, (value: unknown) => object>> = {
 }
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 let folder: string
 let expected: Answers
 const given: Record<string, Partial<Record<Way, string>>> = {}
@@ -54,7 +54,7 @@ beforeAll(async () => {
   db = await createTestDatabase()
   folder = await mkdtemp(join(tmpdir(), 'symphony-hostile-'))
   expected = JSON.parse(await readFile(ANSWERS, 'utf8').catch(() => '{}'))
-  stage = await openHttpStage(db, {
+  fixture = await openHttpFixture(db, {
     limits: { requestsPerSecond: 100_000 },
     webhooks: {
       ingest: db.as('symphony_ingest'),
@@ -64,18 +64,18 @@ beforeAll(async () => {
     },
   })
   const { url } = await db.createLogin('hostile', { roles: ['symphony_ingest'] })
-  const entrances: Readonly<Record<Way, Entrance>> = {
+  const entryPoints: Readonly<Record<Way, EntryPoint>> = {
     sql: throughSql(db, await db.connect('symphony_ingest')),
     typescript: throughTypeScript(db),
-    http: throughHttp(stage),
+    http: throughHttp(fixture),
     cli: throughCommandLine(folder, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }),
-    webhook: throughWebhook(stage),
+    webhook: throughWebhook(fixture),
   }
   const tried = HOSTILE_INPUTS.filter((_, index) => index % EVERY === SLICE)
   for (const input of tried) {
     const answers: Partial<Record<Way, string>> = {}
     for (const way of WAYS) {
-      const answer = await entrances[way](input)
+      const answer = await entryPoints[way](input)
       if (answer !== undefined) answers[way] = answer
     }
     given[input.name] = answers
@@ -92,7 +92,7 @@ beforeAll(async () => {
   }
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await rm(folder, { recursive: true })
   await db.drop()
 })

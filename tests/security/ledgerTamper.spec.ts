@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import { describeBreak, type Checkpoint } from '../../libs/ledger/index.js'
 import { commitSeed } from '../support/commitSlice.js'
-import { LedgerStage } from '../support/ledgerStage.js'
-import { BLOCK_ROWS, disarm, tamper, TAMPER_KINDS } from '../support/ledgerTampers.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
+import { BLOCK_ROWS, disableGuards, tamper, TAMPER_KINDS } from '../support/ledgerTampers.js'
 import { openConnection, type Connection } from '../support/race.js'
 
 /**
@@ -16,24 +16,24 @@ const CLEAN_RUNS = Number(process.env['SYMPHONY_TEST_CLEAN_RUNS'] ?? 20)
 /** A thousand take their time. */
 const TIMEOUT_MS = 3_600_000
 
-let stage: LedgerStage
+let fixture: LedgerFixture
 let checkpoints: readonly Checkpoint[]
 let superuser: Connection
 beforeAll(async () => {
-  stage = await LedgerStage.open()
+  fixture = await LedgerFixture.open()
   for (let round = 0; round < 3; round += 1) {
-    await stage.play()
-    await stage.sealAll(BLOCK_ROWS)
-    await stage.checkpoint()
+    await fixture.play()
+    await fixture.sealAll(BLOCK_ROWS)
+    await fixture.checkpoint()
   }
-  checkpoints = await stage.checkpoints()
-  superuser = await openConnection(stage.db)
+  checkpoints = await fixture.checkpoints()
+  superuser = await openConnection(fixture.db)
 })
-afterAll(() => stage.close())
+afterAll(() => fixture.close())
 
 test('a ledger that nobody touched holds, every time it is verified', async () => {
   for (let run = 0; run < CLEAN_RUNS; run += 1) {
-    const { breaks, openRows, openBlocks } = await stage.verify(checkpoints)
+    const { breaks, openRows, openBlocks } = await fixture.verify(checkpoints)
     expect({ breaks, openRows, openBlocks }).toEqual({ breaks: [], openRows: 0, openBlocks: 0 })
   }
 })
@@ -43,11 +43,11 @@ test.each(['identities', 'attempts', 'events'])(
   async (table) => {
     for (const xid of ['recorded_xid - 1', 'recorded_xid + 1', '9000000000000000', '-1']) {
       await superuser.query('BEGIN')
-      await disarm(superuser)
+      await disableGuards(superuser)
       await superuser.query(
         `UPDATE payment_outbox_${table} SET recorded_xid = ${xid} WHERE ctid = (SELECT ctid FROM payment_outbox_${table} LIMIT 1)`,
       )
-      const { breaks } = await stage.verify(checkpoints, superuser)
+      const { breaks } = await fixture.verify(checkpoints, superuser)
       await superuser.query('ROLLBACK')
       expect(breaks.map(({ why }) => why).join()).toMatch(/differs from what was sealed|sealed, and missing/)
     }
@@ -63,19 +63,21 @@ test(
     for (let count = 0; count < COUNT; count += 1) {
       const kind = TAMPER_KINDS[count % TAMPER_KINDS.length]!
       await superuser.query('BEGIN')
-      await disarm(superuser)
-      const { story, names } = await tamper(superuser, kind, random)
-      const { breaks } = await stage.verify(checkpoints, superuser)
+      await disableGuards(superuser)
+      const { description, names } = await tamper(superuser, kind, random)
+      const { breaks } = await fixture.verify(checkpoints, superuser)
       await superuser.query('ROLLBACK')
       if (breaks.some(names)) found[kind] = (found[kind] ?? 0) + 1
       else
-        missed.push(`${count} ${kind}: ${story}, and found was: ${breaks.map(describeBreak).join(' · ') || 'nothing'}`)
+        missed.push(
+          `${count} ${kind}: ${description}, and found was: ${breaks.map(describeBreak).join(' · ') || 'nothing'}`,
+        )
     }
     process.stdout.write(
       `tampers from seed ${SEED}: ${COUNT - missed.length} of ${COUNT} found ${JSON.stringify(found)}\n`,
     )
     expect(missed).toEqual([])
-    expect((await stage.verify(checkpoints)).breaks).toEqual([])
+    expect((await fixture.verify(checkpoints)).breaks).toEqual([])
   },
   TIMEOUT_MS,
 )

@@ -4,20 +4,20 @@ import { run } from '../../libs/cli/program.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { builtPath } from './builtPath.js'
 
-export interface Said {
+export interface CommandOutput {
   readonly exitCode: number | string
   readonly stdout: string
   readonly stderr: string
 }
 
-/** A command line in this process, with an environment of its own and streams that remember. */
+/** Runs a command in this process, with its own environment and captured output. */
 export async function symphony(
   words: readonly string[],
   env: Readonly<Record<string, string>> = {},
   signal: AbortSignal = new AbortController().signal,
-  /** What it has said so far, for whoever waits for a word of a command that goes on. */
+  /** Output so far, for a test that waits for a line of a running command. */
   written = { stdout: '', stderr: '' },
-): Promise<Said> {
+): Promise<CommandOutput> {
   const stream = (name: 'stdout' | 'stderr') =>
     new Writable({
       write(chunk, _encoding, done) {
@@ -33,7 +33,7 @@ export async function symphony(
 /** The same in a process of its own, as users run it. */
 export interface Running {
   readonly child: ChildProcess
-  readonly ended: Promise<Said>
+  readonly ended: Promise<CommandOutput>
   /** Everything it has written to stdout so far. */
   readonly stdout: () => string
   readonly stderr: () => string
@@ -47,7 +47,7 @@ export function spawnSymphony(words: readonly string[], env: Readonly<Record<str
   const written = { stdout: '', stderr: '' }
   child.stdout.on('data', (chunk) => (written.stdout += String(chunk)))
   child.stderr.on('data', (chunk) => (written.stderr += String(chunk)))
-  const ended = new Promise<Said>((resolve) => {
+  const ended = new Promise<CommandOutput>((resolve) => {
     child.once('close', (code, signal) => resolve({ exitCode: code ?? signal ?? 'lost', ...written }))
   })
   return { child, ended, stdout: () => written.stdout, stderr: () => written.stderr }

@@ -11,7 +11,7 @@ import { databaseSource, type LedgerBreak, type LedgerRow } from '../../libs/led
  */
 export interface Tamper {
   readonly kind: TamperKind
-  readonly story: string
+  readonly description: string
   /** Whether a finding is about the place that was tampered with. */
   readonly names: (found: LedgerBreak) => boolean
 }
@@ -45,8 +45,8 @@ const ROW_TABLE_NAMES = [
 const TABLES = [...ROW_TABLE_NAMES, 'payment_outbox_blocks'] as const
 type Table = (typeof TABLES)[number]
 
-/** Opens the guards; within the transaction only. */
-export async function disarm(client: Queryable): Promise<void> {
+/** Disables the triggers of the ledger tables until the transaction ends. */
+export async function disableGuards(client: Queryable): Promise<void> {
   for (const table of TABLES) await client.query(`ALTER TABLE ${table} DISABLE TRIGGER ALL`)
 }
 
@@ -80,14 +80,14 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
     )
     const now = rows[0]?.now ?? null
     if (now === (row.text[name] ?? null)) return undefined
-    return { story: `${table}.${name} of ${row.key}`, names: about([...row.names, now ?? ''], row.blocks) }
+    return { description: `${table}.${name} of ${row.key}`, names: about([...row.names, now ?? ''], row.blocks) }
   },
 
   delete: async (client, random) => {
     const table = pick(random, ROW_TABLE_NAMES)
     const row = await aRow(client, table, random)
     await client.query(`DELETE FROM ${table} WHERE ctid = $1::tid`, [row.place])
-    return { story: `${table} ${row.key}`, names: about(row.names, []) }
+    return { description: `${table} ${row.key}`, names: about(row.names, []) }
   },
 
   swap: async (client, random) => {
@@ -101,7 +101,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
       [one.place, other.place],
     )
     return {
-      story: `${table}.${name} of ${one.key} and ${other.key}`,
+      description: `${table}.${name} of ${one.key} and ${other.key}`,
       names: about([...one.names, ...other.names], []),
     }
   },
@@ -123,14 +123,14 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
       `INSERT INTO ${table} SELECT r.* FROM ${table} t CROSS JOIN LATERAL jsonb_populate_record(t, $2::jsonb) r WHERE t.ctid = $1::tid`,
       [row.place, JSON.stringify({ ...fresh, ...open })],
     )
-    return { story: `${table} ${id} like ${row.key}`, names: about([...row.names, id], []) }
+    return { description: `${table} ${id} like ${row.key}`, names: about([...row.names, id], []) }
   },
 
   'truncate tail': async (client, random) => {
     const [block, last] = await aBlock(client, random)
     await deleteRowsAfter(client, block)
     return {
-      story: `every row after block ${block} of ${last}`,
+      description: `every row after block ${block} of ${last}`,
       names: ({ block: at, why }) => at !== null && BigInt(at) > BigInt(block) && why.includes('missing'),
     }
   },
@@ -141,12 +141,12 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
     )
     const { no } = pick(random, rows)
     await client.query('DELETE FROM payment_outbox_blocks WHERE block_no = $1', [no])
-    return { story: `block ${no}`, names: about([], [no, String(BigInt(no) + 1n)]) }
+    return { description: `block ${no}`, names: about([], [no, String(BigInt(no) + 1n)]) }
   },
 
   'rewrite a payment': async (client, random) => {
     const outboxId = await rewritePayment(client, random)
-    return { story: `every row of ${outboxId}`, names: about([outboxId], []) }
+    return { description: `every row of ${outboxId}`, names: about([outboxId], []) }
   },
 
   'rewrite a payment and its block': async (client, random) => {
@@ -154,7 +154,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
     const blocks = await rehashBlocksOf(client, outboxId)
     const next = blocks.map((no) => String(BigInt(no) + 1n))
     return {
-      story: `${outboxId} and the blocks ${blocks.join()}, each by itself`,
+      description: `${outboxId} and the blocks ${blocks.join()}, each by itself`,
       names: about([], [...blocks, ...next]),
     }
   },
@@ -163,25 +163,25 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
     const outboxId = await rewritePayment(client, random)
     await client.query('DELETE FROM payment_outbox_blocks')
     await reseal(client, BLOCK_ROWS)
-    return { story: `${outboxId} and every block, consistently`, names: isCheckpoint }
+    return { description: `${outboxId} and every block, consistently`, names: isCheckpoint }
   },
 
   restore: async (client, random) => {
     const [block, last] = await aBlock(client, random)
     await deleteRowsAfter(client, block)
     await client.query('DELETE FROM payment_outbox_blocks WHERE block_no > $1', [block])
-    return { story: `the state as of block ${block} of ${last}`, names: isCheckpoint }
+    return { description: `the state as of block ${block} of ${last}`, names: isCheckpoint }
   },
 
   fork: async (client, random) => {
     const [block] = await aBlock(client, random)
     await client.query('DELETE FROM payment_outbox_blocks WHERE block_no > $1', [block])
     await reseal(client, between(random, 1, BLOCK_ROWS - 1))
-    return { story: `other blocks after block ${block}`, names: isCheckpoint }
+    return { description: `other blocks after block ${block}`, names: isCheckpoint }
   },
 }
 
-/** How many rows the blocks of a stage have, on which these tampers are tried. */
+/** How many rows the blocks of a fixture have, on which these tampers are tried. */
 export const BLOCK_ROWS = 6
 
 const isCheckpoint = ({ table }: LedgerBreak) => table === 'checkpoints'

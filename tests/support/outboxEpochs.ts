@@ -25,8 +25,8 @@ export async function epochRow(db: TestDatabase): Promise<EpochRow | undefined> 
   return rows[0]
 }
 
-/** What the data brings along from where it was: the newest epoch with other values, and from an earlier start. */
-export async function comeFrom(db: TestDatabase, change = 'epoch_no = epoch_no'): Promise<void> {
+/** Moves the start of the newest epoch back and changes its columns, as after a restore of older data. */
+export async function rewindEpoch(db: TestDatabase, change = 'epoch_no = epoch_no'): Promise<void> {
   await db.queryNoRole(
     `UPDATE dispatch_epochs SET server_started_at = server_started_at - interval '1 hour', ${change}
      WHERE epoch_no = (SELECT max(epoch_no) FROM dispatch_epochs)`,

@@ -29,8 +29,8 @@ import {
 import type { TestDatabase } from './database.js'
 import { anInstruction, WORKER } from './outboxItems.js'
 
-/** Whose hands the work goes through; each call may answer with another session. */
-export interface RandomHands {
+/** Connections that run the random steps. Each call may return another session. */
+export interface RandomWorkers {
   readonly ingest: () => Queryable
   readonly executor: () => Queryable
   /** Two people, by their logins. */
@@ -63,7 +63,7 @@ const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set([
  */
 export class RandomOutbox {
   readonly #db: TestDatabase
-  readonly #hands: RandomHands
+  readonly #hands: RandomWorkers
   readonly #random: () => number
   readonly #participants: readonly string[]
   readonly #rails: readonly string[]
@@ -73,7 +73,7 @@ export class RandomOutbox {
   /** Weighted: the more often it stands here, the more often it is done. */
   readonly #steps: readonly (() => Promise<unknown>)[]
 
-  constructor(db: TestDatabase, seed: number, hands: RandomHands) {
+  constructor(db: TestDatabase, seed: number, hands: RandomWorkers) {
     this.#db = db
     this.#hands = hands
     this.#random = mulberry32(seed)
@@ -321,11 +321,11 @@ export class RandomOutbox {
 
 /** One visit to every door of the outbox, always the same. */
 class Tour {
-  readonly #hands: RandomHands
+  readonly #hands: RandomWorkers
   readonly #db: TestDatabase
   #visits = 0
 
-  constructor(db: TestDatabase, hands: RandomHands) {
+  constructor(db: TestDatabase, hands: RandomWorkers) {
     this.#db = db
     this.#hands = hands
   }

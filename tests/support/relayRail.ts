@@ -7,7 +7,7 @@ import {
 } from '../../libs/rails/index.js'
 
 /** A rail in the test's own process that remembers every call. */
-export interface RememberingRail {
+export interface RecordingRail {
   readonly calls: RailRequest[]
   readonly inquiries: RailRequest[]
   readonly rails: ReadonlyMap<string, LoadedRail>
@@ -15,13 +15,13 @@ export interface RememberingRail {
   readonly gauge: { now: number; most: number }
 }
 
-export function rememberingRail(
+export function recordingRail(
   declared: Partial<RailDeclaration> & { readonly type: string },
   answer: (request: RailRequest, signal: AbortSignal) => RailAnswer | Promise<RailAnswer> = (request) => ({
     outcome: 'success',
     reference: `paid-${request.reference}`,
   }),
-): RememberingRail {
+): RecordingRail {
   const calls: RailRequest[] = []
   const inquiries: RailRequest[] = []
   const gauge = { now: 0, most: 0 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../libs/embedded/index.js'
 import { choosePort } from '../../libs/embedded/ports.js'
-import { until } from './scorecard/until.js'
+import { waitUntil } from './scorecard/waitUntil.js'
 import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
 
 /** Copies of stopped servers' folders, with their passwords: older states, or the beginnings of standbys. */
@@ -74,7 +74,7 @@ export class Standby {
     this.#starting = startEmbedded({ ...this.#launch, settings: { ...settings, primary_conninfo: conninfo } })
     // Told by whoever waits for the promotion.
     this.#starting.catch(() => {})
-    await until('the standby answers', () =>
+    await waitUntil('the standby answers', () =>
       askYes(this.url, 'SELECT pg_is_in_recovery() AS answer').catch(() => false),
     )
   }
@@ -91,7 +91,7 @@ export class Standby {
   /** Waits until everything that was committed on the primary has arrived. */
   async catchUp(): Promise<void> {
     const lsn = await ask(this.#primaryUrl, 'SELECT pg_current_wal_lsn() AS answer')
-    await until('the standby has all of it', () =>
+    await waitUntil('the standby has all of it', () =>
       askYes(this.url, `SELECT pg_last_wal_replay_lsn() >= '${String(lsn)}' AS answer`),
     )
   }

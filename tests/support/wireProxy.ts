@@ -63,7 +63,7 @@ export class WireProxy {
     this.#struckAt = undefined
   }
 
-  disarm(): WireTally {
+  disableGuards(): WireTally {
     this.#strike = undefined
     return { passed: { ...this.#passed }, struckAt: this.#struckAt }
   }

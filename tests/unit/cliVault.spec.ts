@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { MasterKeyFile } from '../../libs/cli/processes/MasterKeyFile.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { failureOf } from '../support/race.js'
 
@@ -34,9 +34,9 @@ afterAll(async () => {
   await db.drop()
 })
 
-const vault = (...words: readonly string[]): Promise<Said> => symphony(['vault', ...words], env)
+const vault = (...words: readonly string[]): Promise<CommandOutput> => symphony(['vault', ...words], env)
 
-function enqueue(id: string, payload: object, ...words: readonly string[]): Promise<Said> {
+function enqueue(id: string, payload: object, ...words: readonly string[]): Promise<CommandOutput> {
   const given = ['--instruction', id, '--participant', 'acme', '--rail', 'sealed', '--payload', JSON.stringify(payload)]
   return symphony(['enqueue', ...given, ...words], env)
 }
@@ -46,7 +46,7 @@ function line(id: string, payload: object): string {
   return JSON.stringify({ instructionId: id, participantId: 'acme', railType: 'sealed', payload })
 }
 
-function worker(...words: readonly string[]): Promise<Said> {
+function worker(...words: readonly string[]): Promise<CommandOutput> {
   const given = ['worker', '--rails', rails, '--no-http', '--log-level', 'silent', ...words]
   return symphony(given, env, AbortSignal.timeout(60_000))
 }

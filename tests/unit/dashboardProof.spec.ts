@@ -3,8 +3,8 @@ import { checkProof, firstBreak, payloadIn, type RowDefect } from '../../libs/da
 import type { Proof, ProofRow } from '../../libs/http/index.js'
 import { enqueuePaymentOutboxBatch, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { loadRails, showPayloadText } from '../../libs/rails/index.js'
-import { openHttpStage, type HttpStage } from '../support/httpStage.js'
-import { LedgerStage } from '../support/ledgerStage.js'
+import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
 import { anInstruction, enqueue, enqueueAndFail } from '../support/outboxItems.js'
 import { aPerson } from '../support/outboxPeople.js'
 
@@ -21,8 +21,8 @@ const MASKING = loadRails([
   },
 ])
 
-let ledger: LedgerStage
-let http: HttpStage
+let ledger: LedgerFixture
+let http: HttpFixture
 /** Of a payment with two attempts and two events, in one block with other rows. */
 let sound: Proof
 let another: Proof
@@ -30,8 +30,8 @@ let masked: Proof
 /** In the next block. */
 let later: Proof
 beforeAll(async () => {
-  ledger = await LedgerStage.open()
-  http = await openHttpStage(ledger.db, {
+  ledger = await LedgerFixture.open()
+  http = await openHttpFixture(ledger.db, {
     limits: { requestsPerSecond: 100_000 },
     api: {
       protection: {

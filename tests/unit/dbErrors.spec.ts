@@ -27,15 +27,15 @@ import {
   UnknownJobError,
 } from '../../libs/db/index.js'
 import { dispositionOf } from '../../libs/db/toDatabaseError.js'
-import { DbStage } from '../support/dbStage.js'
+import { DbFixture } from '../support/dbFixture.js'
 
-let stage: DbStage
+let fixture: DbFixture
 let database: Database
 let worker: Queryable
 
 beforeAll(async () => {
-  stage = await DbStage.set()
-  await stage.admin.query(`
+  fixture = await DbFixture.set()
+  await fixture.admin.query(`
     CREATE FUNCTION symphony.raise_state(state text, message text, detail text) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN
       RAISE EXCEPTION '%', message USING ERRCODE = state, DETAIL = detail, HINT = 'a hint';
@@ -49,11 +49,11 @@ beforeAll(async () => {
     END $$;
     CREATE TRIGGER ledger_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON symphony.ledger
       FOR EACH STATEMENT EXECUTE FUNCTION symphony.refuse_mutation();
-    GRANT ALL ON symphony.ledger TO ${stage.worker}`)
-  database = stage.open()
-  worker = database.as(stage.worker)
+    GRANT ALL ON symphony.ledger TO ${fixture.worker}`)
+  database = fixture.open()
+  worker = database.as(fixture.worker)
 })
-afterAll(() => stage.remove())
+afterAll(() => fixture.remove())
 
 const raise = (queryable: Queryable, state: string, message = 'no', detail = '') =>
   call(queryable, 'raise_state', [state, message, detail]).catch((error: unknown) => error)
@@ -75,7 +75,7 @@ describe('what our functions raise', () => {
     ['P7016', 'ACTOR_UNVERIFIED', ActorUnverifiedError],
     ['22023', 'INVALID_PARAMETER', InvalidParameterError],
   ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
-    for (const queryable of [worker, stage.admin]) {
+    for (const queryable of [worker, fixture.admin]) {
       const named = sqlstate.startsWith('P7') ? `${code}: said by us` : 'said by us'
       const error = await raise(queryable, sqlstate, named, 'in detail')
       expect(error).toBeInstanceOf(errorClass)
@@ -153,8 +153,8 @@ describe('a lost lease', () => {
 
   test('is seen through every wrapping, and from the raw error of the caller’s own client', async () => {
     const typed = await raise(worker, 'P7002', 'lease lost', RECORDED)
-    const inTransaction = await database.transactionAsRole(stage.worker, (tx) => tx.query(RAISE_LOST)).catch(caught)
-    const raw = await stage.admin.query(RAISE_LOST).catch(caught)
+    const inTransaction = await database.transactionAsRole(fixture.worker, (tx) => tx.query(RAISE_LOST)).catch(caught)
+    const raw = await fixture.admin.query(RAISE_LOST).catch(caught)
     expect(raw).not.toBeInstanceOf(LeaseLostError)
     for (const error of [typed, inTransaction, raw]) {
       for (const wrapped of [
@@ -228,7 +228,7 @@ describe('PostgreSQL’s own states', () => {
         expect(dispositionOf(sqlstate, { phase, sessionSurvived: false })).toBe(expected)
       }
     }
-    const inTransaction = database.transactionAsRole(stage.worker, async (tx) => {
+    const inTransaction = database.transactionAsRole(fixture.worker, async (tx) => {
       throw await raise(tx, '57P01')
     })
     await expect(inTransaction).rejects.toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
@@ -259,7 +259,7 @@ describe('what an error may say', () => {
     ] as const
     const thrown: unknown[] = []
     for (const [text, values] of attempts) {
-      for (const queryable of [worker, stage.open({ pooler: 'transaction' }).as(stage.worker)]) {
+      for (const queryable of [worker, fixture.open({ pooler: 'transaction' }).as(fixture.worker)]) {
         await queryable.query(text, values).catch((error: unknown) => thrown.push(error))
       }
     }
@@ -269,7 +269,7 @@ describe('what an error may say', () => {
 
   test('never a parameter or a row, in no field, not in the stack, not in the cause', async () => {
     // With this the server lists the parameters of a failed statement in its CONTEXT.
-    await stage.admin.query(`ALTER ROLE ${stage.login} SET log_parameter_max_length_on_error = -1`)
+    await fixture.admin.query(`ALTER ROLE ${fixture.login} SET log_parameter_max_length_on_error = -1`)
     for (const error of await failures()) {
       expect(error).toBeInstanceOf(DatabaseError)
       expect(inspect(error, { depth: Infinity, showHidden: true })).not.toMatch(/4111/)
@@ -277,7 +277,7 @@ describe('what an error may say', () => {
   })
 
   test('not even where the stack was written before the value was withheld', async () => {
-    const raw = await stage.admin.query('SELECT $1::int', [`${CANARY}x`]).catch(caught)
+    const raw = await fixture.admin.query('SELECT $1::int', [`${CANARY}x`]).catch(caught)
     expect(raw).toMatchObject({ stack: expect.stringContaining(CANARY) })
     const error = toDatabaseError(raw, { phase: 'committing' })
     expect(inspect(error, { depth: Infinity, showHidden: true })).not.toMatch(/4111/)

@@ -1,21 +1,21 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openLoginDatabase, TransactionAbortedError, type LoginDatabase } from '../../libs/db/index.js'
-import { DbStage } from '../support/dbStage.js'
+import { DbFixture } from '../support/dbFixture.js'
 
-let stage: DbStage
+let fixture: DbFixture
 let login: LoginDatabase
 
 beforeAll(async () => {
-  stage = await DbStage.set()
-  await stage.admin.query(`
+  fixture = await DbFixture.set()
+  await fixture.admin.query(`
     CREATE TABLE symphony.entry (n int PRIMARY KEY);
-    GRANT USAGE ON SCHEMA symphony TO ${stage.login};
-    GRANT SELECT, INSERT ON symphony.entry TO ${stage.login}`)
-  login = openLoginDatabase({ url: stage.url(), statementTimeoutMs: 4_321 })
+    GRANT USAGE ON SCHEMA symphony TO ${fixture.login};
+    GRANT SELECT, INSERT ON symphony.entry TO ${fixture.login}`)
+  login = openLoginDatabase({ url: fixture.url(), statementTimeoutMs: 4_321 })
 })
 afterAll(async () => {
   await login.close()
-  await stage.remove()
+  await fixture.remove()
 })
 
 const COUNT = 'SELECT pg_catalog.count(*) AS count FROM symphony.entry'
@@ -24,7 +24,7 @@ test('works in the role of the login, under the settings of this room, for one t
   const { rows } = await login.transaction('READ WRITE', (tx) =>
     tx.query(`SELECT current_user AS role, pg_catalog.current_setting('statement_timeout') AS timeout`),
   )
-  expect(rows).toEqual([{ role: stage.login, timeout: '4321ms' }])
+  expect(rows).toEqual([{ role: fixture.login, timeout: '4321ms' }])
   let after: unknown
   const escaping = login.transaction('READ WRITE', async (tx) => {
     after = (await tx.query(`COMMIT; SELECT pg_catalog.current_setting('statement_timeout') AS timeout`)).rows
@@ -45,7 +45,7 @@ test('READ ONLY writes nothing and sees one moment', async () => {
   await expect(write).rejects.toMatchObject({ sqlstate: '25006' })
   await login.transaction('READ ONLY', async (tx) => {
     const before = await tx.query(COUNT)
-    await stage.admin.query('INSERT INTO symphony.entry VALUES (5)')
+    await fixture.admin.query('INSERT INTO symphony.entry VALUES (5)')
     expect(await tx.query(COUNT)).toEqual(before)
   })
 })

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openDatabase, type DatabaseOptions } from '../../libs/db/index.js'
 import { parseConnectionUrl } from '../../libs/db/connectionTarget.js'
 import { resolveDatabaseOptions } from '../../libs/db/options.js'
-import { DbStage } from '../support/dbStage.js'
+import { DbFixture } from '../support/dbFixture.js'
 
 const LOCAL = 'postgres://app:secret@localhost/payments'
 
@@ -90,21 +90,21 @@ describe('options', () => {
 })
 
 describe.for(['none', 'transaction'] as const)('pooler %s: the settings of a session', (pooler) => {
-  let stage: DbStage
+  let fixture: DbFixture
   beforeAll(async () => {
-    stage = await DbStage.set()
+    fixture = await DbFixture.set()
     // What the owner of the database and of the login prefer, and SET ROLE would not even apply.
-    await stage.admin.query(`
-      ALTER DATABASE ${stage.name} SET statement_timeout = 0;
-      ALTER ROLE ${stage.login} SET lock_timeout = 0;
-      ALTER ROLE ${stage.worker} SET idle_in_transaction_session_timeout = 0;
-      ALTER ROLE ${stage.login} SET synchronous_commit = off;
-      ALTER ROLE ${stage.login} SET search_path = public`)
+    await fixture.admin.query(`
+      ALTER DATABASE ${fixture.name} SET statement_timeout = 0;
+      ALTER ROLE ${fixture.login} SET lock_timeout = 0;
+      ALTER ROLE ${fixture.worker} SET idle_in_transaction_session_timeout = 0;
+      ALTER ROLE ${fixture.login} SET synchronous_commit = off;
+      ALTER ROLE ${fixture.login} SET search_path = public`)
   })
-  afterAll(() => stage.remove())
+  afterAll(() => fixture.remove())
 
   test('are ours on every connection, inside and outside transactions', async () => {
-    const database = stage.open({
+    const database = fixture.open({
       pooler,
       statementTimeoutMs: 4_321,
       lockTimeoutMs: 1_234,
@@ -121,26 +121,26 @@ describe.for(['none', 'transaction'] as const)('pooler %s: the settings of a ses
     ]
     const read = 'SELECT pg_catalog.current_setting(name) AS value FROM pg_catalog.unnest($1::text[]) AS name'
     const expected = ['4321ms', '1234ms', '2345ms', 'on', 'pg_catalog,pg_temp', 'settings test']
-    const outside = await database.queryAsRole<{ value: string }>(stage.worker, read, [names])
+    const outside = await database.queryAsRole<{ value: string }>(fixture.worker, read, [names])
     expect(outside.rows.map(({ value }) => value)).toEqual(expected)
-    const inside = await database.transactionAsRole(stage.worker, (tx) => tx.query<{ value: string }>(read, [names]))
+    const inside = await database.transactionAsRole(fixture.worker, (tx) => tx.query<{ value: string }>(read, [names]))
     expect(inside.rows.map(({ value }) => value)).toEqual(expected)
   })
 
   test('a statement that runs too long is cancelled by the server', async () => {
-    const database = stage.open({ pooler, statementTimeoutMs: 300 })
-    const slow = database.queryAsRole(stage.worker, 'SELECT pg_catalog.pg_sleep($1)', [10])
+    const database = fixture.open({ pooler, statementTimeoutMs: 300 })
+    const slow = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep($1)', [10])
     await expect(slow).rejects.toMatchObject({ sqlstate: '57014', disposition: 'retry' })
-    expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+    expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
   test('a transaction that sleeps in the client is ended by the server', async () => {
-    const database = stage.open({ pooler, idleInTransactionTimeoutMs: 300 })
-    const asleep = database.transactionAsRole(stage.worker, async (tx) => {
+    const database = fixture.open({ pooler, idleInTransactionTimeoutMs: 300 })
+    const asleep = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query('SELECT 1')
       await new Promise((resolve) => setTimeout(resolve, 1_000))
     })
     await expect(asleep).rejects.toMatchObject({ disposition: 'retry' })
-    expect((await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+    expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 })

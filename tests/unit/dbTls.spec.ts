@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openDatabase, TlsError, type DatabaseOptions, type TlsMode } from '../../libs/db/index.js'
 import { resolveTls, parseConnectionUrl } from '../../libs/db/connectionTarget.js'
 import { makeCertificate, type Certificate } from '../support/certificate.js'
-import { DbStage } from '../support/dbStage.js'
+import { DbFixture } from '../support/dbFixture.js'
 import { TlsProxy } from '../support/tlsProxy.js'
 
 const decide = (url: string, mode?: TlsMode) =>
@@ -75,27 +75,27 @@ describe('the decision', () => {
 })
 
 describe('a server', () => {
-  let stage: DbStage
+  let fixture: DbFixture
   let authority: Certificate
   const proxies: TlsProxy[] = []
 
   beforeAll(async () => {
-    stage = await DbStage.set()
+    fixture = await DbFixture.set()
     authority = makeCertificate({ name: 'Test Authority' })
   })
   afterAll(async () => {
-    await stage.remove()
+    await fixture.remove()
     await Promise.all(proxies.map((proxy) => proxy.close()))
   })
 
   async function connectTo(certificate: Certificate | undefined, tls: DatabaseOptions['tls'] = {}): Promise<unknown> {
-    const proxy = await TlsProxy.before(stage.url(), certificate)
+    const proxy = await TlsProxy.before(fixture.url(), certificate)
     proxies.push(proxy)
-    const url = new URL(stage.url(proxy.port))
+    const url = new URL(fixture.url(proxy.port))
     url.hostname = 'localhost'
     const database = openDatabase({ url: url.href, tls: { mode: 'verify', ...tls } })
     try {
-      return (await database.queryAsRole(stage.worker, 'SELECT 1 AS one')).rows
+      return (await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows
     } catch (error) {
       return error
     } finally {
@@ -119,12 +119,12 @@ describe('a server', () => {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-tls-'))
     const file = join(folder, 'root.crt')
     await writeFile(file, authority.cert)
-    const proxy = await TlsProxy.before(stage.url(), makeCertificate({ name: 'localhost', issuer: authority }))
+    const proxy = await TlsProxy.before(fixture.url(), makeCertificate({ name: 'localhost', issuer: authority }))
     proxies.push(proxy)
-    const url = new URL(stage.url(proxy.port))
+    const url = new URL(fixture.url(proxy.port))
     url.hostname = 'localhost'
     url.searchParams.set('sslrootcert', file)
-    expect((await stage.open({ url: url.href }).queryAsRole(stage.worker, 'SELECT 1 AS one')).rows).toEqual([
+    expect((await fixture.open({ url: url.href }).queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([
       { one: 1 },
     ])
     await rm(folder, { recursive: true })

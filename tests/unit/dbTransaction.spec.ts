@@ -11,37 +11,37 @@ import {
   type Queryable,
   type Transaction,
 } from '../../libs/db/index.js'
-import { DbStage } from '../support/dbStage.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { DbFixture } from '../support/dbFixture.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { gate } from '../support/gate.js'
 
-let stage: DbStage
+let fixture: DbFixture
 
 beforeAll(async () => {
-  stage = await DbStage.set()
-  await stage.admin.query(`
+  fixture = await DbFixture.set()
+  await fixture.admin.query(`
     CREATE TABLE symphony.entry (n int PRIMARY KEY, parent int REFERENCES symphony.entry DEFERRABLE INITIALLY DEFERRED);
-    GRANT SELECT, INSERT, DELETE ON symphony.entry TO ${stage.worker}`)
+    GRANT SELECT, INSERT, DELETE ON symphony.entry TO ${fixture.worker}`)
 })
-beforeEach(() => stage.admin.query('DELETE FROM symphony.entry'))
-afterAll(() => stage.remove())
+beforeEach(() => fixture.admin.query('DELETE FROM symphony.entry'))
+afterAll(() => fixture.remove())
 
 const INSERT = 'INSERT INTO symphony.entry (n) VALUES ($1)'
 const PID = 'SELECT pg_catalog.pg_backend_pid() AS pid'
 
 async function entries(): Promise<number[]> {
-  const { rows } = await stage.admin.query<{ n: number }>('SELECT n FROM symphony.entry ORDER BY n')
+  const { rows } = await fixture.admin.query<{ n: number }>('SELECT n FROM symphony.entry ORDER BY n')
   return rows.map(({ n }) => n)
 }
 
 describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   let database: Database
   beforeAll(() => {
-    database = stage.open({ pooler, connectionsMax: 2 })
+    database = fixture.open({ pooler, connectionsMax: 2 })
   })
 
   test('commits when the callback returns, and returns what it returned', async () => {
-    const result = await database.transactionAsRole(stage.worker, async (tx) => {
+    const result = await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await tx.query(INSERT, [2])
       return 'done'
@@ -53,7 +53,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   test.for([new Error('the caller changed its mind'), new TypeError('x is not a function')])(
     'rolls back when the callback throws, and passes its error on as it is: %s',
     async (thrown) => {
-      const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+      const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
         await tx.query(INSERT, [1])
         throw thrown
       })
@@ -63,29 +63,29 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   )
 
   test('keeps the connection after a rollback', async () => {
-    const single = stage.open({ pooler, connectionsMax: 1 })
-    const pid = async () => (await single.queryAsRole(stage.worker, PID)).rows
+    const single = fixture.open({ pooler, connectionsMax: 1 })
+    const pid = async () => (await single.queryAsRole(fixture.worker, PID)).rows
     const before = await pid()
-    const failing = single.transactionAsRole(stage.worker, async (tx) => {
+    const failing = single.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query('SELECT 1 / 0')
     })
     await expect(failing).rejects.toMatchObject({ sqlstate: '22012' })
-    await expect(single.queryAsRole(stage.worker, 'SELECT 1 / 0')).rejects.toMatchObject({ sqlstate: '22012' })
+    await expect(single.queryAsRole(fixture.worker, 'SELECT 1 / 0')).rejects.toMatchObject({ sqlstate: '22012' })
     expect(await pid()).toEqual(before)
   })
 
   test('runs in READ COMMITTED, whatever the default of the database', async () => {
-    await stage.admin.query(`ALTER DATABASE ${stage.name} SET default_transaction_isolation = 'serializable'`)
-    const other = stage.open({ pooler })
+    await fixture.admin.query(`ALTER DATABASE ${fixture.name} SET default_transaction_isolation = 'serializable'`)
+    const other = fixture.open({ pooler })
     const isolation = `SELECT pg_catalog.current_setting('transaction_isolation') AS level`
-    expect((await other.queryAsRole(stage.worker, isolation)).rows).toEqual([{ level: 'read committed' }])
-    const inside = await other.transactionAsRole(stage.worker, (tx) => tx.query(isolation))
+    expect((await other.queryAsRole(fixture.worker, isolation)).rows).toEqual([{ level: 'read committed' }])
+    const inside = await other.transactionAsRole(fixture.worker, (tx) => tx.query(isolation))
     expect(inside.rows).toEqual([{ level: 'read committed' }])
-    await stage.admin.query(`ALTER DATABASE ${stage.name} RESET default_transaction_isolation`)
+    await fixture.admin.query(`ALTER DATABASE ${fixture.name} RESET default_transaction_isolation`)
   })
 
   test('a COMMIT that the server answers with ROLLBACK is an error that names what was swallowed', async () => {
-    const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+    const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await tx.query(INSERT, [1]).catch(() => {})
     })
@@ -96,7 +96,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   })
 
   test('a swallowed error behind a savepoint does not stop the commit', async () => {
-    await database.transactionAsRole(stage.worker, async (tx) => {
+    await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await tx.query('SAVEPOINT before_second')
       await tx.query(INSERT, [1]).catch(() => {})
@@ -106,7 +106,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   })
 
   test('an error that COMMIT itself meets is thrown and typed', async () => {
-    const attempt = database.transactionAsRole(stage.worker, (tx) =>
+    const attempt = database.transactionAsRole(fixture.worker, (tx) =>
       tx.query('INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)', [1, 99]),
     )
     await expect(attempt).rejects.toMatchObject({ sqlstate: '23503', disposition: 'fatal' })
@@ -115,13 +115,13 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
 
   test('a statement of its own is committed or thrown, at COMMIT too', async () => {
     const insert = 'INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)'
-    await expect(database.queryAsRole(stage.worker, insert, [1, 99])).rejects.toMatchObject({ sqlstate: '23503' })
-    await database.queryAsRole(stage.worker, insert, [1, 1])
+    await expect(database.queryAsRole(fixture.worker, insert, [1, 99])).rejects.toMatchObject({ sqlstate: '23503' })
+    await database.queryAsRole(fixture.worker, insert, [1, 1])
     expect(await entries()).toEqual([1])
   })
 
   test('a callback that ends the transaction by itself is told so', async () => {
-    const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+    const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await tx.query('COMMIT')
     })
@@ -130,10 +130,10 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
 
   test('the handle is dead after the callback, however it ended', async () => {
     const kept: Transaction[] = []
-    await database.transactionAsRole(stage.worker, async (tx) => {
+    await database.transactionAsRole(fixture.worker, async (tx) => {
       kept.push(tx)
     })
-    const failing = database.transactionAsRole(stage.worker, async (tx) => {
+    const failing = database.transactionAsRole(fixture.worker, async (tx) => {
       kept.push(tx)
       throw new Error('no')
     })
@@ -145,12 +145,12 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
 
   test('a statement sent and not waited for is still inside, and its failure is not lost', async () => {
     let ignored: Promise<unknown> | undefined
-    await database.transactionAsRole(stage.worker, async (tx) => {
+    await database.transactionAsRole(fixture.worker, async (tx) => {
       ignored = tx.query(INSERT, [1])
     })
     await ignored
     expect(await entries()).toEqual([1])
-    const attempt = database.transactionAsRole(stage.worker, async (tx) => {
+    const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
       ignored = tx.query(INSERT, [1]).catch(() => {})
     })
     await expect(attempt).rejects.toBeInstanceOf(TransactionAbortedError)
@@ -158,14 +158,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
 
   test('statements sent together arrive in their order', async () => {
     const numbers = Array.from({ length: 50 }, (_, n) => n)
-    await database.transactionAsRole(stage.worker, (tx) => Promise.all(numbers.map((n) => tx.query(INSERT, [n]))))
-    const { rows } = await stage.admin.query('SELECT n FROM symphony.entry ORDER BY ctid')
+    await database.transactionAsRole(fixture.worker, (tx) => Promise.all(numbers.map((n) => tx.query(INSERT, [n]))))
+    const { rows } = await fixture.admin.query('SELECT n FROM symphony.entry ORDER BY ctid')
     expect(rows.map(({ n }) => n)).toEqual(numbers)
   })
 
   test('a nested transaction throws, and leaves the one around it intact', async () => {
-    await database.transactionAsRole(stage.worker, async (tx) => {
-      const nested = database.as(stage.reader).transaction(async () => {})
+    await database.transactionAsRole(fixture.worker, async (tx) => {
+      const nested = database.as(fixture.reader).transaction(async () => {})
       await expect(nested).rejects.toBeInstanceOf(NestedTransactionError)
       await tx.query(INSERT, [1])
     })
@@ -173,11 +173,11 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   })
 
   test('side by side, and after another, transactions are not nested', async () => {
-    const insert = (n: number) => database.transactionAsRole(stage.worker, (tx) => tx.query(INSERT, [n]))
+    const insert = (n: number) => database.transactionAsRole(fixture.worker, (tx) => tx.query(INSERT, [n]))
     await Promise.all([insert(1), insert(2)])
     let later: Promise<unknown> | undefined
     const { opened, open } = gate()
-    await database.transactionAsRole(stage.worker, async () => {
+    await database.transactionAsRole(fixture.worker, async () => {
       later = opened.then(() => insert(3))
     })
     open()
@@ -186,9 +186,9 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   })
 
   test('two databases have nothing to do with each other', async () => {
-    const other = stage.open({ pooler })
-    await database.transactionAsRole(stage.worker, async (tx) => {
-      await other.transactionAsRole(stage.worker, (inner) => inner.query(INSERT, [1]))
+    const other = fixture.open({ pooler })
+    await database.transactionAsRole(fixture.worker, async (tx) => {
+      await other.transactionAsRole(fixture.worker, (inner) => inner.query(INSERT, [1]))
       await tx.query(INSERT, [2])
     })
     expect(await entries()).toEqual([1, 2])
@@ -196,21 +196,21 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
 })
 
 test('the connections of a role are bounded, and a caller that waits too long is told', async () => {
-  const database = stage.open({ connectionsMax: 2, connectTimeoutMs: 1_500 })
+  const database = fixture.open({ connectionsMax: 2, connectTimeoutMs: 1_500 })
   const { opened, open } = gate()
   const holders = [1, 2].map((n) =>
-    database.transactionAsRole(stage.worker, async (tx) => {
+    database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [n])
       await opened
     }),
   )
-  await expect(database.queryAsRole(stage.worker, 'SELECT 1')).rejects.toMatchObject({
+  await expect(database.queryAsRole(fixture.worker, 'SELECT 1')).rejects.toMatchObject({
     code: 'POOL_EXHAUSTED',
     disposition: 'retry',
   })
   open()
   await Promise.all(holders)
-  const many = Array.from({ length: 40 }, () => database.queryAsRole<{ pid: number }>(stage.worker, PID))
+  const many = Array.from({ length: 40 }, () => database.queryAsRole<{ pid: number }>(fixture.worker, PID))
   const pids = new Set((await Promise.all(many)).map(({ rows }) => rows[0]?.pid))
   expect(pids.size).toBeLessThanOrEqual(2)
 })
@@ -219,26 +219,26 @@ test.for(['none', 'transaction'] as const)(
   'at rest (pooler %s), a database holds no connection but what is in use, and opens what the next call needs',
   async (pooler) => {
     const applicationName = `at rest, pooler ${pooler}`
-    const database = stage.open({ pooler, applicationName })
+    const database = fixture.open({ pooler, applicationName })
     const sessions = async () =>
-      (await stage.admin.query('SELECT FROM pg_stat_activity WHERE application_name = $1', [applicationName])).rows
+      (await fixture.admin.query('SELECT FROM pg_stat_activity WHERE application_name = $1', [applicationName])).rows
         .length
     database.closeIdle()
     const { opened, open } = gate()
-    const working = database.transactionAsRole(stage.worker, async (tx) => {
+    const working = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await opened
       await tx.query(INSERT, [2])
     })
-    await database.queryAsRole(stage.worker, 'SELECT 1')
-    await expect.poll(sessions, PATIENTLY).toBe(2)
+    await database.queryAsRole(fixture.worker, 'SELECT 1')
+    await expect.poll(sessions, POLL_OPTIONS).toBe(2)
     database.closeIdle()
-    await expect.poll(sessions, PATIENTLY).toBe(1)
-    await database.queryAsRole(stage.worker, 'SELECT 1')
+    await expect.poll(sessions, POLL_OPTIONS).toBe(1)
+    await database.queryAsRole(fixture.worker, 'SELECT 1')
     open()
     await working
     expect(await entries()).toEqual([1, 2])
-    await expect.poll(sessions, PATIENTLY).toBe(1)
+    await expect.poll(sessions, POLL_OPTIONS).toBe(1)
     await database.close()
     expect(await sessions()).toBe(0)
     database.closeIdle()
@@ -246,14 +246,14 @@ test.for(['none', 'transaction'] as const)(
 )
 
 test('a database that others are waiting for does not rest, and they are served', async () => {
-  const database = stage.open({ connectionsMax: 1 })
+  const database = fixture.open({ connectionsMax: 1 })
   const { opened, open } = gate()
-  const working = database.transactionAsRole(stage.worker, async (tx) => {
+  const working = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query(INSERT, [1])
     await opened
   })
-  await expect.poll(busySessions, PATIENTLY).toBe(1)
-  const waiting = database.queryAsRole(stage.worker, INSERT, [2])
+  await expect.poll(busySessions, POLL_OPTIONS).toBe(1)
+  const waiting = database.queryAsRole(fixture.worker, INSERT, [2])
   await new Promise((resolve) => setImmediate(resolve))
   database.closeIdle()
   open()
@@ -262,34 +262,34 @@ test('a database that others are waiting for does not rest, and they are served'
 })
 
 test('closing waits for work in hand, ends the sessions, and refuses what comes later', async () => {
-  const database = stage.open()
-  const working = database.transactionAsRole(stage.worker, async (tx) => {
+  const database = fixture.open()
+  const working = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SELECT pg_catalog.pg_sleep(0.2)')
     await tx.query(INSERT, [1])
   })
-  await expect.poll(busySessions, PATIENTLY).toBe(1)
+  await expect.poll(busySessions, POLL_OPTIONS).toBe(1)
   await Promise.all([database.close(), database.close()])
   await working
   expect(await entries()).toEqual([1])
   for (const refused of [
-    database.queryAsRole(stage.worker, 'SELECT 1'),
-    database.transactionAsRole(stage.worker, async () => {}),
-    database.listenAsRole(stage.worker, 'channel', () => {}),
-    database.probeRoles([stage.worker]),
+    database.queryAsRole(fixture.worker, 'SELECT 1'),
+    database.transactionAsRole(fixture.worker, async () => {}),
+    database.listenAsRole(fixture.worker, 'channel', () => {}),
+    database.probeRoles([fixture.worker]),
   ]) {
     await expect(refused).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
   }
 })
 
 test('closing cuts what does not end in time', async () => {
-  const database = stage.open({ closeTimeoutMs: 100 })
+  const database = fixture.open({ closeTimeoutMs: 100 })
   const { opened, open } = gate()
-  const stuck = database.transactionAsRole(stage.worker, async (tx) => {
+  const stuck = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query(INSERT, [1])
     await opened
   })
   const outcome = stuck.catch((error: unknown) => error)
-  await expect.poll(busySessions, PATIENTLY).toBe(1)
+  await expect.poll(busySessions, POLL_OPTIONS).toBe(1)
   const closing = database.close()
   setTimeout(open, 300)
   await closing
@@ -299,7 +299,7 @@ test('closing cuts what does not end in time', async () => {
 
 async function busySessions(): Promise<number> {
   const busy = `SELECT FROM pg_stat_activity WHERE usename = $1 AND state <> 'idle'`
-  return (await stage.admin.query(busy, [stage.login])).rows.length
+  return (await fixture.admin.query(busy, [fixture.login])).rows.length
 }
 
 const add = (queryable: Queryable) => call<{ total: unknown }>(queryable, 'add_up', [1, 2n])
@@ -307,31 +307,31 @@ const add = (queryable: Queryable) => call<{ total: unknown }>(queryable, 'add_u
 describe('names of our objects', () => {
   test('are quoted and qualified by the schema of the handle', async () => {
     const schema = 'My "odd" Schema'
-    await stage.admin.query(`
+    await fixture.admin.query(`
       CREATE SCHEMA "My ""odd"" Schema";
-      GRANT USAGE ON SCHEMA "My ""odd"" Schema" TO ${stage.worker};
+      GRANT USAGE ON SCHEMA "My ""odd"" Schema" TO ${fixture.worker};
       CREATE FUNCTION "My ""odd"" Schema".add_up(a int, b bigint) RETURNS TABLE (total bigint)
         LANGUAGE sql RETURN a + b;
       CREATE FUNCTION symphony.add_up(a int, b bigint) RETURNS TABLE (total bigint) LANGUAGE sql RETURN -1`)
-    const database = stage.open({ schema })
+    const database = fixture.open({ schema })
     expect(database.schema).toBe(schema)
-    const worker = database.as(stage.worker)
+    const worker = database.as(fixture.worker)
     expect(qualify(worker, 'add_up')).toBe('"My ""odd"" Schema"."add_up"')
     expect(await add(worker)).toEqual([{ total: 3n }])
     expect(await worker.transaction(add)).toEqual([{ total: 3n }])
     // The caller's own client: their parsers, the default schema unless another is named.
-    expect(await add(stage.admin)).toEqual([{ total: '-1' }])
-    expect(await add(withSchema(stage.admin, schema))).toEqual([{ total: '3' }])
+    expect(await add(fixture.admin)).toEqual([{ total: '-1' }])
+    expect(await add(withSchema(fixture.admin, schema))).toEqual([{ total: '3' }])
   })
 
   test('a function called by way of the caller’s own client throws our errors too', async () => {
-    const refused = call(stage.admin, 'no_such_function')
+    const refused = call(fixture.admin, 'no_such_function')
     await expect(refused).rejects.toBeInstanceOf(DatabaseError)
     await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
   })
 
   test('unqualified names find nothing but the catalog', async () => {
-    await expect(stage.open().queryAsRole(stage.worker, 'SELECT add_up(1, 2)')).rejects.toMatchObject({
+    await expect(fixture.open().queryAsRole(fixture.worker, 'SELECT add_up(1, 2)')).rejects.toMatchObject({
       sqlstate: '42883',
     })
   })

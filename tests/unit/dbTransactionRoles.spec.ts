@@ -7,22 +7,22 @@ import {
   type Database,
   type Transaction,
 } from '../../libs/db/index.js'
-import { DbStage } from '../support/dbStage.js'
+import { DbFixture } from '../support/dbFixture.js'
 
 /** A transaction that lends a part of itself to another role: one COMMIT, two sets of rights. */
 
-let stage: DbStage
+let fixture: DbFixture
 
 beforeAll(async () => {
-  stage = await DbStage.set()
-  await stage.admin.query(`
+  fixture = await DbFixture.set()
+  await fixture.admin.query(`
     CREATE TABLE symphony.mine (n int);
     CREATE TABLE symphony.theirs (n int);
-    GRANT SELECT, INSERT ON symphony.mine TO ${stage.worker};
-    GRANT SELECT, INSERT ON symphony.theirs TO ${stage.reader}`)
+    GRANT SELECT, INSERT ON symphony.mine TO ${fixture.worker};
+    GRANT SELECT, INSERT ON symphony.theirs TO ${fixture.reader}`)
 })
-beforeEach(() => stage.admin.query('TRUNCATE symphony.mine, symphony.theirs'))
-afterAll(() => stage.remove())
+beforeEach(() => fixture.admin.query('TRUNCATE symphony.mine, symphony.theirs'))
+afterAll(() => fixture.remove())
 
 const MINE = 'INSERT INTO symphony.mine (n) VALUES ($1)'
 const THEIRS = 'INSERT INTO symphony.theirs (n) VALUES ($1)'
@@ -32,7 +32,7 @@ async function entries(): Promise<{ mine: number[]; theirs: number[] }> {
 }
 
 async function numbersIn(table: string): Promise<number[]> {
-  const { rows } = await stage.admin.query<{ n: number }>(`SELECT n FROM symphony.${table} ORDER BY n`)
+  const { rows } = await fixture.admin.query<{ n: number }>(`SELECT n FROM symphony.${table} ORDER BY n`)
   return rows.map(({ n }) => n)
 }
 
@@ -42,64 +42,64 @@ const roleIn = async (tx: Transaction) =>
 describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   let database: Database
   beforeAll(() => {
-    database = stage.open({ pooler, connectionsMax: 1 })
+    database = fixture.open({ pooler, connectionsMax: 1 })
   })
 
   test('each part has the rights of its own role, and both are committed together', async () => {
-    const result = await database.transactionAsRole(stage.worker, async (tx) => {
+    const result = await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(MINE, [1])
-      const role = await tx.asRole(stage.reader, async (theirs) => {
+      const role = await tx.asRole(fixture.reader, async (theirs) => {
         await theirs.query(THEIRS, [2])
         return roleIn(theirs)
       })
       await tx.query(MINE, [3])
       return [role, await roleIn(tx)]
     })
-    expect(result).toEqual([stage.reader, stage.worker])
+    expect(result).toEqual([fixture.reader, fixture.worker])
     expect(await entries()).toEqual({ mine: [1, 3], theirs: [2] })
   })
 
   test('neither part may do what only the other may', async () => {
-    const theirsAsMine = database.transactionAsRole(stage.worker, async (tx) => {
-      await tx.asRole(stage.reader, async () => {})
+    const theirsAsMine = database.transactionAsRole(fixture.worker, async (tx) => {
+      await tx.asRole(fixture.reader, async () => {})
       await tx.query(THEIRS, [1])
     })
     await expect(theirsAsMine).rejects.toMatchObject({ sqlstate: '42501' })
-    const mineAsTheirs = database.transactionAsRole(stage.worker, (tx) =>
-      tx.asRole(stage.reader, (theirs) => theirs.query(MINE, [1])),
+    const mineAsTheirs = database.transactionAsRole(fixture.worker, (tx) =>
+      tx.asRole(fixture.reader, (theirs) => theirs.query(MINE, [1])),
     )
     await expect(mineAsTheirs).rejects.toMatchObject({ sqlstate: '42501' })
     expect(await entries()).toEqual({ mine: [], theirs: [] })
   })
 
   test('comes back to its own role whatever the callback did to it', async () => {
-    await database.transactionAsRole(stage.worker, async (tx) => {
-      await tx.asRole(stage.reader, (theirs) => theirs.query('RESET ROLE'))
-      expect(await roleIn(tx)).toBe(stage.worker)
-      await tx.asRole(stage.reader, (theirs) => theirs.query(`SET SESSION ROLE ${stage.reader}`))
-      expect(await roleIn(tx)).toBe(stage.worker)
+    await database.transactionAsRole(fixture.worker, async (tx) => {
+      await tx.asRole(fixture.reader, (theirs) => theirs.query('RESET ROLE'))
+      expect(await roleIn(tx)).toBe(fixture.worker)
+      await tx.asRole(fixture.reader, (theirs) => theirs.query(`SET SESSION ROLE ${fixture.reader}`))
+      expect(await roleIn(tx)).toBe(fixture.worker)
     })
-    expect((await database.queryAsRole(stage.worker, 'SELECT current_user AS role')).rows).toEqual([
-      { role: stage.worker },
+    expect((await database.queryAsRole(fixture.worker, 'SELECT current_user AS role')).rows).toEqual([
+      { role: fixture.worker },
     ])
   })
 
   test('a callback that throws has its part undone, and the rest may go on in its own role', async () => {
-    await database.transactionAsRole(stage.worker, async (tx) => {
+    await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(MINE, [1])
-      const failing = tx.asRole(stage.reader, async (theirs) => {
+      const failing = tx.asRole(fixture.reader, async (theirs) => {
         await theirs.query(THEIRS, [2])
         await theirs.query('SELECT 1 / 0')
       })
       await expect(failing).rejects.toMatchObject({ sqlstate: '22012' })
-      expect(await roleIn(tx)).toBe(stage.worker)
+      expect(await roleIn(tx)).toBe(fixture.worker)
     })
     expect(await entries()).toEqual({ mine: [1], theirs: [] })
   })
 
   test('an error that the callback swallowed is found out, and named', async () => {
-    const attempt = database.transactionAsRole(stage.worker, (tx) =>
-      tx.asRole(stage.reader, async (theirs) => {
+    const attempt = database.transactionAsRole(fixture.worker, (tx) =>
+      tx.asRole(fixture.reader, async (theirs) => {
         await theirs.query(THEIRS, [2])
         await theirs.query('SELECT 1 / 0').catch(() => {})
       }),
@@ -113,8 +113,8 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   test.each(['COMMIT', 'ROLLBACK', 'COMMIT; BEGIN'])(
     'a callback that ends the transaction by %s is told so, and nothing runs after it',
     async (ending) => {
-      const attempt = database.transactionAsRole(stage.worker, async (tx) => {
-        await tx.asRole(stage.reader, (theirs) => theirs.query(ending))
+      const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
+        await tx.asRole(fixture.reader, (theirs) => theirs.query(ending))
         await tx.query(MINE, [1])
       })
       await expect(attempt).rejects.toMatchObject({ code: 'TRANSACTION_ENDED_INSIDE', disposition: 'unknown' })
@@ -124,11 +124,11 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
 
   test('meanwhile its own handle refuses to be used, and afterwards the lent one does', async () => {
     let kept: Transaction | undefined
-    await database.transactionAsRole(stage.worker, async (tx) => {
-      await tx.asRole(stage.reader, async (theirs) => {
+    await database.transactionAsRole(fixture.worker, async (tx) => {
+      await tx.asRole(fixture.reader, async (theirs) => {
         kept = theirs
         await expect(tx.query(MINE, [1])).rejects.toBeInstanceOf(TransactionBusyError)
-        await expect(tx.asRole(stage.reader, async () => {})).rejects.toBeInstanceOf(TransactionBusyError)
+        await expect(tx.asRole(fixture.reader, async () => {})).rejects.toBeInstanceOf(TransactionBusyError)
       })
       await expect(kept!.query(THEIRS, [1])).rejects.toBeInstanceOf(TransactionClosedError)
     })
@@ -136,13 +136,13 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   })
 
   test('a role that the login may not act as, or that does not exist, is a typed error that names it', async () => {
-    for (const role of [stage.stranger, 'no_such_role']) {
-      const attempt = database.transactionAsRole(stage.worker, (tx) => tx.asRole(role, async () => {}))
+    for (const role of [fixture.stranger, 'no_such_role']) {
+      const attempt = database.transactionAsRole(fixture.worker, (tx) => tx.asRole(role, async () => {}))
       const error = await attempt.catch((thrown: unknown) => thrown)
       expect(error).toBeInstanceOf(RoleError)
       expect(error).toMatchObject({ role })
     }
-    const none = database.transactionAsRole(stage.worker, (tx) => tx.asRole('none', async () => {}))
+    const none = database.transactionAsRole(fixture.worker, (tx) => tx.asRole('none', async () => {}))
     await expect(none).rejects.toMatchObject({ argument: 'role' })
   })
 })

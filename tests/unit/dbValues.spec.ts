@@ -1,19 +1,23 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { types } from 'pg'
 import { StaleStatementError, type Database } from '../../libs/db/index.js'
-import { DbStage } from '../support/dbStage.js'
+import { DbFixture } from '../support/dbFixture.js'
 
-let stage: DbStage
+let fixture: DbFixture
 let database: Database
 
 beforeAll(async () => {
-  stage = await DbStage.set()
-  database = stage.open({ connectionsMax: 3 })
+  fixture = await DbFixture.set()
+  database = fixture.open({ connectionsMax: 3 })
 })
-afterAll(() => stage.remove())
+afterAll(() => fixture.remove())
 
 async function read(expression: string, values?: readonly unknown[]): Promise<unknown> {
-  const { rows } = await database.queryAsRole<{ value: unknown }>(stage.worker, `SELECT ${expression} AS value`, values)
+  const { rows } = await database.queryAsRole<{ value: unknown }>(
+    fixture.worker,
+    `SELECT ${expression} AS value`,
+    values,
+  )
   return rows[0]?.value
 }
 
@@ -65,13 +69,13 @@ describe('values read', () => {
   })
 
   test('formats do not depend on what the database prefers', async () => {
-    await stage.admin.query(`
-      ALTER DATABASE ${stage.name} SET datestyle = 'SQL, DMY';
-      ALTER DATABASE ${stage.name} SET bytea_output = 'escape'`)
+    await fixture.admin.query(`
+      ALTER DATABASE ${fixture.name} SET datestyle = 'SQL, DMY';
+      ALTER DATABASE ${fixture.name} SET bytea_output = 'escape'`)
     for (const pooler of ['none', 'transaction'] as const) {
-      const { rows } = await stage
+      const { rows } = await fixture
         .open({ pooler })
-        .queryAsRole(stage.worker, String.raw`SELECT '2026-02-03T00:00:00Z'::timestamptz AS t, '\x00ff'::bytea AS b`)
+        .queryAsRole(fixture.worker, String.raw`SELECT '2026-02-03T00:00:00Z'::timestamptz AS t, '\x00ff'::bytea AS b`)
       expect(rows).toEqual([{ t: new Date('2026-02-03T00:00:00Z'), b: Buffer.from([0, 255]) }])
     }
   })
@@ -129,14 +133,14 @@ describe('values sent', () => {
     ['JSON with a bigint', { amount: 1n }, /^values\[0\]: expected JSON/],
   ] as const)('%s is refused before anything is sent', async ([, value, message]) => {
     await expect(read('$1::jsonb', [value])).rejects.toThrow(message)
-    await expect(database.transactionAsRole(stage.worker, (tx) => tx.query('SELECT $1', [value]))).rejects.toThrow(
+    await expect(database.transactionAsRole(fixture.worker, (tx) => tx.query('SELECT $1', [value]))).rejects.toThrow(
       message,
     )
   })
 })
 
 async function createChanging(type: string): Promise<void> {
-  await stage.admin.query(`
+  await fixture.admin.query(`
     DROP FUNCTION IF EXISTS symphony.changing(int);
     CREATE FUNCTION symphony.changing(n int) RETURNS TABLE (n ${type}) LANGUAGE sql RETURN n`)
 }
@@ -144,24 +148,24 @@ async function createChanging(type: string): Promise<void> {
 /** Four at once, so that every connection of the pool has its turn. */
 function askChanging(): Promise<unknown[]> {
   const text = 'SELECT * FROM symphony.changing($1)'
-  const ask = async (n: number) => (await database.queryAsRole<{ n: unknown }>(stage.worker, text, [n])).rows[0]?.n
+  const ask = async (n: number) => (await database.queryAsRole<{ n: unknown }>(fixture.worker, text, [n])).rows[0]?.n
   return Promise.all([1, 1, 1, 1].map(ask))
 }
 
 describe('prepared statements', () => {
   test('are kept for texts with parameters, and for no others', async () => {
-    const direct = stage.open({ connectionsMax: 1 })
+    const direct = fixture.open({ connectionsMax: 1 })
     const texts = async () => {
       const { rows } = await direct.queryAsRole<{ statement: string }>(
-        stage.worker,
+        fixture.worker,
         'SELECT statement FROM pg_catalog.pg_prepared_statements ORDER BY 1',
       )
       return rows.map(({ statement }) => statement)
     }
-    for (let n = 0; n < 3; n += 1) await direct.queryAsRole(stage.worker, 'SELECT $1::int AS n', [n])
-    await direct.transactionAsRole(stage.worker, (tx) => tx.query('SELECT $1::text AS t', ['x']))
+    for (let n = 0; n < 3; n += 1) await direct.queryAsRole(fixture.worker, 'SELECT $1::int AS n', [n])
+    await direct.transactionAsRole(fixture.worker, (tx) => tx.query('SELECT $1::text AS t', ['x']))
     expect(await texts()).toEqual(['SELECT $1::int AS n', 'SELECT $1::text AS t'])
-    for (let n = 0; n < 300; n += 1) await direct.queryAsRole(stage.worker, `SELECT $1::int AS n${n}`, [n])
+    for (let n = 0; n < 300; n += 1) await direct.queryAsRole(fixture.worker, `SELECT $1::int AS n${n}`, [n])
     expect(await texts()).toHaveLength(256)
   })
 
@@ -174,12 +178,12 @@ describe('prepared statements', () => {
   })
 
   test('in a transaction, a stale one fails once and is worth a retry', async () => {
-    await stage.admin.query('CREATE TABLE symphony.widening (a int); GRANT SELECT ON symphony.widening TO PUBLIC')
-    const direct = stage.open({ connectionsMax: 2 })
+    await fixture.admin.query('CREATE TABLE symphony.widening (a int); GRANT SELECT ON symphony.widening TO PUBLIC')
+    const direct = fixture.open({ connectionsMax: 2 })
     const ask = () =>
-      direct.transactionAsRole(stage.worker, (tx) => tx.query('SELECT * FROM symphony.widening WHERE a = $1', [1]))
+      direct.transactionAsRole(fixture.worker, (tx) => tx.query('SELECT * FROM symphony.widening WHERE a = $1', [1]))
     await Promise.all([ask(), ask()])
-    await stage.admin.query('ALTER TABLE symphony.widening ADD b int')
+    await fixture.admin.query('ALTER TABLE symphony.widening ADD b int')
     const first = await ask().catch((error: unknown) => error)
     expect(first).toBeInstanceOf(StaleStatementError)
     expect(first).toMatchObject({ disposition: 'retry' })
@@ -187,17 +191,17 @@ describe('prepared statements', () => {
   })
 
   test('that somebody discarded are prepared again', async () => {
-    const direct = stage.open({ connectionsMax: 1 })
-    const ask = () => direct.queryAsRole(stage.worker, 'SELECT $1::int AS n', [1])
+    const direct = fixture.open({ connectionsMax: 1 })
+    const ask = () => direct.queryAsRole(fixture.worker, 'SELECT $1::int AS n', [1])
     await ask()
-    await direct.queryAsRole(stage.worker, 'DEALLOCATE ALL')
+    await direct.queryAsRole(fixture.worker, 'DEALLOCATE ALL')
     expect((await ask()).rows).toEqual([{ n: 1 }])
   })
 
   test('a text without parameters may hold several statements; the last one answers', async () => {
-    const { rows } = await database.queryAsRole(stage.worker, 'SELECT 1 AS first; SELECT 2 AS last')
+    const { rows } = await database.queryAsRole(fixture.worker, 'SELECT 1 AS first; SELECT 2 AS last')
     expect(rows).toEqual([{ last: 2 }])
-    await expect(database.queryAsRole(stage.worker, 'SELECT $1::int; SELECT 2', [1])).rejects.toMatchObject({
+    await expect(database.queryAsRole(fixture.worker, 'SELECT $1::int; SELECT 2', [1])).rejects.toMatchObject({
       sqlstate: '42601',
     })
   })

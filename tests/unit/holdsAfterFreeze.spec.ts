@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { checkDispatchEpoch, freezeDispatch, liftDispatchFreeze, readItemViews } from '../../libs/outbox/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { openHttpStage } from '../support/httpStage.js'
+import { openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { aPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
 
@@ -50,9 +50,9 @@ describe('a payment held after a freeze', () => {
       reason: 'snapshot of 03:00 restored',
       frozenAt: expect.stringMatching(/^\d{4}-.*Z$/),
     })
-    const stage = await openHttpStage(db)
-    const answer = await (await stage.call(`/v1/outbox/${outboxId}`)).text()
-    await stage.close()
+    const fixture = await openHttpFixture(db)
+    const answer = await (await fixture.call(`/v1/outbox/${outboxId}`)).text()
+    await fixture.close()
     expect(answer).toContain('"cause":"OPERATOR"')
     for (const words of [
       ['show', instructionId],

@@ -8,19 +8,19 @@ import { MetricsPage } from '../../libs/http/index.js'
 import { OutboxMetrics } from '../../libs/observability/index.js'
 import { readOutboxStatus } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, gatewayOf, openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
+import { bodyOf, gatewayOf, openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db)
+  fixture = await openHttpFixture(db)
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -62,7 +62,7 @@ async function countItems(instructionId: string): Promise<number> {
 describe('POST /v1/instructions', () => {
   test('201 for a new one, with its number as text, its place and its state', async () => {
     const instruction = body()
-    const response = await stage.post(instruction, key)
+    const response = await fixture.post(instruction, key)
     expect(response.status).toBe(201)
     expect(response.headers.get('location')).toBe(`/v1/instructions/${instruction.instructionId}`)
     expect(await bodyOf(response)).toEqual({
@@ -78,26 +78,26 @@ describe('POST /v1/instructions', () => {
 
   test('is answered only when it is committed: another connection sees the item at once', async () => {
     const instruction = body()
-    await stage.post(instruction, key)
+    await fixture.post(instruction, key)
     expect(await countItems(instruction.instructionId)).toBe(1)
   })
 
   test('200 for the same again, with the same item, whatever became of it', async () => {
     const instruction = body()
-    const first = await bodyOf(await stage.post(instruction, key))
-    const again = await stage.post(instruction, key)
+    const first = await bodyOf(await fixture.post(instruction, key))
+    const again = await fixture.post(instruction, key)
     expect(again.status).toBe(200)
     expect(await bodyOf(again)).toEqual({ ...first, created: false })
     await complete(db, await claimOnly(db, instruction.railType), { state: 'FAILED', errorCode: 'REFUSED' })
-    const ended = await stage.post(instruction, key)
+    const ended = await fixture.post(instruction, key)
     expect(ended.status).toBe(200)
     expect(await bodyOf(ended)).toEqual({ ...first, created: false, state: 'FAILED', warnings: undefined })
   })
 
   test('another key is another item of the instruction', async () => {
     const instruction = body()
-    await stage.post(instruction, key)
-    expect((await stage.post(instruction, `${key}-2`)).status).toBe(201)
+    await fixture.post(instruction, key)
+    expect((await fixture.post(instruction, `${key}-2`)).status).toBe(201)
     expect(await countItems(instruction.instructionId)).toBe(2)
   })
 
@@ -107,15 +107,15 @@ describe('POST /v1/instructions', () => {
     ['another rail', { railType: 'another-rail' }],
   ])('409 for the same key with %s, and the first stands', async (_, change) => {
     const instruction = body()
-    await stage.post(instruction, key)
-    const response = await stage.post({ ...instruction, ...change }, key)
+    await fixture.post(instruction, key)
+    const response = await fixture.post({ ...instruction, ...change }, key)
     expect(await problemOf(response)).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT' })
     expect(await countItems(instruction.instructionId)).toBe(1)
   })
 
   test('notBefore and ordered reach the queue', async () => {
     const instruction = body({ notBefore: '2099-12-31T23:59:59+01:00', ordered: true })
-    await stage.post(instruction, key)
+    await fixture.post(instruction, key)
     const { rows } = await db.queryNoRole(
       'SELECT ordered, next_attempt_at FROM payment_outbox_pending WHERE instruction_id = $1',
       [instruction.instructionId],
@@ -142,7 +142,7 @@ describe('POST /v1/instructions', () => {
     ['a field nobody knows', { notbefore: '2099-12-31T23:59:59Z' }, 'notbefore'],
     ['a key beside the header', { idempotencyKey: 'key-2' }, 'idempotencyKey'],
   ])('422 for %s, naming it', async (_, change, argument) => {
-    const response = await stage.post(body(change), key)
+    const response = await fixture.post(body(change), key)
     expect(await problemOf(response)).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument })
   })
 
@@ -155,13 +155,13 @@ describe('POST /v1/instructions', () => {
     ['an array', '[]'],
     ['null', 'null'],
   ])('422 for JSON with %s', async (_, text) => {
-    expect(await problemOf(await stage.post(text, key))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
+    expect(await problemOf(await fixture.post(text, key))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
 
   test('a payload of depth 32 is taken, one of depth 33 is not', async () => {
     const nested = (depth: number): unknown => (depth === 1 ? {} : { a: nested(depth - 1) })
-    expect((await stage.post(body({ payload: nested(32) }), key)).status).toBe(201)
-    expect((await stage.post(body({ payload: nested(33) }), `${key}-2`)).status).toBe(422)
+    expect((await fixture.post(body({ payload: nested(32) }), key)).status).toBe(201)
+    expect((await fixture.post(body({ payload: nested(33) }), `${key}-2`)).status).toBe(422)
   })
 
   test.each([
@@ -169,17 +169,17 @@ describe('POST /v1/instructions', () => {
     ['of 129 characters', 'x'.repeat(129)],
     ['that Symphony keeps for itself', 'key~redrive~1'],
   ])('422 for an Idempotency-Key %s', async (_, wrong) => {
-    const problem = await problemOf(await stage.post(body(), wrong))
+    const problem = await problemOf(await fixture.post(body(), wrong))
     expect(problem).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument: 'idempotencyKey' })
   })
 
   test('an Idempotency-Key of 128 characters is taken', async () => {
-    expect((await stage.post(body(), 'x'.repeat(128))).status).toBe(201)
+    expect((await fixture.post(body(), 'x'.repeat(128))).status).toBe(201)
   })
 
   test('400 without an Idempotency-Key', async () => {
-    expect(await problemOf(await stage.post(body()))).toMatchObject({ status: 400, code: 'IDEMPOTENCY_KEY_MISSING' })
-    expect(await problemOf(await stage.post(body(), ''))).toMatchObject({
+    expect(await problemOf(await fixture.post(body()))).toMatchObject({ status: 400, code: 'IDEMPOTENCY_KEY_MISSING' })
+    expect(await problemOf(await fixture.post(body(), ''))).toMatchObject({
       status: 400,
       code: 'IDEMPOTENCY_KEY_MISSING',
     })
@@ -191,19 +191,19 @@ describe('POST /v1/instructions', () => {
     ['text', 'pay me'],
     ['two documents', '{}{}'],
   ])('400 for a body of %s', async (_, text) => {
-    expect(await problemOf(await stage.post(text, key))).toMatchObject({ status: 400, code: 'MALFORMED_JSON' })
+    expect(await problemOf(await fixture.post(text, key))).toMatchObject({ status: 400, code: 'MALFORMED_JSON' })
   })
 
   test('413 for a body beyond 256 KiB, 422 for one at the limit whose payload is too large', async () => {
-    expect(await problemOf(await stage.post(padded(262_145), key))).toMatchObject({
+    expect(await problemOf(await fixture.post(padded(262_145), key))).toMatchObject({
       status: 413,
       code: 'BODY_TOO_LARGE',
     })
-    expect((await stage.post(padded(262_144), key)).status).toBe(422)
+    expect((await fixture.post(padded(262_144), key)).status).toBe(422)
   })
 
   test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml'])('415 for %s', async (type) => {
-    const response = await stage.call('/v1/instructions', {
+    const response = await fixture.call('/v1/instructions', {
       method: 'POST',
       headers: { 'content-type': type, 'idempotency-key': key },
       body: JSON.stringify(body()),
@@ -212,7 +212,7 @@ describe('POST /v1/instructions', () => {
   })
 
   test('application/json with a charset is JSON', async () => {
-    const response = await stage.call('/v1/instructions', {
+    const response = await fixture.call('/v1/instructions', {
       method: 'POST',
       headers: { 'content-type': 'application/json; charset=utf-8', 'idempotency-key': key },
       body: JSON.stringify(body()),
@@ -224,11 +224,11 @@ describe('POST /v1/instructions', () => {
 describe('GET /v1/instructions/{instructionId}', () => {
   test('every item of the instruction, with its attempts', async () => {
     const instruction = body()
-    await stage.post(instruction, key)
+    await fixture.post(instruction, key)
     const lease = await claimOnly(db, instruction.railType)
     await complete(db, lease, { state: 'DISPATCHED', railReference: 'TX-1', railCode: 'PAID', latencyMs: 12 })
-    await stage.post(instruction, `${key}-2`)
-    const response = await stage.call(`/v1/instructions/${instruction.instructionId}`)
+    await fixture.post(instruction, `${key}-2`)
+    const response = await fixture.call(`/v1/instructions/${instruction.instructionId}`)
     expect(response.status).toBe(200)
     const { instructionId, items } = await bodyOf(response)
     expect(instructionId).toBe(instruction.instructionId)
@@ -246,9 +246,9 @@ describe('GET /v1/instructions/{instructionId}', () => {
 
   test('shows neither payload nor lease token', async () => {
     const instruction = body({ payload: { secret: 'CANARY-4111' } })
-    await stage.post(instruction, key)
+    await fixture.post(instruction, key)
     const { leaseToken } = await claimOnly(db, instruction.railType)
-    const text = await (await stage.call(`/v1/instructions/${instruction.instructionId}`)).text()
+    const text = await (await fixture.call(`/v1/instructions/${instruction.instructionId}`)).text()
     expect(text).toContain('LEASED')
     expect(text).not.toContain('CANARY')
     expect(text).not.toContain(leaseToken)
@@ -257,44 +257,44 @@ describe('GET /v1/instructions/{instructionId}', () => {
   test.each(['a/b', '?x=1#y', '100%', '~!$&', '%'.repeat(128)])(
     'the instruction %s is found under its encoded name',
     async (instructionId) => {
-      await stage.post(body({ instructionId }), key)
-      const response = await stage.call(`/v1/instructions/${encodeURIComponent(instructionId)}`)
+      await fixture.post(body({ instructionId }), key)
+      const response = await fixture.call(`/v1/instructions/${encodeURIComponent(instructionId)}`)
       expect(await bodyOf(response)).toMatchObject({ instructionId, items: [{ idempotencyKey: key }] })
     },
   )
 
   test('404 for an instruction nobody has heard of, 422 for what cannot be one', async () => {
-    expect(await problemOf(await stage.call('/v1/instructions/nobody'))).toMatchObject({
+    expect(await problemOf(await fixture.call('/v1/instructions/nobody'))).toMatchObject({
       status: 404,
       code: 'INSTRUCTION_NOT_FOUND',
     })
-    expect(await problemOf(await stage.call('/v1/instructions/a%20b'))).toMatchObject({ status: 422 })
+    expect(await problemOf(await fixture.call('/v1/instructions/a%20b'))).toMatchObject({ status: 422 })
   })
 
   test('400 for an address that cannot be read, 404 for one that leads nowhere', async () => {
-    expect(await problemOf(await stage.call('/v1/instructions/%ZZ'))).toMatchObject({
+    expect(await problemOf(await fixture.call('/v1/instructions/%ZZ'))).toMatchObject({
       status: 400,
       code: 'BAD_REQUEST',
     })
-    expect(await problemOf(await stage.call('/v2/instructions'))).toMatchObject({ status: 404, code: 'NOT_FOUND' })
+    expect(await problemOf(await fixture.call('/v2/instructions'))).toMatchObject({ status: 404, code: 'NOT_FOUND' })
   })
 
   test('a method that no route of a path takes is 405, and Allow names those that one does', async () => {
-    for (const path of new Set(stage.routes.map((route) => route.path))) {
-      const methods = stage.routes.filter((route) => route.path === path).map(({ method }) => method)
-      const response = await stage.call(`${path.replaceAll(/\{\w+\}/g, 'x')}?a=b`, { method: 'PATCH' })
+    for (const path of new Set(fixture.routes.map((route) => route.path))) {
+      const methods = fixture.routes.filter((route) => route.path === path).map(({ method }) => method)
+      const response = await fixture.call(`${path.replaceAll(/\{\w+\}/g, 'x')}?a=b`, { method: 'PATCH' })
       expect([path, response.headers.get('allow')?.split(', ')]).toEqual([path, expect.arrayContaining(methods)])
       expect(await problemOf(response)).toMatchObject({ status: 405, code: 'METHOD_NOT_ALLOWED' })
     }
-    expect((await stage.call('/openapi.json', { method: 'POST' })).headers.get('allow')).toBe('GET, HEAD')
+    expect((await fixture.call('/openapi.json', { method: 'POST' })).headers.get('allow')).toBe('GET, HEAD')
   })
 })
 
 describe('HEAD', () => {
   test('answers as GET without a body on every route, by the same rules of access', async () => {
-    const got = stage.routes.filter(({ method }) => method === 'GET')
+    const got = fixture.routes.filter(({ method }) => method === 'GET')
     for (const { path, access } of got) {
-      const url = `${stage.address}${path.replaceAll(/\{\w+\}/g, 'x')}`
+      const url = `${fixture.address}${path.replaceAll(/\{\w+\}/g, 'x')}`
       const unknown = await fetch(url, { method: 'HEAD' })
       expect([path, unknown.status]).toEqual([path, access === 'open' ? 200 : 401])
       const end = new AbortController()
@@ -310,7 +310,7 @@ describe('HEAD', () => {
       end.abort()
     }
     expect(got.length).toBeGreaterThan(10)
-    expect((await fetch(`${stage.address}/openapi.json`, { method: 'HEAD' })).status).toBe(200)
+    expect((await fetch(`${fixture.address}/openapi.json`, { method: 'HEAD' })).status).toBe(200)
   })
 })
 
@@ -325,7 +325,7 @@ describe('access', () => {
     ['two tokens', { authorization: `Bearer ${TOKEN} ${TOKEN}` }],
   ])('401 with %s, for what is there and what is not', async (_, headers: Record<string, string>) => {
     for (const path of ['/v1/instructions/x', '/metrics', '/nowhere']) {
-      const response = await fetch(`${stage.address}${path}`, { headers })
+      const response = await fetch(`${fixture.address}${path}`, { headers })
       expect(response.headers.get('www-authenticate')).toBe('Bearer')
       expect(await problemOf(response)).toMatchObject({ status: 401, code: 'UNAUTHENTICATED' })
     }
@@ -333,7 +333,7 @@ describe('access', () => {
 
   test('401 for a POST without a token, and nothing is enqueued', async () => {
     const instruction = body()
-    const response = await fetch(`${stage.address}/v1/instructions`, {
+    const response = await fetch(`${fixture.address}/v1/instructions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'idempotency-key': key },
       body: JSON.stringify(instruction),
@@ -343,7 +343,7 @@ describe('access', () => {
   })
 
   test('a server without a token lets nobody in but for health', async () => {
-    const closed = await openHttpStage(db, { accessToken: undefined })
+    const closed = await openHttpFixture(db, { accessToken: undefined })
     onTestFinished(() => closed.close())
     for (const headers of [{}, { authorization: 'Bearer undefined' }, { authorization: 'Bearer ' }]) {
       expect((await fetch(`${closed.address}/metrics`, { headers })).status).toBe(401)
@@ -352,7 +352,7 @@ describe('access', () => {
   })
 
   test('a process without an API has no instructions', async () => {
-    const worker = await openHttpStage(db, { api: 'none' })
+    const worker = await openHttpFixture(db, { api: 'none' })
     onTestFinished(() => worker.close())
     expect((await worker.post(body(), key)).status).toBe(404)
     expect((await worker.call('/metrics')).status).toBe(200)
@@ -361,7 +361,7 @@ describe('access', () => {
 
 describe('each route acts in its own role', () => {
   test('reading needs no more than readonly, and enqueueing no more than ingest', async () => {
-    const swapped = await openHttpStage(db, {
+    const swapped = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
     onTestFinished(() => swapped.close())
@@ -375,7 +375,7 @@ describe('each route acts in its own role', () => {
 describe('health and metrics', () => {
   test('/healthz and /readyz are open; readiness is what the process says it is', async () => {
     let ready = true
-    const changing = await openHttpStage(db, { isReady: async () => ready })
+    const changing = await openHttpFixture(db, { isReady: async () => ready })
     onTestFinished(() => changing.close())
     expect((await fetch(`${changing.address}/healthz`)).status).toBe(200)
     const first = await fetch(`${changing.address}/readyz`)
@@ -388,8 +388,8 @@ describe('health and metrics', () => {
 
   test('/metrics shows what this process counted and what the queue looks like now', async () => {
     await enqueue(db)
-    stage.metrics.outbox.onRelayerEvent({ type: 'notified' })
-    const response = await stage.call('/metrics')
+    fixture.metrics.outbox.onRelayerEvent({ type: 'notified' })
+    const response = await fixture.call('/metrics')
     expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
     const text = await response.text()
     const { pendingCount, dlqDepth } = await readOutboxStatus(db.as('symphony_readonly'))
@@ -405,7 +405,7 @@ describe('health and metrics', () => {
 describe('when the database is away', () => {
   test('503 before anything was sent: nothing was accepted', async () => {
     const role = databaseAt('postgres://nobody@127.0.0.1:1/none').as('symphony_ingest')
-    const dark = await openHttpStage(db, { roles: { ingest: role, readonly: role } })
+    const dark = await openHttpFixture(db, { roles: { ingest: role, readonly: role } })
     onTestFinished(() => dark.close())
     const response = await dark.post(body(), key)
     expect(response.headers.get('retry-after')).toBe('1')
@@ -423,7 +423,7 @@ describe('when the database is away', () => {
     onTestFinished(() => proxy.close())
     const url = new URL(gateway.url)
     url.port = String(proxy.port)
-    const lying = await openHttpStage(db, {
+    const lying = await openHttpFixture(db, {
       roles: { ingest: databaseAt(url.href).as('symphony_ingest') },
     })
     onTestFinished(() => lying.close())
@@ -432,24 +432,24 @@ describe('when the database is away', () => {
     await blocker.query('BEGIN; LOCK TABLE payment_outbox_identities IN EXCLUSIVE MODE')
     const instruction = body()
     const answering = lying.post(instruction, key)
-    await expect.poll(countWaiting, PATIENTLY).toBe(1)
+    await expect.poll(countWaiting, POLL_OPTIONS).toBe(1)
     proxy.traffic = 'answers vanish'
     await blocker.query('COMMIT')
-    await expect.poll(() => countItems(instruction.instructionId), PATIENTLY).toBe(1)
+    await expect.poll(() => countItems(instruction.instructionId), POLL_OPTIONS).toBe(1)
     proxy.cut()
     expect(await problemOf(await answering)).toMatchObject({
       status: 503,
       code: 'DATABASE_UNAVAILABLE',
       detail: expect.stringContaining('may or may not'),
     })
-    expect((await stage.post(instruction, key)).status).toBe(200)
+    expect((await fixture.post(instruction, key)).status).toBe(200)
   })
 
   test('metrics are without what only the database knows', async () => {
     const nowhere = databaseAt('postgres://nobody@127.0.0.1:1/none')
     const counters = new Registry()
     new OutboxMetrics(counters).onRelayerEvent({ type: 'notified' })
-    const dark = await openHttpStage(db, { metrics: new MetricsPage(counters, () => readSystemStatus(nowhere)) })
+    const dark = await openHttpFixture(db, { metrics: new MetricsPage(counters, () => readSystemStatus(nowhere)) })
     onTestFinished(() => dark.close())
     const text = await (await dark.call('/metrics')).text()
     expect(text).toMatch(/^notify_wakeups_total 1$/m)
@@ -469,7 +469,7 @@ describe('a request has an id', () => {
     ['a new one for what is no id', 'a b', false],
     ['a new one for what is too long', 'x'.repeat(129), false],
   ])('%s', async (_, given, kept) => {
-    const response = await stage.call('/v1/instructions/nobody', { headers: { 'x-request-id': given } })
+    const response = await fixture.call('/v1/instructions/nobody', { headers: { 'x-request-id': given } })
     const { requestId } = await problemOf(response)
     expect(response.headers.get('x-request-id')).toBe(requestId)
     expect(requestId === given).toBe(kept)
@@ -478,7 +478,7 @@ describe('a request has an id', () => {
 
 describe('the log', () => {
   test('has a line per request, and never a payload, a token or a database error’s values', async () => {
-    const quiet = await openHttpStage(db, {
+    const quiet = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
     onTestFinished(() => quiet.close())
@@ -486,7 +486,7 @@ describe('the log', () => {
     await quiet.post(body({ payload }), key)
     await quiet.post(body({ payload, ordered: 'CANARY' }), key)
     await quiet.post(`{"payload":{"card":"CANARY","card":"CANARY"}}`, key)
-    await expect.poll(() => quiet.logged().match(/"msg":"request"/g)?.length, PATIENTLY).toBe(3)
+    await expect.poll(() => quiet.logged().match(/"msg":"request"/g)?.length, POLL_OPTIONS).toBe(3)
     expect(quiet.logged()).toContain('request_failed')
     expect(quiet.logged()).toContain('"route":"/v1/instructions"')
     expect(quiet.logged()).not.toContain('CANARY')
@@ -494,19 +494,19 @@ describe('the log', () => {
   })
 
   test('has no error for what a client did wrong', async () => {
-    const calm = await openHttpStage(db)
+    const calm = await openHttpFixture(db)
     onTestFinished(() => calm.close())
     await calm.post('{', key)
     await calm.call('/nowhere')
     await fetch(`${calm.address}/metrics`)
-    await expect.poll(() => calm.logged().match(/"msg":"request"/g)?.length, PATIENTLY).toBe(3)
+    await expect.poll(() => calm.logged().match(/"msg":"request"/g)?.length, POLL_OPTIONS).toBe(3)
     expect(calm.logged()).not.toMatch(/"level":(50|60)/)
   })
 })
 
 describe('closing', () => {
   test('cuts a client that never finishes its request, and is safe twice', async () => {
-    const closing = await openHttpStage(db)
+    const closing = await openHttpFixture(db)
     const { hostname, port } = new URL(closing.address)
     const socket = connect(Number(port), hostname)
     onTestFinished(() => void socket.destroy())

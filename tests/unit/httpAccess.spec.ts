@@ -5,34 +5,34 @@ import type { Clock } from '../../libs/core/index.js'
 import { EXAMPLE, type Route } from '../../libs/http/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
-import { aKey, bodyOf, openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
-import { inStory, tellStory, type Story } from '../support/httpStory.js'
+import { aKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
+import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 import { enqueue } from '../support/outboxItems.js'
 
 /** Every route of the server × every way of not being let in. The routes are the server's own list: none can be forgotten. */
 
 let db: TestDatabase
-let stage: HttpStage
-let story: Story
+let fixture: HttpFixture
+let exampleIds: ExampleIds
 beforeAll(async () => {
   db = await createTestDatabase()
-  story = await tellStory(db)
-  stage = await openHttpStage(db)
+  exampleIds = await seedExamples(db)
+  fixture = await openHttpFixture(db)
 })
 afterAll(async () => {
   process.stdout.write(`access: ${refusals} refusals\n`)
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
 /** What must be known to be let in. */
 function guarded(): readonly Route[] {
-  return stage.routes.filter(({ access }) => access !== 'open' && access !== 'signature')
+  return fixture.routes.filter(({ access }) => access !== 'open' && access !== 'signature')
 }
 
 /** The route's own example, as whoever shows this. */
-function ask(route: Route, authorization: string | undefined, at = stage.address): Promise<Response> {
-  const example = inStory(story, route.example!)
+function ask(route: Route, authorization: string | undefined, at = fixture.address): Promise<Response> {
+  const example = resolveExampleIds(exampleIds, route.example!)
   const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(example.params?.[name] ?? ''),
   )
@@ -77,7 +77,7 @@ async function unchanged(body: () => Promise<void>): Promise<void> {
 
 describe('every route', () => {
   test('is for somebody: those that are open are these', () => {
-    const open = stage.routes.filter(({ access }) => access === 'open').map(({ path }) => path)
+    const open = fixture.routes.filter(({ access }) => access === 'open').map(({ path }) => path)
     expect(open).toEqual(['/healthz', '/readyz'])
     expect(guarded().length).toBeGreaterThan(35)
   })
@@ -160,7 +160,7 @@ describe('a key', () => {
   test('opens what its scope is for, and says whose it is', async () => {
     const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol', participants: [EXAMPLE.participantId] })
     const headers = { authorization: `Bearer ${key}` }
-    expect(await bodyOf(await stage.call('/v1/me', { headers }))).toEqual({
+    expect(await bodyOf(await fixture.call('/v1/me', { headers }))).toEqual({
       owner: 'carol',
       scopes: ['read'],
       participants: [EXAMPLE.participantId],
@@ -168,11 +168,11 @@ describe('a key', () => {
       keyId,
       expiresAt: null,
     })
-    expect((await stage.call(`/v1/instructions/${EXAMPLE.instructionId}`, { headers })).status).toBe(200)
+    expect((await fixture.call(`/v1/instructions/${EXAMPLE.instructionId}`, { headers })).status).toBe(200)
   })
 
   test('the token of the process may do everything, as whoever started it', async () => {
-    expect(await bodyOf(await stage.call('/v1/me'))).toMatchObject({
+    expect(await bodyOf(await fixture.call('/v1/me'))).toMatchObject({
       owner: 'access-token',
       scopes: SCOPES,
       via: 'token',
@@ -181,7 +181,7 @@ describe('a key', () => {
 
   test('that is revoked is refused five seconds later: a server remembers an answer, and not for long', async () => {
     const clock = new HandClock()
-    const patient = await openHttpStage(db, { clock })
+    const patient = await openHttpFixture(db, { clock })
     onTestFinished(() => patient.close())
     const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
     const headers = { authorization: `Bearer ${key}` }
@@ -197,7 +197,7 @@ describe('a key', () => {
     let questions = 0
     const auth = db.as('symphony_auth')
     const counting: typeof auth = { ...auth, query: (text, values) => ((questions += 1), auth.query(text, values)) }
-    const counted = await openHttpStage(db, { roles: { auth: counting } })
+    const counted = await openHttpFixture(db, { roles: { auth: counting } })
     onTestFinished(() => counted.close())
     const { key } = await aKey(db, { scopes: ['read'], owner: 'carol' })
     const asked = Array.from({ length: 20 }, () =>
@@ -210,16 +210,16 @@ describe('a key', () => {
   test('is neither logged nor counted by its secret', async () => {
     const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
     const secret = key.split('_').slice(2).join('_')
-    await stage.call('/v1/me', { headers: { authorization: `Bearer ${key}` } })
-    await expect.poll(() => stage.logged()).toContain(keyId)
-    expect(stage.logged()).not.toContain(secret)
-    expect(stage.logged()).not.toContain(TOKEN)
+    await fixture.call('/v1/me', { headers: { authorization: `Bearer ${key}` } })
+    await expect.poll(() => fixture.logged()).toContain(keyId)
+    expect(fixture.logged()).not.toContain(secret)
+    expect(fixture.logged()).not.toContain(TOKEN)
   })
 
   test('bound to participants enqueues for them and for nobody else, alone or in a batch', async () => {
     const { key } = await aKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
     const post = (path: string, body: object) =>
-      stage.call(path, {
+      fixture.call(path, {
         method: 'POST',
         headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' },
         body: JSON.stringify(body),
@@ -240,22 +240,22 @@ describe('a key', () => {
     const item = await enqueue(db, { participantId: 'mine-alone' })
     const { key } = await aKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
     const headers = { authorization: `Bearer ${key}` }
-    expect(await bodyOf(await stage.call('/v1/outbox', { headers }))).toMatchObject({
+    expect(await bodyOf(await fixture.call('/v1/outbox', { headers }))).toMatchObject({
       items: [{ outboxId: item.outboxId }],
     })
-    expect(await bodyOf(await stage.call(`/v1/outbox?q=${EXAMPLE.instructionId}`, { headers }))).toMatchObject({
+    expect(await bodyOf(await fixture.call(`/v1/outbox?q=${EXAMPLE.instructionId}`, { headers }))).toMatchObject({
       items: [],
     })
-    expect(await bodyOf(await stage.call('/v1/proposals', { headers }))).toMatchObject({ items: [] })
-    expect((await stage.call(`/v1/outbox?participant=${EXAMPLE.participantId}`, { headers })).status).toBe(403)
-    expect((await stage.call(`/v1/outbox/${item.outboxId}`, { headers })).status).toBe(200)
+    expect(await bodyOf(await fixture.call('/v1/proposals', { headers }))).toMatchObject({ items: [] })
+    expect((await fixture.call(`/v1/outbox?participant=${EXAMPLE.participantId}`, { headers })).status).toBe(403)
+    expect((await fixture.call(`/v1/outbox/${item.outboxId}`, { headers })).status).toBe(200)
   })
 })
 
 describe('each scope acts in its own role', () => {
   test('and can do no more than that role: with the role of another its routes fail', async () => {
     const nobody = db.as('symphony_auth')
-    const broken = await openHttpStage(db, {
+    const broken = await openHttpFixture(db, {
       roles: { ingest: nobody, readonly: nobody, auditor: nobody, control: () => nobody },
     })
     onTestFinished(() => broken.close())
@@ -267,7 +267,7 @@ describe('each scope acts in its own role', () => {
   })
 
   test('a server whose login is no gateway refuses every operate and ingest route', async () => {
-    const dumb = await openHttpStage(db, { roles: { mayActFor: async () => false } })
+    const dumb = await openHttpFixture(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {
       for (const route of guarded().filter(({ access }) => access === 'operate' || access === 'ingest')) {
@@ -282,7 +282,7 @@ describe('each scope acts in its own role', () => {
 describe('limits', () => {
   test('a key that asks too often is told when to come back; another key is not', async () => {
     const clock = new HandClock()
-    const limited = await openHttpStage(db, { limits: { requestsPerSecond: 2 }, clock })
+    const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())
     const one = await aKey(db, { scopes: ['read'], owner: 'busy' })
     const two = await aKey(db, { scopes: ['read'], owner: 'calm' })
@@ -298,7 +298,7 @@ describe('limits', () => {
 
   test('a long body counts for several requests, before it is read; one longer than all of them is still let in', async () => {
     const clock = new HandClock()
-    const limited = await openHttpStage(db, { limits: { requestsPerSecond: 2 }, clock })
+    const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())
     const { key } = await aKey(db, { scopes: ['ingest'], owner: 'verbose' })
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' }
@@ -324,15 +324,15 @@ describe('limits', () => {
   })
 
   test('listens where it is told: on this machine', async () => {
-    expect(new URL(stage.address).hostname).toBe('127.0.0.1')
+    expect(new URL(fixture.address).hostname).toBe('127.0.0.1')
     const other = createServer()
     onTestFinished(() => void other.close())
-    await new Promise<void>((resolve) => other.listen(Number(new URL(stage.address).port), '127.0.0.2', resolve))
+    await new Promise<void>((resolve) => other.listen(Number(new URL(fixture.address).port), '127.0.0.2', resolve))
     expect(other.listening).toBe(true)
   })
 
   test('answers carry the headers that keep a browser from harm, and are kept by nobody', async () => {
-    const response = await stage.call('/v1/me')
+    const response = await fixture.call('/v1/me')
     expect(Object.fromEntries(response.headers)).toMatchObject({
       'cache-control': 'no-store',
       'content-security-policy': expect.stringContaining("frame-ancestors 'none'"),

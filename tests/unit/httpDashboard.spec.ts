@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 let folder: string
 const PAGE = '<!doctype html><title>Symphony</title>'
 beforeAll(async () => {
@@ -18,10 +18,10 @@ beforeAll(async () => {
   await writeFile(join(built, 'index.html'), PAGE)
   await writeFile(join(built, 'assets', 'main-Ab3dEf9h.js'), 'export {}')
   await writeFile(join(folder, 'secret.txt'), 'CANARY')
-  stage = await openHttpStage(db, { dashboardFolder: built })
+  fixture = await openHttpFixture(db, { dashboardFolder: built })
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
   await rm(folder, { recursive: true })
 })
@@ -31,7 +31,7 @@ const HTML = { accept: 'text/html,*/*' }
 /** The answer to an address as it stands: `fetch` would tidy it up. */
 function raw(path: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    const { hostname, port } = new URL(stage.address)
+    const { hostname, port } = new URL(fixture.address)
     const socket = connect(Number(port), hostname, () => {
       socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`)
     })
@@ -46,7 +46,7 @@ describe('the files of the dashboard', () => {
   test.each(['/', '/payments', '/payments/01981f0e', '/holds?x=1'])(
     '%s is the page, for whoever opens it, without a key',
     async (path) => {
-      const response = await fetch(`${stage.address}${path}`, { headers: HTML })
+      const response = await fetch(`${fixture.address}${path}`, { headers: HTML })
       expect([response.status, await response.text()]).toEqual([200, PAGE])
       expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8')
       expect(response.headers.get('cache-control')).toBe('no-cache')
@@ -55,17 +55,17 @@ describe('the files of the dashboard', () => {
   )
 
   test('HEAD / answers as GET, without a key and without a body', async () => {
-    const response = await fetch(stage.address, { method: 'HEAD' })
+    const response = await fetch(fixture.address, { method: 'HEAD' })
     expect([response.status, await response.text()]).toEqual([200, ''])
     expect(response.headers.get('content-length')).toBe(String(PAGE.length))
   })
 
   test('what is named by its content may be kept for ever; the page is asked about again', async () => {
-    const asset = await fetch(`${stage.address}/assets/main-Ab3dEf9h.js`)
+    const asset = await fetch(`${fixture.address}/assets/main-Ab3dEf9h.js`)
     expect(asset.headers.get('content-type')).toBe('text/javascript; charset=utf-8')
     expect(asset.headers.get('cache-control')).toContain('immutable')
-    const page = await fetch(`${stage.address}/`)
-    const again = await fetch(`${stage.address}/`, { headers: { 'if-none-match': page.headers.get('etag') ?? '' } })
+    const page = await fetch(`${fixture.address}/`)
+    const again = await fetch(`${fixture.address}/`, { headers: { 'if-none-match': page.headers.get('etag') ?? '' } })
     expect([again.status, await again.text()]).toEqual([304, ''])
   })
 
@@ -83,14 +83,14 @@ describe('the files of the dashboard', () => {
   })
 
   test('never stand in for the API: an unknown route is a problem, and without a key it is not even that', async () => {
-    expect(await problemOf(await stage.call('/v1/nothing', { headers: HTML }))).toMatchObject({ code: 'NOT_FOUND' })
-    expect((await fetch(`${stage.address}/v1/nothing`, { headers: HTML })).status).toBe(401)
-    expect((await fetch(`${stage.address}/missing.js`)).status).toBe(401)
-    expect((await fetch(`${stage.address}/payments`, { method: 'POST', headers: HTML })).status).toBe(401)
+    expect(await problemOf(await fixture.call('/v1/nothing', { headers: HTML }))).toMatchObject({ code: 'NOT_FOUND' })
+    expect((await fetch(`${fixture.address}/v1/nothing`, { headers: HTML })).status).toBe(401)
+    expect((await fetch(`${fixture.address}/missing.js`)).status).toBe(401)
+    expect((await fetch(`${fixture.address}/payments`, { method: 'POST', headers: HTML })).status).toBe(401)
   })
 
   test('a server without them has none', async () => {
-    const bare = await openHttpStage(db)
+    const bare = await openHttpFixture(db)
     onTestFinished(() => bare.close())
     expect((await fetch(`${bare.address}/`, { headers: HTML })).status).toBe(401)
   })

@@ -1,29 +1,29 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey, bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
-import { comeFrom } from '../support/outboxEpochs.js'
+import { aKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { rewindEpoch } from '../support/outboxEpochs.js'
 import { claim, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { aTimer } from '../support/scheduled.js'
 
 /** What an operator stops and lets go on by HTTP, under the same rules as by command. */
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 let operator: string
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db)
+  fixture = await openHttpFixture(db)
   operator = (await aKey(db, { owner: 'olga', scopes: ['read', 'operate'] })).key
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
 function ask(path: string, body?: object, key = operator): Promise<Response> {
   const headers = { authorization: `Bearer ${key}` }
-  if (body === undefined) return stage.call(path, { headers })
-  return stage.call(path, {
+  if (body === undefined) return fixture.call(path, { headers })
+  return fixture.call(path, {
     method: 'POST',
     headers: { ...headers, 'content-type': 'application/json' },
     body: JSON.stringify(body),
@@ -32,7 +32,7 @@ function ask(path: string, body?: object, key = operator): Promise<Response> {
 
 async function cancel(timerId: string): Promise<Record<string, unknown>> {
   const headers = { authorization: `Bearer ${operator}` }
-  return bodyOf(await stage.call(`/v1/timers/${timerId}/cancel`, { method: 'POST', headers }))
+  return bodyOf(await fixture.call(`/v1/timers/${timerId}/cancel`, { method: 'POST', headers }))
 }
 
 const dispatch = async () => bodyOf(await ask('/v1/dispatch'))
@@ -80,7 +80,7 @@ test('dispatch is frozen by a person and lifted by a person, each under their na
 })
 
 test('a freeze that the database found says what it found, and what that means', async () => {
-  await comeFrom(db, 'system_identifier = system_identifier + 1')
+  await rewindEpoch(db, 'system_identifier = system_identifier + 1')
   const { railType } = await enqueue(db)
   expect(await claim(db, railType)).toEqual([])
   const { freeze } = await dispatch()

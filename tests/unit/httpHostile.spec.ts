@@ -7,20 +7,20 @@ import { EXAMPLE, problemCodesOf, type Route } from '../../libs/http/index.js'
 import { findDefect } from '../../libs/http/routes/route.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
-import { openHttpStage, problemOf, TOKEN, type HttpStage } from '../support/httpStage.js'
-import { tellStory, type Story } from '../support/httpStory.js'
+import { openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
+import { seedExamples, type ExampleIds } from '../support/httpExamples.js'
 import { valueOf, type Schema } from '../support/schemaValues.js'
 
 let db: TestDatabase
-let stage: HttpStage
-let story: Story
+let fixture: HttpFixture
+let exampleIds: ExampleIds
 beforeAll(async () => {
   db = await createTestDatabase()
-  story = await tellStory(db)
-  stage = await openHttpStage(db, { limits: { requestsPerSecond: 100_000 } })
+  exampleIds = await seedExamples(db)
+  fixture = await openHttpFixture(db, { limits: { requestsPerSecond: 100_000 } })
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -33,7 +33,7 @@ interface Request {
 
 /** Ids that exist are likely, so that a request gets past the door. */
 function requestTo(route: Route): fc.Arbitrary<Request> {
-  const known = [...story.values(), 'acme', 'simulated', 'invoice-2041', 'nightly-report', 'bank-of-x', 'evt_17']
+  const known = [...exampleIds.values(), 'acme', 'simulated', 'invoice-2041', 'nightly-report', 'bank-of-x', 'evt_17']
   const from = (schema: Schema | undefined) => (schema === undefined ? fc.constant({}) : valueOf(schema, known))
   return fc.record({
     params: from(route.params).map(toRecord),
@@ -53,7 +53,7 @@ function send(route: Route, { params, query, body, key }: Request): Promise<Resp
   const search = new URLSearchParams(
     Object.fromEntries(Object.entries(query).map(([name, value]) => [name, wellFormed(textOf(value))])),
   ).toString()
-  return stage.call(`${path}${search === '' ? '' : `?${search}`}`, {
+  return fixture.call(`${path}${search === '' ? '' : `?${search}`}`, {
     method: route.method,
     headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), 'idempotency-key': key },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -62,7 +62,7 @@ function send(route: Route, { params, query, body, key }: Request): Promise<Resp
 
 describe('requests made up from the schemas', () => {
   test('are answered as documented by every route, and never by a 5xx', async () => {
-    const routes = stage.routes.filter(({ path, access }) => path !== '/v1/stream' && access !== 'signature')
+    const routes = fixture.routes.filter(({ path, access }) => path !== '/v1/stream' && access !== 'signature')
     const anyRequest = fc
       .nat(routes.length - 1)
       .chain((index) => requestTo(routes[index]!).map((request) => ({ route: routes[index]!, request })))
@@ -87,7 +87,7 @@ describe('requests made up from the schemas', () => {
 
 describe('the schema of a route', () => {
   test('names a defect of every value that it refuses, and of no other', () => {
-    const schemas = stage.routes.flatMap(({ params, query, body }) =>
+    const schemas = fixture.routes.flatMap(({ params, query, body }) =>
       [params, query, body].filter((schema) => schema !== undefined),
     )
     let refused = 0
@@ -157,7 +157,7 @@ describe('hostile bodies', () => {
   test('each is refused by every route that takes a body, without a word of it, and nothing is changed', async () => {
     const before = await rowHashes(db)
     const headers = { 'content-type': 'application/json', 'idempotency-key': 'k' }
-    const takers = stage.routes.filter(({ body, access }) => body !== undefined && access !== 'signature')
+    const takers = fixture.routes.filter(({ body, access }) => body !== undefined && access !== 'signature')
     for (const [name, body] of Object.entries(BODIES)) {
       await Promise.all(
         takers.map(async (route) => {
@@ -166,7 +166,7 @@ describe('hostile bodies', () => {
             code,
             status,
             detail = '',
-          } = await problemOf(await stage.call(path, { method: route.method, headers, body }))
+          } = await problemOf(await fixture.call(path, { method: route.method, headers, body }))
           expect([name, path, code, status]).toEqual([
             name,
             path,
@@ -203,24 +203,24 @@ describe('hostile connections', () => {
     ],
   ])('%s are refused, and the server goes on', async (_, text, answer) => {
     expect(await raw(text)).toMatch(answer)
-    expect((await stage.call('/v1/me')).status).toBe(200)
+    expect((await fixture.call('/v1/me')).status).toBe(200)
   })
 
   test('a token in the address is not taken', async () => {
-    expect((await fetch(`${stage.address}/v1/me?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401)
+    expect((await fetch(`${fixture.address}/v1/me?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401)
   })
 })
 
 function idFor(param: string): string {
   const documented =
     { proposalId: EXAMPLE.withdrawableId, eventId: EXAMPLE.contradictionId }[param] ?? EXAMPLE.waitingId
-  return param.endsWith('Id') ? (story.get(documented) ?? '') : 'x'
+  return param.endsWith('Id') ? (exampleIds.get(documented) ?? '') : 'x'
 }
 
 /** Everything that a raw client is answered with, until the server hangs up. */
 function raw(text: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    const { hostname, port } = new URL(stage.address)
+    const { hostname, port } = new URL(fixture.address)
     const socket = connect(Number(port), hostname, () => socket.write(text))
     let answer = ''
     socket.on('data', (chunk) => (answer += chunk.toString('latin1')))
@@ -240,7 +240,7 @@ function batchOf(change: object): object {
 }
 
 function postJson(path: string, body: string): Promise<Response> {
-  return stage.call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+  return fixture.call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
 }
 
 /** A success has its documented shape; a refusal its documented code, which is never that of a mistake of ours. */

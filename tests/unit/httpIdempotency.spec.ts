@@ -2,18 +2,18 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { isActorGateway, revokeApiKey } from '../../libs/access/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey, bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { aKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 
 /** What identifies a payment over HTTP: instruction id and key together, and within one caller the key alone. */
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db)
+  fixture = await openHttpFixture(db)
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -34,7 +34,7 @@ async function countItems(key: string): Promise<number> {
 
 /** Posts one instruction as the holder of an API key. */
 async function postAs(apiKey: string, body: object, idempotencyKey: string): Promise<Response> {
-  return stage.call('/v1/instructions', {
+  return fixture.call('/v1/instructions', {
     method: 'POST',
     headers: {
       authorization: `Bearer ${apiKey}`,
@@ -46,7 +46,7 @@ async function postAs(apiKey: string, body: object, idempotencyKey: string): Pro
 }
 
 async function postBatch(instructions: readonly object[]): Promise<Response> {
-  return stage.call('/v1/instructions/batch', {
+  return fixture.call('/v1/instructions/batch', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ instructions }),
@@ -56,8 +56,8 @@ async function postBatch(instructions: readonly object[]): Promise<Response> {
 describe('a known Idempotency-Key', () => {
   test('with another instruction is answered 409 KEY_REUSED, which names the first; nothing is paid', async () => {
     const key = randomUUID()
-    expect((await stage.post(buildBody('A-1'), key)).status).toBe(201)
-    const response = await stage.post(buildBody('A-2'), key)
+    expect((await fixture.post(buildBody('A-1'), key)).status).toBe(201)
+    const response = await fixture.post(buildBody('A-2'), key)
     expect(await problemOf(response)).toMatchObject({
       status: 409,
       code: 'KEY_REUSED',
@@ -69,7 +69,7 @@ describe('a known Idempotency-Key', () => {
 
   test('with another instruction in a batch is answered 409 and refuses the whole batch', async () => {
     const key = randomUUID()
-    await stage.post(buildBody('B-1'), key)
+    await fixture.post(buildBody('B-1'), key)
     const fresh = { ...buildBody('B-0'), idempotencyKey: randomUUID() }
     const response = await postBatch([fresh, { ...buildBody('B-2'), idempotencyKey: key }])
     expect(await problemOf(response)).toMatchObject({
@@ -99,7 +99,7 @@ describe('a known Idempotency-Key', () => {
     expect(await problemOf(await postAs(rotated.key, buildBody('D-2'), key))).toMatchObject({ instructionId: 'D-1' })
     const other = await aKey(db, { scopes: ['ingest'], owner: 'warehouse' })
     expect((await postAs(other.key, buildBody('D-2'), key)).status).toBe(201)
-    expect((await stage.post(buildBody('D-3'), key)).status).toBe(201)
+    expect((await fixture.post(buildBody('D-3'), key)).status).toBe(201)
   })
 })
 
@@ -107,20 +107,20 @@ describe('an instruction without instructionId', () => {
   test('has its Idempotency-Key as instruction id; the same content again is answered 200', async () => {
     const key = randomUUID()
     const body = buildBody()
-    const first = await stage.post(body, key)
+    const first = await fixture.post(body, key)
     expect(first.status).toBe(201)
     expect(first.headers.get('location')).toBe(`/v1/instructions/${key}`)
     const accepted = await bodyOf(first)
     expect(accepted).toMatchObject({ instructionId: key, created: true })
-    const again = await stage.post(body, key)
+    const again = await fixture.post(body, key)
     expect(again.status).toBe(200)
     expect(await bodyOf(again)).toEqual({ ...accepted, created: false })
   })
 
   test('with other content under its key is answered 409 IDEMPOTENCY_CONFLICT', async () => {
     const key = randomUUID()
-    await stage.post(buildBody(), key)
-    expect(await problemOf(await stage.post(buildBody(), key))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
+    await fixture.post(buildBody(), key)
+    expect(await problemOf(await fixture.post(buildBody(), key))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
     expect(await countItems(key)).toBe(1)
   })
 
@@ -142,7 +142,7 @@ test('a server whose login is no gateway accepts no payment (503), because it ca
     ingest: db.as('symphony_ingest'),
     mayActFor: (people: 'keys' | 'names') => isActorGateway(control, people),
   }
-  const unlisted = await openHttpStage(db, { roles })
+  const unlisted = await openHttpFixture(db, { roles })
   onTestFinished(() => unlisted.close())
   const key = randomUUID()
   expect(await problemOf(await unlisted.post(buildBody(), key))).toMatchObject({
@@ -154,10 +154,10 @@ test('a server whose login is no gateway accepts no payment (503), because it ca
 })
 
 test('/openapi.json and /docs say what identifies a payment', async () => {
-  const { tags } = await bodyOf(await stage.call('/openapi.json'))
+  const { tags } = await bodyOf(await fixture.call('/openapi.json'))
   expect(tags).toContainEqual({
     name: 'instructions',
     description: expect.stringMatching(/identify a payment.*KEY_REUSED.*Without an instruction id, the key is the id/),
   })
-  expect(await (await stage.call('/docs/page.js')).text()).toContain('description: rules')
+  expect(await (await fixture.call('/docs/page.js')).text()).toContain('description: rules')
 })

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import type { JsonObject } from '../../libs/core/index.js'
 import { readOidcOptions } from '../../libs/http/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { enqueue } from '../support/outboxItems.js'
 import { portOf } from '../support/portOf.js'
 
@@ -13,7 +13,7 @@ import { portOf } from '../support/portOf.js'
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 let provider: Server
 let jwksUrl: string
 let trusted: KeyPair
@@ -28,10 +28,10 @@ beforeAll(async () => {
   provider = createServer((_request, response) => response.setHeader('content-type', 'application/json').end(jwks))
   await new Promise<void>((resolve) => provider.listen(0, '127.0.0.1', resolve))
   jwksUrl = `http://127.0.0.1:${portOf(provider)}/jwks`
-  stage = await openHttpStage(db, { oidc: readOidcOptions(SETTINGS()) })
+  fixture = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS()) })
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await new Promise((resolve) => provider.close(resolve))
   await db.drop()
 })
@@ -75,7 +75,7 @@ function token({
     .sign(key)
 }
 
-async function me(jwt: string, at = stage): Promise<Response> {
+async function me(jwt: string, at = fixture): Promise<Response> {
   return at.call('/v1/me', { headers: { authorization: `Bearer ${jwt}` } })
 }
 
@@ -91,12 +91,12 @@ test('a token that counts is the person and the scopes that its claims say', asy
   expect(
     await bodyOf(await me(await token({ claims: { scope: ['payments.admin', 'payments.read', 'other'] } }))),
   ).toMatchObject({ scopes: ['read', 'operate'] })
-  expect((await stage.call('/v1/jobs', { headers: { authorization: `Bearer ${await token()}` } })).status).toBe(200)
+  expect((await fixture.call('/v1/jobs', { headers: { authorization: `Bearer ${await token()}` } })).status).toBe(200)
 })
 
 /** Posts an instruction as a person, with a token that ends in so many seconds. */
 async function post(instructionId: string, email: string, seconds: number): Promise<Response> {
-  return stage.call('/v1/instructions', {
+  return fixture.call('/v1/instructions', {
     method: 'POST',
     headers: {
       authorization: `Bearer ${await token({ claims: { email, scope: 'payments.write' }, seconds: { exp: seconds } })}`,
@@ -124,7 +124,7 @@ test('an Idempotency-Key belongs to issuer and person: a renewed token keeps it'
 test('a scope that is not mapped opens nothing', async () => {
   const jwt = await token({ claims: { scope: 'read operate ingest audit' } })
   expect(await bodyOf(await me(jwt))).toMatchObject({ scopes: [] })
-  const response = await stage.call('/v1/jobs', { headers: { authorization: `Bearer ${jwt}` } })
+  const response = await fixture.call('/v1/jobs', { headers: { authorization: `Bearer ${jwt}` } })
   expect(await problemOf(response)).toMatchObject({ code: 'SCOPE_MISSING' })
 })
 
@@ -182,7 +182,7 @@ describe('a token does not count', () => {
 })
 
 test('participants are those of the claim, and a token that should name them and does not is refused', async () => {
-  const bound = await openHttpStage(db, { oidc: readOidcOptions(SETTINGS({ participantsClaim: 'tenants' })) })
+  const bound = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ participantsClaim: 'tenants' })) })
   onTestFinished(() => bound.close())
   const item = await enqueue(db, { participantId: 'oidc-mine' })
   await enqueue(db, { participantId: 'oidc-theirs' })
@@ -194,7 +194,7 @@ test('participants are those of the claim, and a token that should name them and
 })
 
 test('503 while the provider cannot be asked: nobody is let in, and nobody is told that their token is bad', async () => {
-  const dark = await openHttpStage(db, { oidc: readOidcOptions(SETTINGS({ jwksUrl: 'http://127.0.0.1:1/jwks' })) })
+  const dark = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ jwksUrl: 'http://127.0.0.1:1/jwks' })) })
   onTestFinished(() => dark.close())
   expect(await problemOf(await me(await token(), dark))).toMatchObject({
     status: 503,

@@ -4,23 +4,23 @@ import type { TSchema } from 'typebox'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { problemCodesOf, PROBLEMS, type Example, type Route } from '../../libs/http/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { openHttpStage, type HttpStage } from '../support/httpStage.js'
-import { inStory, tellStory, type Story } from '../support/httpStory.js'
+import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
+import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 
 /** What the API says of itself is what it does: the document is well-formed, and every example in it is executed. */
 
 let db: TestDatabase
-let stage: HttpStage
-let story: Story
+let fixture: HttpFixture
+let exampleIds: ExampleIds
 let document: OpenApi
 beforeAll(async () => {
   db = await createTestDatabase()
-  story = await tellStory(db)
-  stage = await openHttpStage(db, { accessTokenOwner: 'bob' })
-  document = JSON.parse(await (await fetch(`${stage.address}/openapi.json`)).text())
+  exampleIds = await seedExamples(db)
+  fixture = await openHttpFixture(db, { accessTokenOwner: 'bob' })
+  document = JSON.parse(await (await fetch(`${fixture.address}/openapi.json`)).text())
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -59,7 +59,7 @@ function call(route: Route, example: Example): Promise<Response> {
     encodeURIComponent(example.params?.[name] ?? ''),
   )
   const query = new URLSearchParams(example.query).toString()
-  return stage.call(query === '' ? path : `${path}?${query}`, {
+  return fixture.call(query === '' ? path : `${path}?${query}`, {
     method: route.method,
     headers: { ...(example.body === undefined ? {} : { 'content-type': 'application/json' }), ...example.headers },
     ...(example.body === undefined ? {} : { body: JSON.stringify(example.body) }),
@@ -109,7 +109,7 @@ describe('the OpenAPI document', () => {
   })
 
   test('has every route that the server has, and no other', () => {
-    const served = stage.routes.map(({ method, path }) => `${method.toLowerCase()} ${path}`).toSorted()
+    const served = fixture.routes.map(({ method, path }) => `${method.toLowerCase()} ${path}`).toSorted()
     expect(
       operations()
         .map(([path, method]) => `${method} ${path}`)
@@ -136,12 +136,12 @@ describe('the OpenAPI document', () => {
 
   test('is open to all, and so is the page that shows it, which has no script or style of its own in it', async () => {
     for (const path of ['/openapi.json', '/docs', '/docs/page.js', '/docs/page.css']) {
-      const response = await fetch(`${stage.address}${path}`)
+      const response = await fetch(`${fixture.address}${path}`)
       expect([path, response.status]).toEqual([path, 200])
       expect(response.headers.get('content-security-policy')).toContain("default-src 'self'; script-src 'self'")
       expect(response.headers.get('content-security-policy')).not.toContain('unsafe')
     }
-    const page = await (await fetch(`${stage.address}/docs`)).text()
+    const page = await (await fetch(`${fixture.address}/docs`)).text()
     expect(page).not.toMatch(/<style|style="|<script>|\son[a-z]+=|https?:/)
   })
 })
@@ -149,12 +149,12 @@ describe('the OpenAPI document', () => {
 describe('each route', () => {
   test('has an example, which is executed here and answered as documented, in the documented shape', async () => {
     const executed: string[] = []
-    // In the order of the routes, which tell the story: a job is defined before it is deleted.
-    for (const route of stage.routes) {
+    // In the order of the routes, which tell the exampleIds: a job is defined before it is deleted.
+    for (const route of fixture.routes) {
       const { path, method } = route
       if (route.access === 'signature' || path === '/v1/stream') continue
       const where = `${method} ${path}`
-      const example = inStory(story, route.example!)
+      const example = resolveExampleIds(exampleIds, route.example!)
       const response = await call(route, example)
       const text = await response.text()
       expect([where, response.status, response.ok ? '' : text]).toEqual([where, example.status, ''])
@@ -175,7 +175,7 @@ describe('each route', () => {
       Number(status),
     ])
     expect(documented).toEqual(Object.entries(PROBLEMS).map(([code, { status }]) => [code, status]))
-    const said = new Set([...stage.routes.flatMap(problemCodesOf), ...WEBHOOKS])
+    const said = new Set([...fixture.routes.flatMap(problemCodesOf), ...WEBHOOKS])
     expect([...said].toSorted()).toEqual(
       Object.keys(PROBLEMS)
         .filter((code) => code !== 'NOT_FOUND' && code !== 'METHOD_NOT_ALLOWED')
@@ -185,7 +185,7 @@ describe('each route', () => {
 
   test('is in the table of docs/reference/http.md with its scope', async () => {
     const page = await readFile(new URL('../../docs/reference/http.md', import.meta.url), 'utf8')
-    for (const { method, path, access } of stage.routes) {
+    for (const { method, path, access } of fixture.routes) {
       if (access === 'open') continue
       const row = page.split('\n').find((line) => line.startsWith(`| \`${method} ${path}\``))
       expect([`${method} ${path}`, row?.split('|')[2]?.trim()]).toEqual([`${method} ${path}`, access])
@@ -194,7 +194,7 @@ describe('each route', () => {
 })
 
 const OPERATION_KEYS = new Set(['operationId', 'tags', 'summary', 'security', 'parameters', 'requestBody', 'responses'])
-/** The stage has no alert rules and names no databases; pauses are made and ended by the examples before. */
+/** The fixture has no alert rules and names no databases; pauses are made and ended by the examples before. */
 const EMPTY_HERE = new Set(['/v1/alerts', '/v1/databases', '/v1/pauses'])
 const WEBHOOKS = [
   'WEBHOOK_SOURCE_UNKNOWN',

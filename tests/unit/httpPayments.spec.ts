@@ -8,25 +8,25 @@ import {
   repairExpiredLeases,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { aKey, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { anInstruction, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 const keys = new Map<string, string>()
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db)
+  fixture = await openHttpFixture(db)
   for (const owner of ['alice', 'bob']) keys.set(owner, (await aKey(db, { scopes: SCOPES, owner })).key)
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
 async function get<Answer>(path: string): Promise<Answer> {
-  const response = await stage.call(path)
+  const response = await fixture.call(path)
   const text = await response.text()
   if (!response.ok) throw new Error(`${path}: ${text}`)
   const answer: Answer = JSON.parse(text)
@@ -35,7 +35,7 @@ async function get<Answer>(path: string): Promise<Answer> {
 
 /** An operator's action, as one of two people. */
 function act(person: 'alice' | 'bob', path: string, body?: object, method = 'POST'): Promise<Response> {
-  return stage.call(path, {
+  return fixture.call(path, {
     method,
     headers: {
       authorization: `Bearer ${keys.get(person)}`,
@@ -55,7 +55,7 @@ async function acted<Answer>(person: 'alice' | 'bob', path: string, body?: objec
 
 function post(body: unknown): Promise<Response> {
   const headers = { 'content-type': 'application/json' }
-  return stage.call('/v1/instructions/batch', { method: 'POST', headers, body: JSON.stringify(body) })
+  return fixture.call('/v1/instructions/batch', { method: 'POST', headers, body: JSON.stringify(body) })
 }
 
 /** Every page of a list, and the ids on them in order. */
@@ -117,7 +117,7 @@ describe('the list of payments', () => {
     expect(found).toEqual([items[0]!.outboxId])
     expect(found).not.toContain(other.outboxId)
     const headers = { authorization: `Bearer ${keys.get('alice')}` }
-    expect(await (await stage.call(path, { headers })).json()).toMatchObject({ items: [] })
+    expect(await (await fixture.call(path, { headers })).json()).toMatchObject({ items: [] })
   })
 
   test('shows each state as a person would say it, under that filter and no other', async () => {
@@ -178,7 +178,7 @@ describe('the list of payments', () => {
     ['a word with a NUL', 'q=a%00b', 'word'],
     ['a rail with a space', 'rail=a%20b', 'rail'],
   ])('400 for %s, naming it', async (_, query, argument) => {
-    expect(await problemOf(await stage.call(`/v1/outbox?${query}`))).toMatchObject({
+    expect(await problemOf(await fixture.call(`/v1/outbox?${query}`))).toMatchObject({
       status: 400,
       code: 'INVALID_QUERY',
       argument,
@@ -231,10 +231,10 @@ describe('the timeline of a payment', () => {
   })
 
   test('404 for an id of nothing, 422 for what is no id', async () => {
-    expect(await problemOf(await stage.call('/v1/outbox/00000000-0000-7000-8000-000000000000'))).toMatchObject({
+    expect(await problemOf(await fixture.call('/v1/outbox/00000000-0000-7000-8000-000000000000'))).toMatchObject({
       code: 'ITEM_NOT_FOUND',
     })
-    expect(await problemOf(await stage.call('/v1/outbox/not-an-id'))).toMatchObject({
+    expect(await problemOf(await fixture.call('/v1/outbox/not-an-id'))).toMatchObject({
       code: 'INVALID_ARGUMENT',
       argument: 'outboxId',
     })
@@ -273,7 +273,7 @@ describe('two people', () => {
     expect(proposed.status).toBe('PROPOSED')
     const shouting = await aKey(db, { scopes: ['operate'], owner: 'ALICE' })
     for (const key of [keys.get('alice'), shouting.key]) {
-      const response = await stage.call(`/v1/proposals/${proposed.proposalId}/approve`, {
+      const response = await fixture.call(`/v1/proposals/${proposed.proposalId}/approve`, {
         method: 'POST',
         headers: { authorization: `Bearer ${key}` },
       })
@@ -355,7 +355,7 @@ describe('a batch', () => {
     expect(conflict).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT', argument: 'instructions[1]' })
     const invalid = await problemOf(await post({ instructions: [fresh, { ...known, railType: '' }] }))
     expect(invalid).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument: 'instructions[1].railType' })
-    expect((await stage.call(`/v1/instructions/${fresh.instructionId}`)).status).toBe(404)
+    expect((await fixture.call(`/v1/instructions/${fresh.instructionId}`)).status).toBe(404)
   })
 
   test.each([
@@ -382,7 +382,7 @@ describe('the overview', () => {
     )
     await acted('alice', '/v1/pauses', { kind: 'rail', name: 'reported', reason: 'maintenance', force: true })
     await enqueueFailed(db)
-    const fresh = await openHttpStage(db)
+    const fresh = await openHttpFixture(db)
     const status: Status = JSON.parse(await (await fresh.call('/v1/status')).text())
     await fresh.close()
     const { rows } = await db.queryNoRole(
@@ -412,7 +412,7 @@ describe('the overview', () => {
   test('one answer serves all who ask within the same second', async () => {
     let questions = 0
     const readonly = db.as('symphony_readonly')
-    const counted = await openHttpStage(db, {
+    const counted = await openHttpFixture(db, {
       roles: { readonly: { ...readonly, query: (text, values) => ((questions += 1), readonly.query(text, values)) } },
     })
     const first = await (await counted.call('/v1/status')).text()
@@ -435,9 +435,9 @@ describe('jobs and the inbox', () => {
     expect(await acted('alice', '/v1/jobs/nightly/pause')).toEqual({ changed: false })
     expect(await acted('alice', '/v1/jobs/nightly/resume')).toEqual({ changed: true })
     await acted('bob', '/v1/jobs/nightly/trigger')
-    const runs = await (await stage.call('/v1/jobs/nightly/runs')).text()
+    const runs = await (await fixture.call('/v1/jobs/nightly/runs')).text()
     expect(JSON.parse(runs)).toMatchObject({ items: [{ triggeredBy: 'bob', state: 'READY' }] })
-    const jobs = await (await stage.call('/v1/jobs')).text()
+    const jobs = await (await fixture.call('/v1/jobs')).text()
     expect(jobs).toContain('Africa/Cairo')
     expect(jobs).not.toContain('CANARY')
     const gone = await act('alice', '/v1/jobs/nightly', undefined, 'DELETE')

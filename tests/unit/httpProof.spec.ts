@@ -3,8 +3,8 @@ import { checkProof } from '../../libs/dashboard/data/ledgerProof.js'
 import type { Proof } from '../../libs/http/index.js'
 import { enqueuePaymentOutboxBatch, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { loadRails, showPayloadText } from '../../libs/rails/index.js'
-import { openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
-import { LedgerStage } from '../support/ledgerStage.js'
+import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
 import {
   anInstruction,
   claimOnly,
@@ -29,13 +29,13 @@ const MASKING = loadRails([
   },
 ])
 
-let ledger: LedgerStage
-let http: HttpStage
+let ledger: LedgerFixture
+let http: HttpFixture
 let ann: Person
 beforeAll(async () => {
-  ledger = await LedgerStage.open()
+  ledger = await LedgerFixture.open()
   ann = await aPerson(ledger.db, 'anna')
-  http = await openHttpStage(ledger.db, {
+  http = await openHttpFixture(ledger.db, {
     api: {
       protection: {
         seal: async (_tx, instructions) => instructions,

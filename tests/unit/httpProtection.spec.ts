@@ -5,9 +5,9 @@ import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.j
 import { destroySubjectKey, FieldVault, KeyRing } from '../../libs/protection/index.js'
 import { loadRails, showPayloadText } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { anInstruction } from '../support/outboxItems.js'
-import { aMasterKey } from '../support/protectionStage.js'
+import { aMasterKey } from '../support/protectionFixture.js'
 
 /** What rails declare about the fields of their payloads, done by the API. */
 
@@ -27,15 +27,15 @@ const rails = loadRails([
 const key = aMasterKey('m')
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db, {
+  fixture = await openHttpFixture(db, {
     api: { protection: protectionWith(new FieldVault(rails, new KeyRing([key], 'm'))) },
   })
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -54,10 +54,10 @@ function bodyOf({ idempotencyKey: _key, ...body }: OutboxInstruction): object {
 describe('an instruction', () => {
   test('with a field to encrypt is stored as ciphertext, alone and in a batch; repeated, it is the same one', async () => {
     const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
-    const first = await stage.post(bodyOf(instruction), instruction.idempotencyKey)
-    const again = await stage.post(bodyOf(instruction), instruction.idempotencyKey)
+    const first = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
+    const again = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     expect([first.status, again.status]).toEqual([201, 200])
-    const batch = await stage.call('/v1/instructions/batch', {
+    const batch = await fixture.call('/v1/instructions/batch', {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({
@@ -76,21 +76,21 @@ describe('an instruction', () => {
 
   test('with a card number where none may be is refused, the place named and not the number', async () => {
     const body = bodyOf(anInstruction({ railType: 'sealed', payload: { memo: 'pay 4111 1111 1111 1111' } }))
-    const problem = await problemOf(await stage.post(body, randomUUID()))
+    const problem = await problemOf(await fixture.post(body, randomUUID()))
     expect(problem).toMatchObject({ status: 422, code: 'CARD_NUMBER_REFUSED', argument: 'payload/memo' })
     expect(JSON.stringify(problem)).not.toContain('4111')
   })
 
   test('about somebody whose key was destroyed is refused', async () => {
     const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
-    await stage.post(bodyOf(instruction), instruction.idempotencyKey)
+    await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     await destroySubjectKey(db.as('symphony_control'), instruction.participantId, 'asked to')
-    const problem = await problemOf(await stage.post(bodyOf(instruction), randomUUID()))
+    const problem = await problemOf(await fixture.post(bodyOf(instruction), randomUUID()))
     expect(problem).toMatchObject({ status: 409, code: 'SUBJECT_ERASED', argument: 'payload' })
   })
 
   test('with a field to encrypt is refused by a server without a key, and taken by none in the clear', async () => {
-    const keyless = await openHttpStage(db, { api: { protection: protectionWith(new FieldVault(rails)) } })
+    const keyless = await openHttpFixture(db, { api: { protection: protectionWith(new FieldVault(rails)) } })
     const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
     expect(await problemOf(await keyless.post(bodyOf(instruction), 'k'))).toMatchObject({
       status: 503,
@@ -120,7 +120,7 @@ describe('the proof of a payment', () => {
   })
 
   test('refuses another value of payloads (INVALID_QUERY)', async () => {
-    const response = await stage.call(`/v1/outbox/${randomUUID()}/proof?payloads=all`)
+    const response = await fixture.call(`/v1/outbox/${randomUUID()}/proof?payloads=all`)
     expect(await problemOf(response)).toMatchObject({ status: 400, code: 'INVALID_QUERY' })
   })
 })
@@ -128,7 +128,7 @@ describe('the proof of a payment', () => {
 /** Of a payment that has ended. */
 async function proofOf(railType: string): Promise<Proof> {
   const instruction = anInstruction({ railType, payload: { iban: IBAN, amount: '1.50' } })
-  const { outboxId } = JSON.parse(await (await stage.post(bodyOf(instruction), instruction.idempotencyKey)).text())
+  const { outboxId } = JSON.parse(await (await fixture.post(bodyOf(instruction), instruction.idempotencyKey)).text())
   const relayer = new OutboxRelayer(db.database, new Map([[railType, rails.get(railType)!]]))
   await relayer.runOnce()
   await relayer.stop()
@@ -136,7 +136,7 @@ async function proofOf(railType: string): Promise<Proof> {
 }
 
 async function readProof(outboxId: string, query = ''): Promise<Proof> {
-  const proof: Proof = JSON.parse(await (await stage.call(`/v1/outbox/${outboxId}/proof${query}`)).text())
+  const proof: Proof = JSON.parse(await (await fixture.call(`/v1/outbox/${outboxId}/proof${query}`)).text())
   return proof
 }
 

@@ -7,9 +7,9 @@ import { declareOutboxRails } from '../../libs/outbox/index.js'
 import { loadRails } from '../../libs/rails/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
-import { aKey, openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { aKey, openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { aPerson, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { writeRailsFile } from '../support/railsFile.js'
 
 /** Amounts where people decide: over HTTP with the scope read, and on the command line. */
@@ -20,7 +20,7 @@ const SHOWN = { amount: '12.50', currency: 'EUR', destination: '••••3000
 const RAIL = 'declared'
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 let olga: Person
 let held: Awaited<ReturnType<typeof enqueueUnknown>>
 let failed: Awaited<ReturnType<typeof enqueueFailed>>
@@ -28,7 +28,7 @@ let reader: string
 let web: TestLogin
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db)
+  fixture = await openHttpFixture(db)
   olga = await aPerson(db, 'olga')
   const rails = loadRails([
     {
@@ -48,7 +48,7 @@ beforeAll(async () => {
   reader = (await aKey(db, { owner: 'carol', scopes: ['read'] })).key
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -64,7 +64,7 @@ describe('a key with the scope read sees amount, currency and masked destination
     ['of a proposal', () => '/v1/proposals', 'items.0'],
   ]
   test.for(places)('%s', async ([, path, place]) => {
-    const response = await stage.call(path(), { headers: { authorization: `Bearer ${reader}` } })
+    const response = await fixture.call(path(), { headers: { authorization: `Bearer ${reader}` } })
     const text = await response.text()
     expect([response.status, text.includes(IBAN), text.includes('SECRET')]).toEqual([200, false, false])
     const at = place.split('.').reduce<unknown>((value, key) => Reflect.get(Object(value), key), JSON.parse(text))
@@ -104,7 +104,7 @@ async function whileServing(words: readonly string[], body: (address: string) =>
   const env = { DATABASE_URL: web.url, SYMPHONY_SCHEMA: db.schema, SYMPHONY_LOG_LEVEL: 'silent' }
   const running = symphony(['api', '--port', '0', ...words], env, stop.signal, written)
   try {
-    await expect.poll(() => written.stdout, PATIENTLY).toMatch(/^The API listens on http:\S+\.\n$/)
+    await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/^The API listens on http:\S+\.\n$/)
     await body(/http:\S+(?=\.\n)/.exec(written.stdout)?.[0] ?? '')
   } finally {
     stop.abort()

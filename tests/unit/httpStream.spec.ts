@@ -4,9 +4,16 @@ import { openDatabase } from '../../libs/db/index.js'
 import type { ItemsEvent } from '../../libs/http/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { EventStreamClient } from '../support/eventStream.js'
-import { aKey, openHttpStage, problemOf, TOKEN, type HttpStage, type HttpStageOptions } from '../support/httpStage.js'
+import {
+  aKey,
+  openHttpFixture,
+  problemOf,
+  TOKEN,
+  type HttpFixture,
+  type HttpFixtureOptions,
+} from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 let db: TestDatabase
@@ -16,24 +23,26 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 /** A server that looks often, so that nobody waits. */
-async function quickStage(options: HttpStageOptions = {}): Promise<HttpStage> {
-  const stage = await openHttpStage(db, { streamPollMs: 20, ...options })
-  onTestFinished(() => stage.close())
-  return stage
+async function quickStage(options: HttpFixtureOptions = {}): Promise<HttpFixture> {
+  const fixture = await openHttpFixture(db, { streamPollMs: 20, ...options })
+  onTestFinished(() => fixture.close())
+  return fixture
 }
 
-async function listen(stage: HttpStage, token = TOKEN): Promise<EventStreamClient> {
-  const client = await EventStreamClient.open(`${stage.address}/v1/stream`, token)
+async function listen(fixture: HttpFixture, token = TOKEN): Promise<EventStreamClient> {
+  const client = await EventStreamClient.open(`${fixture.address}/v1/stream`, token)
   onTestFinished(() => client.leave())
   return client
 }
 
 /** Waits until the stream has looked once: what happens from then on is told. */
-async function listening(stage: HttpStage): Promise<EventStreamClient> {
-  const client = await listen(stage)
-  await expect.poll(() => client.heard('status').length, PATIENTLY).toBeGreaterThan(0)
+async function listening(fixture: HttpFixture): Promise<EventStreamClient> {
+  const client = await listen(fixture)
+  await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(0)
   const marker = await enqueue(db)
-  await expect.poll(() => changesIn(client).flatMap(({ outboxId }) => outboxId), PATIENTLY).toContain(marker.outboxId)
+  await expect
+    .poll(() => changesIn(client).flatMap(({ outboxId }) => outboxId), POLL_OPTIONS)
+    .toContain(marker.outboxId)
   return client
 }
 
@@ -66,32 +75,32 @@ test('tells what the figures are, then each payment that changes, in each state 
   const before = client.heard('status').length
   const item = await enqueue(db)
   const statesOf = () => changesIn(client).flatMap(({ outboxId, state }) => (outboxId === item.outboxId ? [state] : []))
-  await expect.poll(statesOf, PATIENTLY).toEqual(['DUE'])
+  await expect.poll(statesOf, POLL_OPTIONS).toEqual(['DUE'])
   const lease = await claimOnly(db, item.railType)
-  await expect.poll(statesOf, PATIENTLY).toEqual(['DUE', 'LEASED'])
+  await expect.poll(statesOf, POLL_OPTIONS).toEqual(['DUE', 'LEASED'])
   await complete(db, lease, { state: 'DISPATCHED', railReference: 'x' })
-  await expect.poll(statesOf, PATIENTLY).toEqual(['DUE', 'LEASED', 'DISPATCHED'])
-  await expect.poll(() => client.heard('status').length, PATIENTLY).toBeGreaterThan(before)
+  await expect.poll(statesOf, POLL_OPTIONS).toEqual(['DUE', 'LEASED', 'DISPATCHED'])
+  await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(before)
 })
 
 test('tells nothing but each look at the database while nothing changes', async () => {
   const client = await listening(await quickStage())
   const told = () => client.events.length - client.heard('looked').length
-  await expect.poll(() => client.heard('looked').length, PATIENTLY).toBeGreaterThan(10)
+  await expect.poll(() => client.heard('looked').length, POLL_OPTIONS).toBeGreaterThan(10)
   const [before, looks] = [told(), client.heard('looked').length]
-  await expect.poll(() => client.heard('looked').length, PATIENTLY).toBeGreaterThan(looks + 20)
+  await expect.poll(() => client.heard('looked').length, POLL_OPTIONS).toBeGreaterThan(looks + 20)
   expect(told() - before).toBeLessThanOrEqual(1)
   expect(JSON.parse(client.heard('looked').at(-1) ?? '')).toEqual({ at: expect.stringMatching(/^\d{4}-.*Z$/) })
 })
 
 test('asks the database nothing while nobody listens, and once for all who do', async () => {
   const { asked, readonly } = counting()
-  const stage = await quickStage({ roles: { readonly } })
+  const fixture = await quickStage({ roles: { readonly } })
   expect(asked.questions).toBe(0)
-  const clients = [await listening(stage), await listen(stage), await listen(stage)]
+  const clients = [await listening(fixture), await listen(fixture), await listen(fixture)]
   const marker = await enqueue(db)
   for (const client of clients) {
-    await expect.poll(() => changesIn(client).map(({ outboxId }) => outboxId), PATIENTLY).toContain(marker.outboxId)
+    await expect.poll(() => changesIn(client).map(({ outboxId }) => outboxId), POLL_OPTIONS).toContain(marker.outboxId)
   }
   for (const client of clients) client.leave()
   // The last look in hand may still be answered; then there is silence.
@@ -112,10 +121,10 @@ test('asks the database nothing while nobody listens, and once for all who do', 
 })
 
 test('a key that is bound to participants hears of theirs alone, and no figures', async () => {
-  const stage = await quickStage()
+  const fixture = await quickStage()
   const { key } = await aKey(db, { scopes: ['read'], owner: 'shop', participants: ['stream-mine'] })
-  const bound = await listen(stage, key)
-  const all = await listening(stage)
+  const bound = await listen(fixture, key)
+  const all = await listening(fixture)
   const participantsOf = async (participantId: string) => (await enqueue(db, { participantId })).outboxId
   const theirs = await participantsOf('stream-theirs')
   const mine: string[] = []
@@ -130,7 +139,7 @@ test('a key that is bound to participants hears of theirs alone, and no figures'
     )
     .toBeGreaterThan(0)
   await expect
-    .poll(() => changesIn(all).map(({ outboxId }) => outboxId), PATIENTLY)
+    .poll(() => changesIn(all).map(({ outboxId }) => outboxId), POLL_OPTIONS)
     .toEqual(expect.arrayContaining([theirs, mine[0]]))
   expect(mine).toEqual(expect.arrayContaining(changesIn(bound).map(({ outboxId }) => outboxId)))
   expect(bound.heard('status')).toEqual([])
@@ -147,37 +156,37 @@ test('heals: while the database is away the stream stays, and afterwards goes on
   proxy.cut()
   const comments = client.comments
   const item = await enqueue(db)
-  await expect.poll(() => changesIn(client).map(({ outboxId }) => outboxId), PATIENTLY).toContain(item.outboxId)
+  await expect.poll(() => changesIn(client).map(({ outboxId }) => outboxId), POLL_OPTIONS).toContain(item.outboxId)
   expect(client.comments).toBeGreaterThanOrEqual(comments)
 })
 
 test('ends cleanly when the server closes, at once', async () => {
-  const stage = await openHttpStage(db, { streamPollMs: 20 })
-  const client = await listening(stage)
-  await stage.close()
+  const fixture = await openHttpFixture(db, { streamPollMs: 20 })
+  const client = await listening(fixture)
+  await fixture.close()
   expect(await client.ended).toBe('ended')
 })
 
 test('ends when its key is revoked', async () => {
   const clock = { ms: 0, now: () => new Date(0), monotonicMs: () => (clock.ms += 1_000) }
-  const stage = await quickStage({ clock })
+  const fixture = await quickStage({ clock })
   const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
-  const client = await listen(stage, key)
+  const client = await listen(fixture, key)
   await revokeApiKey(db.as('symphony_control'), keyId)
   expect(await client.ended).toBe('ended')
 })
 
 test('there are only so many at once; one that leaves makes room', async () => {
-  const stage = await quickStage({ limits: { streamsMax: 1 } })
-  const first = await listen(stage)
-  const refused = await stage.call('/v1/stream')
+  const fixture = await quickStage({ limits: { streamsMax: 1 } })
+  const first = await listen(fixture)
+  const refused = await fixture.call('/v1/stream')
   expect(refused.headers.get('retry-after')).toBe('5')
   expect(await problemOf(refused)).toMatchObject({ status: 503, code: 'STREAMS_EXHAUSTED' })
   first.leave()
   const statusOf = async () => {
-    const client = await listen(stage)
+    const client = await listen(fixture)
     client.leave()
     return client.response.status
   }
-  await expect.poll(statusOf, PATIENTLY).toBe(200)
+  await expect.poll(statusOf, POLL_OPTIONS).toBe(200)
 })

@@ -4,7 +4,7 @@ import { systemClock } from '../../libs/core/index.js'
 import { readWebhookSources, type WebhookSources } from '../../libs/http/index.js'
 import { readInboxEvents } from '../../libs/inbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { claimOf, rowOf } from '../support/inboxMessages.js'
 
 /** POST /v1/webhooks/{source}: whoever can sign may put messages into the inbox, and nobody else. */
@@ -29,14 +29,14 @@ const SOURCES: WebhookSources = {
 const NOW_SECONDS = 1_767_225_600
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 beforeAll(async () => {
   db = await createTestDatabase()
   const clock = { ...systemClock, now: () => new Date(NOW_SECONDS * 1_000) }
-  stage = await openHttpStage(db, { webhooks: { ingest: db.as('symphony_ingest'), sources: SOURCES, clock } })
+  fixture = await openHttpFixture(db, { webhooks: { ingest: db.as('symphony_ingest'), sources: SOURCES, clock } })
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -50,7 +50,7 @@ interface Sent {
 /** As the bank sends it: the id in the body, a signature in hexadecimal. No token is shown. */
 function fromBank({ body, atSeconds = NOW_SECONDS, secret = SECRET, headers = {} }: Sent): Promise<Response> {
   const signature = createHmac('sha256', secret).update(`${atSeconds}.`).update(body).digest('hex')
-  return stage.call('/v1/webhooks/bank', {
+  return fixture.call('/v1/webhooks/bank', {
     method: 'POST',
     body,
     headers: {
@@ -66,7 +66,7 @@ function fromBank({ body, atSeconds = NOW_SECONDS, secret = SECRET, headers = {}
 /** As the Standard Webhooks have it: the id in a header, signed with the rest, base64. */
 function standard(id: string, body: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
   const signature = createHmac('sha256', STANDARD_KEY).update(`${id}.${NOW_SECONDS}.${body}`).digest('base64')
-  return stage.call('/v1/webhooks/standard', {
+  return fixture.call('/v1/webhooks/standard', {
     method: 'POST',
     body,
     headers: {
@@ -226,22 +226,22 @@ describe('refused, and nothing stored', () => {
     const form = await fromBank({ body: event('a'), headers: { 'content-type': 'text/plain' } })
     expect(await problemOf(form)).toMatchObject({ status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' })
     for (const source of ['nobody', 'constructor', '__proto__']) {
-      const unknown = await stage.call(`/v1/webhooks/${source}`, {
+      const unknown = await fixture.call(`/v1/webhooks/${source}`, {
         method: 'POST',
         body: '{}',
         headers: { 'content-type': 'application/json' },
       })
       expect(await problemOf(unknown)).toMatchObject({ status: 404, code: 'WEBHOOK_SOURCE_UNKNOWN' })
     }
-    const read = await stage.call('/v1/webhooks/bank')
+    const read = await fixture.call('/v1/webhooks/bank')
     expect([read.status, read.headers.get('allow')]).toEqual([405, 'POST'])
   })
 
   test('the log has neither secrets nor payloads', async () => {
     await fromBank({ body: event('evt-canary', { card: 'CANARY4929' }) })
     await fromBank({ body: event('evt-canary', { card: 'CANARY4930' }) })
-    expect(stage.logged()).toContain('/v1/webhooks/:source')
-    for (const word of ['CANARY49', SECRET, 'sha256=']) expect(stage.logged()).not.toContain(word)
+    expect(fixture.logged()).toContain('/v1/webhooks/:source')
+    for (const word of ['CANARY49', SECRET, 'sha256=']) expect(fixture.logged()).not.toContain(word)
   })
 })
 
@@ -250,7 +250,7 @@ test('an unreachable database is 503, and nothing is promised', async () => {
     ...db.as('symphony_ingest'),
     query: () => Promise.reject(Object.assign(new Error('gone'), { code: 'ECONNREFUSED' })),
   }
-  const own = await openHttpStage(db, { webhooks: { ingest: unreachable, sources: SOURCES } })
+  const own = await openHttpFixture(db, { webhooks: { ingest: unreachable, sources: SOURCES } })
   const atSeconds = Math.floor(Date.now() / 1_000)
   const body = event('evt-503')
   const answer = await own.call('/v1/webhooks/bank', {
@@ -267,7 +267,7 @@ test('an unreachable database is 503, and nothing is promised', async () => {
 })
 
 test('a process without sources has no such route', async () => {
-  const own = await openHttpStage(db)
+  const own = await openHttpFixture(db)
   const answer = await own.call('/v1/webhooks/bank', {
     method: 'POST',
     body: '{}',

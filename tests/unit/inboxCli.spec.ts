@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { loadWebhooksFile } from '../../libs/cli/processes/ProcessHttpServer.js'
 import { failInboxMessages, type ClaimedMessage, type InboxKey } from '../../libs/inbox/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueued, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
 
@@ -31,7 +31,7 @@ async function deadMessage(): Promise<ClaimedMessage> {
   return claim
 }
 
-function inbox(...words: readonly string[]): Promise<Said> {
+function inbox(...words: readonly string[]): Promise<CommandOutput> {
   return symphony(['inbox', ...words], { DATABASE_URL: person.url, SYMPHONY_SCHEMA: db.schema })
 }
 

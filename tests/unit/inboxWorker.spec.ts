@@ -13,7 +13,7 @@ import {
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { aMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
 
 /** One for each test: a worker takes whatever is due. */
@@ -218,7 +218,7 @@ describe('one round', () => {
     const database = openDatabase({ url, schema: db.schema, connectionsMax: 1, connectTimeoutMs: 100 })
     stopping.push(() => database.close())
     // On a busy machine to connect takes longer than that; to wait for a connection that is there does not.
-    await expect.poll(() => database.as('symphony_executor').query('SELECT 1'), PATIENTLY).toBeDefined()
+    await expect.poll(() => database.as('symphony_executor').query('SELECT 1'), POLL_OPTIONS).toBeDefined()
     const { opened, open } = gate()
     const handlers = {
       [messages[0]!.topic]: async (claimed: ClaimedMessage, handling: InboxHandling) => {

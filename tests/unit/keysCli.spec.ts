@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { authenticateApiKey, parseApiKey } from '../../libs/access/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey } from '../support/httpStage.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { aKey } from '../support/httpFixture.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 
 let db: TestDatabase
 let url: string
@@ -16,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-function keys(...words: readonly string[]): Promise<Said> {
+function keys(...words: readonly string[]): Promise<CommandOutput> {
   return symphony(['keys', ...words], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
 }
 
@@ -123,7 +123,7 @@ describe('symphony api', () => {
     const env = { DATABASE_URL: web.url, SYMPHONY_SCHEMA: db.schema, SYMPHONY_LOG_LEVEL: 'silent' }
     const written = { stdout: '', stderr: '' }
     const running = symphony(['api', '--port', '0'], env, stop.signal, written)
-    await expect.poll(() => written.stdout, PATIENTLY).toMatch(/^The API listens on http:\S+\.\n$/)
+    await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/^The API listens on http:\S+\.\n$/)
     const address = /http:\S+(?=\.\n)/.exec(written.stdout)?.[0] ?? ''
     const headers = { authorization: `Bearer ${key}` }
     expect((await fetch(`${address}/v1/me`, { headers })).status).toBe(200)
@@ -150,7 +150,7 @@ describe('symphony api', () => {
     }
     const written = { stdout: '', stderr: '' }
     const running = symphony(['api', '--port', '0'], env, stop.signal, written)
-    await expect.poll(() => written.stdout, PATIENTLY).toMatch(/^The API listens on http:\S+\.\n$/)
+    await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/^The API listens on http:\S+\.\n$/)
     const address = /http:\S+(?=\.\n)/.exec(written.stdout)?.[0] ?? ''
     const pause = async (bearer: string) => {
       const body = JSON.stringify({ kind: 'rail', name: 'SEPA', reason: 'odd', force: true })

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { acquireLease, releaseLease } from '../../libs/lease/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { expireResource } from '../support/leaseRows.js'
 
@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-function command(...words: readonly string[]): Promise<Said> {
+function command(...words: readonly string[]): Promise<CommandOutput> {
   return symphony(['leases', 'list', ...words], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
 }
 

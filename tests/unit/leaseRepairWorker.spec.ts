@@ -3,7 +3,7 @@ import { enqueuePaymentOutboxBatch, type ClaimedItem } from '../../libs/outbox/i
 import { LeaseRepairWorker, type LeaseRepairOptions, type RepairEvent } from '../../libs/repair/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { anInstruction, claim, enqueueAndFail, ledger, pendingRow } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 
 /** The worker reports what it repaired and what it could not, within a bound, and is silent when there is nothing. */
 
@@ -137,9 +137,9 @@ describe('LeaseRepairWorker', () => {
     const worker = repairWorker({ intervalMs: 100 })
     await worker.start()
     const first = await expiredLeases(1)
-    await expect.poll(() => ledger(db, first[0]!.outboxId), PATIENTLY).toEqual(['1 ZOMBIE_REQUEUE'])
+    await expect.poll(() => ledger(db, first[0]!.outboxId), POLL_OPTIONS).toEqual(['1 ZOMBIE_REQUEUE'])
     const second = await expiredLeases(1)
-    await expect.poll(() => ledger(db, second[0]!.outboxId), PATIENTLY).toEqual(['1 ZOMBIE_REQUEUE'])
+    await expect.poll(() => ledger(db, second[0]!.outboxId), POLL_OPTIONS).toEqual(['1 ZOMBIE_REQUEUE'])
     await worker.stop()
     const third = await expiredLeases(1)
     expect(await ledger(db, third[0]!.outboxId)).toEqual([])

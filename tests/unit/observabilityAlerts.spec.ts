@@ -19,8 +19,8 @@ import { heartbeatOutboxWorker, OutboxRelayer, placeOutboxHold, readOutboxStatus
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { rememberingRail } from '../support/relayRail.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { recordingRail } from '../support/relayRail.js'
 import { sealLedger } from '../support/sealLedger.js'
 
 const RULE: AlertRule = {
@@ -190,14 +190,14 @@ describe('alerts from the database', () => {
   })
 
   test('a relayer reports an unknown code with its heartbeat', async () => {
-    const rail = rememberingRail({ type: 'coded', codes: { OK: 'success' } }, () => ({
+    const rail = recordingRail({ type: 'coded', codes: { OK: 'success' } }, () => ({
       outcome: 'terminal',
       code: 'X9',
     }))
     const relayer = new OutboxRelayer(db.database, rail.rails, { workerId: 'coded-worker', heartbeatMs: 100 })
     await enqueue(db, { railType: 'coded' })
     await relayer.start()
-    await expect.poll(() => find('SymphonyUnknownRailCodes'), PATIENTLY).toMatchObject({ state: 'firing' })
+    await expect.poll(() => find('SymphonyUnknownRailCodes'), POLL_OPTIONS).toMatchObject({ state: 'firing' })
     await relayer.stop()
     const { rows } = await db.queryNoRole(
       `SELECT detail -> 'unknownCode' -> 'code' AS code FROM outbox_workers WHERE worker_id = 'coded-worker'`,

@@ -14,7 +14,7 @@ import {
 } from '../../libs/observability/index.js'
 import { FaultLog } from '../../libs/observability/eventLog.js'
 import type { PlatformEvent } from '../../libs/platform/index.js'
-import { PATIENTLY } from '../support/patiently.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 
 /** Stands wherever a payload or a secret could: in what handlers throw, above all. */
 const CANARY = 'CANARY4929'
@@ -168,14 +168,14 @@ test('an outage is one line per kind of fault, then one per interval with the nu
     ['completing', undefined],
   ])
   await expect
-    .poll(() => lines().slice(2), PATIENTLY)
+    .poll(() => lines().slice(2), POLL_OPTIONS)
     .toMatchObject([{ level: LEVELS.error, msg: 'worker_fault', during: 'claiming', repeats: 999, withinSeconds: 0.2 }])
   // After a quiet interval the next fault is told at once again.
   const isTold = () => {
     fail('completing')
     return lines().filter(({ during }) => during === 'completing').length
   }
-  await expect.poll(isTold, PATIENTLY).toBeGreaterThan(1)
+  await expect.poll(isTold, POLL_OPTIONS).toBeGreaterThan(1)
 })
 
 test('the log bounds faults of relayer, repair and sealer, whatever item they concern', () => {

@@ -7,23 +7,23 @@ import { enqueue, enqueueMany, InvalidPayloadError, type OutboxInstruction } fro
 import { loadRails } from '../../libs/rails/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, openHttpStage, problemOf, type HttpStage } from '../support/httpStage.js'
+import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { sequenceOf } from '../support/outboxItems.js'
 import { failureOf, openConnection } from '../support/race.js'
 
 /** Payments that a process refuses before COMMIT, because it knows the rails. */
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 let railsFile: string
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db, { api: { rails } })
+  fixture = await openHttpFixture(db, { api: { rails } })
   railsFile = join(await mkdtemp(join(tmpdir(), 'rails-')), 'rails.mjs')
   await writeFile(railsFile, `export default [{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }]\n`)
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -43,7 +43,7 @@ function buildInstruction(overrides: Partial<OutboxInstruction> = {}): OutboxIns
 }
 
 function post({ idempotencyKey, ...body }: OutboxInstruction): Promise<Response> {
-  return stage.post(body, idempotencyKey)
+  return fixture.post(body, idempotencyKey)
 }
 
 const FAULTS: readonly (readonly [string, Partial<OutboxInstruction>, string, string])[] = [
@@ -108,7 +108,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
 
 test('a batch with one faulty payment is refused whole, and the problem names the item', async () => {
   const batch = [buildInstruction(), buildInstruction({ railType: 'resend-bnk' })]
-  const response = await stage.call('/v1/instructions/batch', {
+  const response = await fixture.call('/v1/instructions/batch', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ instructions: batch }),
@@ -126,7 +126,7 @@ test('a batch of known faulty payments and new sound ones is accepted', async ()
 })
 
 test('an API that knows no rails accepts every rail', async () => {
-  const unaware = await openHttpStage(db, { api: { rails: new Map() } })
+  const unaware = await openHttpFixture(db, { api: { rails: new Map() } })
   onTestFinished(() => unaware.close())
   const { idempotencyKey, ...body } = buildInstruction({ railType: 'unheard-of' })
   expect((await unaware.post(body, idempotencyKey)).status).toBe(201)

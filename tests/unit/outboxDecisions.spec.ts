@@ -13,7 +13,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { withActor } from '../../libs/db/index.js'
 import { parseApiKey } from '../../libs/access/index.js'
-import { aKey } from '../support/httpStage.js'
+import { aKey } from '../support/httpFixture.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import {

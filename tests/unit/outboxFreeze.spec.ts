@@ -17,7 +17,7 @@ import {
   type EpochMemory,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { comeFrom, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
+import { rewindEpoch, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, enqueueAndClaim, pendingRow, WORKER } from '../support/outboxItems.js'
 import { aPerson, type Person } from '../support/outboxPeople.js'
 import { foldTrails } from '../support/outboxTrail.js'
@@ -98,7 +98,7 @@ describe('an epoch', () => {
   test('is begun once, however many claim at once', async () => {
     const { railType } = await enqueue(db)
     await check()
-    await comeFrom(db)
+    await rewindEpoch(db)
     const { values, errors } = await race(db, 'symphony_executor', 8, (connection) =>
       claimOutboxBatch(connection, 10, WORKER, 60, { rails: [railType] }),
     )
@@ -153,7 +153,7 @@ describe('what the data brings along', () => {
     ],
   ] as const)('%s freezes dispatch: %s is %s', async ([, change, cause]) => {
     await check()
-    await comeFrom(db, change)
+    await rewindEpoch(db, change)
     expect(await isOpen()).toBe(false)
     expect(await epochRow(db)).toMatchObject({ epoch_no: 2, frozen: true, freeze_cause: cause, frozen_by: WORKER })
   })
@@ -168,7 +168,7 @@ describe('what the data brings along', () => {
     ['no system identifier and no timeline', 'system_identifier = NULL, timeline = NULL'],
   ] as const)('%s lets it go on by itself', async ([, change]) => {
     await check()
-    await comeFrom(db, change)
+    await rewindEpoch(db, change)
     expect(await isOpen()).toBe(true)
     expect(await epochRow(db)).toMatchObject({ epoch_no: 2, frozen: false, frozen_at: null })
   })
@@ -178,7 +178,7 @@ describe('what the data brings along', () => {
     ['timeline', 'pg_walfile_name(pg_lsn)', { system_identifier: expect.any(BigInt), timeline: null }],
   ] as const)('a %s that the server withholds is not known, and no error', async ([, routine, known]) => {
     await check()
-    await comeFrom(db)
+    await rewindEpoch(db)
     await db.queryNoRole(`REVOKE EXECUTE ON FUNCTION ${routine} FROM PUBLIC`)
     try {
       expect(await isOpen()).toBe(true)
@@ -194,13 +194,13 @@ describe('what a worker remembers', () => {
     const { memory } = await check()
     await db.queryNoRole('UPDATE dispatch_epochs SET beat_no = beat_no + 1')
     expect((await check(memory)).freeze).toBeUndefined()
-    await comeFrom(db)
+    await rewindEpoch(db)
     expect((await check(memory)).freeze).toBeUndefined()
   })
 
   test('a heartbeat beyond the last that the database knows freezes dispatch', async () => {
     const { memory } = await check()
-    await comeFrom(db)
+    await rewindEpoch(db)
     expect((await check(memory)).freeze).toBeUndefined()
     const { freeze: found } = await check({ ...memory, beatNo: memory.beatNo + 1n })
     expect(found).toMatchObject({ cause: 'LOST_COMMITS', reason: expect.stringContaining(`worker ${WORKER} was told`) })
@@ -221,7 +221,7 @@ describe('what a worker remembers', () => {
     const lost = { epochId: randomUUID(), beatNo: memory.beatNo }
     const before = new Date(liftedAt!.getTime() - 1_000)
     expect((await check({ ...lost, beatAt: before })).freeze).toBeUndefined()
-    await comeFrom(db)
+    await rewindEpoch(db)
     expect((await check({ ...lost, beatAt: before })).freeze).toBeUndefined()
     const after = new Date(liftedAt!.getTime() + 1_000)
     expect((await check({ ...lost, beatAt: after })).freeze).toMatchObject({ cause: 'LOST_COMMITS' })
@@ -250,7 +250,7 @@ describe('what a worker remembers', () => {
     const { memory } = await check()
     const claimIn = (epochId: string) => claimOutboxBatch(executor(), 1, WORKER, 60, { rails: [railType], epochId })
     expect(await failureOf(claimIn(randomUUID()))).toBeInstanceOf(DispatchFrozenError)
-    await comeFrom(db)
+    await rewindEpoch(db)
     expect(await failureOf(claimIn(memory.epochId))).toMatchObject({ code: 'DISPATCH_FROZEN', sqlstate: 'P7009' })
     // Refused, and therefore nothing was begun: that is for the check, which has a memory to compare.
     expect(await epochRow(db)).toMatchObject({ epoch_no: 1 })
@@ -349,7 +349,7 @@ describe('while dispatch is frozen', () => {
     await freeze()
     await check()
     const before = (await epochRow(db))!
-    await comeFrom(db)
+    await rewindEpoch(db)
     expect(await isOpen()).toBe(false)
     const { frozen_at, freeze_cause, freeze_reason, frozen_by, marked_at, items_marked } = before
     expect(await epochRow(db)).toMatchObject({
@@ -371,7 +371,7 @@ describe('while dispatch is frozen', () => {
     await freeze()
     await check()
     const between = await enqueue(db)
-    await comeFrom(db, 'system_identifier = system_identifier + 1')
+    await rewindEpoch(db, 'system_identifier = system_identifier + 1')
     expect(await check()).toMatchObject({ freeze: { cause: 'ANOTHER_SERVER' }, marked: false })
     expect(await check()).toMatchObject({ marked: true })
     expect(await pendingRow(db, between.outboxId)).toMatchObject({ outcome_unknown: true })
@@ -398,7 +398,7 @@ describe('a person', () => {
   test('lifts a freeze with a reason that is kept, and what was marked stays so until its rail has spoken', async () => {
     const item = await enqueue(db)
     await check()
-    await comeFrom(db, 'system_identifier = system_identifier + 1')
+    await rewindEpoch(db, 'system_identifier = system_identifier + 1')
     expect(await isOpen()).toBe(false)
     const before = (await dispatchEvents()).length
     // Nobody has checked since: the lifting marks.

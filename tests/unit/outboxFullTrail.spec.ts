@@ -5,7 +5,7 @@ import { readReplays, repairExpiredLeases } from '../../libs/outbox/index.js'
 import { PENDING_COLUMNS } from '../../libs/outbox/reads/replay.js'
 import { asQueryable, createTestDatabase, type TestDatabase } from '../support/database.js'
 import { aPerson } from '../support/outboxPeople.js'
-import { RandomOutbox, type RandomHands } from '../support/outboxRandom.js'
+import { RandomOutbox, type RandomWorkers } from '../support/outboxRandom.js'
 import { foldTrails, itemIds } from '../support/outboxTrail.js'
 
 /** Written with and without the full trail, because no ledger row holds it. */
@@ -52,7 +52,7 @@ async function workAtRandom(
   return db
 }
 
-async function handsOf(db: TestDatabase): Promise<RandomHands> {
+async function handsOf(db: TestDatabase): Promise<RandomWorkers> {
   const olga = await aPerson(db, 'olga')
   const pavel = await aPerson(db, 'pavel')
   return {

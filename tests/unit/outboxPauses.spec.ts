@@ -289,7 +289,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside a pause of its %s', (kind) 
 })
 
 describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %s is not stranded', (kind) => {
-  async function aStage() {
+  async function createFixture() {
     const stream = new Stream(db)
     await pause(kind, stream)
     return {
@@ -303,7 +303,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
 
   test('when it is enqueued, then the pause ends and commits, then it commits', async () => {
     for (const ordered of flags) {
-      const { stream, enqueuer, operator } = await aStage()
+      const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
       await operator.query('COMMIT')
@@ -314,7 +314,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
 
   test('when the pause ends, then it is enqueued and commits, then the pause commits', async () => {
     for (const ordered of flags) {
-      const { stream, enqueuer, operator } = await aStage()
+      const { stream, enqueuer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
       const item = await stream.enqueueOn(enqueuer, ordered)
       await enqueuer.query('COMMIT')
@@ -328,7 +328,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
 
   test('when the end of the pause is rolled back', async () => {
     for (const ordered of flags) {
-      const { stream, enqueuer, operator } = await aStage()
+      const { stream, enqueuer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
       const item = await stream.enqueueOn(enqueuer, ordered)
       await enqueuer.query('COMMIT')
@@ -343,7 +343,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
 
   test('when a claim has just confirmed that it must wait: the end of the pause waits for that claim, and then sees it', async () => {
     for (const ordered of flags) {
-      const { stream, enqueuer, operator } = await aStage()
+      const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
       await enqueuer.query('COMMIT')
       const claimer = await openTransaction(db, 'symphony_executor')
@@ -359,7 +359,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
 
   test('when the pause ends on a snapshot older than the item: it is refused (40001), not blind', async () => {
     for (const ordered of flags) {
-      const { stream, enqueuer, operator } = await aStage()
+      const { stream, enqueuer, operator } = await createFixture()
       await operator.query('COMMIT')
       await operator.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
       await operator.query('SELECT 1')
@@ -377,7 +377,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
 
   test('when the pause ends on a snapshot older than the last look at the item (40001)', async () => {
     for (const ordered of flags) {
-      const { stream, enqueuer, operator } = await aStage()
+      const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
       await enqueuer.query('COMMIT')
       await operator.query('COMMIT')
@@ -451,7 +451,7 @@ describe.for(MARKING_KINDS)('a head that ends beside a pause of its %s', (kind) 
 })
 
 describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %s strands nobody', (kind) => {
-  async function aStage() {
+  async function createFixture() {
     const stream = new Stream(db)
     await stream.enqueue()
     const lease = await stream.claimOnly()
@@ -469,7 +469,7 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
 
   test('when the end of the pause waits for the completion, which commits or not', async () => {
     for (const outcome of ['COMMIT', 'ROLLBACK']) {
-      const { stream, lease, second, completer, operator } = await aStage()
+      const { stream, lease, second, completer, operator } = await createFixture()
       await completeOn(completer, lease)
       const resumption = resumeOutbox(operator, kind, stream.participantId, 'go on')
       await untilWaiting(db, operator)
@@ -483,7 +483,7 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
 
   test('when the completion waits for the end of the pause, which commits or not', async () => {
     for (const outcome of ['COMMIT', 'ROLLBACK']) {
-      const { stream, lease, second, completer, operator } = await aStage()
+      const { stream, lease, second, completer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
       const completion = completeOn(completer, lease)
       await untilWaiting(db, completer)

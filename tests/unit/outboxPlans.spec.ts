@@ -27,7 +27,7 @@ const ROWS_MAX = 4 * BATCH
 const CROWDED_RAIL = 'rail-crowded'
 const PAUSED_RAIL = 'rail-paused'
 
-interface Stage {
+interface Fixture {
   readonly db: TestDatabase
   /** Who proposes what another must approve. */
   readonly ann: Person
@@ -37,7 +37,7 @@ interface Operation {
   readonly role: 'symphony_ingest' | 'symphony_executor' | 'symphony_control'
   readonly name: string
   /** Its arguments, about items made for it. */
-  readonly prepare: (stage: Stage) => Promise<readonly unknown[]>
+  readonly prepare: (fixture: Fixture) => Promise<readonly unknown[]>
 }
 
 const OPERATIONS: Readonly<Record<string, Operation>> = {
@@ -186,27 +186,27 @@ type Recording = Readonly<Record<string, Execution>>
 const recordings: Record<string, Recording> = {}
 const pages = { crowded: 0, clean: 0 }
 const databases: TestDatabase[] = []
-let full: Stage
+let full: Fixture
 
 beforeAll(async () => {
-  recordings['empty, never analysed'] = await record(await aStage({ isAnalysed: false }))
-  const stage = await aStage()
-  full = stage
-  recordings['empty'] = await record(stage)
-  await fill(stage.db, 'payment_outbox_pending', CROWD)
-  await fill(stage.db, 'payment_outbox_identities', ENDED_IDENTITIES)
-  await fill(stage.db, 'payment_outbox_attempts', ENDED_ATTEMPTS)
-  await fill(stage.db, 'payment_outbox_events', ENDED_EVENTS)
-  await pauseOutbox(stage.ann.control, 'rail', PAUSED_RAIL, 'maintenance')
-  recordings['full'] = await record(stage)
-  await stage.db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
-  recordings['full, with the full trail'] = await record(stage)
-  await stage.db.queryNoRole('UPDATE symphony_settings SET full_trail = false')
-  await stage.db.queryNoRole('ANALYZE')
-  recordings['full, analysed again'] = await record(stage)
-  pages.crowded = await pagesOfAClaim(stage.db)
+  recordings['empty, never analysed'] = await record(await createFixture({ isAnalysed: false }))
+  const fixture = await createFixture()
+  full = fixture
+  recordings['empty'] = await record(fixture)
+  await fill(fixture.db, 'payment_outbox_pending', CROWD)
+  await fill(fixture.db, 'payment_outbox_identities', ENDED_IDENTITIES)
+  await fill(fixture.db, 'payment_outbox_attempts', ENDED_ATTEMPTS)
+  await fill(fixture.db, 'payment_outbox_events', ENDED_EVENTS)
+  await pauseOutbox(fixture.ann.control, 'rail', PAUSED_RAIL, 'maintenance')
+  recordings['full'] = await record(fixture)
+  await fixture.db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
+  recordings['full, with the full trail'] = await record(fixture)
+  await fixture.db.queryNoRole('UPDATE symphony_settings SET full_trail = false')
+  await fixture.db.queryNoRole('ANALYZE')
+  recordings['full, analysed again'] = await record(fixture)
+  pages.crowded = await pagesOfAClaim(fixture.db)
 
-  const clean = await aStage()
+  const clean = await createFixture()
   await fill(clean.db, 'payment_outbox_pending', DUE)
   await clean.db.queryNoRole('ANALYZE')
   pages.clean = await pagesOfAClaim(clean.db)
@@ -388,7 +388,7 @@ const ENDED_EVENTS = `
   SELECT uuid_v7(), i.outbox_id, 1, 'ENQUEUED', 'app' FROM payment_outbox_identities i WHERE i.instruction_id LIKE 'l-%'`
 
 /** A database whose tables were analysed while they were empty, or never, and are not touched by anybody else's hand. */
-async function aStage({ isAnalysed = true } = {}): Promise<Stage> {
+async function createFixture({ isAnalysed = true } = {}): Promise<Fixture> {
   const db = await createTestDatabase({ countBranches: false })
   databases.push(db)
   for (const table of LARGE_TABLES) await db.queryNoRole(`ALTER TABLE ${table} SET (autovacuum_enabled = off)`)
@@ -404,17 +404,17 @@ async function fill(db: TestDatabase, table: string, sql: string): Promise<void>
 }
 
 /** Each in a session of its own, because a function keeps its plans for as long as its session lasts. */
-async function record(stage: Stage): Promise<Recording> {
+async function record(fixture: Fixture): Promise<Recording> {
   const recording: Record<string, Execution> = {}
-  const sweeper = await stage.db.connect()
+  const sweeper = await fixture.db.connect()
   await sweeper.query('SET enable_seqscan = off')
   for (const [title, { role, name, prepare }] of Object.entries(OPERATIONS)) {
     // What the one before left behind would be found by the next.
     await sweeper.query(
       `DELETE FROM payment_outbox_pending WHERE instruction_id >= 'instruction' AND instruction_id LIKE 'instruction-%'`,
     )
-    const values = await prepare(stage)
-    const recorder = await PlanRecorder.open(stage.db, role)
+    const values = await prepare(fixture)
+    const recorder = await PlanRecorder.open(fixture.db, role)
     const placeholders = values.map((_, index) => `$${index + 1}`).join(', ')
     recording[title] = await recorder.run(`SELECT * FROM ${name}(${placeholders})`, values)
     await recorder.close()

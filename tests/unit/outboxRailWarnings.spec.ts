@@ -8,22 +8,22 @@ import { declareOutboxRails, OutboxRelayer, RailWarnings, type OutboxInstruction
 import { loadRails } from '../../libs/rails/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { apiRolesOf, bodyOf, openHttpStage, type HttpStage } from '../support/httpStage.js'
+import { apiRolesOf, bodyOf, openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete } from '../support/outboxItems.js'
 import { openConnection } from '../support/race.js'
 
 /** Warnings of an accepted payment whose rail no worker has served within a day. */
 
 let db: TestDatabase
-let stage: HttpStage
+let fixture: HttpFixture
 let nowMs = 1
 const clock = { now: () => new Date(), monotonicMs: () => nowMs }
 beforeAll(async () => {
   db = await createTestDatabase()
-  stage = await openHttpStage(db, { clock })
+  fixture = await openHttpFixture(db, { clock })
 })
 afterAll(async () => {
-  await stage.close()
+  await fixture.close()
   await db.drop()
 })
 
@@ -55,7 +55,7 @@ function buildInstruction(railType: string): OutboxInstruction {
   return { instructionId: id, idempotencyKey: id, participantId: `p-${id}`, railType, payload: { amount: '12.50' } }
 }
 
-async function post({ idempotencyKey, ...body }: OutboxInstruction, to = stage) {
+async function post({ idempotencyKey, ...body }: OutboxInstruction, to = fixture) {
   const response = await to.post(body, idempotencyKey)
   const answer = await bodyOf(response)
   return { status: response.status, ...answer }
@@ -137,7 +137,7 @@ describe('POST /v1/instructions', () => {
   test('as a batch has one warning per rail beside its items', async () => {
     const [served, one, two] = [newRail(), newRail(), newRail()]
     await declare(served, { serving: true })
-    const response = await stage.call('/v1/instructions/batch', {
+    const response = await fixture.call('/v1/instructions/batch', {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ instructions: [one, served, one, two].map(buildInstruction) }),
@@ -160,7 +160,7 @@ async function openCountingStage() {
       return ingest.query(text, values)
     },
   }
-  const counted = await openHttpStage(db, { roles: { ingest: counting }, clock })
+  const counted = await openHttpFixture(db, { roles: { ingest: counting }, clock })
   onTestFinished(() => counted.close())
   return { counted, counts }
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { ItemReplay } from '../../libs/outbox/index.js'
-import { symphony, type Said } from '../support/commandLine.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { enqueueFailed } from '../support/outboxPeople.js'
@@ -19,7 +19,7 @@ function setTrail(on: boolean): Promise<unknown> {
   return db.queryNoRole('UPDATE symphony_settings SET full_trail = $1', [on])
 }
 
-function show(id: string, ...words: readonly string[]): Promise<Said> {
+function show(id: string, ...words: readonly string[]): Promise<CommandOutput> {
   return symphony(['show', id, ...words], { DATABASE_URL: auditor, SYMPHONY_SCHEMA: db.schema })
 }
 

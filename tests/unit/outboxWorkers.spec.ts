@@ -10,8 +10,8 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claimOnly, enqueue } from '../support/outboxItems.js'
 import { closeTransactions, openTransaction } from '../support/outboxStream.js'
 import { symphony } from '../support/commandLine.js'
-import { PATIENTLY } from '../support/patiently.js'
-import { rememberingRail } from '../support/relayRail.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { recordingRail } from '../support/relayRail.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -147,10 +147,10 @@ test('a worker that deregisters leaves the list, and its last report stays', asy
 })
 
 test('a relayer that stops leaves the list; a killed one is dead since its last heartbeat', async () => {
-  const { rails } = rememberingRail({ type: 'worker-list' })
+  const { rails } = recordingRail({ type: 'worker-list' })
   const relayer = new OutboxRelayer(db.database, rails, { workerId: 'clean', heartbeatMs: 100 })
   await relayer.start()
-  await expect.poll(listed, PATIENTLY).toContain('clean')
+  await expect.poll(listed, POLL_OPTIONS).toContain('clean')
   await relayer.stop()
   expect(await listed()).not.toContain('clean')
   await beat('killed')

@@ -4,7 +4,7 @@ import { Turns } from '../../libs/platform/Turns.js'
 const never = new AbortController().signal
 
 /** Takes turns by hand, and keeps the order in which they were given. */
-function stage(size: number) {
+function fixture(size: number) {
   const left: string[] = []
   const turns = new Turns(size, (name) => left.push(name))
   const given: string[] = []
@@ -20,7 +20,7 @@ const settled = () => new Promise((resolve) => setImmediate(resolve))
 
 describe('turns', () => {
   test('are given to as many databases at once as there is room for, and then in the order asked', async () => {
-    const { turns, given, take } = stage(2)
+    const { turns, given, take } = fixture(2)
     const first = await take('a')
     await take('b')
     const waiting = ['c', 'd', 'e'].map((name) => take(name))
@@ -37,7 +37,7 @@ describe('turns', () => {
   })
 
   test('are shared by the workers of one database while nobody waits, and left when the last has left', async () => {
-    const { turns, left, take } = stage(1)
+    const { turns, left, take } = fixture(1)
     const one = await take('a')
     const two = await take('a')
     expect(turns).toMatchObject({ working: 1, waiting: 0 })
@@ -49,7 +49,7 @@ describe('turns', () => {
   })
 
   test('are not shared past somebody who waits: work without end in one database starves no other', async () => {
-    const { given, take } = stage(1)
+    const { given, take } = fixture(1)
     const busy = await take('a')
     const patient = take('b')
     const more = take('a')
@@ -65,7 +65,7 @@ describe('turns', () => {
   })
 
   test('are given up by who stops waiting, and those behind move up', async () => {
-    const { turns, given, take } = stage(1)
+    const { turns, given, take } = fixture(1)
     const first = await take('a')
     const impatient = new AbortController()
     const gone = take('b', impatient.signal)

@@ -18,7 +18,7 @@ import {
 import { CardNumberRefusedError, loadRails } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { anInstruction } from '../support/outboxItems.js'
-import { aMasterKey, ProtectionStage } from '../support/protectionStage.js'
+import { aMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 import { failureOf, race } from '../support/race.js'
 
 /** Fields that are encrypted before the database sees them, and the keys that it keeps for them. */
@@ -35,16 +35,19 @@ afterAll(() => db.drop())
 const ingest = () => db.as('symphony_ingest')
 const control = () => db.as('symphony_control')
 
-function stage(): { readonly stage: ProtectionStage; readonly instruct: (payload?: object) => OutboxInstruction } {
+function fixture(): {
+  readonly fixture: ProtectionFixture
+  readonly instruct: (payload?: object) => OutboxInstruction
+} {
   const type = `rail-${randomUUID()}`
-  const made = new ProtectionStage(db, [first], {
+  const made = new ProtectionFixture(db, [first], {
     type,
     fields: { '/iban': 'encrypted', '/memo': 'forbidden', '/list/*/x': 'encrypted' },
     subject: '/who',
   })
   const instruct = (payload = {}) =>
     anInstruction({ railType: type, payload: { who: randomUUID(), iban: SECRET, amount: '1', ...payload } })
-  return { stage: made, instruct }
+  return { fixture: made, instruct }
 }
 
 async function stored(outboxId: string): Promise<string> {
@@ -57,7 +60,7 @@ async function stored(outboxId: string): Promise<string> {
 
 describe('an encrypted field', () => {
   test('is ciphertext in the database, and all else is as it was', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const instruction = instruct({ list: [{ x: { a: [1] }, y: 2 }, { y: 3 }] })
     const { outboxId } = await made.enqueue(instruction)
     const payload: Record<string, unknown> = JSON.parse(await stored(outboxId))
@@ -74,7 +77,7 @@ describe('an encrypted field', () => {
   })
 
   test('enqueued again, with its keys in any order, is the same instruction; with another value it is not', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const instruction = instruct({ iban: { a: 1, b: [2] } })
     const item = await made.enqueue(instruction)
     const again = await made.enqueue({ ...instruction, payload: { ...instruction.payload, iban: { b: [2], a: 1 } } })
@@ -84,7 +87,7 @@ describe('an encrypted field', () => {
   })
 
   test('is still the same instruction after the master key was rotated, and for a producer with the new one only', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const instruction = instruct()
     const item = await made.enqueue(instruction)
     const both = new KeyRing([first, second], 'second')
@@ -99,7 +102,7 @@ describe('an encrypted field', () => {
   })
 
   test('of two producers who meet a subject first, both use one key', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const { values, errors } = await race(db, 'symphony_ingest', 4, (tx) => made.enqueue(instruct({ who }), tx))
     expect([values.length, errors]).toEqual([4, []])
@@ -112,7 +115,7 @@ describe('an encrypted field', () => {
   })
 
   test('of a transaction that rolled back has left no key behind', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const client = await db.connect('symphony_ingest')
     await client.query('BEGIN')
@@ -122,7 +125,7 @@ describe('an encrypted field', () => {
   })
 
   test('without any master key is refused, and so is a subject that cannot be one; nothing is enqueued', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const keyless = new FieldVault(made.rail.rails)
     expect(await failureOf(enqueue(instruct(), { tx: ingest(), protection: keyless }))).toBeInstanceOf(
       FieldKeyMissingError,
@@ -135,7 +138,7 @@ describe('an encrypted field', () => {
   })
 
   test('is looked at once: a getter cannot show the check another value than the database', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const payload = Object.defineProperty({ who: 'x' }, 'iban', { enumerable: true, get: () => SECRET })
     const failure = await failureOf(made.enqueue({ ...instruct(), payload }))
     expect(failure).toMatchObject({ argument: 'payload.iban' })
@@ -144,7 +147,7 @@ describe('an encrypted field', () => {
 
 describe('what is forbidden, and what needs no key', () => {
   test('a card number is refused before any key is made, alone and in a batch, and the whole batch with it', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const bad = instruct({ who, memo: 'my card is 4111 1111 1111 1111' })
     expect(await failureOf(made.enqueue(bad))).toMatchObject({ argument: 'payload/memo' })
@@ -165,7 +168,7 @@ describe('what is forbidden, and what needs no key', () => {
 
   test('more than a batch is refused before anything is asked', async () => {
     const instructions = Array.from({ length: 1_001 }, () => anInstruction())
-    expect(await failureOf(stage().stage.vault.seal(ingest(), instructions))).toBeInstanceOf(ArgumentRangeError)
+    expect(await failureOf(fixture().fixture.vault.seal(ingest(), instructions))).toBeInstanceOf(ArgumentRangeError)
   })
 })
 
@@ -173,7 +176,7 @@ describe('the keys', () => {
   const WRAPPED = 'A'.repeat(80)
 
   test('a destroyed one is gone for ever, and its subject with it; the others stay', async () => {
-    const { stage: made, instruct } = stage()
+    const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const { outboxId } = await made.enqueue(instruct({ who }))
     const before = await countSubjectKeys(db.as('symphony_auditor'))

@@ -13,9 +13,9 @@ function aScenario(id: string, defects: readonly string[] = []): Scenario {
     title: `what ${id} does`,
     bar: `the bar of ${id}`,
     sizes: { full: { payments: 1_000 }, short: { payments: 10 } },
-    run: async (stage, { payments }) => {
-      if (defects.includes('breaks off')) throw new Error('no stage is left')
-      return { figures: { payments, drawn: stage.random() }, defects }
+    run: async (fixture, { payments }) => {
+      if (defects.includes('breaks off')) throw new Error('no fixture is left')
+      return { figures: { payments, drawn: fixture.random() }, defects }
     },
   })
 }

@@ -1,9 +1,9 @@
 import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
-import { until } from '../../support/scorecard/until.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
+import { waitUntil } from '../../support/scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
 
 const WORKERS = 5
@@ -24,21 +24,21 @@ export default defineScenario({
   title: 'workers killed (`kill -9`) and frozen (SIGSTOP) at random, PostgreSQL killed with all its processes',
   bar: '1,000,000 payments, at least 1,000 worker kills and 30 server kills: 0 lost, 0 double terminal, 0 double rail effect',
   sizes: { full: { payments: 1_000_000 }, short: { payments: 3_000 } },
-  async run(stage, { payments }) {
-    const scene = await RelayScene.set(stage, {
+  async run(fixture, { payments }) {
+    const scenario = await RelayScenario.create(fixture, {
       rails: USUAL_RAILS,
       settings: { shared_buffers: '256MB', max_wal_size: '2GB' },
     })
-    const fleet = scene.fleet({
+    const fleet = scenario.fleet({
       words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '100', '--concurrency', '40'],
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
     await fleet.start(WORKERS)
-    await playFaults({ stage, scene, fleet, payments })
-    await scene.untilDrained()
+    await playFaults({ fixture, scenario, fleet, payments })
+    await scenario.untilDrained()
     const endings = await fleet.stop()
 
-    const { report, defects } = await scene.audit()
+    const { report, defects } = await scenario.audit()
     const { accepted, dispatched, failed, held = 0n } = report.counts
     const lost = payments - Number(dispatched + failed + held)
     const doubleTerminals = report.invariants.find(({ id }) => id === 'I2')?.found.length ?? 0
@@ -47,7 +47,7 @@ export default defineScenario({
         payments: Number(accepted),
         workerKills: fleet.kills,
         workerFreezes: fleet.freezes,
-        serverKills: scene.serverKills,
+        serverKills: scenario.serverKills,
         dispatched: Number(dispatched),
         failed: Number(failed),
         held: Number(held),
@@ -68,43 +68,43 @@ export default defineScenario({
 })
 
 interface Play {
-  readonly stage: Stage
-  readonly scene: RelayScene
+  readonly fixture: ScenarioFixture
+  readonly scenario: RelayScenario
   readonly fleet: WorkerFleet
   readonly payments: number
 }
 
 /** Each fault comes when so many payments were accepted, so that there is work in somebody's hands however fast the machine is. */
-async function playFaults({ stage, scene, fleet, payments }: Play): Promise<void> {
-  const ofPayments = stage.randomFor('payments')
+async function playFaults({ fixture, scenario, fleet, payments }: Play): Promise<void> {
+  const ofPayments = fixture.randomFor('payments')
   let accepted = 0
   const enqueueUpTo = async (target: number) => {
     while (accepted < target) {
       const count = Math.min(BATCH, target - accepted)
       const first = accepted + 1
-      await scene.enqueue(Array.from({ length: count }, (_, index) => aPayment(first + index, ofPayments)))
+      await scenario.enqueue(Array.from({ length: count }, (_, index) => aPayment(first + index, ofPayments)))
       accepted += count
-      await until('the queue is short enough', async () => (await scene.status()).pendingCount < BACKLOG_MAX, {
+      await waitUntil('the queue is short enough', async () => (await scenario.status()).pendingCount < BACKLOG_MAX, {
         timeoutMs: 600_000,
         everyMs: 250,
       })
     }
   }
-  const faults = planFaults(payments, stage.random)
+  const faults = planFaults(payments, fixture.random)
   for (const [index, { at, fault }] of faults.entries()) {
     await enqueueUpTo(at)
-    await until('most workers are at work', () => {
+    await waitUntil('most workers are at work', () => {
       fleet.topUp(WORKERS)
       return fleet.atWork.length >= WORKERS - STARTING_MAX
     })
-    await strike(fault, stage.random, scene, fleet)
-    if (index % 10 === 0) stage.progress(`${accepted} of ${payments} payments, ${index} of ${faults.length} faults`)
+    await strike(fault, fixture.random, scenario, fleet)
+    if (index % 10 === 0) fixture.progress(`${accepted} of ${payments} payments, ${index} of ${faults.length} faults`)
   }
   await enqueueUpTo(payments)
   fleet.topUp(WORKERS)
 }
 
-async function strike(fault: Fault, random: Random, scene: RelayScene, fleet: WorkerFleet): Promise<void> {
+async function strike(fault: Fault, random: Random, scenario: RelayScenario, fleet: WorkerFleet): Promise<void> {
   switch (fault) {
     case 'worker killed': {
       const victim = fleet.pick(random)
@@ -116,7 +116,7 @@ async function strike(fault: Fault, random: Random, scene: RelayScene, fleet: Wo
       // Longer than its leases: when it goes on, others have what it believes to hold.
       return fleet.freeze(fleet.pick(random), LEASE_SECONDS * 1_000 + between(random, 200, 3_000))
     case 'server killed':
-      return scene.cycleServer({ kill: true, downMs: between(random, 0, 500) })
+      return scenario.cycleServer({ kill: true, downMs: between(random, 0, 500) })
   }
 }
 

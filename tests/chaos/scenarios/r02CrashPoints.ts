@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
 import { deploy, doctor } from '../../../libs/deployment/index.js'
-import { CoreScene } from '../../support/failpoints/CoreScene.js'
+import { CoreScenario } from '../../support/failpoints/CoreScenario.js'
 import { buildInstrumented } from '../../support/failpoints/instrumentedBuild.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
 
 const RUNTIME = fileURLToPath(new URL('../../support/failpoints/runtime.mjs', import.meta.url))
 const DEPLOY = `
@@ -25,12 +25,12 @@ export default defineScenario({
   title: 'a process ended before and after every await of relayer, repair, scheduler, inbox, lease and deploy',
   bar: 'every await, but for those that are named with the reason; I1 to I10, effects of messages, runs, tokens and the schema hold',
   sizes: { full: { every: 1, auditEvery: 25 }, short: { every: 60, auditEvery: 25 } },
-  async run(stage, { every, auditEvery }) {
-    const { dist, points } = await buildInstrumented(await stage.subfolder('build'))
-    const server = await stage.startServer()
-    const scene = await CoreScene.set(stage, server, dist)
-    const passed = await scene.discover()
-    const bySteps = await scene.discoverSteps(new Set(passed))
+  async run(fixture, { every, auditEvery }) {
+    const { dist, points } = await buildInstrumented(await fixture.subfolder('build'))
+    const server = await fixture.startServer()
+    const scenario = await CoreScenario.create(fixture, server, dist)
+    const passed = await scenario.discover()
+    const bySteps = await scenario.discoverSteps(new Set(passed))
     const defects: string[] = []
     let crashes = 0
     let missed = 0
@@ -43,22 +43,22 @@ export default defineScenario({
       for (const [number, one] of chosen.entries()) {
         if (await crash(one)) crashes += 1
         else missed += 1
-        stage.progress(`${number + 1} of ${chosen.length} points of ${who}: ${nameOf(one)}`)
+        fixture.progress(`${number + 1} of ${chosen.length} points of ${who}: ${nameOf(one)}`)
         if ((number + 1) % auditEvery === 0 || number + 1 === chosen.length) {
-          await scene.heal()
-          const found = await scene.findDefects()
+          await scenario.heal()
+          const found = await scenario.findDefects()
           defects.push(...found.map((defect) => `after "${nameOf(one)}" or one of the ${auditEvery} before: ${defect}`))
         }
       }
     }
-    await crashAll('the workers', sample(stage, passed, every), String, (point) => scene.crashAt(point))
+    await crashAll('the workers', sample(fixture, passed, every), String, (point) => scenario.crashAt(point))
     await crashAll(
       'the steps',
-      sample(stage, bySteps, every),
+      sample(fixture, bySteps, every),
       ({ step, point }) => `${point}, in the step "${step}"`,
-      (one) => scene.crashStepAt(one),
+      (one) => scenario.crashStepAt(one),
     )
-    const deployments = await crashDeployments(stage, server.url, dist, every)
+    const deployments = await crashDeployments(fixture, server.url, dist, every)
     const all = [...passed, ...bySteps.map(({ point }) => point), ...deployments.passed]
     const reached = new Set(all.map((point) => point.replace(/ (before|after)$/, '')))
     const unreached = points.filter((point) => !reached.has(point))
@@ -91,8 +91,13 @@ interface Deployments {
 }
 
 /** Each on a database of its own: what a deployment that was cut short leaves, the next one must finish. */
-async function crashDeployments(stage: Stage, serverUrl: string, dist: string, every: number): Promise<Deployments> {
-  const log = join(stage.folder, 'passed-by-deploy.log')
+async function crashDeployments(
+  fixture: ScenarioFixture,
+  serverUrl: string,
+  dist: string,
+  every: number,
+): Promise<Deployments> {
+  const log = join(fixture.folder, 'passed-by-deploy.log')
   await rm(log, { force: true })
   let databases = 0
   const attempt = async (env: Readonly<Record<string, string>>) => {
@@ -109,7 +114,7 @@ async function crashDeployments(stage: Stage, serverUrl: string, dist: string, e
   let crashes = 0
   let missed = 0
   const defects: string[] = []
-  const chosen = sample(stage, passed, every)
+  const chosen = sample(fixture, passed, every)
   for (const [number, point] of chosen.entries()) {
     const { url, drop, killed } = await attempt({ FAILPOINT: point })
     if (killed) crashes += 1
@@ -119,7 +124,7 @@ async function crashDeployments(stage: Stage, serverUrl: string, dist: string, e
     const wrong = findings.filter(({ severity }) => severity !== 'note')
     defects.push(...wrong.map(({ code, object }) => `deploy after "${point}": ${code} of ${object}`))
     await drop()
-    stage.progress(`${number + 1} of ${chosen.length} points of deploy: ${point}`)
+    fixture.progress(`${number + 1} of ${chosen.length} points of deploy: ${point}`)
   }
   return { passed, crashes, missed, defects }
 }
@@ -146,7 +151,7 @@ async function emptyDatabase(serverUrl: string, name: string): Promise<EmptyData
 }
 
 /** One of so many, others for another seed. */
-function sample<P>(stage: Stage, points: readonly P[], every: number): readonly P[] {
-  const first = Math.floor(stage.randomFor('sample')() * every)
+function sample<P>(fixture: ScenarioFixture, points: readonly P[], every: number): readonly P[] {
+  const first = Math.floor(fixture.randomFor('sample')() * every)
   return points.filter((_, index) => index % every === first % every)
 }

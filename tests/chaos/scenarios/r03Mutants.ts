@@ -13,10 +13,10 @@ export default defineScenario({
   title: 'seeded bugs in SQL and TypeScript, planted one by one in a copy (`npm run mutants`)',
   bar: 'at least 60, all caught by the tests',
   sizes: { full: { mutants: 60 }, short: { mutants: 3 } },
-  async run(stage, { mutants }) {
+  async run(fixture, { mutants }) {
     const words = mutants < 60 ? SHORT : []
-    stage.playedOn('18')
-    const { output, exitCode } = await runProgram(stage, ['scripts/mutants.mjs', ...words])
+    fixture.setPostgresVersion('18')
+    const { output, exitCode } = await runProgram(fixture, ['scripts/mutants.mjs', ...words])
     const [, caught = 0, planted = 0] = (/mutants: (\d+) of (\d+) caught/.exec(output) ?? []).map(Number)
     const survivors = output.split('\n').filter((line) => /SURVIVED|STALE|DOES NOT COMPILE/.test(line))
     const tooFew = planted < mutants ? [`${planted} were planted`] : []

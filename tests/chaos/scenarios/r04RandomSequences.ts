@@ -6,10 +6,10 @@ export default defineScenario({
   title: 'random sequences of all functions against a model in TypeScript (`npm run fuzz`)',
   bar: '10,000 sequences of up to 50 steps, no difference',
   sizes: { full: { sequences: 10_000 }, short: { sequences: 40 } },
-  async run(stage, { sequences }) {
-    const words = ['scripts/fuzz.mjs', '--runs', String(sequences), '--seed', String(stage.seed)]
-    stage.playedOn('18')
-    const { output, exitCode } = await runProgram(stage, words)
+  async run(fixture, { sequences }) {
+    const words = ['scripts/fuzz.mjs', '--runs', String(sequences), '--seed', String(fixture.seed)]
+    fixture.setPostgresVersion('18')
+    const { output, exitCode } = await runProgram(fixture, words)
     const why = output.split('\n').filter((line) => /npm run fuzz -- --only|AssertionError|FAIL/.test(line))
     const defects = exitCode === 0 ? [] : [`a sequence differs from the model, or could not be played`, ...why]
     return { figures: { sequences, differences: defects.length === 0 ? 0 : 'some' }, defects }

@@ -5,9 +5,9 @@ import type { TestDatabase } from '../../support/database.js'
 import { History } from '../../support/scorecard/history.js'
 import { anomaliesOf, type FinalState } from '../../support/scorecard/historyAnomalies.js'
 import { Ground, letTimePass, playClient, type ClientOptions } from '../../support/scorecard/HistoryClient.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
 import { WireProxy } from '../../support/wireProxy.js'
 
 const CLIENTS = 8
@@ -19,12 +19,12 @@ export default defineScenario({
   title: `concurrent histories of ${CLIENTS} clients, the connections of ${CUT_CLIENTS} cut now and then, checked against a model`,
   bar: '2,000 histories of 500 operations, no anomaly',
   sizes: { full: { histories: 2_000, operations: 500 }, short: { histories: 4, operations: 500 } },
-  async run(stage, { histories, operations }) {
-    const scene = await RelayScene.set(stage, { rails: '[]' })
-    const { db } = scene
-    const clients = await openClients(stage, scene)
-    const rail = simulatedRail({ type: 'history', onUnknown: 'resend', bookUrl: scene.bookUrl })
-    stage.defer(() => rail.close?.())
+  async run(fixture, { histories, operations }) {
+    const scenario = await RelayScenario.create(fixture, { rails: '[]' })
+    const { db } = scenario
+    const clients = await openClients(fixture, scenario)
+    const rail = simulatedRail({ type: 'history', onUnknown: 'resend', bookUrl: scenario.bookUrl })
+    fixture.defer(() => rail.close?.())
     const figures = { histories: 0, operations: 0, refused: 0, unknown: 0, anomalies: 0 }
     const defects: string[] = []
     for (let number = 1; number <= histories && defects.length < DEFECTS_MAX; number += 1) {
@@ -40,26 +40,26 @@ export default defineScenario({
       figures.unknown += history.entries.filter(({ outcome }) => outcome === 'unknown').length
       figures.anomalies += found.length
       defects.push(...found.map((anomaly) => `history ${number}: ${anomaly}`))
-      if (number % 20 === 0) stage.progress(`${number} of ${histories} histories, ${figures.anomalies} anomalies`)
+      if (number % 20 === 0) fixture.progress(`${number} of ${histories} histories, ${figures.anomalies} anomalies`)
     }
-    const audited = await scene.audit()
+    const audited = await scenario.audit()
     return { figures, defects: [...defects, ...audited.defects] }
   },
 })
 
-async function openClients(stage: Stage, { db, server }: RelayScene): Promise<readonly ClientOptions[]> {
+async function openClients(fixture: ScenarioFixture, { db, server }: RelayScenario): Promise<readonly ClientOptions[]> {
   const { url } = await db.createLogin('client', { roles: ['symphony_ingest', 'symphony_executor'] })
   return Promise.all(
     Array.from({ length: CLIENTS }, async (_, number) => {
       const proxy = number < CUT_CLIENTS ? await WireProxy.before(server.url) : undefined
       const way = new URL(url)
       if (proxy !== undefined) {
-        stage.defer(() => proxy.close())
+        fixture.defer(() => proxy.close())
         way.port = String(proxy.port)
       }
       const database = openDatabase({ url: way.href, schema: db.schema, connectionsMax: 1 })
-      stage.defer(() => database.close())
-      return { number, database, proxy, random: stage.randomFor(`client ${number}`) }
+      fixture.defer(() => database.close())
+      return { number, database, proxy, random: fixture.randomFor(`client ${number}`) }
     }),
   )
 }

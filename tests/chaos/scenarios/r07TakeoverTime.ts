@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPaymentOn } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { until } from '../../support/scorecard/until.js'
+import { waitUntil } from '../../support/scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
 
 const DEFAULT_LEASE_SECONDS = 60
@@ -29,31 +29,31 @@ export default defineScenario({
     full: { kills: 200, killsPerRound: 40, leaseSeconds: DEFAULT_LEASE_SECONDS },
     short: { kills: 4, killsPerRound: 4, leaseSeconds: 3 },
   },
-  async run(stage, { kills, killsPerRound, leaseSeconds }) {
+  async run(fixture, { kills, killsPerRound, leaseSeconds }) {
     // Of forty workers at once, each with a few connections.
-    const scene = await RelayScene.set(stage, { rails: RAILS, settings: { max_connections: '400' } })
+    const scenario = await RelayScenario.create(fixture, { rails: RAILS, settings: { max_connections: '400' } })
     const words = leaseSeconds === DEFAULT_LEASE_SECONDS ? [] : ['--lease-seconds', String(leaseSeconds)]
     const tookMs: number[] = []
     const defects: string[] = []
     for (let round = 1; tookMs.length < kills; round += 1) {
-      const victims = scene.fleet({ name: `victim-${round}`, words, env: { HANGS: 'yes' } })
-      const killed = await killWithWorkInHand(scene, victims, {
+      const victims = scenario.fleet({ name: `victim-${round}`, words, env: { HANGS: 'yes' } })
+      const killed = await killWithWorkInHand(scenario, victims, {
         count: killsPerRound,
         withinMs: leaseSeconds * 500,
-        random: stage.random,
+        random: fixture.random,
       })
-      const survivors = scene.fleet({ name: `survivor-${round}`, words })
+      const survivors = scenario.fleet({ name: `survivor-${round}`, words })
       await survivors.start(2)
-      tookMs.push(...(await Promise.all(killed.map((kill) => actedAfterMs(scene, kill)))))
+      tookMs.push(...(await Promise.all(killed.map((kill) => actedAfterMs(scenario, kill)))))
       await survivors.stop()
       defects.push(...survivors.deaths, ...victims.deaths)
-      stage.progress(`${tookMs.length} of ${kills} kills, the longest took ${Math.max(...tookMs)} ms`)
+      fixture.progress(`${tookMs.length} of ${kills} kills, the longest took ${Math.max(...tookMs)} ms`)
     }
-    const last = scene.fleet({ name: 'last', words })
+    const last = scenario.fleet({ name: 'last', words })
     await last.start(1)
-    await scene.untilDrained()
+    await scenario.untilDrained()
     await last.stop()
-    const audited = await scene.audit()
+    const audited = await scenario.audit()
     const allowedMs = leaseSeconds * 1_000 + GRACE_MS
     const late = tookMs.filter((ms) => ms > allowedMs)
     return {
@@ -85,7 +85,7 @@ interface Slaughter {
 }
 
 async function killWithWorkInHand(
-  scene: RelayScene,
+  scenario: RelayScenario,
   victims: WorkerFleet,
   { count, withinMs, random }: Slaughter,
 ): Promise<readonly Kill[]> {
@@ -95,13 +95,13 @@ async function killWithWorkInHand(
     await victims.untilAtWork(Math.min(started + STARTED_AT_ONCE, count))
   }
   // As many as each of them calls at once, and nobody takes more: their calls never end.
-  await scene.enqueue(Array.from({ length: DEFAULT_CONCURRENCY * count }, () => aPaymentOn('hangs')))
-  const { db } = scene
+  await scenario.enqueue(Array.from({ length: DEFAULT_CONCURRENCY * count }, () => aPaymentOn('hangs')))
+  const { db } = scenario
   const leases = () =>
     db.queryNoRole<{ outbox_id: string; claimed_by: string }>(
       `SELECT outbox_id, claimed_by FROM payment_outbox_pending WHERE claimed_by LIKE 'victim-%'`,
     )
-  await until('every victim has something in hand', async () => {
+  await waitUntil('every victim has something in hand', async () => {
     const { rows } = await leases()
     return new Set(rows.map(({ claimed_by }) => claimed_by)).size === count
   })
@@ -118,8 +118,8 @@ async function killWithWorkInHand(
 }
 
 /** From the kill to the row that the next worker's action left in the ledger, for the last of what the victim had in hand. */
-async function actedAfterMs({ db }: RelayScene, { outboxIds, at }: Kill): Promise<number> {
-  return until(
+async function actedAfterMs({ db }: RelayScenario, { outboxIds, at }: Kill): Promise<number> {
+  return waitUntil(
     'everything the victim had in hand was acted on',
     async () => {
       const { rows } = await db.queryNoRole<{ acted: number; ms: number }>(

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScene, type ServerCycle } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario, type ServerCycle } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { insist, until } from '../../support/scorecard/until.js'
+import { retryUntilSuccess, waitUntil } from '../../support/scorecard/waitUntil.js'
 import { ask } from '../../support/standby.js'
 
 const WORKERS = 3
@@ -17,42 +17,42 @@ export default defineScenario({
   title: 'PostgreSQL restarted under load, every third time by `kill -9`, down for up to three seconds',
   bar: `100 restarts, no worker exits, work resumes within ${RESUME_MS_MAX} ms after the server accepts connections`,
   sizes: { full: { restarts: 100 }, short: { restarts: 3 } },
-  async run(stage, { restarts }) {
-    const scene = await RelayScene.set(stage, { rails: USUAL_RAILS })
-    const fleet = scene.fleet({
+  async run(fixture, { restarts }) {
+    const scenario = await RelayScenario.create(fixture, { rails: USUAL_RAILS })
+    const fleet = scenario.fleet({
       // What was in somebody's hands when the server died is due again soon.
       words: ['--lease-seconds', '3', '--concurrency', '8', '--batch-size', '20'],
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
     await fleet.start(WORKERS)
-    const ofPayments = stage.randomFor('payments')
+    const ofPayments = fixture.randomFor('payments')
     let accepted = 0
     const fill = async () => {
       for (
-        let { pendingCount } = await scene.status();
+        let { pendingCount } = await scenario.status();
         pendingCount < BACKLOG;
-        { pendingCount } = await scene.status()
+        { pendingCount } = await scenario.status()
       ) {
-        await scene.enqueue(Array.from({ length: 500 }, () => aPayment((accepted += 1), ofPayments)))
+        await scenario.enqueue(Array.from({ length: 500 }, () => aPayment((accepted += 1), ofPayments)))
       }
     }
 
     const resumes: number[] = []
     for (let restart = 0; restart < restarts; restart += 1) {
       await fill()
-      await delay(between(stage.random, 0, 300))
-      const downMs = between(stage.random, 0, DOWN_MS_MAX)
-      resumes.push(await resumedAfterMs(scene, { kill: restart % 3 === 2, downMs }))
-      stage.progress(`${restart + 1} restarts, the latest resumed after ${resumes.at(-1)} ms`)
+      await delay(between(fixture.random, 0, 300))
+      const downMs = between(fixture.random, 0, DOWN_MS_MAX)
+      resumes.push(await resumedAfterMs(scenario, { kill: restart % 3 === 2, downMs }))
+      fixture.progress(`${restart + 1} restarts, the latest resumed after ${resumes.at(-1)} ms`)
     }
-    await scene.untilDrained()
+    await scenario.untilDrained()
     const endings = await fleet.stop()
-    const { report, defects } = await scene.audit()
+    const { report, defects } = await scenario.audit()
     const late = resumes.filter((ms) => ms > RESUME_MS_MAX)
     return {
       figures: {
         restarts,
-        kills: scene.serverKills,
+        kills: scenario.serverKills,
         payments: accepted,
         resumeMsMax: Math.max(...resumes),
         resumeMsMedian: resumes.toSorted((left, right) => left - right)[Math.floor(resumes.length / 2)] ?? 0,
@@ -75,17 +75,17 @@ export default defineScenario({
 })
 
 /** From the first connection that the server accepts to the first row that a worker writes into the ledger, by the server's clock. */
-async function resumedAfterMs(scene: RelayScene, cycle: ServerCycle): Promise<number> {
-  const { db } = scene
+async function resumedAfterMs(scenario: RelayScenario, cycle: ServerCycle): Promise<number> {
+  const { db } = scenario
   let accepting: Promise<string> = Promise.reject(new Error('the server was never down'))
   accepting.catch(() => {})
   // Somebody knocks all the time, or the workers would be back before anybody has looked at the clock.
   const whenDown = () => {
-    accepting = insist('the server accepts', async () => String(await ask(db.url, NOW)), { everyMs: 3 })
+    accepting = retryUntilSuccess('the server accepts', async () => String(await ask(db.url, NOW)), { everyMs: 3 })
   }
-  await scene.cycleServer({ ...cycle, whenDown })
+  await scenario.cycleServer({ ...cycle, whenDown })
   const [acceptedAt = '', firstId = ''] = (await accepting).split(' | ')
-  return until('a worker goes on', async () => {
+  return waitUntil('a worker goes on', async () => {
     const { rows } = await db.as('symphony_auditor').query<{ ms: number }>(
       `SELECT (extract(epoch FROM created_at - $1::timestamptz) * 1000)::int AS ms
        FROM ${db.qualify('payment_outbox_attempts')} WHERE attempt_id >= $2::uuid AND created_at >= $1::timestamptz

@@ -9,7 +9,7 @@ import {
   type Replayable,
 } from '../../support/scorecard/cutOperations.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { until } from '../../support/scorecard/until.js'
+import { waitUntil } from '../../support/scorecard/waitUntil.js'
 import type { Direction } from '../../support/wireMessages.js'
 import { WireProxy, type WireStrike } from '../../support/wireProxy.js'
 
@@ -25,14 +25,14 @@ export default defineScenario({
   bar: `at least ${CUTS_MIN.toLocaleString('en-US')} cuts: the replay gives the same answer, nothing doubled, no error that says more than is known`,
   // Of every so many bytes one is cut at; which, the seed decides. A freeze lasts until the caller's patience ends: few.
   sizes: { full: { everyBytes: 1, freezesPerThousand: 4 }, short: { everyBytes: 60, freezesPerThousand: 10 } },
-  async run(stage, { everyBytes, freezesPerThousand }) {
-    const server = await stage.startServer()
-    const db = await stage.createDatabase(server)
+  async run(fixture, { everyBytes, freezesPerThousand }) {
+    const server = await fixture.startServer()
+    const db = await fixture.createDatabase(server)
     const { url } = await db.createLogin('cut', {
       roles: ['symphony_ingest', 'symphony_executor', 'symphony_control'],
     })
     const proxy = await WireProxy.before(server.url)
-    stage.defer(() => proxy.close())
+    fixture.defer(() => proxy.close())
     const way = new URL(url)
     way.port = String(proxy.port)
     const database = openDatabase({
@@ -42,17 +42,17 @@ export default defineScenario({
       applicationName: APPLICATION,
       statementTimeoutMs: PATIENCE_MS,
     })
-    stage.defer(() => database.close())
+    fixture.defer(() => database.close())
 
-    const bench = { db, database, proxy, random: stage.random }
+    const bench = { db, database, proxy, random: fixture.random }
     const figures = { operations: 0, cuts: 0, freezes: 0, committed: 0, notCommitted: 0 }
     const defects: string[] = []
     for (const [name, operation] of Object.entries(CUT_OPERATIONS)) {
       const lengths = await measure(operation, bench)
       for (const direction of DIRECTIONS) {
-        const first = Math.floor(stage.random() * everyBytes)
+        const first = Math.floor(fixture.random() * everyBytes)
         for (let afterBytes = first; afterBytes < lengths[direction]; afterBytes += everyBytes) {
-          const fault = chooseFault(stage.random(), freezesPerThousand / 1_000)
+          const fault = chooseFault(fixture.random(), freezesPerThousand / 1_000)
           const cut = await cutOnce(operation, bench, { direction, afterBytes, fault })
           if (cut.place === undefined) continue
           if (fault === 'freeze') figures.freezes += 1
@@ -63,7 +63,7 @@ export default defineScenario({
         }
       }
       figures.operations += 1
-      stage.progress(
+      fixture.progress(
         `${name}: ${lengths.toServer} bytes to the server, ${lengths.toClient} back; ${figures.cuts} cuts so far`,
       )
     }
@@ -95,7 +95,7 @@ async function measure(operation: CutOperation, bench: Bench): Promise<Readonly<
   proxy.arm()
   await prepared.call(database)
   await untilIdle(bench)
-  return proxy.disarm().passed
+  return proxy.disableGuards().passed
 }
 
 interface Cut {
@@ -113,7 +113,7 @@ async function cutOnce(operation: CutOperation, bench: Bench, strike: WireStrike
   proxy.arm(strike)
   const heard = await hear(prepared.call(database))
   if ('answer' in heard) await untilIdle(bench)
-  const { struckAt } = proxy.disarm()
+  const { struckAt } = proxy.disableGuards()
   // Half of the callers look before they try again; the others do not wait, and may meet their first call at work.
   const looked = random() < 0.5
   return {
@@ -178,7 +178,7 @@ async function hear(call: Promise<unknown>): Promise<Heard> {
 
 /** A connection in the role, or the first bytes would be those of a login. */
 async function warm({ database }: Bench, { role }: Replayable): Promise<void> {
-  await until('a connection', () =>
+  await waitUntil('a connection', () =>
     database.queryAsRole(role, 'SELECT 1').then(
       () => true,
       () => false,
@@ -188,7 +188,7 @@ async function warm({ database }: Bench, { role }: Replayable): Promise<void> {
 
 /** The pool looks after its connection behind the caller's back; that belongs to the call. */
 async function untilIdle({ database }: Bench): Promise<void> {
-  await until('the connection is given back', () => database.poolUsage.every(({ inUse }) => inUse === 0), {
+  await waitUntil('the connection is given back', () => database.poolUsage.every(({ inUse }) => inUse === 0), {
     everyMs: 1,
   })
 }
@@ -196,7 +196,7 @@ async function untilIdle({ database }: Bench): Promise<void> {
 /** Until the server has noticed, too: what it was doing is done or undone by then. */
 async function untilGone({ db, proxy }: Bench): Promise<void> {
   proxy.cutAll()
-  await until(
+  await waitUntil(
     'the sessions that were cut are gone',
     async () => {
       const { rows } = await db.queryNoRole('SELECT 1 FROM pg_stat_activity WHERE application_name = $1 LIMIT 1', [

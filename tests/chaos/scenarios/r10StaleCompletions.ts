@@ -11,7 +11,7 @@ import {
 import { simulatedRail } from '../../../libs/rails/index.js'
 import { rowHashes } from '../../support/fingerprint.js'
 import { aPaymentOn } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
 const CLIENTS = 8
@@ -39,11 +39,11 @@ export default defineScenario({
     'completions by workers that lost their lease: expired, taken over, already recorded, another token, another worker',
   bar: '100,000, one by one and in batches: all P7002, ledger unchanged, late evidence kept',
   sizes: { full: { completions: 100_000 }, short: { completions: 2_000 } },
-  async run(stage, { completions }) {
-    const scene = await RelayScene.set(stage, { rails: '[]' })
-    const { db } = scene
+  async run(fixture, { completions }) {
+    const scenario = await RelayScenario.create(fixture, { rails: '[]' })
+    const { db } = scenario
     const executor = db.as('symphony_executor')
-    const hands = await makeHands(scene, Math.ceil(completions / TRIES_EACH))
+    const hands = await makeHands(scenario, Math.ceil(completions / TRIES_EACH))
     const before = await rowHashes(db)
 
     const tally = { refused: 0, recordedBefore: 0, wrong: [] as string[] }
@@ -58,17 +58,17 @@ export default defineScenario({
         await (inBatch
           ? completeMany(executor, chosen, outcomes, tally)
           : completeOne(executor, chosen[0]!, outcomes[0]!, tally))
-        if (tried % 10_000 < count) stage.progress(`${tried} of ${completions} tried`)
+        if (tried % 10_000 < count) fixture.progress(`${tried} of ${completions} tried`)
       }
     }
-    await Promise.all(Array.from({ length: CLIENTS }, (_, number) => client(stage.randomFor(`client ${number}`))))
+    await Promise.all(Array.from({ length: CLIENTS }, (_, number) => client(fixture.randomFor(`client ${number}`))))
     const after = await rowHashes(db)
     const changed = Object.keys(after).filter((table) => after[table] !== before[table])
 
     const evidence = await keepEvidence(executor, hands)
     // If one of them was heard, the rightful holders have lost what they held: nothing more can be shown.
-    if (tally.wrong.length === 0) await completeRightly(scene, hands)
-    const { defects } = await scene.audit()
+    if (tally.wrong.length === 0) await completeRightly(scenario, hands)
+    const { defects } = await scenario.audit()
     return {
       figures: {
         completions: tried,
@@ -90,13 +90,13 @@ export default defineScenario({
 })
 
 /** Items of every kind of staleness. Each was paid once, so that the rightful completion and the late one say the same. */
-async function makeHands(scene: RelayScene, count: number): Promise<readonly StaleHand[]> {
-  const { db, bookUrl } = scene
+async function makeHands(scenario: RelayScenario, count: number): Promise<readonly StaleHand[]> {
+  const { db, bookUrl } = scenario
   const executor = db.as('symphony_executor')
   const rail = simulatedRail({ type: RAIL, onUnknown: 'resend', bookUrl })
   const hands: StaleHand[] = []
   while (hands.length < count) {
-    await scene.enqueue(Array.from({ length: Math.min(1_000, count - hands.length) }, () => aPaymentOn(RAIL)))
+    await scenario.enqueue(Array.from({ length: Math.min(1_000, count - hands.length) }, () => aPaymentOn(RAIL)))
     const leased = await claimOutboxBatch(executor, 1_000, 'stale', LEASE_SECONDS)
     for (const [index, item] of leased.entries()) {
       const { outboxId, leaseToken } = item
@@ -203,8 +203,8 @@ async function keepEvidence(executor: RoleHandle, hands: readonly StaleHand[]) {
 }
 
 /** The rightful holders were not in the least disturbed. */
-async function completeRightly(scene: RelayScene, hands: readonly StaleHand[]): Promise<void> {
-  const { db } = scene
+async function completeRightly(scenario: RelayScenario, hands: readonly StaleHand[]): Promise<void> {
+  const { db } = scenario
   const executor = db.as('symphony_executor')
   const references = new Map(hands.map(({ outboxId, railReference }) => [outboxId, railReference]))
   await db.queryNoRole(
@@ -224,7 +224,7 @@ async function completeRightly(scene: RelayScene, hands: readonly StaleHand[]): 
     }))
     await completeOutboxAttempts(executor, 'rightful', outcomes)
   }
-  await scene.untilDrained(30_000)
+  await scenario.untilDrained(30_000)
 }
 
 const STATES: readonly CompletionState[] = ['DISPATCHED', 'FAILED', 'RETRYABLE']

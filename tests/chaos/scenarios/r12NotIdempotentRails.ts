@@ -1,9 +1,9 @@
 import { LeaseRepairWorker } from '../../../libs/repair/index.js'
 import { readBook } from '../../../libs/rails/index.js'
 import { aPaymentOn } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { until } from '../../support/scorecard/until.js'
+import { waitUntil } from '../../support/scorecard/waitUntil.js'
 
 const WORKERS = 4
 
@@ -17,22 +17,22 @@ export default defineScenario({
   title: 'calls of a rail that is not idempotent and cannot be asked, their workers killed mid-call',
   bar: '10,000 calls: no blind resend, each payment held with its reason',
   sizes: { full: { payments: 10_000, callsEach: 250 }, short: { payments: 200, callsEach: 25 } },
-  async run(stage, { payments, callsEach }) {
-    const scene = await RelayScene.set(stage, { rails: rails(callsEach) })
-    const { db } = scene
+  async run(fixture, { payments, callsEach }) {
+    const scenario = await RelayScenario.create(fixture, { rails: rails(callsEach) })
+    const { db } = scenario
     const words = ['--concurrency', String(callsEach), '--batch-size', String(callsEach)]
     for (let enqueued = 0; enqueued < payments; enqueued += 1_000) {
-      await scene.enqueue(Array.from({ length: Math.min(1_000, payments - enqueued) }, () => aPaymentOn('hold')))
+      await scenario.enqueue(Array.from({ length: Math.min(1_000, payments - enqueued) }, () => aPaymentOn('hold')))
     }
 
     let kills = 0
     for (let called = 0; called < payments;) {
-      const fleet = scene.fleet({ name: `fleet-${kills}`, words })
+      const fleet = scenario.fleet({ name: `fleet-${kills}`, words })
       await fleet.start(WORKERS)
       called = Math.min(payments, called + WORKERS * callsEach)
-      await until(
+      await waitUntil(
         `${called} calls are in the rail's book`,
-        async () => (await readBook(scene.bookFile)).size >= called,
+        async () => (await readBook(scenario.bookFile)).size >= called,
         {
           everyMs: 100,
         },
@@ -43,16 +43,16 @@ export default defineScenario({
       await db.queryNoRole(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE lease_token IS NOT NULL`,
       )
-      stage.progress(`${called} of ${payments} calls were killed`)
+      fixture.progress(`${called} of ${payments} calls were killed`)
     }
     const repair = new LeaseRepairWorker(db.as('symphony_executor'))
-    await until('every lease is repaired', async () => {
+    await waitUntil('every lease is repaired', async () => {
       await repair.runOnce()
-      return (await scene.status()).leasedCount === 0n
+      return (await scenario.status()).leasedCount === 0n
     })
-    await lookForBlindResends(scene, words)
+    await lookForBlindResends(scenario, words)
 
-    const { report, defects } = await scene.audit()
+    const { report, defects } = await scenario.audit()
     const { rows } = await db.queryNoRole<{ reason: string | null; unknown: boolean; items: number }>(
       `SELECT hold_reason AS reason, outcome_unknown AS unknown, count(*)::int AS items
        FROM payment_outbox_pending GROUP BY 1, 2`,
@@ -76,12 +76,12 @@ export default defineScenario({
 })
 
 /** Workers with nothing else to do, for a few polls: whoever wanted to send something again would do it now. */
-async function lookForBlindResends(scene: RelayScene, words: readonly string[]): Promise<void> {
-  const fleet = scene.fleet({ name: 'last', words: [...words, '--poll-ms', '50'] })
+async function lookForBlindResends(scenario: RelayScenario, words: readonly string[]): Promise<void> {
+  const fleet = scenario.fleet({ name: 'last', words: [...words, '--poll-ms', '50'] })
   await fleet.start(2)
   let looks = 0
-  await until('the workers have looked around', async () => {
-    await scene.status()
+  await waitUntil('the workers have looked around', async () => {
+    await scenario.status()
     return (looks += 1) > 50
   })
   await fleet.killAll()

@@ -2,9 +2,9 @@ import { Client } from 'pg'
 import { setTimeout as delay } from 'node:timers/promises'
 import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPaymentOn, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
 import { TcpProxy } from '../../support/tcpProxy.js'
 
 const POLL_MS = 500
@@ -21,43 +21,43 @@ export default defineScenario({
   title: 'notifications that do not come: LISTEN silently dead, NOTIFY queue full, NOTIFY off',
   bar: `no enqueue fails; every payment is picked up within one poll (${POLL_MS} ms)`,
   sizes: { full: { paymentsEach: 500 }, short: { paymentsEach: 10 } },
-  async run(stage, { paymentsEach }) {
-    const scene = await RelayScene.set(stage, {
+  async run(fixture, { paymentsEach }) {
+    const scenario = await RelayScenario.create(fixture, {
       rails: USUAL_RAILS,
       settings: { max_notify_queue_pages: QUEUE_PAGES_MIN },
     })
-    const proxy = await TcpProxy.before(scene.server.url)
-    stage.defer(() => proxy.close())
-    const listenUrl = new URL(scene.workerUrl)
+    const proxy = await TcpProxy.before(scenario.server.url)
+    fixture.defer(() => proxy.close())
+    const listenUrl = new URL(scenario.workerUrl)
     listenUrl.port = String(proxy.port)
-    const fleet = scene.fleet({ env: { SYMPHONY_LISTEN_URL: listenUrl.href } })
+    const fleet = scenario.fleet({ env: { SYMPHONY_LISTEN_URL: listenUrl.href } })
     await fleet.start(1)
 
     const failures: string[] = []
     const late: string[] = []
     let slowestMs = 0
     for (const silence of SILENCES) {
-      const restore = await silenced(silence, { stage, scene, proxy })
+      const restore = await silenced(silence, { fixture, scenario, proxy })
       for (let number = 0; number < paymentsEach; number += 1) {
         try {
           // At any moment of the worker's poll.
-          await delay(between(stage.random, 0, 2 * POLL_MS) / 10)
-          await scene.enqueueOnce(aPaymentOn('resend'))
+          await delay(between(fixture.random, 0, 2 * POLL_MS) / 10)
+          await scenario.enqueueOnce(aPaymentOn('resend'))
         } catch (error) {
           failures.push(`${silence}: an enqueue failed: ${String(error)}`)
         }
       }
-      await scene.untilDrained()
-      const pickUps = await pickUpsMs(scene)
+      await scenario.untilDrained()
+      const pickUps = await pickUpsMs(scenario)
       slowestMs = Math.max(slowestMs, ...pickUps)
       late.push(
         ...pickUps.filter((ms) => ms > POLL_MS + GRACE_MS).map((ms) => `${silence}: picked up only after ${ms} ms`),
       )
       await restore()
-      stage.progress(`${silence}: the slowest pick-up so far took ${slowestMs} ms`)
+      fixture.progress(`${silence}: the slowest pick-up so far took ${slowestMs} ms`)
     }
     await fleet.stop()
-    const { defects } = await scene.audit()
+    const { defects } = await scenario.audit()
     return {
       figures: {
         enqueues: SILENCES.length * paymentsEach,
@@ -71,14 +71,14 @@ export default defineScenario({
 })
 
 interface Bench {
-  readonly stage: Stage
-  readonly scene: RelayScene
+  readonly fixture: ScenarioFixture
+  readonly scenario: RelayScenario
   readonly proxy: TcpProxy
 }
 
 /** Returns how to undo it. */
-async function silenced(silence: Silence, { stage, scene, proxy }: Bench): Promise<() => Promise<unknown>> {
-  const { db } = scene
+async function silenced(silence: Silence, { fixture, scenario, proxy }: Bench): Promise<() => Promise<unknown>> {
+  const { db } = scenario
   switch (silence) {
     case 'LISTEN silently dead':
       // No reset, no end, no byte: the connection looks alive to both.
@@ -89,7 +89,7 @@ async function silenced(silence: Silence, { stage, scene, proxy }: Bench): Promi
       }
     case 'NOTIFY queue full': {
       const stuck = await fillQueue(db.url)
-      stage.defer(() => stuck.end().catch(() => {}))
+      fixture.defer(() => stuck.end().catch(() => {}))
       return () => stuck.end()
     }
     case 'NOTIFY off':
@@ -120,7 +120,7 @@ async function fillQueue(url: string): Promise<Client> {
 }
 
 /** From when each was accepted to its first claim, by the database's clock; of those not looked at before. */
-async function pickUpsMs({ db }: RelayScene): Promise<readonly number[]> {
+async function pickUpsMs({ db }: RelayScenario): Promise<readonly number[]> {
   const { rows } = await db.queryNoRole<{ ms: number }>(
     `SELECT (extract(epoch FROM a.claimed_at - i.created_at) * 1000)::int AS ms
      FROM payment_outbox_attempts a JOIN payment_outbox_identities i USING (outbox_id) WHERE a.attempt_no = 1`,

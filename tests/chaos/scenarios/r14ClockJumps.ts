@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
-import { until } from '../../support/scorecard/until.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
+import { waitUntil } from '../../support/scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
 import { testBinaries } from '../../support/server.js'
 import { ShiftedClock } from '../../support/shiftedClock.js'
@@ -23,30 +23,30 @@ export default defineScenario({
   title: 'the clock of the database set 2 h forward and back under load, workers whose clocks are 10 years off',
   bar: 'no double effect; every jump of more than 5 s is noticed by every worker, which alarms and claims nothing for a lease',
   sizes: { full: { jumps: 20 }, short: { jumps: 2 } },
-  async run(stage, { jumps }) {
-    const clock = await ShiftedClock.around(testBinaries(18), await stage.subfolder('clock'))
-    const scene = await RelayScene.set(stage, { rails: USUAL_RAILS, binaries: clock.binaries })
-    const fleets = await startFleets(stage, scene)
+  async run(fixture, { jumps }) {
+    const clock = await ShiftedClock.around(testBinaries(18), await fixture.subfolder('clock'))
+    const scenario = await RelayScenario.create(fixture, { rails: USUAL_RAILS, binaries: clock.binaries })
+    const fleets = await startFleets(fixture, scenario)
     const workers = fleets.reduce((sum, fleet) => sum + fleet.size, 0)
-    const ofPayments = stage.randomFor('payments')
+    const ofPayments = fixture.randomFor('payments')
     let accepted = 0
     const fill = async () => {
-      while ((await scene.status()).dueUnleasedCount < BACKLOG) {
-        await scene.enqueue(Array.from({ length: BACKLOG }, () => aPayment((accepted += 1), ofPayments)))
+      while ((await scenario.status()).dueUnleasedCount < BACKLOG) {
+        await scenario.enqueue(Array.from({ length: BACKLOG }, () => aPayment((accepted += 1), ofPayments)))
       }
     }
     const defects: string[] = []
     let direction = 1
     const noticedCount = async () =>
-      (await scene.logLines()).filter((line) => line.includes('database_clock_jumped')).length
+      (await scenario.logLines()).filter((line) => line.includes('database_clock_jumped')).length
     for (let jump = 0; jump < jumps; jump += 1) {
       await fill()
       const before = await noticedCount()
       // There and back again, so that in the end everybody agrees about the time.
       const isWayOut = jump % 2 === 0
-      if (isWayOut) direction = stage.random() < 0.5 ? 1 : -1
+      if (isWayOut) direction = fixture.random() < 0.5 ? 1 : -1
       await clock.jump((isWayOut ? direction : -direction) * TWO_HOURS_SECONDS)
-      const noticed = await until(
+      const noticed = await waitUntil(
         'every worker has noticed',
         async () => {
           await fill()
@@ -58,16 +58,16 @@ export default defineScenario({
         defects.push(`jump ${jump + 1} was noticed by ${(await noticedCount()) - before} of ${workers} workers`)
       // The leases of before the jump have surely ended, and claims go on.
       await delay(LEASE_SECONDS * 1_000)
-      stage.progress(`${jump + 1} jumps, noticed ${await noticedCount()} times`)
+      fixture.progress(`${jump + 1} jumps, noticed ${await noticedCount()} times`)
     }
     // What was accepted or put off while the clock was ahead is due only when that time has come; let it come.
     await clock.jump(TWO_HOURS_SECONDS)
-    await scene.untilDrained()
+    await scenario.untilDrained()
     for (const fleet of fleets) {
       await fleet.stop()
       defects.push(...fleet.deaths)
     }
-    const audited = await scene.audit()
+    const audited = await scenario.audit()
     return {
       figures: {
         jumps: jumps + 1,
@@ -84,8 +84,8 @@ export default defineScenario({
 })
 
 /** Three workers whose clocks are right, one that lives in the future and one in the past. */
-async function startFleets(stage: Stage, scene: RelayScene): Promise<readonly WorkerFleet[]> {
-  const shim = join(stage.folder, 'shiftDate.mjs')
+async function startFleets(fixture: ScenarioFixture, scenario: RelayScenario): Promise<readonly WorkerFleet[]> {
+  const shim = join(fixture.folder, 'shiftDate.mjs')
   await writeFile(shim, SHIFT_DATE)
   const settings = {
     words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '10', '--concurrency', '5'],
@@ -96,9 +96,9 @@ async function startFleets(stage: Stage, scene: RelayScene): Promise<readonly Wo
     NODE_OPTIONS: `--import ${pathToFileURL(shim).href}`,
     CLOCK_SHIFT_MS: String(ms),
   })
-  const right = scene.fleet({ ...settings, name: 'right' })
-  const future = scene.fleet({ ...settings, name: 'future', env: shifted(TEN_YEARS_MS) })
-  const past = scene.fleet({ ...settings, name: 'past', env: shifted(-TEN_YEARS_MS) })
+  const right = scenario.fleet({ ...settings, name: 'right' })
+  const future = scenario.fleet({ ...settings, name: 'future', env: shifted(TEN_YEARS_MS) })
+  const past = scenario.fleet({ ...settings, name: 'past', env: shifted(-TEN_YEARS_MS) })
   await Promise.all([right.start(3), future.start(1), past.start(1)])
   return [right, future, past]
 }

@@ -2,13 +2,13 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { liftDispatchFreeze, readDispatchEpoch, type DispatchEpoch } from '../../../libs/outbox/index.js'
 import { readBook } from '../../../libs/rails/index.js'
-import { Feeder } from '../../support/scorecard/Feeder.js'
+import { LoadGenerator } from '../../support/scorecard/LoadGenerator.js'
 import { USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { ServerLine } from '../../support/scorecard/ServerLine.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
-import { insist, until } from '../../support/scorecard/until.js'
+import { FailoverChain } from '../../support/scorecard/FailoverChain.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
+import { retryUntilSuccess, waitUntil } from '../../support/scorecard/waitUntil.js'
 
 const WORKERS = 3
 const BACKLOG = 600
@@ -23,24 +23,24 @@ export default defineScenario({
     'failover to a streaming standby under load, synchronous and asynchronous, the primary killed with all its processes; an older copy put back under living workers',
   bar: '10 of each: synchronous: nothing acknowledged is lost, work goes on by itself; otherwise: noticed, dispatch frozen until it is lifted, every pending item marked unknown; 0 double rail effects',
   sizes: { full: { ofEach: 10 }, short: { ofEach: 1 } },
-  async run(stage, { ofEach }) {
-    const play = await Play.begin(stage)
+  async run(fixture, { ofEach }) {
+    const play = await Play.begin(fixture)
     for (let round = 1; round <= ofEach; round += 1) {
       await play.loseSynchronousPrimary()
       await play.loseAsynchronousPrimary()
       await play.putBackOlderCopy()
-      stage.progress(`${round} of ${ofEach} rounds, ${play.counts.outcomesLost} outcomes lost`)
+      fixture.progress(`${round} of ${ofEach} rounds, ${play.counts.outcomesLost} outcomes lost`)
     }
     return play.end()
   },
 })
 
 class Play {
-  readonly #stage: Stage
-  readonly #scene: RelayScene
-  readonly #line: ServerLine
-  readonly #feeder: Feeder
-  readonly #fleet: ReturnType<RelayScene['fleet']>
+  readonly #fixture: ScenarioFixture
+  readonly #scenario: RelayScenario
+  readonly #chain: FailoverChain
+  readonly #load: LoadGenerator
+  readonly #fleet: ReturnType<RelayScenario['fleet']>
   readonly #defects: string[] = []
   readonly #resumes: number[] = []
   readonly counts = {
@@ -53,35 +53,35 @@ class Play {
     sentWhileFrozen: 0,
   }
 
-  private constructor(stage: Stage, scene: RelayScene) {
-    this.#stage = stage
-    this.#scene = scene
-    this.#line = new ServerLine(stage, scene)
-    this.#feeder = new Feeder({ scene, random: stage.randomFor('payments'), backlog: BACKLOG })
-    this.#fleet = scene.fleet({
+  private constructor(fixture: ScenarioFixture, scenario: RelayScenario) {
+    this.#fixture = fixture
+    this.#scenario = scenario
+    this.#chain = new FailoverChain(fixture, scenario)
+    this.#load = new LoadGenerator({ scenario, random: fixture.randomFor('payments'), backlog: BACKLOG })
+    this.#fleet = scenario.fleet({
       // What was in somebody's hands when the server died is due again soon.
       words: ['--lease-seconds', '3', '--concurrency', '8', '--batch-size', '20'],
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
   }
 
-  static async begin(stage: Stage): Promise<Play> {
-    const play = new Play(stage, await RelayScene.set(stage, { rails: USUAL_RAILS, proxied: true }))
-    stage.defer(() => play.#feeder.pause().catch(() => {}))
+  static async begin(fixture: ScenarioFixture): Promise<Play> {
+    const play = new Play(fixture, await RelayScenario.create(fixture, { rails: USUAL_RAILS, proxied: true }))
+    fixture.defer(() => play.#load.pause().catch(() => {}))
     await play.#fleet.start(WORKERS)
     return play
   }
 
   /** Everything goes on meanwhile: the client that enqueues, the workers, the rail. Nobody lifts anything. */
   async loseSynchronousPrimary(): Promise<void> {
-    const follower = await this.#line.addStandby({ synchronous: true })
-    this.#feeder.feed()
-    await until('a heartbeat says that commits wait', async () => (await this.#epoch())?.synchronous === true)
-    await delay(between(this.#stage.random, 0, 1_000))
-    await this.#line.kill()
-    await this.#line.promote(follower)
+    const follower = await this.#chain.addStandby({ synchronous: true })
+    this.#load.feed()
+    await waitUntil('a heartbeat says that commits wait', async () => (await this.#epoch())?.synchronous === true)
+    await delay(between(this.#fixture.random, 0, 1_000))
+    await this.#chain.kill()
+    await this.#chain.promote(follower)
     this.#resumes.push(await this.#resumedAfterMs())
-    await this.#feeder.pause()
+    await this.#load.pause()
     this.counts.synchronous += 1
     const epoch = await this.#epoch()
     if (epoch?.frozen === true) {
@@ -92,17 +92,17 @@ class Play {
 
   /** The standby has every payment, and knows nothing of the outcomes that the primary recorded after it was cut off. */
   async loseAsynchronousPrimary(): Promise<void> {
-    const follower = await this.#line.addStandby({ synchronous: false })
+    const follower = await this.#chain.addStandby({ synchronous: false })
     const before = await this.#withoutWorkers(async () => {
-      await this.#feeder.fill()
+      await this.#load.fill()
       await follower.standby.catchUp()
       await follower.standby.stop()
       return this.#endedCount()
     })
     const ended = await this.#moreEndedThan(before)
-    await this.#line.kill()
+    await this.#chain.kill()
     await follower.standby.start()
-    await this.#line.promote(follower)
+    await this.#chain.promote(follower)
     this.counts.asynchronous += 1
     await this.#frozenAndLifted('NEW_TIMELINE', ended)
   }
@@ -110,17 +110,17 @@ class Play {
   /** The same server as it was, as if it had only been restarted: nobody but the workers remembers more. */
   async putBackOlderCopy(): Promise<void> {
     const { older, before, known } = await this.#withoutWorkers(async () => {
-      await this.#feeder.fill()
+      await this.#load.fill()
       const epoch = await this.#epoch()
-      return { older: await this.#line.copy(), before: await this.#endedCount(), known: epoch?.epochNo ?? 0 }
+      return { older: await this.#chain.copy(), before: await this.#endedCount(), known: epoch?.epochNo ?? 0 }
     })
     // The copy was made before the primary was started again: an epoch that it does not know.
-    await until('a heartbeat after the copy', async () => {
+    await waitUntil('a heartbeat after the copy', async () => {
       const epoch = await this.#epoch()
       return epoch !== undefined && epoch.epochNo > known && epoch.beatNo > 0n
     })
     const ended = await this.#moreEndedThan(before)
-    await this.#line.putBack(older)
+    await this.#chain.putBack(older)
     this.counts.restores += 1
     await this.#frozenAndLifted('LOST_COMMITS', ended)
   }
@@ -136,11 +136,11 @@ class Play {
   }
 
   async end() {
-    const scene = this.#scene
-    await scene.untilDrained()
+    const scenario = this.#scenario
+    await scenario.untilDrained()
     const endings = await this.#fleet.stop()
-    const { report, defects } = await scene.audit()
-    const { acknowledged } = this.#feeder
+    const { report, defects } = await scenario.audit()
+    const { acknowledged } = this.#load
     const lost = acknowledged - Number(report.counts.accepted)
     const { notMarked, sentWhileFrozen } = this.counts
     return {
@@ -168,12 +168,12 @@ class Play {
 
   /** What the surviving server has forgotten is counted; a freeze for the right reason, all marked, silence; then a person lifts it. */
   async #frozenAndLifted(cause: string, endedBefore: bigint): Promise<void> {
-    const epoch = await until('dispatch is frozen', async () => {
+    const epoch = await waitUntil('dispatch is frozen', async () => {
       const seen = await this.#epoch()
       return seen?.frozen === true && seen.markedAt !== null ? seen : undefined
     })
     if (epoch.freezeCause !== cause) this.#defects.push(`frozen for ${epoch.freezeCause} instead of ${cause}`)
-    const { pendingCount, outcomeUnknownCount, dispatchedTotal, failedTotal } = await this.#scene.status()
+    const { pendingCount, outcomeUnknownCount, dispatchedTotal, failedTotal } = await this.#scenario.status()
     const forgotten = Number(endedBefore - dispatchedTotal - failedTotal)
     if (forgotten < OUTCOMES_LOST_MIN) this.#defects.push(`only ${forgotten} outcomes were lost: nothing was shown`)
     this.counts.outcomesLost += forgotten
@@ -187,37 +187,40 @@ class Play {
   }
 
   async #lift(): Promise<void> {
-    const control = this.#scene.db.as('symphony_control')
-    await insist('the lifting', () => liftDispatchFreeze(control, 'both books were compared'))
-    await until('what was unknown is settled', async () => (await this.#scene.status()).outcomeUnknownCount === 0n)
+    const control = this.#scenario.db.as('symphony_control')
+    await retryUntilSuccess('the lifting', () => liftDispatchFreeze(control, 'both books were compared'))
+    await waitUntil(
+      'what was unknown is settled',
+      async () => (await this.#scenario.status()).outcomeUnknownCount === 0n,
+    )
   }
 
   /** From the promotion to the first payment that ends on the new primary. */
   async #resumedAfterMs(): Promise<number> {
     const started = process.hrtime.bigint()
     const before = await this.#endedCount()
-    await until('a payment ends on the new primary', async () => (await this.#endedCount()) > before)
+    await waitUntil('a payment ends on the new primary', async () => (await this.#endedCount()) > before)
     return Math.round(Number(process.hrtime.bigint() - started) / 1e6)
   }
 
   /** How many have ended, once so many more have that their loss will be noticed. */
   #moreEndedThan(before: bigint): Promise<bigint> {
-    return until('more payments have ended', async () => {
+    return waitUntil('more payments have ended', async () => {
       const ended = await this.#endedCount()
       return ended >= before + BigInt(OUTCOMES_LOST_MIN) && ended
     })
   }
 
   async #endedCount(): Promise<bigint> {
-    const { dispatchedTotal, failedTotal } = await this.#scene.status()
+    const { dispatchedTotal, failedTotal } = await this.#scenario.status()
     return dispatchedTotal + failedTotal
   }
 
   #epoch(): Promise<DispatchEpoch | undefined> {
-    return insist('a look at the epoch', () => readDispatchEpoch(this.#scene.db.as('symphony_auditor')))
+    return retryUntilSuccess('a look at the epoch', () => readDispatchEpoch(this.#scenario.db.as('symphony_auditor')))
   }
 
   async #paidCount(): Promise<number> {
-    return (await readBook(this.#scene.bookFile)).size
+    return (await readBook(this.#scenario.bookFile)).size
   }
 }

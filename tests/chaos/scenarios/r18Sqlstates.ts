@@ -1,11 +1,11 @@
 import { DatabaseError } from '../../../libs/db/index.js'
 import { enqueuePaymentOutboxBatch } from '../../../libs/outbox/index.js'
 import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario, type Outcome } from '../../support/scorecard/Scenario.js'
 import { mountSmallDisk } from '../../support/scorecard/smallDisk.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
 
 const STATES_MIN = 40
 /** What the queue may still grow by before its disk is full. */
@@ -18,11 +18,11 @@ export default defineScenario({
     'SQLSTATEs provoked by their real causes: timeouts, deadlock, serialization, too many connections, shutdown, …; a disk that is really full, under the queue of running workers',
   bar: `at least ${STATES_MIN}, each classified retry, unknown or fatal by one table; nothing is lost on a full disk, and work goes on when there is room`,
   sizes: { full: { states: STATES_MIN, fullDisks: 1 }, short: { states: STATES_MIN, fullDisks: 0 } },
-  async run(stage, { states, fullDisks }) {
-    const { passed, defects, output } = await runSpec(stage, 'tests/integration/dbSqlstates.spec.ts', {})
+  async run(fixture, { states, fullDisks }) {
+    const { passed, defects, output } = await runSpec(fixture, 'tests/integration/dbSqlstates.spec.ts', {})
     const provoked = Number(/sqlstates: (\d+) provoked/.exec(output)?.[1] ?? 0)
     const tooFew = provoked < states ? [`${provoked} states were provoked`] : []
-    const onDisk = fullDisks === 0 ? { figures: {}, defects: [] } : await fillDisk(stage)
+    const onDisk = fullDisks === 0 ? { figures: {}, defects: [] } : await fillDisk(fixture)
     return {
       figures: { sqlstatesProvoked: provoked, tests: passed, ...onDisk.figures },
       defects: [...defects, ...tooFew, ...onDisk.defects],
@@ -30,11 +30,11 @@ export default defineScenario({
   },
 })
 
-async function fillDisk(stage: Stage): Promise<Outcome> {
-  const scene = await RelayScene.set(stage, { rails: USUAL_RAILS })
-  const { db } = scene
+async function fillDisk(fixture: ScenarioFixture): Promise<Outcome> {
+  const scenario = await RelayScenario.create(fixture, { rails: USUAL_RAILS })
+  const { db } = scenario
   const { rows } = await db.queryNoRole<{ data_directory: string }>('SHOW data_directory')
-  const disk = await mountSmallDisk(stage, rows[0]?.data_directory ?? '')
+  const disk = await mountSmallDisk(fixture, rows[0]?.data_directory ?? '')
   if (disk === undefined) {
     return {
       figures: { fullDisk: 'not provoked' },
@@ -45,10 +45,10 @@ async function fillDisk(stage: Stage): Promise<Outcome> {
   for (const table of ['payment_outbox_pending', 'payment_outbox_identities', 'payment_outbox_attempts']) {
     await db.queryNoRole(`ALTER TABLE ${table} SET TABLESPACE small`)
   }
-  const fleet = scene.fleet({ words: ['--lease-seconds', '5'], env: { LEASE_REPAIR_INTERVAL_MS: '1000' } })
+  const fleet = scenario.fleet({ words: ['--lease-seconds', '5'], env: { LEASE_REPAIR_INTERVAL_MS: '1000' } })
   await fleet.start(2)
   await disk.fill(LEFT_BYTES)
-  const random = stage.randomFor('payments')
+  const random = fixture.randomFor('payments')
   const wrong: string[] = []
   let accepted = 0
   let refused = 0
@@ -65,9 +65,9 @@ async function fillDisk(stage: Stage): Promise<Outcome> {
     }
   }
   await disk.empty()
-  const { heldCount } = await scene.untilDrained()
+  const { heldCount } = await scenario.untilDrained()
   await fleet.stop()
-  const { report, defects } = await scene.audit()
+  const { report, defects } = await scenario.audit()
   return {
     figures: {
       enqueuesRefusedByAFullDisk: refused,

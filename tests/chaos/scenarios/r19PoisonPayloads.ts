@@ -1,10 +1,10 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { aPaymentOn } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
-import { until } from '../../support/scorecard/until.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
+import { waitUntil } from '../../support/scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
 
 const WORKERS = 4
@@ -57,26 +57,26 @@ export default defineScenario({
   title: `poison payloads of ${Object.keys({ ...DEADLY, ...HARMFUL }).length} kinds among others, ${Object.keys(DEADLY).length} of them deadly to their worker`,
   bar: `among 100,000: each held within ${TRIES_MAX} tries; the others unaffected`,
   sizes: { full: { payments: 100_000, ofEachKind: 4 }, short: { payments: 500, ofEachKind: 1 } },
-  async run(stage, { payments, ofEachKind }) {
-    const scene = await RelayScene.set(stage, { rails: RAILS })
-    const triesFile = join(stage.folder, 'tries')
+  async run(fixture, { payments, ofEachKind }) {
+    const scenario = await RelayScenario.create(fixture, { rails: RAILS })
+    const triesFile = join(fixture.folder, 'tries')
     await writeFile(triesFile, '')
     const poisons = [...kindsOn('resend', DEADLY), ...kindsOn('hold', HARMFUL)].flatMap((one) =>
       Array(ofEachKind).fill(one),
     )
-    await enqueueMixed(stage, scene, payments, poisons)
-    const fleet = scene.fleet({
+    await enqueueMixed(fixture, scenario, payments, poisons)
+    const fleet = scenario.fleet({
       words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '25', '--concurrency', '10'],
       // Little memory, so that it is soon eaten.
       env: { LEASE_REPAIR_INTERVAL_MS: '1000', NODE_OPTIONS: '--max-old-space-size=192', TRIES_FILE: triesFile },
     })
     // Not waited for: the first of them may meet a deadly payment before the last has begun.
     fleet.topUp(WORKERS)
-    await superviseUntilDrained(stage, scene, fleet)
+    await superviseUntilDrained(fixture, scenario, fleet)
     await fleet.stop()
 
-    const { defects } = await scene.audit()
-    const { rows } = await scene.db.queryNoRole<Row>(SUMMARY)
+    const { defects } = await scenario.audit()
+    const { rows } = await scenario.db.queryNoRole<Row>(SUMMARY)
     const tries = triesOf(await readFile(triesFile, 'utf8'))
     const [poisoned, innocent] = [
       rows.filter(({ poison }) => poison !== null),
@@ -121,20 +121,20 @@ function kindsOn(railType: string, kinds: Readonly<Record<string, string>>) {
 
 /** Poison among the others, wherever chance puts it. */
 async function enqueueMixed(
-  stage: Stage,
-  scene: RelayScene,
+  fixture: ScenarioFixture,
+  scenario: RelayScenario,
   payments: number,
   poisons: readonly { readonly railType: string; readonly poison: string }[],
 ): Promise<void> {
   const places = new Map<number, (typeof poisons)[number]>()
   for (const poison of poisons) {
-    let place = Math.floor(stage.random() * payments)
+    let place = Math.floor(fixture.random() * payments)
     while (places.has(place)) place = (place + 1) % payments
     places.set(place, poison)
   }
   for (let first = 0; first < payments; first += BATCH) {
     const count = Math.min(BATCH, payments - first)
-    await scene.enqueue(
+    await scenario.enqueue(
       Array.from({ length: count }, (_, index) => {
         const poison = places.get(first + index)
         if (poison !== undefined) return aPaymentOn(poison.railType, { poison: poison.poison })
@@ -145,24 +145,28 @@ async function enqueueMixed(
 }
 
 /** As an orchestrator does: who died is replaced, and who lets its leases expire is killed first. */
-async function superviseUntilDrained(stage: Stage, scene: RelayScene, fleet: WorkerFleet): Promise<void> {
-  await until(
+async function superviseUntilDrained(
+  fixture: ScenarioFixture,
+  scenario: RelayScenario,
+  fleet: WorkerFleet,
+): Promise<void> {
+  await waitUntil(
     'everything but the poison is dispatched',
     async () => {
-      for (const workerId of await expiredWorkers(scene)) {
+      for (const workerId of await expiredWorkers(scenario)) {
         const stuck = fleet.find(workerId)
         if (stuck !== undefined) await fleet.kill(stuck)
       }
       fleet.topUp(WORKERS)
-      const { pendingCount, heldCount } = await scene.status()
-      stage.progress(`${pendingCount} left, ${heldCount} held, ${fleet.lost} workers lost`)
+      const { pendingCount, heldCount } = await scenario.status()
+      fixture.progress(`${pendingCount} left, ${heldCount} held, ${fleet.lost} workers lost`)
       return pendingCount === heldCount
     },
     { timeoutMs: 1_800_000, everyMs: 500 },
   )
 }
 
-async function expiredWorkers({ db }: RelayScene): Promise<readonly string[]> {
+async function expiredWorkers({ db }: RelayScenario): Promise<readonly string[]> {
   const { rows } = await db.queryNoRole<{ worker: string }>(
     `SELECT DISTINCT worker_id AS worker FROM payment_outbox_attempts WHERE state = 'ZOMBIE_REQUEUE'`,
   )

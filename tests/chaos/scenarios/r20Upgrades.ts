@@ -6,9 +6,9 @@ import { deploy, doctor, type DeployReport } from '../../../libs/deployment/inde
 import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../../libs/outbox/index.js'
 import { makeNextRelease } from '../../support/scorecard/nextRelease.js'
 import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScene } from '../../support/scorecard/RelayScene.js'
+import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { until } from '../../support/scorecard/until.js'
+import { waitUntil } from '../../support/scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
 
 const WORKERS = 2
@@ -24,21 +24,21 @@ export default defineScenario({
     'the next version deployed over this one and this one again, under load, old and new workers side by side (the next version is this one changed by the scenario: six functions of the hot path with one argument more, every body another, a function and a view more)',
   bar: '20 cycles: no failed call beyond a typed retry, both kinds of workers record outcomes on either schema, both books equal',
   sizes: { full: { cycles: 20 }, short: { cycles: 1 } },
-  async run(stage, { cycles }) {
-    const scene = await RelayScene.set(stage, { rails: USUAL_RAILS })
-    const { db } = scene
-    const next = await makeNextRelease(stage, scene.server)
+  async run(fixture, { cycles }) {
+    const scenario = await RelayScenario.create(fixture, { rails: USUAL_RAILS })
+    const { db } = scenario
+    const next = await makeNextRelease(fixture, scenario.server)
     const words = ['--concurrency', '8', '--batch-size', '20']
     const env = { LEASE_REPAIR_INTERVAL_MS: '1000', OUTBOX_POLL_MS: '50' }
-    const present = scene.fleet({ name: 'present', words, env })
-    const later = scene.fleet({
+    const present = scenario.fleet({ name: 'present', words, env })
+    const later = scenario.fleet({
       name: 'later',
       words,
       env: { ...env, RAILS_MODULE: pathToFileURL(join(next.dist, 'libs/rails/index.js')).href },
       dist: next.dist,
     })
 
-    const producer = new Producer(scene, stage.randomFor('payments'))
+    const producer = new Producer(scenario, fixture.randomFor('payments'))
     const producing = producer.run()
     const deployed = { url: db.url, schema: db.schema }
     const deployMs: number[] = []
@@ -52,20 +52,20 @@ export default defineScenario({
     for (let cycle = 1; cycle <= cycles; cycle += 1) {
       await timed(() => next.deploy(deployed))
       // A process starts only on the schema of its release: whoever is there already goes on.
-      await renewOne(later, stage.random)
-      await untilBothWork(scene, [present, later])
+      await renewOne(later, fixture.random)
+      await untilBothWork(scenario, [present, later])
       await timed(() => deploy(deployed))
-      await renewOne(present, stage.random)
-      await untilBothWork(scene, [present, later])
-      stage.progress(`${cycle} of ${cycles} cycles, ${producer.accepted} payments`)
+      await renewOne(present, fixture.random)
+      await untilBothWork(scenario, [present, later])
+      fixture.progress(`${cycle} of ${cycles} cycles, ${producer.accepted} payments`)
     }
     producer.stop()
     await producing
-    await scene.untilDrained()
+    await scenario.untilDrained()
     const endings = [...(await present.stop()), ...(await later.stop())]
-    const { report, defects } = await scene.audit()
+    const { report, defects } = await scenario.audit()
     const { findings } = await doctor(deployed)
-    const faults = await readFaults(scene)
+    const faults = await readFaults(scenario)
     const fatal = [...faults, ...producer.failures].filter(({ disposition }) => disposition === 'fatal')
     return {
       figures: {
@@ -103,10 +103,10 @@ async function renewOne(fleet: WorkerFleet, random: () => number): Promise<void>
 }
 
 /** Until processes of both releases have recorded outcomes since now, on the schema that is in force now. */
-async function untilBothWork({ db }: RelayScene, fleets: readonly WorkerFleet[]): Promise<void> {
+async function untilBothWork({ db }: RelayScenario, fleets: readonly WorkerFleet[]): Promise<void> {
   const { rows } = await db.queryNoRole<{ now: string }>('SELECT clock_timestamp()::text AS now')
   for (const { name } of fleets) {
-    await until(`a worker of the release "${name}" records outcomes`, async () => {
+    await waitUntil(`a worker of the release "${name}" records outcomes`, async () => {
       const counted = await db.queryNoRole<{ count: number }>(
         'SELECT count(*)::int FROM payment_outbox_attempts WHERE created_at > $1::timestamptz AND worker_id LIKE $2',
         [rows[0]?.now, `${name}-%`],
@@ -126,13 +126,13 @@ interface Failure {
 /** An application that keeps enqueueing, and makes each call again, under the same keys, until it has its answer. */
 class Producer {
   readonly failures: Failure[] = []
-  readonly #scene: RelayScene
+  readonly #scenario: RelayScenario
   readonly #random: () => number
   #stopped = false
   accepted = 0
 
-  constructor(scene: RelayScene, random: () => number) {
-    this.#scene = scene
+  constructor(scenario: RelayScenario, random: () => number) {
+    this.#scenario = scenario
     this.#random = random
   }
 
@@ -145,14 +145,14 @@ class Producer {
       const batch = Array.from({ length: BATCH }, (_, index) => aPayment(this.accepted + index + 1, this.#random))
       await this.#enqueue(batch)
       this.accepted += batch.length
-      while (!this.#stopped && (await this.#scene.status()).pendingCount > PENDING_MAX) await delay(20)
+      while (!this.#stopped && (await this.#scenario.status()).pendingCount > PENDING_MAX) await delay(20)
     }
   }
 
   async #enqueue(batch: readonly OutboxInstruction[]): Promise<void> {
     for (;;) {
       try {
-        await enqueuePaymentOutboxBatch(this.#scene.db.as('symphony_ingest'), batch)
+        await enqueuePaymentOutboxBatch(this.#scenario.db.as('symphony_ingest'), batch)
         return
       } catch (error) {
         this.failures.push(failureOf('the producer', error))
@@ -178,8 +178,8 @@ interface FaultLine {
 }
 
 /** Every error that a worker met, as it logged it. One without a disposition is one that nobody foresaw. */
-async function readFaults(scene: RelayScene): Promise<readonly Failure[]> {
-  return (await scene.logLines()).flatMap((line) => {
+async function readFaults(scenario: RelayScenario): Promise<readonly Failure[]> {
+  return (await scenario.logLines()).flatMap((line) => {
     if (!line.startsWith('{')) return []
     const { name = '', during = '', err }: FaultLine = JSON.parse(line)
     if (err === undefined) return []

@@ -6,8 +6,8 @@ export default defineScenario({
   title: 'schedulers killed while a hundred jobs are due every second',
   bar: 'exactly one run and one message per occurrence: none missed, none doubled',
   sizes: { full: { schedulerSeconds: 60 }, short: { schedulerSeconds: 3 } },
-  async run(stage, { schedulerSeconds }) {
-    const { defects, output } = await runSpec(stage, 'tests/integration/schedulerKills.spec.ts', {
+  async run(fixture, { schedulerSeconds }) {
+    const { defects, output } = await runSpec(fixture, 'tests/integration/schedulerKills.spec.ts', {
       SYMPHONY_TEST_SCHEDULER_SECONDS: String(schedulerSeconds),
     })
     const [, runs = 0, jobs = 0, kills = 0] = /schedulers: (\d+) runs of (\d+) jobs, (\d+) kills/.exec(output) ?? []

@@ -1,4 +1,4 @@
-import { leaseTurmoil } from '../../support/leaseTurmoil.js'
+import { runLeaseStress } from '../../support/leaseStress.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
 export default defineScenario({
@@ -6,10 +6,10 @@ export default defineScenario({
   title: 'leases acquired, stolen, renewed, released, expired and forgotten by processes that are killed',
   bar: 'fencing tokens of a resource strictly increasing in the order of the commits; no token told that was not issued',
   sizes: { full: { tokens: 100_000, kills: 200 }, short: { tokens: 1_000, kills: 5 } },
-  async run(stage, { tokens, kills }) {
-    const db = await stage.createDatabase(await stage.startServer())
+  async run(fixture, { tokens, kills }) {
+    const db = await fixture.createDatabase(await fixture.startServer())
     const tokensPerKill = Math.floor(tokens / kills)
-    const result = await leaseTurmoil(db, { tokens, processes: 3, tokensPerKill })
+    const result = await runLeaseStress(db, { tokens, processes: 3, tokensPerKill })
     const { issued, notGreater, unfounded } = result
     return {
       figures: {

@@ -6,8 +6,8 @@ export default defineScenario({
   title: 'inbox workers killed at work, senders that repeat themselves, handlers that fail',
   bar: 'each message has its effect exactly once; other content under a known id is reported',
   sizes: { full: { messages: 100_000 }, short: { messages: 1_000 } },
-  async run(stage, { messages }) {
-    const { defects, output } = await runSpec(stage, 'tests/integration/inboxExactlyOnce.spec.ts', {
+  async run(fixture, { messages }) {
+    const { defects, output } = await runSpec(fixture, 'tests/integration/inboxExactlyOnce.spec.ts', {
       INBOX_TEST_MESSAGES: String(messages),
     })
     const [, effects = 0, kills = 0] = /inbox: (\d+) effects, (\d+) kills/.exec(output) ?? []

@@ -8,8 +8,8 @@ export default defineScenario({
     'every role, and a login that has none, × every table, view, column and function × every right, exercised on rows that exist',
   bar: 'all as written down, at least 5,000 statements',
   sizes: { full: { statements: 5_000 }, short: { statements: 5_000 } },
-  async run(stage, { statements }) {
-    const { passed, defects, output } = await runSpec(stage, 'tests/unit/outboxPrivileges.spec.ts', {})
+  async run(fixture, { statements }) {
+    const { passed, defects, output } = await runSpec(fixture, 'tests/unit/outboxPrivileges.spec.ts', {})
     const exercised = Number(/privileges: (\d+) statements/.exec(output)?.[1] ?? 0)
     const tooFew = exercised < statements ? [`${exercised} statements were tried`] : []
     return { figures: { statements: exercised, tests: passed }, defects: [...defects, ...tooFew] }

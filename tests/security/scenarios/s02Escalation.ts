@@ -8,9 +8,9 @@ export default defineScenario({
     'escalation from each runtime login: SET ROLE, search_path, temporary tables, operators, casts, default rights, advisory locks, NOTIFY floods, rules, COPY, large objects, …',
   bar: 'at least 60 attempts, none succeeds, every row and every object as before',
   sizes: { full: { attempts: 60 }, short: { attempts: 60 } },
-  async run(stage, { attempts }) {
-    const tried = await runSpec(stage, 'tests/security/escalation.spec.ts', {})
-    const shadowed = await runSpec(stage, 'tests/security/temporaryTableAttack.spec.ts', {})
+  async run(fixture, { attempts }) {
+    const tried = await runSpec(fixture, 'tests/security/escalation.spec.ts', {})
+    const shadowed = await runSpec(fixture, 'tests/security/temporaryTableAttack.spec.ts', {})
     const count = Number(/escalation: (\d+) attempts/.exec(tried.output)?.[1] ?? 0)
     const tooFew = count < attempts ? [`${count} attempts were made`] : []
     return {

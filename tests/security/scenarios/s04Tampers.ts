@@ -6,11 +6,11 @@ export default defineScenario({
   title: 'a superuser flips, deletes, swaps, inserts, truncates, restores and forks at random',
   bar: '10,000 of 10,000 found and the place named; no false alarm in 100 clean runs',
   sizes: { full: { tampers: 10_000, cleanRuns: 100 }, short: { tampers: 66, cleanRuns: 20 } },
-  async run(stage, { tampers, cleanRuns }) {
-    const { defects, output } = await runSpec(stage, 'tests/security/ledgerTamper.spec.ts', {
+  async run(fixture, { tampers, cleanRuns }) {
+    const { defects, output } = await runSpec(fixture, 'tests/security/ledgerTamper.spec.ts', {
       SYMPHONY_TEST_TAMPERS: String(tampers),
       SYMPHONY_TEST_CLEAN_RUNS: String(cleanRuns),
-      SYMPHONY_TEST_TAMPER_SEED: String(stage.seed),
+      SYMPHONY_TEST_TAMPER_SEED: String(fixture.seed),
     })
     const [, found = 0] = (/tampers from seed .*: (\d+) of \d+ found/.exec(output) ?? []).map(Number)
     const falseAlarms = defects.some((defect) => defect.includes('nobody touched')) ? 'some' : 0

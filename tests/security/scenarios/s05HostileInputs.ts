@@ -10,12 +10,12 @@ export default defineScenario({
   bar: `at least ${INPUTS_MIN} each: the code that is written down, or a canonical accept; no 5xx, no crash, the ledger holds`,
   // One in so many of the table.
   sizes: { full: { every: 1 }, short: { every: 24 } },
-  async run(stage, { every }) {
-    const table = await runSpec(stage, 'tests/security/hostileInputs.spec.ts', {
+  async run(fixture, { every }) {
+    const table = await runSpec(fixture, 'tests/security/hostileInputs.spec.ts', {
       SYMPHONY_TEST_HOSTILE_EVERY: String(every),
     })
     // Every other function, with arguments that no wrapper has checked.
-    const functions = await runSpec(stage, 'tests/unit/outboxStrictInput.spec.ts', {})
+    const functions = await runSpec(fixture, 'tests/unit/outboxStrictInput.spec.ts', {})
     const counts = countsIn(table.output)
     const raw = Number(/strict input: (\d+) calls/.exec(functions.output)?.[1] ?? 0)
     const figures = { ...counts, sql: (counts['sql'] ?? 0) + raw }

@@ -8,8 +8,8 @@ export default defineScenario({
     'a card number and a password through failing paths: rails that throw and echo, checks, the API, webhooks, commands; logs, errors, metrics, spans, tables and what the dashboard is given are searched',
   bar: '0 occurrences',
   sizes: { full: { places: 50 }, short: { places: 50 } },
-  async run(stage, { places }) {
-    const { defects, output } = await runSpec(stage, 'tests/security/canary.spec.ts', {})
+  async run(fixture, { places }) {
+    const { defects, output } = await runSpec(fixture, 'tests/security/canary.spec.ts', {})
     const [, searched = 0, occurrences = 'unknown'] = /canary: (\d+) places, (\d+) occurrences/.exec(output) ?? []
     const tooFew = Number(searched) < places ? [`${searched} places were searched`] : []
     return { figures: { placesSearched: Number(searched), occurrences }, defects: [...defects, ...tooFew] }

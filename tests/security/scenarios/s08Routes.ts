@@ -8,10 +8,10 @@ export default defineScenario({
     'every route × no key, half a key, a key that nobody made, expired, revoked, without the scope, of another participant; tokens of an identity provider that are forged or old; webhooks that are unsigned, old or replayed',
   bar: 'all refused, nothing done',
   sizes: { full: { refusals: 300 }, short: { refusals: 300 } },
-  async run(stage, { refusals }) {
-    const access = await runSpec(stage, 'tests/unit/httpAccess.spec.ts', {})
-    const tokens = await runSpec(stage, 'tests/unit/httpOidc.spec.ts', {})
-    const webhooks = await runSpec(stage, 'tests/unit/httpWebhooks.spec.ts', {})
+  async run(fixture, { refusals }) {
+    const access = await runSpec(fixture, 'tests/unit/httpAccess.spec.ts', {})
+    const tokens = await runSpec(fixture, 'tests/unit/httpOidc.spec.ts', {})
+    const webhooks = await runSpec(fixture, 'tests/unit/httpWebhooks.spec.ts', {})
     const refused = Number(/access: (\d+) refusals/.exec(access.output)?.[1] ?? 0)
     const tooFew = refused < refusals ? [`${refused} requests were refused`] : []
     return {

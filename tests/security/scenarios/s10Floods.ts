@@ -7,7 +7,7 @@ import { Agent, request } from 'undici'
 import { createApiKey } from '../../../libs/access/index.js'
 import { spawnSymphony } from '../../support/commandLine.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { Stage } from '../../support/scorecard/Stage.js'
+import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
 
 const MEMORY_MAX_MIB = 256
 const SLOWER_MAX = 2
@@ -25,14 +25,14 @@ export default defineScenario({
   bar: `memory ≤ ${MEMORY_MAX_MIB} MiB; a good client’s p99 ≤ ${SLOWER_MAX} × that without a flood; the server answers to the end`,
   // Five minutes: the first second and a half, in which a process learns its own refusals by heart, is less than a hundredth of them.
   sizes: { full: { seconds: 300, requestsPerSecond: 1_000 }, short: { seconds: 3, requestsPerSecond: 300 } },
-  async run(stage, { seconds, requestsPerSecond }) {
-    const api = await startApi(stage)
+  async run(fixture, { seconds, requestsPerSecond }) {
+    const api = await startApi(fixture)
     const good = new GoodClient(api.address, api.goodKey)
-    stage.defer(() => good.close())
+    fixture.defer(() => good.close())
     await good.ask(1)
     const quiet = await good.ask(Math.max(3, Math.min(10, seconds)))
-    const flood = startFlood(stage, { address: api.address, key: api.noisyKey, requestsPerSecond })
-    stage.progress('the flood is on')
+    const flood = startFlood(fixture, { address: api.address, key: api.noisyKey, requestsPerSecond })
+    fixture.progress('the flood is on')
     const beside = await good.ask(seconds)
     const { sent, refused, serverErrors, slowConnections } = await flood.stop()
     const peakMib = await peakMemoryMib(api.pid)
@@ -77,10 +77,10 @@ interface FloodOrder {
   readonly requestsPerSecond: number
 }
 
-function startFlood(stage: Stage, order: FloodOrder): { readonly stop: () => Promise<FloodReport> } {
+function startFlood(fixture: ScenarioFixture, order: FloodOrder): { readonly stop: () => Promise<FloodReport> } {
   const program = fileURLToPath(new URL('../../support/floodProcess.mjs', import.meta.url))
   const child = spawn(process.execPath, [program, JSON.stringify(order)], { stdio: ['pipe', 'pipe', 'inherit'] })
-  stage.defer(() => child.kill('SIGKILL'))
+  fixture.defer(() => child.kill('SIGKILL'))
   let told = ''
   child.stdout.on('data', (chunk) => (told += String(chunk)))
   return {
@@ -100,8 +100,8 @@ interface RunningApi {
   readonly noisyKey: string
 }
 
-async function startApi(stage: Stage): Promise<RunningApi> {
-  const db = await stage.createDatabase(await stage.startServer())
+async function startApi(fixture: ScenarioFixture): Promise<RunningApi> {
+  const db = await fixture.createDatabase(await fixture.startServer())
   const roles = ['ingest', 'readonly', 'auditor', 'control', 'auth'].map((role) => `symphony_${role}`)
   const { url } = await db.createLogin('api', { roles })
   const keyOf = async (owner: string) =>
@@ -113,7 +113,7 @@ async function startApi(stage: Stage): Promise<RunningApi> {
     SYMPHONY_SCHEMA: db.schema,
     PATH: process.env['PATH'] ?? '',
   })
-  stage.defer(async () => {
+  fixture.defer(async () => {
     running.child.kill('SIGKILL')
     await running.ended
   })

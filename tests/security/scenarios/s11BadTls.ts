@@ -7,9 +7,9 @@ export default defineScenario({
   title: 'servers with a bad certificate, as databases and as rails: another name, expired, self-signed, plaintext',
   bar: 'all refused, the reason named',
   sizes: { full: {}, short: {} },
-  async run(stage) {
-    const databases = await runSpec(stage, 'tests/unit/dbTls.spec.ts', {})
-    const rails = await runSpec(stage, 'tests/integration/railsHttp.spec.ts', {})
+  async run(fixture) {
+    const databases = await runSpec(fixture, 'tests/unit/dbTls.spec.ts', {})
+    const rails = await runSpec(fixture, 'tests/integration/railsHttp.spec.ts', {})
     return {
       figures: { testsOfDatabases: databases.passed, testsOfRails: rails.passed },
       defects: [...databases.defects, ...rails.defects],

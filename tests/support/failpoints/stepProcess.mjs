@@ -44,7 +44,7 @@ const tools = {
       await client.end()
     }
   },
-  /** A payment that any worker of the scene can carry to its end. */
+  /** A payment that any worker of the scenario can carry to its end. */
   aPayment(overrides = {}) {
     const instructionId = randomUUID()
     return {

@@ -81,7 +81,7 @@ export async function playClient(ground: Ground, options: ClientOptions, operati
     }
     const step = chooseStep(random())
     await step(ground, options)
-    proxy?.disarm()
+    proxy?.disableGuards()
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Stage } from './Stage.js'
+import type { ScenarioFixture } from './ScenarioFixture.js'
 
 /** What can be larger or smaller about a scenario: payments, kills, seconds. */
 export type Size = Readonly<Record<string, number>>
@@ -24,7 +24,7 @@ export interface Scenario<S extends Size = Size> {
    * is named `payments`; what else belongs to so many payments, the scenario works out.
    */
   readonly sizes: { readonly full: S; readonly short: S }
-  run(stage: Stage, size: S): Promise<Outcome>
+  run(fixture: ScenarioFixture, size: S): Promise<Outcome>
 }
 
 export function defineScenario<S extends Size>(scenario: Scenario<S>): Scenario {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { builtPath } from '../builtPath.js'
-import { until } from './until.js'
+import { waitUntil } from './waitUntil.js'
 
 export interface WorkerFleetOptions {
   /** The name of each worker begins with it. */
@@ -95,7 +95,7 @@ export class WorkerFleet {
   }
 
   async untilAtWork(count: number): Promise<void> {
-    await until(`${count} workers at work`, () => {
+    await waitUntil(`${count} workers at work`, () => {
       if (this.size < count) throw new Error([...this.deaths, ...this.failedStarts, this.#lastWords()].join('; '))
       return this.atWork.length >= count
     })
@@ -161,7 +161,7 @@ export class WorkerFleet {
     return child.exitCode ?? child.signalCode ?? 'lost'
   }
 
-  /** For the end of a stage, whatever became of the scenario. */
+  /** For the end of a fixture, whatever became of the scenario. */
   async killAll(): Promise<void> {
     await Promise.all([...this.#workers.values()].map((worker) => this.kill(worker)))
   }

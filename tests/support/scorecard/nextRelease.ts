@@ -7,7 +7,7 @@ import type { deploy as deployOf } from '../../../libs/deployment/index.js'
 import { builtPath } from '../builtPath.js'
 import { catalogOf } from '../catalogOf.js'
 import { manifestText } from '../manifestText.js'
-import type { Stage } from './Stage.js'
+import type { ScenarioFixture } from './ScenarioFixture.js'
 
 /** What of every call on the hot path gets one more argument, with a default: what old callers say still fits. */
 const EXTENDED = [
@@ -34,8 +34,11 @@ export interface OtherRelease {
  * release does not know. Its tables are the same: a column that was added stays, and a release that does not know it refuses
  * to start beside it. It calls itself by the same version, because an older one is refused over a newer.
  */
-export async function makeNextRelease(stage: Stage, server: { readonly url: string }): Promise<OtherRelease> {
-  return makeRelease(await stage.subfolder('next-release'), server.url, async (schema) => {
+export async function makeNextRelease(
+  fixture: ScenarioFixture,
+  server: { readonly url: string },
+): Promise<OtherRelease> {
+  return makeRelease(await fixture.subfolder('next-release'), server.url, async (schema) => {
     const changed = await changeSchema(schema)
     if (changed < EXTENDED.length) throw new Error(`only ${changed} of ${EXTENDED.length} functions were extended`)
   })

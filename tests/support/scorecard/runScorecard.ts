@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { removeFoldersOfDeadRuns } from '../server.js'
 import { helpText, readOptions, UsageError, type Family, type ScorecardOptions } from './options.js'
-import { playScenario } from './playScenario.js'
+import { runScenario } from './runScenario.js'
 import { describeFigures, renderReliabilityPage, type PlayedLine } from './reliabilityPage.js'
 import type { Figures, Scenario } from './Scenario.js'
 
@@ -47,7 +47,7 @@ async function playAll(chosen: readonly Scenario[], options: ScorecardOptions, c
   const figures: Record<string, Figures> = {}
   let ok = true
   for (const scenario of chosen) {
-    const line = await playScenario(scenario, options, (text) => card.say(`${scenario.id}  … ${text}`))
+    const line = await runScenario(scenario, options, (text) => card.say(`${scenario.id}  … ${text}`))
     figures[scenario.id] = line.figures
     ok &&= line.defects.length === 0
     tellPeople(line, options, card)

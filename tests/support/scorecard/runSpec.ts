@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { Stage } from './Stage.js'
+import type { ScenarioFixture } from './ScenarioFixture.js'
 
 export interface SpecResult {
   readonly passed: number
@@ -15,12 +15,16 @@ export interface SpecResult {
 }
 
 /** A spec file that has a long form of its own, asked for by variables, as a scenario. */
-export async function runSpec(stage: Stage, file: string, env: Readonly<Record<string, string>>): Promise<SpecResult> {
-  const report = join(stage.folder, 'spec.json')
+export async function runSpec(
+  fixture: ScenarioFixture,
+  file: string,
+  env: Readonly<Record<string, string>>,
+): Promise<SpecResult> {
+  const report = join(fixture.folder, 'spec.json')
   const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
   const words = [vitest, 'run', file, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
-  stage.playedOn(process.env['SYMPHONY_TEST_POSTGRES'] ?? '18')
-  const { output } = await runProgram(stage, words, env)
+  fixture.setPostgresVersion(process.env['SYMPHONY_TEST_POSTGRES'] ?? '18')
+  const { output } = await runProgram(fixture, words, env)
   const { passed, failed } = await readReport(report)
   const defects = failed.map((title) => `failed: ${title}`)
   return { passed, defects: passed + failed.length === 0 ? [`${file} ran no test`] : defects, output }
@@ -31,9 +35,9 @@ export interface ProgramResult {
   readonly output: string
 }
 
-/** A program of this repository, from its root. It ends with the stage. */
+/** A program of this repository, from its root. It ends with the fixture. */
 export async function runProgram(
-  stage: Stage,
+  fixture: ScenarioFixture,
   words: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<ProgramResult> {
@@ -42,7 +46,7 @@ export async function runProgram(
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
-  stage.defer(() => child.kill('SIGKILL'))
+  fixture.defer(() => child.kill('SIGKILL'))
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += String(chunk)))
   await once(child, 'close')

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { chown, mkdir, rm, stat, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import type { Stage } from './Stage.js'
+import type { ScenarioFixture } from './ScenarioFixture.js'
 
 const run = promisify(execFile)
 const SIZE_MIB = 32
@@ -19,8 +19,8 @@ export interface SmallDisk {
  * Mounts one (tmpfs) and gives it to whoever owns the server's data. Undefined where that is not allowed: it takes root, and
  * a machine that lets root mount.
  */
-export async function mountSmallDisk(stage: Stage, dataDir: string): Promise<SmallDisk | undefined> {
-  const path = join(stage.folder, 'small-disk')
+export async function mountSmallDisk(fixture: ScenarioFixture, dataDir: string): Promise<SmallDisk | undefined> {
+  const path = join(fixture.folder, 'small-disk')
   await mkdir(path)
   try {
     await run('mount', ['-t', 'tmpfs', '-o', `size=${SIZE_MIB}m`, 'tmpfs', path])
@@ -28,7 +28,7 @@ export async function mountSmallDisk(stage: Stage, dataDir: string): Promise<Sma
     return undefined
   }
   // Lazily: the server, which has files open there, is put away after this.
-  stage.defer(() => run('umount', ['-l', path]))
+  fixture.defer(() => run('umount', ['-l', path]))
   const { uid, gid } = await stat(dataDir)
   const data = join(path, 'data')
   await mkdir(data, { mode: 0o700 })

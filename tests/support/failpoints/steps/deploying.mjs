@@ -1,4 +1,4 @@
-// Deployments beside the first one, and those who look at them: on the database of the scene, at its own release.
+// Deployments beside the first one, and those who look at them: on the database of the scenario, at its own release.
 export function deployingSteps(tools) {
   const { deployment, admin, adminUrl, schema, sleep } = tools
   const target = { url: adminUrl, schema }

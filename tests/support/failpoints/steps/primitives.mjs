@@ -1,4 +1,4 @@
-// The verbs of scheduler, inbox and leases that no worker of the scene uses, and what their workers do in trouble.
+// The verbs of scheduler, inbox and leases that no worker of the scenario uses, and what their workers do in trouble.
 import { randomUUID } from 'node:crypto'
 
 export function primitiveSteps(tools) {

@@ -18,12 +18,12 @@ import {
 import { mergeFieldRules } from '../../libs/rails/index.js'
 import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/scheduler/index.js'
 import type { TestDatabase } from './database.js'
-import { apiRolesOf } from './httpStage.js'
+import { apiRolesOf } from './httpFixture.js'
 import { claimOf } from './inboxMessages.js'
 import { sealLedger } from './sealLedger.js'
 
-/** The payments a visitor of the scene may want to look at. */
-export interface DashboardScene {
+/** Ids of payments that tests and screenshots open. */
+export interface DashboardData {
   /** Held with an unknown outcome, after a retry, an expired lease and late evidence; olga has proposed to send it again. */
   readonly troubled: string
 }
@@ -36,22 +36,22 @@ const WORKERS = ['pay-worker-1:4121:7c1f', 'pay-worker-2:9911:aa01', 'pay-worker
  * A back end on an ordinary day: an hour of payments on three rails, a few of them in trouble, people at work on those, jobs,
  * timers, messages and leases. Made by the same functions as in production; only time is moved by hand.
  */
-export async function setDashboardScene(db: TestDatabase): Promise<DashboardScene> {
+export async function seedDashboardData(db: TestDatabase): Promise<DashboardData> {
   const { control } = await apiRolesOf(db)
-  const scene = new SceneSetter(db, (owner) => control({ owner, apiKey: null }))
-  await scene.payments()
-  const troubled = await scene.trouble()
-  await scene.contradiction()
-  await scene.inFlight()
-  await scene.people(troubled)
-  await scene.workers()
-  await scene.primitives()
-  await scene.history()
+  const data = new DashboardSeeder(db, (owner) => control({ owner, apiKey: null }))
+  await data.payments()
+  const troubled = await data.trouble()
+  await data.contradiction()
+  await data.inFlight()
+  await data.people(troubled)
+  await data.workers()
+  await data.primitives()
+  await data.history()
   await sealLedger(db)
   return { troubled }
 }
 
-class SceneSetter {
+class DashboardSeeder {
   readonly #db: TestDatabase
   readonly #person: (owner: string) => ReturnType<ApiRoles['control']>
   #number = 48_000

@@ -22,13 +22,13 @@ import { claimOnly, complete, enqueue, enqueueAndClaim, enqueueAndFail } from '.
 import { approve, aPerson, enqueueHeld, enqueueUnknown, propose, type Person } from './outboxPeople.js'
 import { startPrivateServer, type PrivateServer } from './server.js'
 
-type StageOptions = Pick<TestDatabaseOptions, 'countBranches'>
+type ScenarioFixtureOptions = Pick<TestDatabaseOptions, 'countBranches'>
 
 /**
  * A database on a server of its own. A block waits for every running transaction of its server, so that beside other test files
  * nobody could say when a row is sealed.
  */
-export class LedgerStage {
+export class LedgerFixture {
   readonly #server: PrivateServer
   readonly #ownsServer: boolean
   readonly #people: readonly [Person, Person]
@@ -51,13 +51,13 @@ export class LedgerStage {
     this.#people = people
   }
 
-  static async open(options: StageOptions = {}): Promise<LedgerStage> {
+  static async open(options: ScenarioFixtureOptions = {}): Promise<LedgerFixture> {
     const server = await startPrivateServer({
       version: inject('postgresVersion'),
       settings: { max_prepared_transactions: '5', track_functions: 'all', max_connections: '200', fsync: 'off' },
     })
     try {
-      return await LedgerStage.#on(server, true, options)
+      return await LedgerFixture.#on(server, true, options)
     } catch (error) {
       await server.remove()
       throw error
@@ -65,14 +65,18 @@ export class LedgerStage {
   }
 
   /** Another database of the same server. */
-  beside(options: StageOptions = {}): Promise<LedgerStage> {
-    return LedgerStage.#on(this.#server, false, options)
+  beside(options: ScenarioFixtureOptions = {}): Promise<LedgerFixture> {
+    return LedgerFixture.#on(this.#server, false, options)
   }
 
-  static async #on(server: PrivateServer, ownsServer: boolean, options: StageOptions): Promise<LedgerStage> {
+  static async #on(
+    server: PrivateServer,
+    ownsServer: boolean,
+    options: ScenarioFixtureOptions,
+  ): Promise<LedgerFixture> {
     const db = await createTestDatabase({ serverUrl: server.url, ...options })
     const folder = await mkdtemp(join(tmpdir(), 'symphony-ledger-'))
-    return new LedgerStage(server, ownsServer, db, folder, [await aPerson(db, 'ann'), await aPerson(db, 'bob')])
+    return new LedgerFixture(server, ownsServer, db, folder, [await aPerson(db, 'ann'), await aPerson(db, 'bob')])
   }
 
   async close(): Promise<void> {

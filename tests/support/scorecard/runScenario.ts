@@ -1,28 +1,33 @@
 import type { ScorecardOptions } from './options.js'
 import type { PlayedLine } from './reliabilityPage.js'
 import type { Outcome, Scenario, Size } from './Scenario.js'
-import { Stage } from './Stage.js'
+import { ScenarioFixture } from './ScenarioFixture.js'
 
-export interface PlayOptions extends Pick<ScorecardOptions, 'seed' | 'short'> {
+export interface RunOptions extends Pick<ScorecardOptions, 'seed' | 'short'> {
   readonly payments?: number | undefined
   /** Takes the place of parts of the size: `npm test` has little time. */
   readonly size?: Size
-  /** @see StageOptions */
+  /** @see ScenarioFixtureOptions */
   readonly serverUrl?: string
 }
 
-/** One scenario on a stage of its own. What it throws is a defect like any other: the bar was not shown to be met. */
-export async function playScenario(
+/** Runs a scenario with its own fixture. An exception counts as a defect. */
+export async function runScenario(
   scenario: Scenario,
-  options: PlayOptions,
+  options: RunOptions,
   onProgress: (text: string) => void = () => {},
 ): Promise<PlayedLine> {
   const { id, title, bar } = scenario
   const { size, name } = sizeOf(scenario, options)
   const { seed, serverUrl } = options
-  const stage = await Stage.set({ id, seed, onProgress, ...(serverUrl === undefined ? {} : { serverUrl }) })
+  const fixture = await ScenarioFixture.create({
+    id,
+    seed,
+    onProgress,
+    ...(serverUrl === undefined ? {} : { serverUrl }),
+  })
   const started = process.hrtime.bigint()
-  const { figures, defects } = await outcomeOf(scenario, stage, size)
+  const { figures, defects } = await outcomeOf(scenario, fixture, size)
   const seconds = Math.round(Number(process.hrtime.bigint() - started) / 1e8) / 10
   return {
     id,
@@ -32,28 +37,28 @@ export async function playScenario(
     defects,
     size: name,
     seed,
-    postgres: stage.postgres,
+    postgres: fixture.postgres,
     node: process.versions.node,
     date: new Date().toISOString().slice(0, 10),
   }
 }
 
-async function outcomeOf(scenario: Scenario, stage: Stage, size: Size): Promise<Outcome> {
+async function outcomeOf(scenario: Scenario, fixture: ScenarioFixture, size: Size): Promise<Outcome> {
   let outcome: Outcome
   try {
-    outcome = await scenario.run(stage, size)
+    outcome = await scenario.run(fixture, size)
   } catch (error) {
     outcome = { figures: {}, defects: [`it broke off: ${describe(error)}`] }
   }
   try {
-    await stage.strike()
+    await fixture.dispose()
     return outcome
   } catch (error) {
     return { ...outcome, defects: [...outcome.defects, describe(error)] }
   }
 }
 
-function sizeOf({ sizes }: Scenario, options: PlayOptions): { readonly size: Size; readonly name: string } {
+function sizeOf({ sizes }: Scenario, options: RunOptions): { readonly size: Size; readonly name: string } {
   const { short, payments } = options
   const size = { ...(short ? sizes.short : sizes.full), ...options.size }
   if (payments === undefined || size['payments'] === undefined) return { size, name: short ? 'short' : 'full' }

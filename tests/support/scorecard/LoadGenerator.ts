@@ -1,24 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import { aPayment } from './payments.js'
-import type { RelayScene } from './RelayScene.js'
+import type { RelayScenario } from './RelayScenario.js'
 
-export interface FeederOptions {
-  readonly scene: RelayScene
+export interface LoadGeneratorOptions {
+  readonly scenario: RelayScenario
   readonly random: Random
   /** So many payments wait at the least. */
   readonly backlog: number
 }
 
-/** A client that keeps the queue filled, through every fault, until it is told to pause. */
-export class Feeder {
-  readonly #options: FeederOptions
+/** Keeps the queue filled through every fault until `pause`. */
+export class LoadGenerator {
+  readonly #options: LoadGeneratorOptions
   #feeding: Promise<void> = Promise.resolve()
   #paused = true
   /** Payments that were enqueued, and whose enqueueing was answered. */
   acknowledged = 0
 
-  constructor(options: FeederOptions) {
+  constructor(options: LoadGeneratorOptions) {
     this.#options = options
   }
 
@@ -51,11 +51,11 @@ export class Feeder {
   }
 
   async #topUp(): Promise<void> {
-    const { scene, random, backlog } = this.#options
-    let waiting = Number((await scene.status()).pendingCount)
+    const { scenario, random, backlog } = this.#options
+    let waiting = Number((await scenario.status()).pendingCount)
     for (; waiting < backlog; waiting += BATCH) {
       const first = this.acknowledged + 1
-      await scene.enqueue(Array.from({ length: BATCH }, (_, index) => aPayment(first + index, random)))
+      await scenario.enqueue(Array.from({ length: BATCH }, (_, index) => aPayment(first + index, random)))
       this.acknowledged += BATCH
     }
   }

@@ -6,7 +6,7 @@ import { builtPath } from './builtPath.js'
 import type { TestDatabase } from './database.js'
 import { openConnection } from './race.js'
 
-export interface TurmoilOptions {
+export interface LeaseStressOptions {
   /** Goes on until the processes were told so many tokens. */
   readonly tokens: number
   readonly processes: number
@@ -14,7 +14,7 @@ export interface TurmoilOptions {
   readonly tokensPerKill: number
 }
 
-export interface TurmoilResult {
+export interface LeaseStressResult {
   /** How many tokens the database issued: those that were told, and those whose holder was killed first. */
   readonly issued: number
   readonly kills: number
@@ -27,12 +27,12 @@ export interface TurmoilResult {
 }
 
 /**
- * Processes that acquire, steal, renew and release the same few resources as hard as they can, and say each token they get;
- * `kill -9` for one of them now and then; and time that jumps, so that leases expire and long-dead ones are removed.
+ * Runs processes that acquire, steal, renew and release the same few resources and print each token. It kills one of them
+ * now and then, and moves leases back in time so that they expire or are purged.
  */
-export async function leaseTurmoil(db: TestDatabase, options: TurmoilOptions): Promise<TurmoilResult> {
+export async function runLeaseStress(db: TestDatabase, options: LeaseStressOptions): Promise<LeaseStressResult> {
   await recordTokens(db)
-  const { url } = await db.createLogin('turmoil', { roles: ['symphony_executor'] })
+  const { url } = await db.createLogin('stress', { roles: ['symphony_executor'] })
   const told: string[] = []
   const spoken = new EventEmitter()
   const start = () =>

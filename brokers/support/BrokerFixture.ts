@@ -11,7 +11,7 @@ import type { BrokerProcess } from './BrokerProcess.js'
 const HURRIED = { timeout: 90_000, interval: 1_500 }
 
 /** A database with payments, and real workers that carry them to a broker. Gone when the test is. */
-export class BrokerStage {
+export class BrokerFixture {
   readonly db: TestDatabase
   readonly #railType: string
   readonly #env: Readonly<Record<string, string>>
@@ -25,11 +25,11 @@ export class BrokerStage {
   }
 
   /** `env` tells the rails, which are those of `brokers/rails/<railType>.mjs`, where their broker is. */
-  static async set(railType: string, env: Readonly<Record<string, string>>): Promise<BrokerStage> {
+  static async set(railType: string, env: Readonly<Record<string, string>>): Promise<BrokerFixture> {
     const db = await createTestDatabase({ countBranches: false })
     onTestFinished(() => db.drop())
     const { url } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
-    return new BrokerStage(db, railType, env, url)
+    return new BrokerFixture(db, railType, env, url)
   }
 
   /** Their outbox ids. */

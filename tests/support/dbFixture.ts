@@ -7,7 +7,7 @@ import { openDatabase, type Database, type DatabaseOptions } from '../../libs/db
  * A database of its own with a login and roles of unique names, for the tests of libs/db: no product schema, only what
  * each test makes.
  */
-export class DbStage {
+export class DbFixture {
   readonly name = `db_stage_${randomUUID().replaceAll('-', '')}`
   /** A member of `roles`, inheriting none of them. */
   readonly login = `${this.name}_app`
@@ -19,29 +19,29 @@ export class DbStage {
   readonly admin = new Client(urlFor(this.name))
   readonly #opened: Database[] = []
 
-  static async set(): Promise<DbStage> {
-    const stage = new DbStage()
+  static async set(): Promise<DbFixture> {
+    const fixture = new DbFixture()
     await asServerAdmin(async (server) => {
-      await server.query(`CREATE DATABASE ${stage.name}`)
+      await server.query(`CREATE DATABASE ${fixture.name}`)
       await server.query(`
-        CREATE ROLE ${stage.worker};
-        CREATE ROLE ${stage.reader};
-        CREATE ROLE ${stage.stranger};
-        CREATE ROLE ${stage.login} LOGIN NOINHERIT PASSWORD 'stage';
-        GRANT ${stage.worker}, ${stage.reader} TO ${stage.login}`)
+        CREATE ROLE ${fixture.worker};
+        CREATE ROLE ${fixture.reader};
+        CREATE ROLE ${fixture.stranger};
+        CREATE ROLE ${fixture.login} LOGIN NOINHERIT PASSWORD 'fixture';
+        GRANT ${fixture.worker}, ${fixture.reader} TO ${fixture.login}`)
     })
-    await stage.admin.connect()
-    await stage.admin.query(
-      `CREATE SCHEMA symphony; GRANT USAGE ON SCHEMA symphony TO ${stage.worker}, ${stage.reader}`,
+    await fixture.admin.connect()
+    await fixture.admin.query(
+      `CREATE SCHEMA symphony; GRANT USAGE ON SCHEMA symphony TO ${fixture.worker}, ${fixture.reader}`,
     )
-    return stage
+    return fixture
   }
 
   /** The address the login connects to, by way of another port if given. */
   url(port?: number): string {
     const url = new URL(urlFor(this.name))
     url.username = this.login
-    url.password = 'stage'
+    url.password = 'fixture'
     if (port !== undefined) url.port = String(port)
     return url.href
   }

@@ -5,7 +5,7 @@ import { createTestDatabase, type TestDatabase } from '../database.js'
 import { makeTestFolder, removeTestFolder, startPrivateServer, type PrivateServer } from '../server.js'
 import { ask } from '../standby.js'
 
-export interface StageOptions {
+export interface ScenarioFixtureOptions {
   readonly id: string
   readonly seed: number
   /**
@@ -13,15 +13,12 @@ export interface StageOptions {
    * configures it. @default each scenario starts its own
    */
   readonly serverUrl?: string
-  /** Told where a scenario has got to. */
+  /** Receives the progress of a scenario. */
   readonly onProgress?: (text: string) => void
 }
 
-/**
- * What one run of one scenario has to itself: a folder, servers, numbers that the seed decides, and everything that has to be
- * put away afterwards, in the reverse order of its making.
- */
-export class Stage {
+/** Resources of one run of a scenario: a folder, servers, seeded random numbers. `dispose` removes them in reverse order. */
+export class ScenarioFixture {
   readonly id: string
   readonly seed: number
   /** The same numbers for the same scenario and seed. */
@@ -29,11 +26,11 @@ export class Stage {
   readonly folder: string
   readonly #serverUrl: string | undefined
   readonly #onProgress: (text: string) => void
-  readonly #undoing: (() => unknown)[] = []
+  readonly #cleanUps: (() => unknown)[] = []
   #postgres: string | undefined
-  #heardAt = 0n
+  #reportedAt = 0n
 
-  private constructor({ id, seed, serverUrl, onProgress = () => {} }: StageOptions, folder: string) {
+  private constructor({ id, seed, serverUrl, onProgress = () => {} }: ScenarioFixtureOptions, folder: string) {
     this.id = id
     this.seed = seed
     this.random = seededRandom(`${id} ${seed}`)
@@ -42,49 +39,49 @@ export class Stage {
     this.#onProgress = onProgress
   }
 
-  static async set(options: StageOptions): Promise<Stage> {
+  static async create(options: ScenarioFixtureOptions): Promise<ScenarioFixture> {
     const folder = await makeTestFolder()
-    const stage = new Stage(options, folder)
-    stage.defer(() => removeTestFolder(folder))
-    return stage
+    const fixture = new ScenarioFixture(options, folder)
+    fixture.defer(() => removeTestFolder(folder))
+    return fixture
   }
 
-  /** The version of the server that was played on; undefined before there was one. */
+  /** Version of the server; undefined before the first one started. */
   get postgres(): string | undefined {
     return this.#postgres
   }
 
-  /** For a scenario whose server is started by somebody else. */
-  playedOn(postgres: string): void {
+  /** Records the version for a scenario that starts its server itself. */
+  setPostgresVersion(postgres: string): void {
     this.#postgres = postgres
   }
 
-  /** A further source of numbers, so that one part of a scenario does not change what another draws. */
+  /** Creates a further seeded source, so that parts of a scenario draw independent numbers. */
   randomFor(purpose: string): Random {
     return seededRandom(`${this.id} ${this.seed} ${purpose}`)
   }
 
-  /** At most every few seconds one of them is heard. */
+  /** Reports progress, at most once every few seconds. */
   progress(text: string): void {
     const now = process.hrtime.bigint()
-    if (now - this.#heardAt < PROGRESS_EVERY_NS) return
-    this.#heardAt = now
+    if (now - this.#reportedAt < PROGRESS_EVERY_NS) return
+    this.#reportedAt = now
     this.#onProgress(text)
   }
 
-  /** Has it done when the stage is struck. */
-  defer(undo: () => unknown): void {
-    this.#undoing.push(undo)
+  /** Registers a clean-up for `dispose`. */
+  defer(cleanUp: () => unknown): void {
+    this.#cleanUps.push(cleanUp)
   }
 
-  /** A folder below the stage's own. */
+  /** Creates a folder below the folder of the fixture. */
   async subfolder(name: string): Promise<string> {
     const folder = join(this.folder, name)
     await mkdir(folder, { recursive: true })
     return folder
   }
 
-  /** A PostgreSQL of its own, which may be killed, frozen, restarted and configured. */
+  /** Starts a PostgreSQL server that the scenario may kill, freeze, restart and configure. */
   async startServer(settings: Readonly<Record<string, string>> = {}, binaries?: string): Promise<PrivateServer> {
     const server =
       this.#serverUrl === undefined
@@ -100,7 +97,7 @@ export class Stage {
     return server
   }
 
-  /** A database of that server with Symphony deployed in it. */
+  /** Creates a database of that server and deploys Symphony in it. */
   async createDatabase(server: { readonly url: string }): Promise<TestDatabase> {
     const db = await createTestDatabase({ serverUrl: server.url, countBranches: false })
     // A server that is down, or gone, takes its database along.
@@ -108,23 +105,23 @@ export class Stage {
     return db
   }
 
-  /** Puts everything away; what fails keeps nothing else from being put away. */
-  async strike(): Promise<void> {
+  /** Runs all clean-ups, also after one has failed. */
+  async dispose(): Promise<void> {
     const failures: unknown[] = []
-    for (const undo of this.#undoing.splice(0).toReversed()) {
+    for (const cleanUp of this.#cleanUps.splice(0).toReversed()) {
       try {
-        await undo()
+        await cleanUp()
       } catch (error) {
         failures.push(error)
       }
     }
-    if (failures.length > 0) throw new AggregateError(failures, `the stage of ${this.id} could not be struck`)
+    if (failures.length > 0) throw new AggregateError(failures, `the fixture of ${this.id} could not be disposed`)
   }
 }
 
 const PROGRESS_EVERY_NS = 3_000_000_000n
 
-/** To be used, and to be left as it was found. */
+/** Wraps a shared server that the scenario must not stop. */
 function sharedServer(url: string): PrivateServer {
   return {
     url,
@@ -140,5 +137,5 @@ function sharedServer(url: string): PrivateServer {
 }
 
 async function refuseToEnd(): Promise<never> {
-  throw new Error('this server is shared: a scenario that ends it needs one of its own')
+  throw new Error('the server is shared; a scenario that stops it needs a server of its own')
 }

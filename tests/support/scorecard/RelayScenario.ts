@@ -19,11 +19,11 @@ import type { TestDatabase } from '../database.js'
 import { killServer } from '../killServer.js'
 import type { PrivateServer } from '../server.js'
 import { TcpProxy } from '../tcpProxy.js'
-import type { Stage } from './Stage.js'
-import { insist, until } from './until.js'
+import type { ScenarioFixture } from './ScenarioFixture.js'
+import { retryUntilSuccess, waitUntil } from './waitUntil.js'
 import { WorkerFleet } from './WorkerFleet.js'
 
-export interface RelaySceneOptions {
+export interface RelayScenarioOptions {
   /**
    * The rails, as the text of an array in which `simulatedRail`, `bookUrl` and `appendFileSync` are known. Each payment they make is a line in
    * the book.
@@ -55,12 +55,12 @@ export interface ServerCycle {
 }
 
 /** A server, a database, a rail whose book is a process of its own, and fleets of workers that come and go. */
-export class RelayScene {
+export class RelayScenario {
   readonly db: TestDatabase
   readonly server: PrivateServer
   readonly bookFile: string
   readonly bookUrl: string
-  readonly #stage: Stage
+  readonly #fixture: ScenarioFixture
   readonly #railsFile: string
   /** The workers' address of the database. */
   readonly workerUrl: string
@@ -69,11 +69,11 @@ export class RelayScene {
   serverKills = 0
 
   private constructor(
-    stage: Stage,
-    given: Pick<RelayScene, 'db' | 'server' | 'bookFile' | 'bookUrl'>,
+    fixture: ScenarioFixture,
+    given: Pick<RelayScenario, 'db' | 'server' | 'bookFile' | 'bookUrl'>,
     files: { readonly railsFile: string; readonly workerUrl: string; readonly proxy: TcpProxy | undefined },
   ) {
-    this.#stage = stage
+    this.#fixture = fixture
     this.db = given.db
     this.server = given.server
     this.bookFile = given.bookFile
@@ -84,34 +84,34 @@ export class RelayScene {
     this.#running = given.server
   }
 
-  static async set(stage: Stage, options: RelaySceneOptions): Promise<RelayScene> {
+  static async create(fixture: ScenarioFixture, options: RelayScenarioOptions): Promise<RelayScenario> {
     const { rails, settings = {}, binaries, proxied = false } = options
-    const server = await stage.startServer(settings, binaries)
+    const server = await fixture.startServer(settings, binaries)
     const proxy = proxied ? await TcpProxy.before(server.url) : undefined
-    stage.defer(() => proxy?.close())
-    const db = await stage.createDatabase({ url: urlThrough(server.url, proxy?.port) })
+    fixture.defer(() => proxy?.close())
+    const db = await fixture.createDatabase({ url: urlThrough(server.url, proxy?.port) })
     const { url: workerUrl } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
-    const bookFile = join(stage.folder, 'rail-book.ndjson')
+    const bookFile = join(fixture.folder, 'rail-book.ndjson')
     // From dist/: the program it starts is a file beside it.
     const built: { startRailBook: typeof startRailBook } = await import(
       /* @vite-ignore */ pathToFileURL(builtPath('libs/rails/index.js')).href
     )
     const book = await built.startRailBook({ file: bookFile })
-    stage.defer(() => book.stop())
-    const railsFile = join(stage.folder, 'rails.mjs')
+    fixture.defer(() => book.stop())
+    const railsFile = join(fixture.folder, 'rails.mjs')
     await writeFile(railsFile, railsModule(rails))
-    return new RelayScene(stage, { db, server, bookFile, bookUrl: book.url }, { railsFile, workerUrl, proxy })
+    return new RelayScenario(fixture, { db, server, bookFile, bookUrl: book.url }, { railsFile, workerUrl, proxy })
   }
 
-  /** What everybody goes through, of a scene that was set so. */
+  /** What everybody goes through, of a scenario that was set so. */
   get proxy(): TcpProxy {
-    if (this.#proxy === undefined) throw new Error('this scene has no proxy')
+    if (this.#proxy === undefined) throw new Error('this scenario has no proxy')
     return this.#proxy
   }
 
   /** What the workers logged so far, line by line. */
   async logLines(): Promise<readonly string[]> {
-    return (await readFile(join(this.#stage.folder, 'workers.log'), 'utf8')).split('\n')
+    return (await readFile(join(this.#fixture.folder, 'workers.log'), 'utf8')).split('\n')
   }
 
   fleet({ name = 'worker', words = [], env = {}, port, dist }: FleetSettings = {}): WorkerFleet {
@@ -125,10 +125,10 @@ export class RelayScene {
         BOOK_URL: this.bookUrl,
         ...env,
       },
-      logFile: join(this.#stage.folder, 'workers.log'),
+      logFile: join(this.#fixture.folder, 'workers.log'),
       dist,
     })
-    this.#stage.defer(() => fleet.killAll())
+    this.#fixture.defer(() => fleet.killAll())
     return fleet
   }
 
@@ -140,20 +140,20 @@ export class RelayScene {
   /** As a client does that knows what it wants: again and again under the same keys, until it has an answer. */
   enqueue(instructions: readonly OutboxInstruction[]): Promise<EnqueuedItem[]> {
     const ingest = this.db.as('symphony_ingest')
-    return insist('an enqueue', () => enqueuePaymentOutboxBatch(ingest, instructions))
+    return retryUntilSuccess('an enqueue', () => enqueuePaymentOutboxBatch(ingest, instructions))
   }
 
   status(): Promise<OutboxStatus> {
-    return insist('a look at the queue', () => readOutboxStatus(this.db.as('symphony_readonly')))
+    return retryUntilSuccess('a look at the queue', () => readOutboxStatus(this.db.as('symphony_readonly')))
   }
 
   /** Resolves when nothing but held items is left. */
   async untilDrained(timeoutMs = 600_000): Promise<OutboxStatus> {
-    return until(
+    return waitUntil(
       'the queue is drained',
       async () => {
         const status = await this.status()
-        this.#stage.progress(`${status.pendingCount} left, ${status.heldCount} of them held`)
+        this.#fixture.progress(`${status.pendingCount} left, ${status.heldCount} of them held`)
         return status.pendingCount === status.heldCount ? status : undefined
       },
       { timeoutMs, everyMs: 500 },

@@ -24,7 +24,7 @@ interface StageRequest {
 }
 
 /** An HTTP server on a real port over a real database, and what it logged. */
-export interface HttpStage {
+export interface HttpFixture {
   readonly address: string
   /** Every line written so far, as one text. */
   readonly logged: () => string
@@ -37,7 +37,7 @@ export interface HttpStage {
   close(): Promise<void>
 }
 
-export interface HttpStageOptions extends Partial<Omit<HttpServerOptions, 'api'>> {
+export interface HttpFixtureOptions extends Partial<Omit<HttpServerOptions, 'api'>> {
   /** Some of the roles, instead of the database's own. */
   readonly roles?: Partial<ApiRoles>
   /** @default the roles of the database */
@@ -78,7 +78,7 @@ export async function aKey(db: TestDatabase, request: ApiKeyRequest): Promise<{ 
   return createApiKey({ schema: db.schema, query: (text, values) => db.queryNoRole(text, values) }, request)
 }
 
-export async function openHttpStage(db: TestDatabase, options: HttpStageOptions = {}): Promise<HttpStage> {
+export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOptions = {}): Promise<HttpFixture> {
   const { roles, api, ...overrides } = options
   let text = ''
   const sink = new Writable({

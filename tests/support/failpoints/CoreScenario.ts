@@ -13,8 +13,8 @@ import { builtPath } from '../builtPath.js'
 import type { TestDatabase } from '../database.js'
 import { aPaymentOn } from '../scorecard/payments.js'
 import { aPerson, approve, propose, type Person } from '../outboxPeople.js'
-import type { Stage } from '../scorecard/Stage.js'
-import { until } from '../scorecard/until.js'
+import type { ScenarioFixture } from '../scorecard/ScenarioFixture.js'
+import { waitUntil } from '../scorecard/waitUntil.js'
 
 const RUNTIME = fileURLToPath(new URL('runtime.mjs', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('coreProcess.mjs', import.meta.url))
@@ -36,9 +36,9 @@ interface Left {
 }
 
 /** A database with a little of everything to do, and processes of an instrumented build that do it until they are ended. */
-export class CoreScene {
+export class CoreScenario {
   readonly db: TestDatabase
-  readonly #stage: Stage
+  readonly #fixture: ScenarioFixture
   readonly #dist: string
   readonly #program: Readonly<Record<string, string>>
   readonly #bookFile: string
@@ -49,13 +49,13 @@ export class CoreScene {
   readonly #people: readonly [Person, Person]
 
   private constructor(
-    stage: Stage,
+    fixture: ScenarioFixture,
     db: TestDatabase,
     dist: string,
     people: readonly [Person, Person],
     places: Readonly<Record<string, string>>,
   ) {
-    this.#stage = stage
+    this.#fixture = fixture
     this.#people = people
     this.db = db
     this.#dist = dist
@@ -64,8 +64,8 @@ export class CoreScene {
     this.#program = program
   }
 
-  static async set(stage: Stage, server: { readonly url: string }, dist: string): Promise<CoreScene> {
-    const db = await stage.createDatabase(server)
+  static async create(fixture: ScenarioFixture, server: { readonly url: string }, dist: string): Promise<CoreScenario> {
+    const db = await fixture.createDatabase(server)
     const shop = await db.createLogin('shop')
     const runtime = ['ingest', 'executor', 'control', 'readonly', 'auditor'].map((role) => `symphony_${role}`)
     const { url } = await db.createLogin('worker', { roles: [...runtime, shop.name] })
@@ -75,16 +75,16 @@ export class CoreScene {
       CREATE TABLE shop.effects (source text, message_id text);
       CREATE TABLE shop.led (turn bigint GENERATED ALWAYS AS IDENTITY, token bigint, worker text);
       GRANT SELECT, INSERT ON shop.effects, shop.led TO ${shop.name}`)
-    const bookFile = join(stage.folder, `book-${db.name}.ndjson`)
+    const bookFile = join(fixture.folder, `book-${db.name}.ndjson`)
     const built: { startRailBook: typeof startRailBook } = await import(
       /* @vite-ignore */ pathToFileURL(builtPath('libs/rails/index.js')).href
     )
     const book = await built.startRailBook({ file: bookFile })
-    stage.defer(() => book.stop())
+    fixture.defer(() => book.stop())
     const job = { name: JOB, cron: '* * * * * *', topic: 'scheduled', payload: PAYABLE }
     await new SchedulerStore(db.database).createOrUpdateJob(job)
     const people = [await aPerson(db, 'ann'), await aPerson(db, 'ben')] as const
-    return new CoreScene(stage, db, dist, people, {
+    return new CoreScenario(fixture, db, dist, people, {
       url,
       secondUrl,
       adminUrl: db.url,
@@ -159,13 +159,13 @@ export class CoreScene {
       env: { PATH: process.env['PATH'] ?? '', ...env },
       stdio: ['pipe', 'pipe', 'inherit'],
     })
-    this.#stage.defer(() => child.kill('SIGKILL'))
+    this.#fixture.defer(() => child.kill('SIGKILL'))
     return child
   }
 
   /** Which points a process passes from its start to its stop, doing all there is to do. */
   async discover(): Promise<string[]> {
-    const file = join(this.#stage.folder, 'passed.log')
+    const file = join(this.#fixture.folder, 'passed.log')
     await rm(file, { force: true })
     await this.feed()
     const child = this.start({ FAILPOINT_LOG: file })
@@ -175,7 +175,7 @@ export class CoreScene {
 
   /** Which points the steps pass that the workers did not, each with the first step that did. */
   async discoverSteps(known: ReadonlySet<string>): Promise<readonly StepPoint[]> {
-    const file = join(this.#stage.folder, 'passed-by-steps.log')
+    const file = join(this.#fixture.folder, 'passed-by-steps.log')
     await rm(file, { force: true })
     await this.#runSteps({ FAILPOINT_LOG: file })
     const found: StepPoint[] = []
@@ -236,7 +236,7 @@ export class CoreScene {
 
   async #finish(child: ChildProcess): Promise<void> {
     const exited = once(child, 'exit')
-    await until('it has ended, or done everything', async () => {
+    await waitUntil('it has ended, or done everything', async () => {
       if (child.exitCode !== null || child.signalCode !== null) return true
       await this.passTimeForRetries()
       return this.isDone()

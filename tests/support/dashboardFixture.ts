@@ -2,7 +2,7 @@ import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { builtPath } from './builtPath.js'
 import { launchBrowser } from './browser.js'
 import { createTestDatabase, type TestDatabase } from './database.js'
-import { aKey, openHttpStage, TOKEN, type HttpStage, type HttpStageOptions } from './httpStage.js'
+import { aKey, openHttpFixture, TOKEN, type HttpFixture, type HttpFixtureOptions } from './httpFixture.js'
 
 /** A page of the dashboard, and everything its browser complained about. */
 export interface Visit {
@@ -14,26 +14,26 @@ export interface Visit {
 }
 
 /** The built dashboard, served by a real server over a real database, in a real browser. */
-export class DashboardStage {
+export class DashboardFixture {
   readonly db: TestDatabase
-  readonly http: HttpStage
+  readonly http: HttpFixture
   readonly browser: Browser
 
-  private constructor(db: TestDatabase, http: HttpStage, browser: Browser) {
+  private constructor(db: TestDatabase, http: HttpFixture, browser: Browser) {
     this.db = db
     this.http = http
     this.browser = browser
   }
 
-  static async set(options: HttpStageOptions = {}): Promise<DashboardStage> {
+  static async set(options: HttpFixtureOptions = {}): Promise<DashboardFixture> {
     const [browser, db] = await Promise.all([launchBrowser(), createTestDatabase({ countBranches: false })])
-    const http = await openHttpStage(db, {
+    const http = await openHttpFixture(db, {
       dashboardFolder: builtPath('dashboard'),
       accessTokenOwner: 'tess',
       streamPollMs: 250,
       ...options,
     })
-    return new DashboardStage(db, http, browser)
+    return new DashboardFixture(db, http, browser)
   }
 
   /** A token that stands for this person, with every scope. */

@@ -1,5 +1,5 @@
-/** What became of a payment, as both books and the rails' adapters tell it. */
-export interface Story {
+/** Outcome of a payment in the ledger, in the rail book and in the adapters. */
+export interface RelayOutcome {
   /** `DISPATCHED by first`; inquiries that came too early to be believed are left out. */
   readonly attempts: readonly string[]
   /** The workers that called the rail, once for each call. */
@@ -10,11 +10,16 @@ export interface Story {
   readonly pending: { readonly hold_reason: string | null; readonly outcome_unknown: boolean } | undefined
 }
 
-/** The first worker carried it and all was well, whatever happened around it. */
-export const CARRIED: Story = { attempts: ['DISPATCHED by first'], calls: ['first'], paid: 1, pending: undefined }
+/** The first worker dispatched the payment, once. */
+export const DISPATCHED_ONCE: RelayOutcome = {
+  attempts: ['DISPATCHED by first'],
+  calls: ['first'],
+  paid: 1,
+  pending: undefined,
+}
 
 /** The first worker lost it, the second sent it again: under the same reference, where that had been paid already. */
-export const SENT_AGAIN: Story = {
+export const SENT_AGAIN: RelayOutcome = {
   attempts: ['ZOMBIE_REQUEUE by first', 'DISPATCHED by second'],
   calls: ['first', 'second'],
   paid: 1,
@@ -22,13 +27,13 @@ export const SENT_AGAIN: Story = {
 }
 
 /** The first worker lost it before it had called the rail. */
-export const SENT_BY_SECOND: Story = { ...SENT_AGAIN, calls: ['second'] }
+export const SENT_BY_SECOND: RelayOutcome = { ...SENT_AGAIN, calls: ['second'] }
 
 /** The first worker lost it after the rail had paid; the second was told so by the rail and sent nothing. */
-export const FOUND_BY_ASKING: Story = { ...SENT_AGAIN, calls: ['first'] }
+export const FOUND_BY_INQUIRY: RelayOutcome = { ...SENT_AGAIN, calls: ['first'] }
 
 /** The first worker lost it, nobody can say what the rail did, and nobody but a person may go on. */
-export const HELD: Story = {
+export const HELD: RelayOutcome = {
   attempts: ['ZOMBIE_REQUEUE by first'],
   calls: ['first'],
   paid: 1,

@@ -1,9 +1,9 @@
 import { startEmbedded, type EmbeddedServer } from '../../../libs/embedded/index.js'
 import { killServer } from '../killServer.js'
 import { ask, ServerCopies, Standby } from '../standby.js'
-import type { RelayScene } from './RelayScene.js'
-import type { Stage } from './Stage.js'
-import { until } from './until.js'
+import type { RelayScenario } from './RelayScenario.js'
+import type { ScenarioFixture } from './ScenarioFixture.js'
+import { waitUntil } from './waitUntil.js'
 
 /** A standby, and the folder it lives in. */
 export interface Follower {
@@ -11,18 +11,18 @@ export interface Follower {
   readonly home: ServerCopies
 }
 
-/** The servers that follow each other as primary, and the way that leads to the one that is. */
-export class ServerLine {
-  readonly #stage: Stage
-  readonly #scene: RelayScene
+/** Servers that become primary one after the other, and the proxy that leads to the current one. */
+export class FailoverChain {
+  readonly #fixture: ScenarioFixture
+  readonly #scenario: RelayScenario
   #primary: EmbeddedServer
-  /** Where the primary lives; undefined for the first, whose folder is the scene's. */
+  /** Where the primary lives; undefined for the first, whose folder is the scenario's. */
   #home: ServerCopies | undefined
 
-  constructor(stage: Stage, scene: RelayScene) {
-    this.#stage = stage
-    this.#scene = scene
-    this.#primary = scene.server
+  constructor(fixture: ScenarioFixture, scenario: RelayScenario) {
+    this.#fixture = fixture
+    this.#scenario = scenario
+    this.#primary = scenario.server
   }
 
   get primaryUrl(): string {
@@ -32,7 +32,7 @@ export class ServerLine {
   /** A copy of the primary as it is now, made while it is down for a moment. */
   async copy(): Promise<{ readonly dataDir: string; readonly home: ServerCopies }> {
     const home = new ServerCopies()
-    this.#stage.defer(() => home.remove())
+    this.#fixture.defer(() => home.remove())
     await this.#primary.stop()
     const dataDir = await home.of(this.#primary.dataDir)
     const { dataDir: own, port } = this.#primary
@@ -46,11 +46,11 @@ export class ServerLine {
     const standby = await Standby.of(this.primaryUrl, dataDir, undefined, SETTINGS)
     const isSo = (column: string, value: string) => async () =>
       (await ask(this.primaryUrl, `SELECT ${column} AS answer FROM pg_stat_replication`)) === value
-    await until('the standby streams', isSo('state', 'streaming'))
+    await waitUntil('the standby streams', isSo('state', 'streaming'))
     if (synchronous) {
       await ask(this.primaryUrl, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
       await ask(this.primaryUrl, 'SELECT pg_reload_conf() AS answer')
-      await until('commits wait for the standby', isSo('sync_state', 'sync'))
+      await waitUntil('commits wait for the standby', isSo('sync_state', 'sync'))
     }
     return { standby, home }
   }
@@ -72,12 +72,12 @@ export class ServerLine {
 
   async #succeed(next: EmbeddedServer, home: ServerCopies): Promise<void> {
     this.#primary = next
-    this.#scene.proxy.leadTo(next.url)
+    this.#scenario.proxy.leadTo(next.url)
     // Nobody comes back to it; thirty of them would fill a disk.
     await this.#home?.remove()
     this.#home = home
   }
 }
 
-/** As the stage has them: a standby that may have fewer connections than its primary refuses to follow it. */
+/** As the fixture has them: a standby that may have fewer connections than its primary refuses to follow it. */
 const SETTINGS = { max_connections: '200' }

@@ -12,7 +12,7 @@ import { Checkpoints } from './checkpoints.js'
 import { spawnSymphony, type Running } from './commandLine.js'
 import { createTestDatabase, type TestDatabase } from './database.js'
 import { anInstruction, attemptRows, enqueue, pendingRow, type Enqueued } from './outboxItems.js'
-import type { Story } from './relayStories.js'
+import type { RelayOutcome } from './relayOutcomes.js'
 import { makeTestFolder, removeTestFolder } from './server.js'
 
 /** Where a worker can be stopped with a payment in hand, in the order it gets there. */
@@ -35,7 +35,7 @@ export interface WorkerOptions {
  * Everything a relay needs but the workers, which come and go: a database, a rail of each policy whose book is a process
  * of its own, and checkpoints along the way. Gone when the test is.
  */
-export class RelayStage {
+export class RelayFixture {
   readonly db: TestDatabase
   readonly checkpoints: Checkpoints
   readonly bookFile: string
@@ -43,7 +43,7 @@ export class RelayStage {
   readonly #bookUrl: string
   readonly #loginUrl: string
 
-  private constructor(given: Pick<RelayStage, 'db' | 'checkpoints' | 'bookFile'>, files: StageFiles) {
+  private constructor(given: Pick<RelayFixture, 'db' | 'checkpoints' | 'bookFile'>, files: StageFiles) {
     this.db = given.db
     this.checkpoints = given.checkpoints
     this.bookFile = given.bookFile
@@ -52,7 +52,7 @@ export class RelayStage {
     this.#loginUrl = files.loginUrl
   }
 
-  static async set({ serverUrl }: { readonly serverUrl?: string } = {}): Promise<RelayStage> {
+  static async set({ serverUrl }: { readonly serverUrl?: string } = {}): Promise<RelayFixture> {
     const folder = await makeTestFolder()
     onTestFinished(() => removeTestFolder(folder))
     const db = await createTestDatabase({ countBranches: false, ...(serverUrl === undefined ? {} : { serverUrl }) })
@@ -67,7 +67,7 @@ export class RelayStage {
     onTestFinished(() => book.stop())
     const railsFile = join(folder, 'rails.mjs')
     await writeFile(railsFile, RAILS)
-    return new RelayStage({ db, checkpoints, bookFile }, { railsFile, bookUrl: book.url, loginUrl })
+    return new RelayFixture({ db, checkpoints, bookFile }, { railsFile, bookUrl: book.url, loginUrl })
   }
 
   /** Spawns a worker under this name; resolves when it is at work. */
@@ -114,7 +114,7 @@ export class RelayStage {
     return (await readBook(this.bookFile)).size
   }
 
-  async storyOf(outboxId: string): Promise<Story> {
+  async outcomeOf(outboxId: string): Promise<RelayOutcome> {
     const attempts = await attemptRows(this.db, outboxId)
     const pending = await pendingRow(this.db, outboxId)
     return {
@@ -129,9 +129,9 @@ export class RelayStage {
     }
   }
 
-  /** The stories of some payments, by the policy of their rail. */
-  async storiesOf(items: readonly Enqueued[]): Promise<Record<string, Story>> {
-    const told = items.map(async ({ railType, outboxId }) => [railType, await this.storyOf(outboxId)] as const)
+  /** The outcomes of some payments, by the policy of their rail. */
+  async outcomesOf(items: readonly Enqueued[]): Promise<Record<string, RelayOutcome>> {
+    const told = items.map(async ({ railType, outboxId }) => [railType, await this.outcomeOf(outboxId)] as const)
     return Object.fromEntries(await Promise.all(told))
   }
 
@@ -193,7 +193,7 @@ interface StageFiles {
 }
 
 const MONEY = { amount: '10.50', currency: 'EUR', destination: 'account-1' }
-const ACCESS_TOKEN = 'secret-of-the-stage'
+const ACCESS_TOKEN = 'secret-of-the-fixture'
 const ALL_INVARIANTS = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10']
 
 /**
@@ -218,7 +218,7 @@ export default ['inquire', 'resend', 'hold'].map((onUnknown) => {
   const rail = simulatedRail({ type: onUnknown, onUnknown, bookUrl: BOOK_URL })
   return {
     ...rail,
-    payload: { '~standard': { version: 1, vendor: 'stage', validate } },
+    payload: { '~standard': { version: 1, vendor: 'fixture', validate } },
     dispatch: async (request) => {
       await pass('called', request.reference)
       const answer = await rail.dispatch(request, { signal: new AbortController().signal })

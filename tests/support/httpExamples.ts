@@ -7,11 +7,11 @@ import type { TestDatabase } from './database.js'
 import { aPerson, propose } from './outboxPeople.js'
 import { claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
 
-/** What the examples of the documentation call their things, and what those are called in this database. */
-export type Story = ReadonlyMap<string, string>
+/** Ids of the documentation, each with the id of this database. */
+export type ExampleIds = ReadonlyMap<string, string>
 
-/** Makes the story that the examples tell happen, in a database of its own. */
-export async function tellStory(db: TestDatabase): Promise<Story> {
+/** Creates the payments, timers and messages of the documented examples. */
+export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
   const alice = await aPerson(db, 'alice')
   const executor = db.as('symphony_executor')
   const paid = await enqueue(db, {
@@ -37,7 +37,10 @@ export async function tellStory(db: TestDatabase): Promise<Story> {
   )
   const withdrawable = await propose(alice, (await heldItem(db, 'invoice-2046')).outboxId, 'FAILED')
   const contradicted = await contradictedItem(db, 'invoice-2047')
-  const waiting = await enqueue(db, { ...ofStory('invoice-2044'), notBefore: new Date('2099-01-01T00:00:00Z') })
+  const waiting = await enqueue(db, {
+    ...exampleInstruction('invoice-2044'),
+    notBefore: new Date('2099-01-01T00:00:00Z'),
+  })
   await heartbeatOutboxWorker(executor, 'worker-1', {
     running: 1,
     waiting: 0,
@@ -74,14 +77,14 @@ export async function tellStory(db: TestDatabase): Promise<Story> {
   ])
 }
 
-/** An example with the ids of this database in the place of the documentation's. */
-export function inStory(story: Story, example: Example): Example {
+/** Replaces the documented ids of an example by those of this database. */
+export function resolveExampleIds(exampleIds: ExampleIds, example: Example): Example {
   let text = JSON.stringify(example)
-  for (const [documented, actual] of story) text = text.replaceAll(documented, actual)
+  for (const [documented, actual] of exampleIds) text = text.replaceAll(documented, actual)
   return JSON.parse(text)
 }
 
-function ofStory(instructionId: string): Partial<OutboxInstruction> {
+function exampleInstruction(instructionId: string): Partial<OutboxInstruction> {
   return {
     instructionId,
     idempotencyKey: instructionId,
@@ -91,7 +94,7 @@ function ofStory(instructionId: string): Partial<OutboxInstruction> {
 }
 
 async function failedItem(db: TestDatabase, instructionId: string) {
-  const item = await enqueue(db, ofStory(instructionId))
+  const item = await enqueue(db, exampleInstruction(instructionId))
   await complete(db, await claimOnly(db, EXAMPLE.railType), {
     state: 'FAILED',
     errorCode: 'REFUSED',
@@ -102,7 +105,7 @@ async function failedItem(db: TestDatabase, instructionId: string) {
 }
 
 async function heldItem(db: TestDatabase, instructionId: string) {
-  const item = await enqueue(db, ofStory(instructionId))
+  const item = await enqueue(db, exampleInstruction(instructionId))
   await complete(db, await claimOnly(db, EXAMPLE.railType), {
     state: 'RETRYABLE',
     outcomeUnknown: true,
@@ -113,7 +116,7 @@ async function heldItem(db: TestDatabase, instructionId: string) {
 }
 
 async function contradictedItem(db: TestDatabase, instructionId: string) {
-  const { outboxId } = await enqueue(db, ofStory(instructionId))
+  const { outboxId } = await enqueue(db, exampleInstruction(instructionId))
   const lease = await claimOnly(db, EXAMPLE.railType)
   await complete(db, lease, { state: 'DISPATCHED', railReference: 'TX-47' })
   const { eventId } = await recordLateOutcome(db.as('symphony_executor'), WORKER, {

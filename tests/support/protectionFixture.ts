@@ -10,16 +10,16 @@ import {
 import { FieldVault, KeyRing, protectedRails, type MasterKey } from '../../libs/protection/index.js'
 import type { Rail, RailAnswer, RailRequest } from '../../libs/rails/index.js'
 import type { TestDatabase } from './database.js'
-import { rememberingRail, type RememberingRail } from './relayRail.js'
+import { recordingRail, type RecordingRail } from './relayRail.js'
 
 export function aMasterKey(id: string): MasterKey {
   return { id, secret: randomBytes(32) }
 }
 
 /** A rail that encrypts, its producers and its workers, all with the same master keys. */
-export class ProtectionStage {
+export class ProtectionFixture {
   readonly db: TestDatabase
-  readonly rail: RememberingRail
+  readonly rail: RecordingRail
   readonly vault: FieldVault
 
   constructor(
@@ -29,7 +29,7 @@ export class ProtectionStage {
     answer?: (request: RailRequest) => RailAnswer | Promise<RailAnswer>,
   ) {
     this.db = db
-    this.rail = rememberingRail(declared, answer)
+    this.rail = recordingRail(declared, answer)
     this.vault = new FieldVault(this.rail.rails, new KeyRing(keys, keys.at(-1)?.id ?? ''))
   }
 
@@ -37,7 +37,7 @@ export class ProtectionStage {
     return enqueue(instruction, { tx, protection: this.vault, schema: this.db.schema })
   }
 
-  /** One round of a worker that has these keys, or the stage's own. */
+  /** One round of a worker that has these keys, or the fixture's own. */
   async relay(keys?: readonly MasterKey[]): Promise<RelayerEvent[]> {
     const { db, rail } = this
     const vault = keys === undefined ? this.vault : new FieldVault(rail.rails, new KeyRing(keys, keys.at(-1)?.id ?? ''))

@@ -7,13 +7,13 @@ import { enqueuePaymentOutbox } from '../../libs/outbox/index.js'
 import type { HostileInput, InstructionField } from '../security/hostileInputs.js'
 import { symphony } from './commandLine.js'
 import type { TestDatabase } from './database.js'
-import type { HttpStage } from './httpStage.js'
+import type { HttpFixture } from './httpFixture.js'
 
 /**
  * The five ways in, each as a function from a hostile input to its answer in one word: `accepted`, or the code that refuses it. An input
  * that cannot be said in the language of a way in has no answer there.
  */
-export type Entrance = (input: HostileInput) => Promise<string | undefined>
+export type EntryPoint = (input: HostileInput) => Promise<string | undefined>
 
 /** Values that stand beside the hostile one; `number` keeps what is accepted from being the same payment twice. */
 function soundFields(number: number): Record<Exclude<InstructionField, 'instruction'>, string> {
@@ -40,7 +40,7 @@ export function instructionText({ field, text }: HostileInput, without?: Instruc
 }
 
 /** The function itself, on a connection without any wrapper. Arguments are text, as a driver sends them. */
-export function throughSql(db: TestDatabase, client: Client): Entrance {
+export function throughSql(db: TestDatabase, client: Client): EntryPoint {
   return async ({ field, text }) => {
     if (field === 'instruction') return undefined
     used += 1
@@ -64,7 +64,7 @@ function textIn(value: string): string | null {
 }
 
 /** The wrapper, given what JSON.parse makes of it: no strict reader stands before it. */
-export function throughTypeScript(db: TestDatabase): Entrance {
+export function throughTypeScript(db: TestDatabase): EntryPoint {
   return async (input) => {
     const parsed = parsedOf(instructionText(input))
     if (parsed === undefined) return undefined
@@ -80,19 +80,19 @@ export function throughWrapper(db: TestDatabase, instruction: object): Promise<s
   return answerOf(() => enqueuePaymentOutbox(db.as('symphony_ingest'), instruction))
 }
 
-export function throughHttp(stage: HttpStage): Entrance {
+export function throughHttp(fixture: HttpFixture): EntryPoint {
   return async (input) => {
     if (input.field === 'idempotencyKey') {
       const body = instructionText(input)
-      return problemIn(await stage.call('/v1/instructions/batch', jsonPost(`{"instructions": [${body}]}`)))
+      return problemIn(await fixture.call('/v1/instructions/batch', jsonPost(`{"instructions": [${body}]}`)))
     }
     const body = instructionText(input, 'idempotencyKey')
-    return problemIn(await stage.call('/v1/instructions', jsonPost(body, { 'idempotency-key': `k-${used}` })))
+    return problemIn(await fixture.call('/v1/instructions', jsonPost(body, { 'idempotency-key': `k-${used}` })))
   }
 }
 
 /** A file of one line, in this process. */
-export function throughCommandLine(folder: string, env: Readonly<Record<string, string>>): Entrance {
+export function throughCommandLine(folder: string, env: Readonly<Record<string, string>>): EntryPoint {
   return async (input) => {
     const text = instructionText(input)
     // Two lines are two instructions.
@@ -108,13 +108,13 @@ export function throughCommandLine(folder: string, env: Readonly<Record<string, 
 export const WEBHOOK_SECRET = 'the secret of a hostile sender'
 
 /** The same text as the body that a sender signs; ids and topic are read from it. */
-export function throughWebhook(stage: HttpStage): Entrance {
+export function throughWebhook(fixture: HttpFixture): EntryPoint {
   return async (input) => {
     const body = instructionText(input)
     const at = String(Math.floor(Date.now() / 1_000))
     const signature = createHmac('sha256', WEBHOOK_SECRET).update(`${at}.`).update(body).digest('hex')
     const headers = { authorization: '', 'webhook-timestamp': at, 'webhook-signature': `sha256=${signature}` }
-    return problemIn(await stage.call('/v1/webhooks/hostile', jsonPost(body, headers)))
+    return problemIn(await fixture.call('/v1/webhooks/hostile', jsonPost(body, headers)))
   }
 }
 
