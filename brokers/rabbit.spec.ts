@@ -117,7 +117,7 @@ class Consumer {
   }
 }
 
-async function aConsumer(): Promise<Consumer> {
+async function createConsumer(): Promise<Consumer> {
   const db = await createTestDatabase({ countBranches: false })
   onTestFinished(() => db.drop())
   return Consumer.of(db)
@@ -125,7 +125,7 @@ async function aConsumer(): Promise<Consumer> {
 
 test('the rail keeps the contract of rails, with an inbox behind it', async () => {
   const place = await declare()
-  const consumer = await aConsumer()
+  const consumer = await createConsumer()
   const rail = rabbitRail({
     type: 'rabbit',
     onUnknown: 'resend',

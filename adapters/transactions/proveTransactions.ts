@@ -7,7 +7,7 @@ import { enqueueInboxMessage } from '../../libs/inbox/index.js'
 import { enqueue, enqueueMany } from '../../libs/outbox/index.js'
 import { scheduleTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../../tests/support/database.js'
-import { anInstruction } from '../../tests/support/outboxItems.js'
+import { buildInstruction } from '../../tests/support/outboxItems.js'
 
 /** A transaction of the library, open. */
 export interface OpenTransaction {
@@ -66,7 +66,7 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
     }
 
     test('a commit brings the payment together with the application’s own change', async () => {
-      const instruction = anInstruction()
+      const instruction = buildInstruction()
       await library.transaction(async ({ tx, note }) => {
         await note(instruction.instructionId)
         const item = await enqueue(instruction, { tx, schema: SCHEMA })
@@ -77,7 +77,7 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
     })
 
     test('a rollback leaves nothing queued, no number taken and nobody notified', async () => {
-      const instruction = anInstruction()
+      const instruction = buildInstruction()
       await listener.query('SELECT 1')
       const before = heard
       const rolledBack = library.transaction(async ({ tx, note }) => {
@@ -96,8 +96,8 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
     })
 
     test('a savepoint that is rolled back takes its payment with it, and only that', async () => {
-      const outer = anInstruction()
-      const inner = anInstruction({ participantId: outer.participantId })
+      const outer = buildInstruction()
+      const inner = buildInstruction({ participantId: outer.participantId })
       await library.transaction(async ({ tx, savepoint }) => {
         await enqueue(outer, { tx, schema: SCHEMA })
         const undone = savepoint(async (open) => {
@@ -111,7 +111,7 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
     })
 
     test('a refusal is the typed error, holds no payload, and leaves the rest of the transaction usable', async () => {
-      const first = anInstruction({ payload: { iban: 'first-secret' } })
+      const first = buildInstruction({ payload: { iban: 'first-secret' } })
       const other = { ...first, payload: { iban: 'second-secret' } }
       let refusal: unknown
       await library.transaction(async ({ tx, savepoint }) => {
@@ -130,7 +130,7 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
     })
 
     test('values arrive as they were given, whatever is in them', async () => {
-      const { participantId, railType } = anInstruction()
+      const { participantId, railType } = buildInstruction()
       const payloads = [
         { text: 'quotes \' " braces {a,b} back\\slash NULL', nested: { list: [1, 'two', null, true] } },
         { text: 'π é 支付 🎼', amount: '12345678901234567890.123456789' },
@@ -138,7 +138,7 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
       ]
       const notBefore = new Date('2031-02-03T04:05:06.789Z')
       const instructions = payloads.map((payload, index) => ({
-        ...anInstruction({ participantId, railType }),
+        ...buildInstruction({ participantId, railType }),
         payload,
         ...(index === 1 ? { notBefore } : {}),
         ordered: index === 2,
@@ -172,7 +172,7 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
     })
 
     test('a payment through a transaction that has ended is refused, where the table says so', async () => {
-      const instruction = anInstruction()
+      const instruction = buildInstruction()
       let ended: Queryable | undefined
       await library.transaction(async ({ tx }) => {
         ended = tx
@@ -186,7 +186,7 @@ export function proveTransactions(name: string, connect: (url: string) => Promis
     })
 
     test('inbox messages and timers go through the same transaction', async () => {
-      const { instructionId: id } = anInstruction()
+      const { instructionId: id } = buildInstruction()
       const payload = { said: '["not", "a list"]' }
       await library.transaction(async ({ tx: plain }) => {
         const tx = withSchema(plain, SCHEMA)

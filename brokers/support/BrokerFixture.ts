@@ -3,7 +3,7 @@ import { onTestFinished, vi } from 'vitest'
 import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { spawnSymphony, type Running } from '../../tests/support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../../tests/support/database.js'
-import { anInstruction } from '../../tests/support/outboxItems.js'
+import { buildInstruction } from '../../tests/support/outboxItems.js'
 import { PAYABLE } from '../../tests/support/railRequest.js'
 import type { BrokerProcess } from './BrokerProcess.js'
 
@@ -35,7 +35,7 @@ export class BrokerFixture {
   /** Their outbox ids. */
   async enqueue(count: number): Promise<string[]> {
     const instructions = Array.from({ length: count }, () =>
-      anInstruction({ railType: this.#railType, payload: PAYABLE }),
+      buildInstruction({ railType: this.#railType, payload: PAYABLE }),
     )
     const items = await enqueuePaymentOutboxBatch(this.db.as('symphony_ingest'), instructions)
     return items.map(({ outboxId }) => outboxId)

@@ -6,8 +6,8 @@ import { audit } from '../../libs/ledger/index.js'
 import { LeaseRepairWorker } from '../../libs/repair/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { KillableWorker } from '../support/killableWorker.js'
-import { anInstruction } from '../support/outboxItems.js'
-import { aPerson, approve, propose } from '../support/outboxPeople.js'
+import { buildInstruction } from '../support/outboxItems.js'
+import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { writeRailsFile } from '../support/railsFile.js'
 import { recordingRail } from '../support/relayRail.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
@@ -42,7 +42,7 @@ test(
     )
     const called = async () => (await readFile(book, 'utf8')).split('\n').filter(Boolean)
     const { url } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
-    const instructions = Array.from({ length: PAYMENTS }, () => anInstruction({ railType: 'HELD' }))
+    const instructions = Array.from({ length: PAYMENTS }, () => buildInstruction({ railType: 'HELD' }))
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
     const outboxIds = items.map(({ outboxId }) => outboxId).toSorted()
 
@@ -90,7 +90,7 @@ test(
     expect(await new OutboxRelayer(db.database, again.rails).runOnce()).toMatchObject({ claimed: 0 })
     expect(again.calls).toEqual([])
 
-    const [maker, checker] = await Promise.all([aPerson(db, 'maker'), aPerson(db, 'checker')])
+    const [maker, checker] = await Promise.all([createPerson(db, 'maker'), createPerson(db, 'checker')])
     await Promise.all(
       outboxIds.map(async (outboxId, index) => {
         const proposalId = await propose(maker, outboxId, index % 2 === 0 ? 'DISPATCHED' : 'FAILED')

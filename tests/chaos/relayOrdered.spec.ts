@@ -9,8 +9,8 @@ import { sleep } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { KillableWorker } from '../support/killableWorker.js'
 import { OrderedBook, orderDefects } from '../support/orderedBook.js'
-import { anInstruction } from '../support/outboxItems.js'
-import { aPerson, approve, propose, type Person } from '../support/outboxPeople.js'
+import { buildInstruction } from '../support/outboxItems.js'
+import { createPerson, approve, propose, type Person } from '../support/outboxPeople.js'
 import { writeRailsFile } from '../support/railsFile.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
@@ -82,11 +82,11 @@ test(
     while (hanging.length < HANGING) hanging.push(`${pick(random, PARTICIPANTS)}-${between(random, 1, ITEMS_EACH - 1)}`)
     const railsFile = await writeRailsFile(folder, book.declaration(seed, hanging))
     const { url } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
-    const [maker, checker] = await Promise.all([aPerson(db, 'maker'), aPerson(db, 'checker')])
+    const [maker, checker] = await Promise.all([createPerson(db, 'maker'), createPerson(db, 'checker')])
     for (const name of HALTING) await setParticipantOutboxPolicy(db.as('symphony_control'), name, 'halt')
     const instructions = Array.from({ length: ITEMS_EACH }, (_, number) =>
       PARTICIPANTS.map((participantId) =>
-        anInstruction({
+        buildInstruction({
           instructionId: `${participantId}-${number}`,
           participantId,
           railType: 'ORDERED',

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { DashboardFixture, visit } from '../support/dashboardFixture.js'
 import { TOKEN } from '../support/httpFixture.js'
-import { anInstruction, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
+import { buildInstruction, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 let fixture: DashboardFixture
@@ -46,7 +46,7 @@ test('what happens elsewhere is seen without touching anything', async () => {
 })
 
 function some(count: number, batch: number): OutboxInstruction[] {
-  return Array.from({ length: count }, () => anInstruction({ railType: 'sepa', participantId: `p-${batch}` }))
+  return Array.from({ length: count }, () => buildInstruction({ railType: 'sepa', participantId: `p-${batch}` }))
 }
 
 test('ten thousand payments are scrolled through with no more rows drawn than fit, and an event changes the row it is about', async () => {

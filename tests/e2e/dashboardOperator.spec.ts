@@ -13,11 +13,11 @@ import {
 } from '../../libs/outbox/index.js'
 import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { DashboardFixture, type Visit } from '../support/dashboardFixture.js'
-import { aKey, apiRolesOf } from '../support/httpFixture.js'
+import { createKey, apiRolesOf } from '../support/httpFixture.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
-import { aContradiction, claim as claimOn, enqueue } from '../support/outboxItems.js'
+import { createContradiction, claim as claimOn, enqueue } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
-import { aJob, aTimer } from '../support/scheduled.js'
+import { createJob, createTimer } from '../support/scheduled.js'
 import { sealLedger } from '../support/sealLedger.js'
 
 let fixture: DashboardFixture
@@ -428,7 +428,7 @@ describe('dispatch', () => {
     await page.getByLabel('Id of the participant').fill(participantId)
     await giveReason(page, 'Pause it', 'under review')
     await rowOf(page, participantId).getByText('under review').waitFor()
-    const { key } = await aKey(fixture.db, { owner: 'rita', scopes: ['read'] })
+    const { key } = await createKey(fixture.db, { owner: 'rita', scopes: ['read'] })
     const rita = await fixture.open(key)
     await rita.goTo('dispatch')
     expect(await rowOf(rita.page, participantId).innerText()).toMatch(/under review\s+olga/)
@@ -458,7 +458,7 @@ test('pausing everything shows a banner on every page until a resume; a reader g
   expect(await page.getByRole('status').innerText()).toBe('Everything is paused.')
   expect(await claimOn(fixture.db, railType)).toEqual([])
 
-  const { key } = await aKey(fixture.db, { owner: 'rita', scopes: ['read'] })
+  const { key } = await createKey(fixture.db, { owner: 'rita', scopes: ['read'] })
   const rita = await fixture.open(key)
   for (const [visitor, links] of [
     [olga, ['Resume']],
@@ -499,7 +499,7 @@ function firing(name: string): Alert {
 }
 
 test('a timer is cancelled after a second question, and is gone', async () => {
-  const { timerId, topic } = await aTimer(fixture.db, { dueAt: new Date('2099-01-01T00:00:00Z') })
+  const { timerId, topic } = await createTimer(fixture.db, { dueAt: new Date('2099-01-01T00:00:00Z') })
   const { page, goTo } = olga
   await goTo('scheduler')
   await page.getByRole('button', { name: `Cancel the timer ${timerId}` }).click()
@@ -512,7 +512,7 @@ test('a timer is cancelled after a second question, and is gone', async () => {
 })
 
 test('a job is paused, resumed, run at once, and shows its history', async () => {
-  const name = await aJob(fixture.db)
+  const name = await createJob(fixture.db)
   const { page, goTo } = olga
   await goTo('scheduler')
   await page.getByRole('button', { name: `Pause ${name}` }).click()
@@ -540,7 +540,7 @@ test('a dead message of the inbox is revived, with a reason', async () => {
 })
 
 test('a contradiction shows both references, and a review with a reason ends it', async () => {
-  const eventId = await aContradiction(fixture.db)
+  const eventId = await createContradiction(fixture.db)
   const { page, goTo } = olga
   await goTo('contradictions')
   const row = rowOf(page, 'ref-2')
@@ -572,7 +572,7 @@ test('an action that the server refuses loses nothing of what was typed', async 
 })
 
 test('a key of the scope read sees no action, and the panel Ledger names the scope audit', async () => {
-  const { key } = await aKey(fixture.db, { owner: 'rita', scopes: ['read'] })
+  const { key } = await createKey(fixture.db, { owner: 'rita', scopes: ['read'] })
   const { outboxId } = await enqueueUnknown(fixture.db)
   const { page, goTo, complaints } = await fixture.open(key)
   await goTo(`payments/${outboxId}`)
@@ -586,7 +586,7 @@ test('a key that is bound to participants has an overview of their payments, and
   const mine = await enqueueFailed(fixture.db, { participantId: 'bound-to-this' })
   const held = await enqueueUnknown(fixture.db, { participantId: 'bound-to-this' })
   const theirs = await enqueueFailed(fixture.db)
-  const { key } = await aKey(fixture.db, { owner: 'shop', scopes: ['read'], participants: ['bound-to-this'] })
+  const { key } = await createKey(fixture.db, { owner: 'shop', scopes: ['read'], participants: ['bound-to-this'] })
   const { page, goTo, complaints } = await fixture.open(key)
   await page.getByText('Your key is bound to bound-to-this').waitFor()
   const list = (name: string) => page.getByRole('region', { name, exact: true })
@@ -607,7 +607,7 @@ test('a key that is bound to participants has an overview of their payments, and
 })
 
 test('a token that is for enqueueing alone is told what looking would need', async () => {
-  const { key } = await aKey(fixture.db, { owner: 'shop', scopes: ['ingest'] })
+  const { key } = await createKey(fixture.db, { owner: 'shop', scopes: ['ingest'] })
   const { page } = await fixture.open(key)
   await page.getByText('This token is not for looking').waitFor()
   expect(await page.getByRole('alert').count()).toBe(0)

@@ -6,7 +6,7 @@ import { launchBrowser } from '../support/browser.js'
 import { spawnSymphony } from '../support/commandLine.js'
 import { visit } from '../support/dashboardFixture.js'
 import { killServer } from '../support/killServer.js'
-import { anInstruction, WORKER } from '../support/outboxItems.js'
+import { buildInstruction, WORKER } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { startPrivateServer } from '../support/server.js'
 
@@ -69,7 +69,7 @@ test(
 async function oneDispatchedPayment(url: string): Promise<void> {
   const database = openDatabase({ url, schema: 'symphony' })
   const executor = database.as('symphony_executor')
-  const instruction = anInstruction()
+  const instruction = buildInstruction()
   await enqueuePaymentOutbox(database.as('symphony_ingest'), instruction)
   const [lease] = await claimOutboxBatch(executor, 1, WORKER, 60)
   await completeOutboxAttempt(executor, WORKER, {

@@ -72,7 +72,7 @@ describe('the commands', () => {
 
 describe('the summary', () => {
   test('ratios compare with unkeyed peers, enqueueBatchKeyed with the faster keyed pg-boss', () => {
-    expect(summarise([aRound()], CONTENDERS).ratios).toEqual({
+    expect(summarise([buildRound()], CONTENDERS).ratios).toEqual({
       floor: 0.5,
       enqueueBatch: 0.5,
       drain: 0.5,
@@ -85,7 +85,7 @@ describe('the summary', () => {
   })
 
   test('CPU is the median per item; a payment is a batch enqueue and a drain', () => {
-    const { cpu } = summarise([aRound(), aRound(), aRound({ serverUs: 900 })], CONTENDERS)
+    const { cpu } = summarise([buildRound(), buildRound(), buildRound({ serverUs: 900 })], CONTENDERS)
     expect(cpu).toMatchObject({
       drain: { symphony: { server: 10, node: 5 } },
       payment: { symphony: { server: 20, node: 10 } },
@@ -95,7 +95,7 @@ describe('the summary', () => {
   })
 
   test('CPU leaves the server out where schedstat is missing', () => {
-    const { cpu } = summarise([aRound({ serverUs: undefined })], CONTENDERS)
+    const { cpu } = summarise([buildRound({ serverUs: undefined })], CONTENDERS)
     expect(cpu.payment['symphony']).toEqual({ node: 10 })
   })
 })
@@ -141,8 +141,8 @@ describe('the page', () => {
     const target = { page: join(folder, 'peers.md'), folder: join(folder, 'peers') }
     const settings = { rounds: 1, items: 100 }
     const contenders = Object.fromEntries(CONTENDERS.map(({ name }) => [name, { version: '1', setting: 'as is' }]))
-    const main = { version: '18', ...summarise([aRound()], CONTENDERS) }
-    const debian = { version: '15 (Debian)', ...summarise([aRound({ serverUs: undefined })], CONTENDERS) }
+    const main = { version: '18', ...summarise([buildRound()], CONTENDERS) }
+    const debian = { version: '15 (Debian)', ...summarise([buildRound({ serverUs: undefined })], CONTENDERS) }
     await writePeers({ main, debian, settings, contenders }, target)
     const text = await readFile(target.page, 'utf8')
     expect(text).toContain('| figure of ours | goal | PostgreSQL 18 | PostgreSQL 15 (Debian) |')
@@ -159,8 +159,8 @@ describe('the page', () => {
 
   test('a case that is measured again replaces its own rows and plots, and no other’s', async () => {
     const target = { page: join(folder, 'benchmarks.md'), folder: join(folder, 'benchmarks') }
-    await writeReport([aResult('claim', 'first'), aResult('verify', 'second')], target)
-    await writeReport([aResult('claim', 'third')], target)
+    await writeReport([buildResult('claim', 'first'), buildResult('verify', 'second')], target)
+    await writeReport([buildResult('claim', 'third')], target)
     const text = await readFile(target.page, 'utf8')
     expect(text).toContain('| figure of claim | ≤ 1 | third | yes | 1 |')
     expect(text).toContain('| figure of verify | ≤ 1 | second | yes | 2 |')
@@ -204,7 +204,7 @@ const CONTENDERS = [
 ]
 
 /** A round in which keyed peers would change every ratio if they counted as peers without a key. */
-function aRound({ serverUs }: { serverUs?: number | undefined } = { serverUs: 10 }) {
+function buildRound({ serverUs }: { serverUs?: number | undefined } = { serverUs: 10 }) {
   const rate = (value: number) => ({ rate: value, serverUs, nodeUs: 5 })
   const all = {
     symphony: rate(100),
@@ -228,7 +228,7 @@ function aRound({ serverUs }: { serverUs?: number | undefined } = { serverUs: 10
   }
 }
 
-function aResult(name: string, measured: string) {
+function buildResult(name: string, measured: string) {
   return {
     name,
     run: `run of ${measured}`,

@@ -7,7 +7,7 @@ import { readOutboxStatus } from '../../libs/outbox/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
-  anInstruction,
+  buildInstruction,
   attemptRows,
   claim,
   claimOnly,
@@ -129,7 +129,7 @@ describe('enqueue', () => {
     ['a field nobody knows', '{"instructionId":"x","amount":1}', 'line 2, amount: unknown field'],
     ['a key twice', '{"instructionId":"x","instructionId":"y"}', 'line 2'],
   ])('a line with %s is named, and nothing of its batch is enqueued', async (_, bad, message) => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const path = await file(`${JSON.stringify(instruction)}\n${bad}\n`)
     const { exitCode, stderr } = await command(['enqueue', '--file', path])
     expect(exitCode).toBe(2)
@@ -139,7 +139,7 @@ describe('enqueue', () => {
 
   test('a conflict is named by its line', async () => {
     const known = await enqueue(db)
-    const others = [anInstruction(), anInstruction()].map((one) => JSON.stringify(one))
+    const others = [buildInstruction(), buildInstruction()].map((one) => JSON.stringify(one))
     const { instructionId, participantId, idempotencyKey, railType } = known
     const changed = JSON.stringify({ instructionId, participantId, idempotencyKey, railType, payload: { other: true } })
     const path = await file([others[0], '', changed, others[1]].join('\n'))

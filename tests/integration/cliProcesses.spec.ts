@@ -12,7 +12,7 @@ import { enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { portOf } from '../support/portOf.js'
 import { writeRailsFile } from '../support/railsFile.js'
-import { anEndedTimer, aTimer } from '../support/scheduled.js'
+import { createEndedTimer, createTimer } from '../support/scheduled.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 let db: TestDatabase
@@ -172,7 +172,7 @@ describe('symphony start', () => {
 
   test('the processes log in as somebody who inherits nothing, also in a database that was given', async () => {
     const dataDir = join(await testFolder(), 'symphony')
-    const old = await anEndedTimer(db, '25 hours')
+    const old = await createEndedTimer(db, '25 hours')
     const running = spawnSymphony(['start', '--data-dir', dataDir, '--timer-retention-days', '1'], {
       DATABASE_URL: db.url,
       SYMPHONY_SCHEMA: db.schema,
@@ -188,7 +188,7 @@ describe('symphony start', () => {
     ])
     // It schedules and cleans up, too.
     await expect.poll(() => readTimer(db.as('symphony_readonly'), old), POLL_OPTIONS).toBeUndefined()
-    const { timerId } = await aTimer(db)
+    const { timerId } = await createTimer(db)
     const timer = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state
     await expect.poll(timer, POLL_OPTIONS).toBe('ENQUEUED')
     running.child.kill('SIGTERM')

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import { deploy } from '../../libs/deployment/index.js'
 import { enqueuePaymentOutbox } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aPaymentOn } from '../support/scorecard/payments.js'
+import { buildPaymentOn } from '../support/scorecard/payments.js'
 import { makeRelease, type OtherRelease } from '../support/scorecard/nextRelease.js'
 
 /** The way in which a table changes after its release: schema/migrations/README.md. */
@@ -30,7 +30,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-const enqueueOne = () => enqueuePaymentOutbox(db.as('symphony_ingest'), aPaymentOn('resend'))
+const enqueueOne = () => enqueuePaymentOutbox(db.as('symphony_ingest'), buildPaymentOn('resend'))
 const notes = async () => (await db.queryNoRole('SELECT note FROM payment_outbox_pending')).rows
 
 test('a plan of the next release applies its migration and its functions, and no table again', async () => {
@@ -44,7 +44,7 @@ test('a migration waits for an open transaction without stopping the producers, 
   await enqueueOne()
   const holder = await db.connect('symphony_ingest')
   await holder.query('BEGIN')
-  await enqueuePaymentOutbox(holder, aPaymentOn('resend'))
+  await enqueuePaymentOutbox(holder, buildPaymentOn('resend'))
   let ended = false
   const deployed = migrated.deploy(target()).finally(() => (ended = true))
   // Each of these waits for at most one attempt of the deployment, which holds the transaction's lock request.

@@ -6,7 +6,7 @@ import { OutboxRelayer } from '../../libs/outbox/index.js'
 import { loadRails } from '../../libs/rails/index.js'
 import { spawnSymphony, type Running } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, attemptRows, enqueue, eventRows, pendingRow } from '../support/outboxItems.js'
+import { buildInstruction, attemptRows, enqueue, eventRows, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { PAYABLE } from '../support/railRequest.js'
 
@@ -61,7 +61,7 @@ const ANSWERS: readonly (readonly [string, () => unknown, 'DISPATCHED' | 'held']
 ]
 
 test.for(ANSWERS)('a rail that answers with %s is called once, and its payment ends', async ([, answer, ending]) => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   let calls = 0
   const dispatch = () => {
     calls += 1

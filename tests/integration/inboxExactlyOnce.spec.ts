@@ -99,7 +99,7 @@ async function send(inbox: Inbox, start: number, end: number, answers: Answers):
     const numbers = Array.from({ length: Math.min(BATCH, end - next) }, (_, n) => next + n)
     const batch = numbers.flatMap((n) => {
       const again = duplicateOf(n)
-      return again === undefined ? [aMessage(n)] : [aMessage(n), again]
+      return again === undefined ? [buildMessage(n)] : [buildMessage(n), again]
     })
     for (const { created, contentDiffers } of await inbox.enqueueMany(batch)) {
       answers.sent += 1
@@ -112,16 +112,16 @@ async function send(inbox: Inbox, start: number, end: number, answers: Answers):
 const BATCH = 100
 
 /** Two sources that count alike. */
-function aMessage(n: number): InboxMessage {
+function buildMessage(n: number): InboxMessage {
   return { source: n % 2 === 0 ? 'bank' : 'shop', messageId: String(n >> 1), topic: 'effect', payload: { n } }
 }
 
 function duplicateOf(n: number): InboxMessage | undefined {
   const lot = createHash('sha256').update(String(n)).digest().readUInt16BE(0) % 100
-  if (lot === 0) return { ...aMessage(n), payload: { n, other: true } }
+  if (lot === 0) return { ...buildMessage(n), payload: { n, other: true } }
   if (lot >= 30) return undefined
   // Of an earlier message, which may be done by now, or of this one.
-  return aMessage(lot < 15 ? n : Math.max(0, n - 40))
+  return buildMessage(lot < 15 ? n : Math.max(0, n - 40))
 }
 
 /** Some workers, replaced as they are killed. */

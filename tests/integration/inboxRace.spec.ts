@@ -10,7 +10,7 @@ import {
   type ClaimedMessage,
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
-import { aMessage, endedAgo, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
+import { buildMessage, endedAgo, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
 import { openConnection, race, untilWaiting } from '../support/race.js'
 
 /** Several at once: one message stays one message, one claim stays one claim. */
@@ -22,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 test('of twenty that enqueue the same message at once, one brings it in and all are counted', async () => {
-  const message = aMessage()
+  const message = buildMessage()
   const { values, errors } = await race(db, 'symphony_ingest', 20, (connection) =>
     enqueueInboxMessage(connection, message),
   )
@@ -35,7 +35,7 @@ test('of twenty that enqueue the same message at once, one brings it in and all 
 })
 
 test('of ten contents under one key at once, one stands, and the nine others are reported and kept as events', async () => {
-  const message = aMessage()
+  const message = buildMessage()
   const { values, errors } = await race(db, 'symphony_ingest', 10, (connection, n) =>
     enqueueInboxMessage(connection, { ...message, payload: { n } }),
   )
@@ -46,7 +46,7 @@ test('of ten contents under one key at once, one stands, and the nine others are
 })
 
 test('batches of the same messages in opposite order do not deadlock', async () => {
-  const messages = Array.from({ length: 50 }, (_, n) => aMessage({ source: 'opposite', messageId: `m-${n}` }))
+  const messages = Array.from({ length: 50 }, (_, n) => buildMessage({ source: 'opposite', messageId: `m-${n}` }))
   const { values, errors } = await race(db, 'symphony_ingest', 6, (connection, n) =>
     enqueueInboxMessages(connection, n % 2 === 0 ? messages : messages.toReversed()),
   )
@@ -56,7 +56,7 @@ test('batches of the same messages in opposite order do not deadlock', async () 
 
 test('a sighting and an enqueue at once end as one message that is work', async () => {
   for (let round = 0; round < 5; round += 1) {
-    const message = aMessage()
+    const message = buildMessage()
     const sighting = recordInboxSighting(db.as('symphony_executor'), message)
     const enqueue = enqueueInboxMessage(db.as('symphony_ingest'), message)
     expect((await Promise.all([sighting, enqueue]))[1].created).toBe(true)
@@ -72,7 +72,7 @@ test('a message that retention removes while it comes again is new, not lost', a
   await retention.client.query('BEGIN')
   await purgeInboxMessages(retention, 999, 1_000)
   const sender = await openConnection(db, 'symphony_ingest')
-  const again = enqueueInboxMessage(sender, aMessage({ source: claim.source, payload: { again: true } }))
+  const again = enqueueInboxMessage(sender, buildMessage({ source: claim.source, payload: { again: true } }))
   await untilWaiting(db, sender)
   await retention.client.query('COMMIT')
   expect(await again).toMatchObject({ created: true, contentDiffers: false, sightings: 1n })
@@ -95,7 +95,7 @@ test('retention leaves alone what another one is removing', async () => {
 
 test('claims at once are disjoint and complete, also of expired ones', async () => {
   await withTestDatabase(async (own) => {
-    const messages = Array.from({ length: 300 }, (_, n) => aMessage({ source: 's', messageId: `m-${n}` }))
+    const messages = Array.from({ length: 300 }, (_, n) => buildMessage({ source: 's', messageId: `m-${n}` }))
     await enqueueInboxMessages(own.as('symphony_ingest'), messages)
     for (const round of ['due', 'expired']) {
       const { values, errors } = await race(own, 'symphony_executor', 8, async (connection, n) => {

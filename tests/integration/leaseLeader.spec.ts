@@ -3,7 +3,7 @@ import { openDatabase } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type LeaseEvent, type Leadership } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { aResource, expireResource, leaseRow } from '../support/leaseRows.js'
+import { buildResource, expireResource, leaseRow } from '../support/leaseRows.js'
 import { failureOf } from '../support/race.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
@@ -38,7 +38,7 @@ function aborted(signal: AbortSignal): Promise<void> {
 
 describe.concurrent('runAsLeader', () => {
   test('leads, returns what the function returns, and gives the lease back', async ({ expect }) => {
-    const resource = aResource()
+    const resource = buildResource()
     const leases = newLeases()
     const seen: unknown[] = []
     const result = await leases.runAsLeader(resource, async (leadership) => {
@@ -51,7 +51,7 @@ describe.concurrent('runAsLeader', () => {
   })
 
   test('of five who want to lead one does at a time, until each has had its turn', async ({ expect }) => {
-    const resource = aResource()
+    const resource = buildResource()
     const leading = { now: 0, most: 0, tokens: [] as bigint[] }
     const lead = async ({ fencingToken }: Leadership) => {
       leading.now += 1
@@ -68,14 +68,14 @@ describe.concurrent('runAsLeader', () => {
 
   test('the token it is given is the latest: it grows with each renewal', async ({ expect }) => {
     const { lead, terms, resign } = office()
-    const run = newLeases().runAsLeader(aResource(), lead, OFTEN)
+    const run = newLeases().runAsLeader(buildResource(), lead, OFTEN)
     await expect.poll(() => terms[0]?.fencingToken ?? 0n).toBeGreaterThan(1n)
     resign()
     expect(await run).toBe('done')
   })
 
   test('after a loss it waits for the function, and then leads again with a greater token', async ({ expect }) => {
-    const resource = aResource()
+    const resource = buildResource()
     const events: LeaseEvent[] = []
     const stop = new AbortController()
     const [first, second] = [office(), office()]
@@ -104,7 +104,7 @@ describe.concurrent('runAsLeader', () => {
   })
 
   test('an error after a loss is an event, not the end', async ({ expect }) => {
-    const resource = aResource()
+    const resource = buildResource()
     const events: LeaseEvent[] = []
     let calls = 0
     const run = newLeases((event) => events.push(event)).runAsLeader(
@@ -125,7 +125,7 @@ describe.concurrent('runAsLeader', () => {
   })
 
   test('an error of the leader ends it, and the lease is free again', async ({ expect }) => {
-    const resource = aResource()
+    const resource = buildResource()
     const broken = new Error('broken')
     const attempt = newLeases().runAsLeader(resource, () => {
       throw broken
@@ -135,7 +135,7 @@ describe.concurrent('runAsLeader', () => {
   })
 
   test('stopped while another leads, it ends without having led', async ({ expect }) => {
-    const resource = aResource()
+    const resource = buildResource()
     const holder = (await newLeases().acquire(resource, { durationMs: 60_000 }))!
     const stop = new AbortController()
     const { lead, terms } = office()
@@ -148,7 +148,7 @@ describe.concurrent('runAsLeader', () => {
   })
 
   test('stopped before it began, it asks for nothing', async ({ expect }) => {
-    const resource = aResource()
+    const resource = buildResource()
     expect(await newLeases().runAsLeader(resource, () => 'led', { signal: AbortSignal.abort() })).toBeUndefined()
     expect(await failureOf(leaseRow(db, resource))).toMatchObject({ message: `${resource} has no row` })
   })
@@ -156,7 +156,7 @@ describe.concurrent('runAsLeader', () => {
   test('stopped while it leads, the function is told and waited for, and the lease is given back', async ({
     expect,
   }) => {
-    const resource = aResource()
+    const resource = buildResource()
     const stop = new AbortController()
     const { lead, terms, resign } = office()
     const run = newLeases().runAsLeader(resource, lead, { signal: stop.signal })
@@ -179,7 +179,7 @@ describe.concurrent('runAsLeader', () => {
     const stop = new AbortController()
     const reason = new Error('closing time')
     const run = newLeases().runAsLeader(
-      aResource(),
+      buildResource(),
       () => {
         stop.abort(reason)
         throw thrown(reason)
@@ -206,7 +206,7 @@ describe.concurrent('runAsLeader', () => {
       },
     })
     proxy.traffic = 'vanishes'
-    expect(await leases.runAsLeader(aResource(), () => 'led', OFTEN)).toBe('led')
+    expect(await leases.runAsLeader(buildResource(), () => 'led', OFTEN)).toBe('led')
     expect(faults[0]).toMatchObject({ during: 'waiting for leadership', error: { disposition: 'retry' } })
     await proxy.close()
     await database.close()

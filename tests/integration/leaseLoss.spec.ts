@@ -3,7 +3,7 @@ import { openDatabase, type Queryable } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { freezeServer } from '../support/freezeServer.js'
-import { aResource, leaseRow, LIVELY } from '../support/leaseRows.js'
+import { buildResource, leaseRow, LIVELY } from '../support/leaseRows.js'
 import { startPrivateServer } from '../support/server.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
@@ -46,7 +46,7 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the d
   test('PRIM-POSTGRES-LEASE-006 also when the database is unreachable', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
-    const resource = aResource()
+    const resource = buildResource()
     const lease = (await leases.acquire(resource, { durationMs: 3_000 }))!
     proxy.traffic = 'vanishes'
     const abortedAt = await abortTime(lease)
@@ -65,7 +65,7 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the d
     onTestFinished(server.remove)
     await using own = await createTestDatabase({ serverUrl: server.url, countBranches: false })
     await own.as('symphony_executor').query('SELECT 1')
-    const resource = aResource()
+    const resource = buildResource()
     const lease = (await new Leases(own.as('symphony_executor')).acquire(resource, { durationMs: 3_000 }))!
     const thaw = await freezeServer(own)
     onTestFinished(thaw)
@@ -86,7 +86,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
   test('connections that are cut are replaced, and the lease lives on', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
-    const lease = (await leases.acquire(aResource(), LIVELY))!
+    const lease = (await leases.acquire(buildResource(), LIVELY))!
     for (let cuts = 0; cuts < 2; cuts++) {
       proxy.cut()
       // The first may have been on its way when the connections were cut; the second needed one of its own.
@@ -109,7 +109,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
         return role.query<never>(text, values)
       },
     }))
-    const resource = aResource()
+    const resource = buildResource()
     const lease = (await leases.acquire(resource, LIVELY))!
     proxy.traffic = 'vanishes'
     await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
@@ -123,7 +123,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
     // Of its own, because for a while nobody can renew there.
     await using own = await createTestDatabase()
     const { leases, events } = await leasesBehindProxy(context, undefined, own)
-    const resource = aResource()
+    const resource = buildResource()
     const lease = (await leases.acquire(resource, LIVELY))!
     await own.queryNoRole('REVOKE EXECUTE ON FUNCTION renew_lease FROM symphony_executor')
     await expect.poll(() => events.map(({ type }) => type)).toContain('fault')
@@ -136,7 +136,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
   test('a release that nobody answers ends no later than the lease', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
-    const lease = (await leases.acquire(aResource(), { durationMs: 2_000 }))!
+    const lease = (await leases.acquire(buildResource(), { durationMs: 2_000 }))!
     proxy.traffic = 'vanishes'
     expect(await lease.release()).toBe(false)
     expect(lease.signal.reason).toMatchObject({ reason: 'released' })

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { acquireLease, Leases, purgeDeadLeases, renewLease, releaseLease } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aResource, expireResource, leaseRow, LONG } from '../support/leaseRows.js'
+import { buildResource, expireResource, leaseRow, LONG } from '../support/leaseRows.js'
 import { openConnection, race, untilWaiting } from '../support/race.js'
 
 let db: TestDatabase
@@ -15,7 +15,7 @@ const HOUR_SECONDS = 3_600
 
 describe('one winner', () => {
   test('PRIM-POSTGRES-LEASE-002 of 100 who race for a resource that never was, one wins and 99 get null', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const { values, errors } = await race(db, 'symphony_executor', 100, async (connection) => {
       const lease = await new Leases(connection).acquire(resource, LONG)
       return lease?.fencingToken ?? null
@@ -26,7 +26,7 @@ describe('one winner', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-002 of 100 who meet at one expired lease, one wins', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     await acquireLease(executor(), { resource, owner: 'late', ...LONG })
     await expireResource(db, resource)
     // Everybody is let into the function, and held at the row.
@@ -46,7 +46,7 @@ describe('one winner', () => {
   })
 
   test('of renewal, release and takeover at the same expired lease, only the takeover succeeds', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const grant = await acquireLease(executor(), { resource, owner: 'late', ...LONG })
     await expireResource(db, resource)
     const claim = { resource, owner: 'late', leaseId: grant!.leaseId }
@@ -60,7 +60,7 @@ describe('one winner', () => {
 })
 
 test.each(['renewed', 'released'])('a lease that ends while its holder waits for the row is not %s', async (verb) => {
-  const resource = aResource()
+  const resource = buildResource()
   const grant = await acquireLease(executor(), { resource, owner: 'o', ...LONG })
   const claim = { resource, owner: 'o', leaseId: grant!.leaseId }
   // A lock that changes nothing: whoever waited for it sees the row as it was, only later.
@@ -104,7 +104,7 @@ describe('retention beside acquire', () => {
     const { resource, lastToken } = await deadResource()
     const asking = await openConnection(db, 'symphony_executor')
     await asking.query('BEGIN')
-    await acquireLease(asking, { resource: aResource(), owner: 'newcomer', ...LONG })
+    await acquireLease(asking, { resource: buildResource(), owner: 'newcomer', ...LONG })
     const remover = await openConnection(db, 'symphony_executor')
     const removal = purgeDeadLeases(remover, HOUR_SECONDS, 1_000)
     await untilWaiting(db, remover)
@@ -128,7 +128,7 @@ describe('retention beside acquire', () => {
 
 /** A resource that was renewed a few times, and then left alone for long. */
 async function deadResource(): Promise<{ resource: string; lastToken: bigint }> {
-  const resource = aResource()
+  const resource = buildResource()
   const grant = await acquireLease(executor(), { resource, owner: 'gone', ...LONG })
   const claim = { resource, owner: 'gone', leaseId: grant!.leaseId }
   for (let turn = 0; turn < 5; turn += 1) await renewLease(executor(), claim, 60_000)

@@ -186,12 +186,12 @@ describe('an export', () => {
   })
 
   test('says of which payment a number is missing, or an ending too many', async () => {
-    const without = await aCopy('without')
+    const without = await createCopy('without')
     await rewriteFile(without, 'rows.ndjson', (lines) => lines.filter((line) => line !== attempts(lines)[0]))
     const gap = await auditExport((await openExport(without)).source)
     expect(gap.invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: false, found: [expect.any(String)] })
     expect(gap.invariants.find(({ id }) => id === 'I2')).toMatchObject({ ok: true })
-    const twice = await aCopy('twice')
+    const twice = await createCopy('twice')
     await rewriteFile(twice, 'rows.ndjson', (lines) => [...lines, secondEnding(attempts(lines))])
     const double = await auditExport((await openExport(twice)).source)
     expect(double.invariants.find(({ id }) => id === 'I2')).toMatchObject({ ok: false, found: [expect.any(String)] })
@@ -199,7 +199,7 @@ describe('an export', () => {
   })
 
   test('is refused with any changed byte, with a file too many and with one too few', async () => {
-    const copy = await aCopy('bytes')
+    const copy = await createCopy('bytes')
     const random = seededRandom('bytes')
     for (const name of await readdir(copy)) {
       const path = join(copy, name)
@@ -229,7 +229,7 @@ describe('an export', () => {
     ],
     ['the end cut off', (lines) => lines.slice(0, -5), /sealed, and missing/],
   ])('tampered with consistently, manifest and all, is found: %s', async (title, change, why) => {
-    const copy = await aCopy(title)
+    const copy = await createCopy(title)
     await rewriteFile(copy, 'rows.ndjson', change)
     const { breaks } = await verifyLedger((await openExport(copy)).source)
     expect(breaks.map((one) => one.why).join()).toMatch(why)
@@ -260,7 +260,7 @@ describe('an export', () => {
     expect((await readdir(fixture.folder)).filter((name) => name.includes('nothing'))).toEqual([])
   })
 
-  async function aCopy(name: string): Promise<string> {
+  async function createCopy(name: string): Promise<string> {
     const copy = fixture.file(`copy ${name}`)
     await cp(folder, copy, { recursive: true })
     return copy

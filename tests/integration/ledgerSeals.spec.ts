@@ -20,7 +20,7 @@ import {
 import { alertRules, ALERT_THRESHOLDS, AlertWatch } from '../../libs/observability/index.js'
 import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
-import { anInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { buildInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
@@ -78,7 +78,7 @@ describe('sealing', () => {
   test('cuts a transaction that wrote more than a block holds, and goes on with the rest of it', async () => {
     const tx = await openConnection(fixture.db, 'symphony_ingest')
     await tx.query('BEGIN')
-    for (let count = 0; count < 5; count += 1) await enqueuePaymentOutbox(tx, anInstruction())
+    for (let count = 0; count < 5; count += 1) await enqueuePaymentOutbox(tx, buildInstruction())
     await tx.query('COMMIT')
     expect(await fixture.seal(2)).toEqual([2, 2, 1])
     await expectSealedOnce()
@@ -99,7 +99,7 @@ describe('sealing', () => {
     await fixture.sealAll()
     const write = async (transactions: number) => {
       for (let written = 0; written < transactions; written += 1) {
-        const items = Array.from({ length: 40 }, () => anInstruction())
+        const items = Array.from({ length: 40 }, () => buildInstruction())
         await enqueuePaymentOutboxBatch(fixture.db.as('symphony_ingest'), items)
       }
     }
@@ -127,7 +127,7 @@ describe('rows that become visible late do not fall between two blocks', () => {
   test('a transaction that is open across a seal keeps back what was written after it, and is sealed when it ends', async () => {
     const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')
-    await enqueuePaymentOutbox(late, anInstruction())
+    await enqueuePaymentOutbox(late, buildInstruction())
     await complete(fixture.db, await enqueueAndClaim(fixture.db), { state: 'DISPATCHED', railReference: 'r' })
     // The other item was written, ended and committed after the open one was written: it waits.
     expect(await fixture.seal()).toEqual([])
@@ -139,13 +139,13 @@ describe('rows that become visible late do not fall between two blocks', () => {
   test('nor does one that wrote before the seal, under a savepoint, and more after it', async () => {
     const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')
-    await enqueuePaymentOutbox(late, anInstruction())
+    await enqueuePaymentOutbox(late, buildInstruction())
     await late.query('SAVEPOINT one')
-    await enqueuePaymentOutbox(late, anInstruction())
+    await enqueuePaymentOutbox(late, buildInstruction())
     await enqueue(fixture.db)
     expect(await fixture.seal()).toEqual([])
     await late.query('ROLLBACK TO SAVEPOINT one')
-    await enqueuePaymentOutbox(late, anInstruction())
+    await enqueuePaymentOutbox(late, buildInstruction())
     await late.query('COMMIT')
     await fixture.sealAll()
     await expectSealedOnce()
@@ -175,7 +175,7 @@ describe('rows that become visible late do not fall between two blocks', () => {
     await placeOutboxHold(older, other.outboxId, 'the older transaction has its number')
     const between = await openConnection(fixture.db, 'symphony_ingest')
     await between.query('BEGIN')
-    await enqueuePaymentOutbox(between, anInstruction())
+    await enqueuePaymentOutbox(between, buildInstruction())
     await placeOutboxHold(fixture.db.as('symphony_control'), held.outboxId, 'event 1, of the youngest')
     await resolveOutboxHold(older, held.outboxId, 'RETRY', 'event 2, of the oldest')
     await older.query('COMMIT')
@@ -195,7 +195,7 @@ describe('rows that become visible late do not fall between two blocks', () => {
   test('a transaction that is undone leaves nothing to wait for, and no gap', async () => {
     const undone = await openConnection(fixture.db, 'symphony_ingest')
     await undone.query('BEGIN')
-    await enqueuePaymentOutbox(undone, anInstruction())
+    await enqueuePaymentOutbox(undone, buildInstruction())
     await enqueue(fixture.db)
     expect(await fixture.seal()).toEqual([])
     await undone.query('ROLLBACK')
@@ -206,7 +206,7 @@ describe('rows that become visible late do not fall between two blocks', () => {
   test('a sealer never seals what its own transaction has written', async () => {
     const superuser = await openConnection(fixture.db)
     await superuser.query('BEGIN')
-    await enqueuePaymentOutbox(superuser, anInstruction())
+    await enqueuePaymentOutbox(superuser, buildInstruction())
     expect(await sealLedgerBlock(superuser, 100)).toBeUndefined()
     await superuser.query('ROLLBACK')
   })

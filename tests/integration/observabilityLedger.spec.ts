@@ -8,7 +8,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { claim, enqueue, ledger } from '../support/outboxItems.js'
-import { approve, aPerson, propose } from '../support/outboxPeople.js'
+import { approve, createPerson, propose } from '../support/outboxPeople.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 import { TcpProxy } from '../support/tcpProxy.js'
@@ -374,8 +374,8 @@ async function hearNotifications(count: number): Promise<RecordingRail> {
 
 /** Two people decide about an item whose lease expired: a row for the lease, and one for the decision. */
 async function decideByPeople(): Promise<void> {
-  const olga = await aPerson(db, 'olga')
-  const pavel = await aPerson(db, 'pavel')
+  const olga = await createPerson(db, 'olga')
+  const pavel = await createPerson(db, 'pavel')
   const [outboxId = ''] = await enqueueMany('decided', 1)
   await claim(db, 'decided', { workerId: DEAD })
   await placeOutboxHold(olga.control, outboxId, 'please wait')

@@ -12,7 +12,7 @@ import { gate } from '../support/gate.js'
 import { openHttpFixture } from '../support/httpFixture.js'
 import { enqueued } from '../support/inboxMessages.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
-import { aJob, aTimerDefinition } from '../support/scheduled.js'
+import { createJob, buildTimerDefinition } from '../support/scheduled.js'
 
 /** After a run in which everything happened a known number of times, each figure equals what the tables say. */
 
@@ -117,15 +117,15 @@ test('the scheduler: runs created, late, missed, enqueued, refused, unreadable, 
   const due = (name: string, ago: string) =>
     db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = now() - $2::interval WHERE job_name = $1`, [name, ago])
   // Two that nobody was there for, and one that is on time.
-  await due(await aJob(db, { missedRuns: 'once' }), '1 hour')
-  await due(await aJob(db, { missedRuns: 'skip' }), '1 hour')
-  await due(await aJob(db), '0')
-  const unreadable = await aJob(db)
+  await due(await createJob(db, { missedRuns: 'once' }), '1 hour')
+  await due(await createJob(db, { missedRuns: 'skip' }), '1 hour')
+  await due(await createJob(db), '0')
+  const unreadable = await createJob(db)
   await db.queryNoRole(`UPDATE scheduler_jobs SET cron = 'rubbish', next_due_at = now() WHERE job_name = $1`, [
     unreadable,
   ])
-  for (const _ of [1, 2]) await scheduleTimer(db.as('symphony_ingest'), aTimerDefinition())
-  await scheduleTimer(db.as('symphony_ingest'), aTimerDefinition({ dueAt: new Date(Date.now() + 86_400_000) }))
+  for (const _ of [1, 2]) await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
+  await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition({ dueAt: new Date(Date.now() + 86_400_000) }))
   // One that the outbox will not take: only a superuser can have made it.
   await db.queryNoRole(
     `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at) VALUES (gen_random_uuid(), 'no topic', '{}', 'outbox', now())`,

@@ -5,7 +5,7 @@ import { enqueue, OutboxRelayer } from '../../libs/outbox/index.js'
 import { httpRail, loadRails, type LoadedRail } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { bodyOf, openHttpFixture } from '../support/httpFixture.js'
-import { anInstruction, ledger } from '../support/outboxItems.js'
+import { buildInstruction, ledger } from '../support/outboxItems.js'
 import { answerJson, startRailServer, type RailServer, type Respond } from '../support/railServer.js'
 import { startTracing, type Tracing } from '../support/tracing.js'
 
@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 /** A rail behind a real HTTP server. */
-async function aRail(respond: Respond): Promise<{ server: RailServer; rails: ReadonlyMap<string, LoadedRail> }> {
+async function createRail(respond: Respond): Promise<{ server: RailServer; rails: ReadonlyMap<string, LoadedRail> }> {
   const server = await startRailServer(respond)
   const rails = loadRails([
     httpRail({
@@ -74,9 +74,9 @@ describe('with an SDK', () => {
     const { spans } = tracing()
     const fixture = await openHttpFixture(db)
     onTestFinished(() => fixture.close())
-    const { server, rails } = await aRail(busyTwice())
+    const { server, rails } = await createRail(busyTwice())
     const [railType = ''] = rails.keys()
-    const { instructionId, participantId } = anInstruction()
+    const { instructionId, participantId } = buildInstruction()
     const accepted = await fixture.call('/v1/instructions', {
       method: 'POST',
       headers: {
@@ -116,11 +116,11 @@ describe('with an SDK', () => {
 
   test('what is enqueued inside a span belongs to it, and a handler’s own spans to the attempt', async () => {
     const { spans } = tracing()
-    const { rails } = await aRail((_, response) => answerJson(response, 200, { reference: 'paid' }))
+    const { rails } = await createRail((_, response) => answerJson(response, 200, { reference: 'paid' }))
     const [railType = ''] = rails.keys()
     const tracer = trace.getTracer('application')
     const parent = await tracer.startActiveSpan('checkout', async (span) => {
-      await enqueue(anInstruction({ railType }), { tx: db.as('symphony_ingest') })
+      await enqueue(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })
       span.end()
       return span.spanContext()
     })
@@ -145,9 +145,11 @@ describe('with an SDK', () => {
 
   test('an item without a trace begins one, and what a span says holds nothing of the payload', async () => {
     const { spans } = tracing()
-    const { rails } = await aRail((_, response) => answerJson(response, 400, { code: 'CLOSED', message: 'CANARY7' }))
+    const { rails } = await createRail((_, response) =>
+      answerJson(response, 400, { code: 'CLOSED', message: 'CANARY7' }),
+    )
     const [railType = ''] = rails.keys()
-    const instruction = anInstruction({ railType, payload: { secret: 'CANARY7' } })
+    const instruction = buildInstruction({ railType, payload: { secret: 'CANARY7' } })
     const { outboxId } = await enqueue(instruction, { tx: db.as('symphony_ingest') })
     await new OutboxRelayer(db.database, rails, { workerId: 'w' }).runOnce()
     expect(await ledger(db, outboxId)).toEqual(['1 FAILED'])
@@ -161,9 +163,9 @@ describe('with an SDK', () => {
 
 describe('without an SDK', () => {
   test('the trace that was kept is what the rail is sent, on every attempt', async () => {
-    const { server, rails } = await aRail(busyTwice())
+    const { server, rails } = await createRail(busyTwice())
     const [railType = ''] = rails.keys()
-    const instruction = anInstruction({ railType, traceContext: `${CALLER} vendor=a` })
+    const instruction = buildInstruction({ railType, traceContext: `${CALLER} vendor=a` })
     const { outboxId } = await enqueue(instruction, { tx: db.as('symphony_ingest') })
     await carryThrice(rails, outboxId)
     expect(server.received.map(({ headers }) => [headers['traceparent'], headers['tracestate']])).toEqual(
@@ -172,9 +174,9 @@ describe('without an SDK', () => {
   })
 
   test('where nothing was kept, nothing is sent', async () => {
-    const { server, rails } = await aRail((_, response) => answerJson(response, 200, { reference: 'paid' }))
+    const { server, rails } = await createRail((_, response) => answerJson(response, 200, { reference: 'paid' }))
     const [railType = ''] = rails.keys()
-    await enqueue(anInstruction({ railType }), { tx: db.as('symphony_ingest') })
+    await enqueue(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })
     await new OutboxRelayer(db.database, rails, {}).runOnce()
     expect(server.received).toHaveLength(1)
     expect(server.received[0]!.headers).not.toHaveProperty('traceparent')
@@ -189,7 +191,7 @@ test.each([
 ])('a request with %s is answered as any other, and keeps no trace', async (_what, headers) => {
   const fixture = await openHttpFixture(db)
   onTestFinished(() => fixture.close())
-  const { instructionId, participantId, railType } = anInstruction()
+  const { instructionId, participantId, railType } = buildInstruction()
   const response = await fixture.call('/v1/instructions', {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'idempotency-key': instructionId, ...headers },

@@ -14,7 +14,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
-  anInstruction,
+  buildInstruction,
   attemptRows,
   claim,
   enqueueAndClaim,
@@ -37,8 +37,8 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 async function leases(count: number): Promise<ClaimedItem[]> {
-  const { railType } = anInstruction()
-  const instructions = Array.from({ length: count }, () => anInstruction({ railType }))
+  const { railType } = buildInstruction()
+  const instructions = Array.from({ length: count }, () => buildInstruction({ railType }))
   await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
   return claim(db, railType, { batchSize: count })
 }

@@ -7,7 +7,7 @@ import {
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, complete, enqueue, makeDueAndClaim, sequenceOf } from '../support/outboxItems.js'
+import { buildInstruction, claim, complete, enqueue, makeDueAndClaim, sequenceOf } from '../support/outboxItems.js'
 import { openConnection, race, untilWaiting } from '../support/race.js'
 
 /**
@@ -50,7 +50,7 @@ async function counts(instruction: OutboxInstruction): Promise<{ identities: big
 
 describe('identical callers', () => {
   test('of a new key make one item with one number, and exactly one is told that it made it', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const { values, errors } = await race(db, 'symphony_ingest', RACERS, (connection) =>
       enqueuePaymentOutbox(connection, instruction),
     )
@@ -66,7 +66,7 @@ describe('identical callers', () => {
     ['is rolled back: one of them makes the item', 'ROLLBACK', 1],
     ['is committed: none of them makes another', 'COMMIT', 0],
   ] as const)('that all wait inside the function for a first one that %s', async ([, how, made]) => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const first = await uncommitted(instruction)
     const { values, errors } = await race(
       db,
@@ -105,7 +105,7 @@ describe('callers with different content under one key', () => {
     ['rails', (index: number) => ({ railType: `rail-${index}` })],
     ['payloads', (index: number) => ({ payload: { amountMinor: String(index) } })],
   ] as const)('with different %s: one makes the item, the others are refused', async ([, vary]) => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const given = Array.from({ length: RACERS }, (_, index) => ({ ...instruction, ...vary(index) }))
     const { values, errors } = await race(db, 'symphony_ingest', RACERS, (connection, index) =>
       enqueuePaymentOutbox(connection, given[index]!),
@@ -127,9 +127,9 @@ describe('callers with different content under one key', () => {
 
 describe('one participant', () => {
   test('numbers the items of racing callers without a gap, and each gets the number it was told', async () => {
-    const participantId = anInstruction().participantId
+    const participantId = buildInstruction().participantId
     const { values, errors } = await race(db, 'symphony_ingest', RACERS, async (connection, index) => {
-      const items = Array.from({ length: (index % 3) + 1 }, () => anInstruction({ participantId }))
+      const items = Array.from({ length: (index % 3) + 1 }, () => buildInstruction({ participantId }))
       return enqueuePaymentOutboxBatch(connection, items)
     })
     expect(errors).toEqual([])
@@ -141,10 +141,10 @@ describe('one participant', () => {
   })
 
   test('has no gap after callers of whom every second one rolled back', async () => {
-    const participantId = anInstruction().participantId
+    const participantId = buildInstruction().participantId
     const { errors } = await race(db, 'symphony_ingest', RACERS, async (connection, index) => {
       await connection.query('BEGIN')
-      await enqueuePaymentOutbox(connection, anInstruction({ participantId }))
+      await enqueuePaymentOutbox(connection, buildInstruction({ participantId }))
       await connection.query(index % 2 === 0 ? 'COMMIT' : 'ROLLBACK')
     })
     expect(errors).toEqual([])
@@ -155,9 +155,9 @@ describe('one participant', () => {
 
 describe('batches', () => {
   test('of the same items in opposite order both get every item, with no deadlock and no gap', async () => {
-    const [first, second] = [anInstruction().participantId, anInstruction().participantId]
+    const [first, second] = [buildInstruction().participantId, buildInstruction().participantId]
     const instructions = Array.from({ length: 40 }, (_, index) =>
-      anInstruction({ participantId: index % 2 === 0 ? first : second }),
+      buildInstruction({ participantId: index % 2 === 0 ? first : second }),
     )
     const { values, errors } = await race(db, 'symphony_ingest', 16, (connection, index) =>
       enqueuePaymentOutboxBatch(connection, index % 2 === 0 ? instructions : instructions.toReversed()),
@@ -177,9 +177,9 @@ describe('batches', () => {
   test('of the same keys for other participants in opposite order wait in one direction only', async () => {
     // Participants do not order these two: only the order in which keys are written can.
     const [low, middle, high] = [
-      anInstruction({ idempotencyKey: 'in-key-order-1' }),
-      anInstruction({ idempotencyKey: 'in-key-order-2' }),
-      anInstruction({ idempotencyKey: 'in-key-order-3' }),
+      buildInstruction({ idempotencyKey: 'in-key-order-1' }),
+      buildInstruction({ idempotencyKey: 'in-key-order-2' }),
+      buildInstruction({ idempotencyKey: 'in-key-order-3' }),
     ]
     const left = await openConnection(db, 'symphony_ingest')
     const right = await openConnection(db, 'symphony_ingest')
@@ -213,9 +213,9 @@ describe('claimers', () => {
     ['of one rail', 1],
     ['of several rails', 5],
   ] as const)('%s take every item, and none of them twice', async ([, railCount]) => {
-    const rails = Array.from({ length: railCount }, () => anInstruction().railType)
+    const rails = Array.from({ length: railCount }, () => buildInstruction().railType)
     const instructions = Array.from({ length: 300 }, (_, index) =>
-      anInstruction({ railType: rails[index % railCount]!, participantId: 'claimed' }),
+      buildInstruction({ railType: rails[index % railCount]!, participantId: 'claimed' }),
     )
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
     const { values, errors } = await race(db, 'symphony_executor', 16, async (connection, index) => {
@@ -234,11 +234,11 @@ describe('claimers', () => {
   })
 
   test('skip what another transaction holds locked, and take it when that lets go', async () => {
-    const [older, newer] = [anInstruction().railType, anInstruction().railType]
+    const [older, newer] = [buildInstruction().railType, buildInstruction().railType]
     const rails = [older, newer]
     const items = await enqueuePaymentOutboxBatch(
       db.as('symphony_ingest'),
-      Array.from({ length: 10 }, (_, index) => anInstruction({ railType: index < 4 ? older : newer })),
+      Array.from({ length: 10 }, (_, index) => buildInstruction({ railType: index < 4 ? older : newer })),
     )
     const holder = await openConnection(db, 'symphony_executor')
     await holder.query('BEGIN')
@@ -255,10 +255,10 @@ describe('claimers', () => {
   })
 
   test('that race for expired leases take each over once, with one ledger row each', async () => {
-    const railType = anInstruction().railType
+    const railType = buildInstruction().railType
     const items = await enqueuePaymentOutboxBatch(
       db.as('symphony_ingest'),
-      Array.from({ length: 60 }, () => anInstruction({ railType })),
+      Array.from({ length: 60 }, () => buildInstruction({ railType })),
     )
     await claim(db, railType, { workerId: 'crashed' })
     for (const { outboxId } of items) await db.expireLease(outboxId)

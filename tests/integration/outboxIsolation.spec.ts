@@ -12,7 +12,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
-  anInstruction,
+  buildInstruction,
   claim,
   complete,
   enqueue,
@@ -84,7 +84,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
 
   test('an enqueue of a key that another took for another participant must be tried again, and is then refused', async () => {
     const connection = await oldSnapshot('symphony_ingest')
-    const other = { ...(await enqueue(db)), participantId: anInstruction().participantId }
+    const other = { ...(await enqueue(db)), participantId: buildInstruction().participantId }
     expect(await failureOf(enqueuePaymentOutbox(connection, other))).toMatchObject(SERIALIZATION_FAILURE)
     await connection.query('ROLLBACK')
     const refusal = await failureOf(retrying(connection, () => enqueuePaymentOutbox(connection, other)))
@@ -97,11 +97,11 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     const { participantId } = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     await enqueue(db, { participantId })
-    expect(await failureOf(enqueuePaymentOutbox(connection, anInstruction({ participantId })))).toMatchObject(
+    expect(await failureOf(enqueuePaymentOutbox(connection, buildInstruction({ participantId })))).toMatchObject(
       SERIALIZATION_FAILURE,
     )
     await connection.query('ROLLBACK')
-    const item = await retrying(connection, () => enqueuePaymentOutbox(connection, anInstruction({ participantId })))
+    const item = await retrying(connection, () => enqueuePaymentOutbox(connection, buildInstruction({ participantId })))
     expect(item).toMatchObject({ sequenceId: 3n, created: true })
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
     await connection.close()
@@ -117,7 +117,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
   test('an enqueue of a new key before a known one gets a new item and the first item', async () => {
     const known = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
-    const fresh = anInstruction({ participantId: known.participantId })
+    const fresh = buildInstruction({ participantId: known.participantId })
     expect(await enqueuePaymentOutboxBatch(connection, [fresh, known])).toMatchObject([
       { sequenceId: 2n, created: true },
       { outboxId: known.outboxId, created: false },
@@ -126,10 +126,10 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
   })
 
   test('racing callers that try again make one item of one key, and no gap in the numbers', async () => {
-    const shared = anInstruction()
+    const shared = buildInstruction()
     const { values, errors } = await race(db, 'symphony_ingest', 16, (connection) =>
       retrying(connection, () =>
-        enqueuePaymentOutboxBatch(connection, [shared, anInstruction({ participantId: shared.participantId })]),
+        enqueuePaymentOutboxBatch(connection, [shared, buildInstruction({ participantId: shared.participantId })]),
       ),
     )
     expect(errors).toEqual([])
@@ -152,10 +152,10 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
   })
 
   test('claimers that try again take every item, and none of them twice', async () => {
-    const rails = [anInstruction().railType, anInstruction().railType]
+    const rails = [buildInstruction().railType, buildInstruction().railType]
     const items = await enqueuePaymentOutboxBatch(
       db.as('symphony_ingest'),
-      Array.from({ length: 60 }, (_, index) => anInstruction({ railType: rails[index % 2]! })),
+      Array.from({ length: 60 }, (_, index) => buildInstruction({ railType: rails[index % 2]! })),
     )
     const { values, errors } = await race(db, 'symphony_executor', 8, async (connection, index) => {
       const mine = []
@@ -276,7 +276,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
   test('undisturbed, all of them give the same answers as under READ COMMITTED', async () => {
     const ingest = await openConnection(db, 'symphony_ingest')
     const executor = await openConnection(db, 'symphony_executor')
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const { outboxId } = await retrying(ingest, () => enqueuePaymentOutbox(ingest, instruction))
     const claimIt = () => claimOutboxBatch(executor, 1, WORKER, 60, { rails: [instruction.railType] })
     const [first] = await retrying(executor, claimIt)
@@ -303,7 +303,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
 })
 
 test('READ UNCOMMITTED, which PostgreSQL reads as READ COMMITTED, gets its answers at once', async () => {
-  const instruction = anInstruction()
+  const instruction = buildInstruction()
   const first = await openConnection(db, 'symphony_ingest')
   await first.query('BEGIN')
   await enqueuePaymentOutbox(first, instruction)

@@ -61,68 +61,68 @@ interface Loss {
 
 /** Each way of not having a live lease. */
 const losses: Readonly<Record<string, () => Promise<Loss>>> = {
-  'a wrong token': async () => ({ ...(await aLease()), leaseToken: randomUUID() }),
-  'the token of another item': async () => ({ ...(await aLease()), leaseToken: (await aLease()).leaseToken }),
-  'a wrong worker': async () => ({ ...(await aLease()), workerId: 'somebody-else' }),
-  'an unknown item': async () => ({ ...(await aLease()), outboxId: randomUUID() }),
+  'a wrong token': async () => ({ ...(await createLease()), leaseToken: randomUUID() }),
+  'the token of another item': async () => ({ ...(await createLease()), leaseToken: (await createLease()).leaseToken }),
+  'a wrong worker': async () => ({ ...(await createLease()), workerId: 'somebody-else' }),
+  'an unknown item': async () => ({ ...(await createLease()), outboxId: randomUUID() }),
   'an expired lease': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await db.expireLease(lost.outboxId)
     return lost
   },
   'a repaired lease': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
     return lost
   },
   'a lease that another worker has taken over': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await claimOnly(db, lost.railType, { workerId: 'heir' })
     return lost
   },
   'a lease that the same worker has taken over': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await claimOnly(db, lost.railType)
     return lost
   },
   'a lease that was given back': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await releaseOutboxLease(db.as('symphony_executor'), lost, WORKER)
     return lost
   },
   'a lease whose item was held by its worker': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await holdLeasedOutboxItem(db.as('symphony_executor'), lost, WORKER, 'not this one')
     return lost
   },
   'an item that it has completed': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await complete(db, lost, { state: 'DISPATCHED' })
     return { ...lost, recorded: { attemptNo: 1, state: 'DISPATCHED' } }
   },
   'an item that another has completed since': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await complete(db, await claimOnly(db, lost.railType), { state: 'DISPATCHED' })
     return lost
   },
   'a lease with which it has recorded a retry': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await complete(db, lost, { state: 'RETRYABLE' })
     return { ...lost, recorded: { attemptNo: 1, state: 'RETRYABLE' } }
   },
   'a recorded retry, of an item that has gone on since': async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await complete(db, lost, { state: 'RETRYABLE' })
     await complete(db, await makeDueAndClaim(db, lost), { state: 'DISPATCHED' })
     return { ...lost, recorded: { attemptNo: 1, state: 'RETRYABLE' } }
   },
 }
 
-async function aLease(): Promise<ClaimedItem & { readonly workerId: string }> {
+async function createLease(): Promise<ClaimedItem & { readonly workerId: string }> {
   return { ...(await enqueueAndClaim(db)), workerId: WORKER }
 }
 
@@ -161,7 +161,7 @@ describe.for(Object.entries(losses))('with %s', ([, lose]) => {
 })
 
 test.for(names)('with a live lease of its own a worker can %s', async (name) => {
-  const held = await aLease()
+  const held = await createLease()
   const before = await traces(held.outboxId)
   await acts[name]!(db.as('symphony_executor'), held, WORKER)
   expect(await traces(held.outboxId)).not.toEqual(before)
@@ -171,7 +171,7 @@ describe.for(names)('%s', (name) => {
   const act = acts[name]!
 
   test('in a transaction that began while the lease was live is judged by the clock of now', async () => {
-    const held = await aLease()
+    const held = await createLease()
     const old = await openConnection(db, 'symphony_executor')
     await old.query('BEGIN')
     await old.query('SELECT 1')
@@ -185,7 +185,7 @@ describe.for(names)('%s', (name) => {
   })
 
   test('that waited for the row is judged by the clock and the lease it finds then', async () => {
-    const held = await aLease()
+    const held = await createLease()
     const waiting = await openConnection(db, 'symphony_executor')
     const holder = await openConnection(db)
     await lock(holder, held.outboxId)
@@ -201,7 +201,7 @@ describe.for(names)('%s', (name) => {
   })
 
   test('that comes while another worker takes the item over finds its lease lost', async () => {
-    const held = await aLease()
+    const held = await createLease()
     await db.expireLease(held.outboxId)
     const waiting = await openConnection(db, 'symphony_executor')
     const heir = await openConnection(db, 'symphony_executor')
@@ -225,7 +225,7 @@ describe('a renewal', () => {
     ['repair', (role: Queryable) => repairExpiredLeases(role, 1000, 'repair-1')],
     ['a claim', (role: Queryable, rail: string) => claimOutboxBatch(role, 10, 'heir', 600, { rails: [rail] })],
   ] as const)('that is being committed keeps its lease from %s, which does not wait for it', async ([, take]) => {
-    const held = await aLease()
+    const held = await createLease()
     await db.expireLease(held.outboxId)
     // As if it had been renewed just before it expired, in a transaction that has not ended.
     const renewing = await openConnection(db)
@@ -243,7 +243,7 @@ describe('a renewal', () => {
 
   test('races repair: either the lease lives and nothing is recorded, or it is lost and the ledger says so', async () => {
     for (let round = 0; round < 10; round++) {
-      const held = await aLease()
+      const held = await createLease()
       // Ends while they run.
       await db.queryNoRole(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '2 milliseconds' WHERE outbox_id = $1`,
@@ -268,7 +268,7 @@ describe('a renewal', () => {
 describe('a worker and its heir', () => {
   test('racing to complete record one ending: of the live lease', async () => {
     for (let round = 0; round < 5; round++) {
-      const lost = await aLease()
+      const lost = await createLease()
       await db.expireLease(lost.outboxId)
       const heir = await claimOnly(db, lost.railType, { workerId: 'heir' })
       const { values, errors } = await race(db, 'symphony_executor', 16, (connection, index) => {
@@ -285,7 +285,7 @@ describe('a worker and its heir', () => {
   })
 
   test('what the worker learned is kept, once, however often and from wherever it says so', async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await claimOnly(db, lost.railType, { workerId: 'heir' })
     const { values, errors } = await race(db, 'symphony_executor', 32, (connection) =>
@@ -302,7 +302,7 @@ describe('a worker and its heir', () => {
   })
 
   test('a late word that waits for the heir to end the item is judged by that ending', async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'heir' })
     const heir = await openConnection(db, 'symphony_executor')
@@ -324,7 +324,7 @@ describe('a worker and its heir', () => {
   })
 
   test('a completion that waits for a late success to be recorded cannot be FAILED any more', async () => {
-    const lost = await aLease()
+    const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'heir' })
     const heir = await openConnection(db, 'symphony_executor')

@@ -11,7 +11,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
-import { anInstruction } from '../support/outboxItems.js'
+import { buildInstruction } from '../support/outboxItems.js'
 import { openConnection, type Connection } from '../support/race.js'
 
 const PARTICIPANTS = 20
@@ -50,7 +50,7 @@ async function enqueueShare(connection: Connection, share: number): Promise<void
   for (let done = 0; done < ITEMS_EACH; done += 3) {
     await connection.query('BEGIN')
     const items = mine.flatMap((participantId) =>
-      Array.from({ length: 3 }, () => anInstruction({ participantId, railType: pick(['a', 'b']), ordered: true })),
+      Array.from({ length: 3 }, () => buildInstruction({ participantId, railType: pick(['a', 'b']), ordered: true })),
     )
     await enqueuePaymentOutboxBatch(connection, items)
     await connection.query(`SELECT pg_sleep(random() * 0.02)`)
@@ -67,14 +67,14 @@ async function work(connection: Connection, workerId: string): Promise<void> {
       if (Math.random() < 0.1) await db.expireLease(item.outboxId)
     }
     await connection.query('BEGIN')
-    if (items.length > 0) await completeOutboxAttempts(connection, workerId, items.map(anOutcome))
+    if (items.length > 0) await completeOutboxAttempts(connection, workerId, items.map(buildOutcome))
     await connection.query(Math.random() < 0.1 ? 'ROLLBACK' : 'COMMIT')
     await expireWhatIsLeft(items)
     if (Math.random() < 0.2) await repairExpiredLeases(connection, 100, workerId)
   }
 }
 
-function anOutcome({ outboxId, leaseToken }: ClaimedItem): AttemptOutcome {
+function buildOutcome({ outboxId, leaseToken }: ClaimedItem): AttemptOutcome {
   const state = pick(['DISPATCHED', 'DISPATCHED', 'DISPATCHED', 'FAILED', 'RETRYABLE'] as const)
   // An unknown outcome is never FAILED by a worker: it would be held, and wait for people.
   return { outboxId, leaseToken, state, outcomeUnknown: false, retryDelaySeconds: 0 }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { IdempotencyConflictError } from '../../libs/db/index.js'
 import { enqueue, enqueueMany } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
-import { anInstruction } from '../support/outboxItems.js'
+import { buildInstruction } from '../support/outboxItems.js'
 
 /** The caller's own client, as an application has it: a login that inherits symphony_ingest and switches no role. */
 let db: TestDatabase
@@ -32,7 +32,7 @@ const counts = async (participantId: string) => {
 }
 
 test('what is enqueued is committed with the caller’s own change', async () => {
-  const instruction = anInstruction()
+  const instruction = buildInstruction()
   await client.query('BEGIN')
   const item = await enqueue(instruction, { tx: client, schema: db.schema })
   await client.query('COMMIT')
@@ -41,7 +41,7 @@ test('what is enqueued is committed with the caller’s own change', async () =>
 })
 
 test('a rollback leaves nothing queued, no number taken and nobody notified', async () => {
-  const instruction = anInstruction()
+  const instruction = buildInstruction()
   await listener.query('SELECT 1')
   const before = heard.length
   await client.query('BEGIN')
@@ -53,7 +53,7 @@ test('a rollback leaves nothing queued, no number taken and nobody notified', as
 })
 
 test('the same again returns the first item; other content under the key is refused', async () => {
-  const instruction = anInstruction()
+  const instruction = buildInstruction()
   await client.query('BEGIN')
   const first = await enqueue(instruction, { tx: client, schema: db.schema })
   expect(await enqueue(instruction, { tx: client, schema: db.schema })).toEqual({ ...first, created: false })
@@ -64,8 +64,8 @@ test('the same again returns the first item; other content under the key is refu
 })
 
 test('many go in statements of a thousand, numbered in the order given', async () => {
-  const { participantId, railType } = anInstruction()
-  const instructions = Array.from({ length: 1_500 }, () => anInstruction({ participantId, railType }))
+  const { participantId, railType } = buildInstruction()
+  const instructions = Array.from({ length: 1_500 }, () => buildInstruction({ participantId, railType }))
   await client.query('BEGIN')
   const items = await enqueueMany(instructions, { tx: client, schema: db.schema })
   await client.query('COMMIT')

@@ -3,7 +3,7 @@ import { OutboxRelayer, type RelayerEvent, type RelayerOptions } from '../../lib
 import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
 import { sleep } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, complete, enqueue, enqueueAndClaim, pendingRow } from '../support/outboxItems.js'
+import { buildInstruction, claim, complete, enqueue, enqueueAndClaim, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { PAYABLE } from '../support/railRequest.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
@@ -55,7 +55,7 @@ async function enqueueUnknown(railType: string): Promise<string> {
 
 describe('one round', () => {
   test('a due item is sent once, under its outbox id, and recorded with the rail’s reference', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType })
     const item = await enqueue(db, { railType })
     const { relayer } = relayerFor(rail)
@@ -70,7 +70,7 @@ describe('one round', () => {
   })
 
   test('a refusal ends the item as FAILED with the rail’s code', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, () => ({ outcome: 'terminal', code: 'NO_SUCH_ACCOUNT' }))
     const item = await enqueue(db, { railType })
     expect(await relayerFor(rail).relayer.runOnce()).toMatchObject({ failed: 1 })
@@ -78,7 +78,7 @@ describe('one round', () => {
   })
 
   test('an adapter that throws leaves the outcome unknown, and the next round follows the rail’s policy', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType, onUnknown: 'hold' }, () => {
       throw new Error('socket closed')
     })
@@ -93,7 +93,7 @@ describe('one round', () => {
   })
 
   test('an invalid payment is FAILED with its code, and the rail is never called', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType, money: true })
     const item = await enqueue(db, { railType, payload: { amount: '0', currency: 'EUR', destination: 'X' } })
     await relayerFor(rail).relayer.runOnce()
@@ -104,7 +104,7 @@ describe('one round', () => {
 
 describe('unknown outcomes', () => {
   test('a payment that was made but never answered is completed by inquiry, without a second dispatch', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail(
       {
         type: railType,
@@ -132,7 +132,7 @@ describe('unknown outcomes', () => {
 
 describe('unknown outcomes, by policy', () => {
   test('absent at the rail, and settled: it is sent, and a refusal may then be called one', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
       { outcome: 'terminal', code: 'CLOSED' },
@@ -151,7 +151,7 @@ describe('unknown outcomes, by policy', () => {
   })
 
   test('absent too early is not believed: nothing is sent until a late request has had time to arrive', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
       () => ({ outcome: 'unknown', code: 'NO_ANSWER' }),
@@ -170,7 +170,7 @@ describe('unknown outcomes, by policy', () => {
   })
 
   test('absent too early is asked again when it can be believed: the inquiry itself starts the time anew', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
       () => ({ outcome: 'unknown', code: 'NO_ANSWER' }),
@@ -187,7 +187,7 @@ describe('unknown outcomes, by policy', () => {
   })
 
   test('an idempotent rail is sent the same reference again, and its refusal ends the item', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
       { outcome: 'terminal', code: 'CLOSED' },
@@ -203,7 +203,7 @@ describe('unknown outcomes, by policy', () => {
   })
 
   test('what a worker learned after its lease ended completes the item without another call', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await db.expireLease(reference)
       return { outcome: 'success', reference: `paid-${reference}` }
@@ -221,7 +221,7 @@ describe('unknown outcomes, by policy', () => {
   })
 
   test('an item whose lease expired three times in a row is held, not sent a fourth time', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType })
     const item = await enqueue(db, { railType })
     for (let expiry = 0; expiry < 3; expiry += 1) {
@@ -235,7 +235,7 @@ describe('unknown outcomes, by policy', () => {
   })
 
   test('an item whose lease expired before is carried alone', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const suspects = await Promise.all(Array.from({ length: 3 }, () => enqueue(db, { railType })))
     await claim(db, railType)
     await Promise.all(suspects.map(({ outboxId }) => db.expireLease(outboxId)))
@@ -277,7 +277,7 @@ describe('waking', () => {
     { path: 'notifications alone', options: { poll: false } },
     { path: 'polling alone', options: { listen: false, pollMs: 20 } },
   ])('$path find the work', async ({ options }) => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType })
     const { relayer } = relayerFor(rail, options)
     await relayer.start()
@@ -287,7 +287,7 @@ describe('waking', () => {
   })
 
   test('a retry is made when it is due, without a notification', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const answers: RailAnswer[] = [{ outcome: 'retryable', code: 'BUSY', retryAfterMs: 1_000 }]
     const rail = recordingRail(
       { type: railType },
@@ -304,7 +304,7 @@ describe('waking', () => {
 
 describe('a rail in trouble', () => {
   test('a rail that is down gets a rest, and while it rests no attempt is spent', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, () => {
       throw new NotSentError('connection refused')
     })
@@ -326,7 +326,7 @@ describe('a rail in trouble', () => {
   })
 
   test('the trial after its rest may be an item that is not sent at all: the next one is then the trial', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({ type: railType, money: true }, ({ reference }) => {
       if (isDown) throw new NotSentError('connection refused')
@@ -351,7 +351,7 @@ describe('a rail in trouble', () => {
   })
 
   test('a rail that can only be asked is known to be down, and up again, by its answers', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({
       type: railType,
@@ -381,7 +381,7 @@ describe('a rail in trouble', () => {
   })
 
   test('a call that outlasts its lease renews it, and nobody else gets the item', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await sleep(2_500)
       return { outcome: 'success', reference }
@@ -398,8 +398,8 @@ describe('a rail in trouble', () => {
 
 describe('ordered items', () => {
   test('arrive in sequence, one at a time for each participant, whatever fails in between', async () => {
-    const { railType } = anInstruction()
-    const participants = Array.from({ length: 8 }, () => anInstruction().participantId)
+    const { railType } = buildInstruction()
+    const participants = Array.from({ length: 8 }, () => buildInstruction().participantId)
     const arrived = new Map<string, bigint[]>()
     const failedOnce = new Set<string>()
     const rail = recordingRail({ type: railType }, ({ participantId, sequenceId, reference, attempt }) => {
@@ -425,7 +425,7 @@ describe('ordered items', () => {
 
 describe('running', () => {
   test('items are carried as they come, never more at once than the rail allows, and a stop leaves no lease', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType, concurrency: 3 })
     const { relayer, events } = relayerFor(rail, { pollMs: 50 })
     await relayer.start()
@@ -439,7 +439,7 @@ describe('running', () => {
   })
 
   test('what was leased ahead and never began goes back at a stop, and costs no attempt', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const items = await Promise.all(Array.from({ length: 300 }, () => enqueue(db, { railType })))
     // Quick until it has leased ahead, then one call that does not end by itself.
     let isStuck = false

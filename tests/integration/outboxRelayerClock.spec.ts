@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { OutboxRelayer, type RelayerEvent } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, enqueue } from '../support/outboxItems.js'
+import { buildInstruction, enqueue } from '../support/outboxItems.js'
 import { recordingRail } from '../support/relayRail.js'
 
 /** The database's clock and a worker's monotonic one run at one pace. When their distance changes, one of them was set. */
@@ -15,8 +15,8 @@ afterAll(() => db.drop())
 const LEASE_SECONDS = 600
 
 /** A worker whose monotonic clock can be moved; to it that looks as if the database's had moved the other way. */
-function aWorker() {
-  const { railType } = anInstruction()
+function buildWorker() {
+  const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType })
   const events: RelayerEvent[] = []
   // A machine that has been up for a day: its clock can be moved both ways.
@@ -41,7 +41,7 @@ test.each([
 ])(
   'a database whose clock is set two hours %s raises the alarm, and claims pause for one lease',
   async (_way, seconds) => {
-    const { move, jumps, round } = aWorker()
+    const { move, jumps, round } = buildWorker()
     expect(await round()).toBe(1)
     move(seconds * 1_000)
     // The claim by which it is noticed is carried; the next one is not made.
@@ -54,7 +54,7 @@ test.each([
 )
 
 test('after the pause the worker claims again, what came in meanwhile included', async () => {
-  const { move, round } = aWorker()
+  const { move, round } = buildWorker()
   await round()
   move(7_200_000)
   await round()
@@ -64,7 +64,7 @@ test('after the pause the worker claims again, what came in meanwhile included',
 })
 
 test('a difference of less than five seconds is no jump', async () => {
-  const { move, jumps, round } = aWorker()
+  const { move, jumps, round } = buildWorker()
   await round()
   move(4_000)
   expect(await round()).toBe(1)

@@ -13,7 +13,7 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { rewindEpoch, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
-import { anInstruction, enqueue, pendingRow } from '../support/outboxItems.js'
+import { buildInstruction, enqueue, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
@@ -41,7 +41,7 @@ async function freezing(value: unknown) {
 }
 
 test('a relayer that remembers what the database has forgotten sends nothing, says so once, and goes on when it is lifted', async () => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType })
   const { relayer, told } = relayerFor(rail)
   await enqueue(db, { railType })
@@ -63,7 +63,7 @@ test('a relayer that remembers what the database has forgotten sends nothing, sa
 })
 
 test('a restart of the server is looked at before the next claim, and stops nobody', async () => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   const { relayer, told } = relayerFor(recordingRail({ type: railType }))
   await relayer.runOnce()
   await rewindEpoch(db)
@@ -75,7 +75,7 @@ test('a restart of the server is looked at before the next claim, and stops nobo
 })
 
 test('rounds alone keep the memory fresh: what happened since the first of them is missed, too', async () => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   let nowMs = 0
   const clock = { now: () => new Date(), monotonicMs: () => nowMs }
   const events: RelayerEvent[] = []
@@ -94,7 +94,7 @@ test('rounds alone keep the memory fresh: what happened since the first of them 
 })
 
 test('a worker that comes after a restore notices it by what the one before has kept in a file', async () => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   const folder = await mkdtemp(join(tmpdir(), 'symphony-memory-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   const path = join(folder, 'memory.json')
@@ -124,7 +124,7 @@ test('a worker that comes after a restore notices it by what the one before has 
 })
 
 test('what waits in a relayer when somebody freezes dispatch is given back; what is under way is recorded', async () => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   const answered = gate()
   const rail = recordingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
     await answered.opened
@@ -146,7 +146,7 @@ test('what waits in a relayer when somebody freezes dispatch is given back; what
 })
 
 test('an announced call that a freeze forestalls is not made, and its lease goes back', async () => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   const payload = { '~standard': { version: 1, vendor: 'test', validate: freezing } } as const
   const rail = recordingRail({ type: railType, onUnknown: 'hold', payload })
   const { outboxId } = await enqueue(db, { railType })

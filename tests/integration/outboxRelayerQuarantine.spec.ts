@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { OutboxRelayer, recordLateOutcome } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { anInstruction, attemptRows, claim, claimOnly, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
+import { buildInstruction, attemptRows, claim, claimOnly, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail } from '../support/relayRail.js'
 
@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 test('while an item whose lease expired before is carried, nothing else is leased to wait beside it', async () => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   const answered = gate()
   const rail = recordingRail({ type: railType }, async ({ reference }) => {
     await answered.opened
@@ -38,7 +38,7 @@ test('while an item whose lease expired before is carried, nothing else is lease
 
 /** A rail whose calls are answered when the test opens its gate. */
 function gatedRail() {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   const { opened, open } = gate()
   const rail = recordingRail({ type: railType }, async ({ reference }) => {
     await opened
@@ -115,7 +115,7 @@ test.each([1, 2])(
 )
 
 test('after three expiries a late success completes the item, without a call and without a hold', async () => {
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType }, () => ({ outcome: 'success', reference: 'paid-again' }))
   const { outboxId } = await enqueue(db, { railType })
   const lost = await claimOnly(db, railType)

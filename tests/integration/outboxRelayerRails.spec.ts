@@ -11,7 +11,7 @@ import {
 import { NotSentError } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { anInstruction, claim } from '../support/outboxItems.js'
+import { buildInstruction, claim } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
@@ -57,7 +57,7 @@ function observe(rails: readonly RecordingRail[], options: RelayerOptions = {}, 
 
 async function enqueueMany(railType: string, count: number): Promise<string[]> {
   if (count === 0) return []
-  const instructions = Array.from({ length: count }, () => anInstruction({ railType }))
+  const instructions = Array.from({ length: count }, () => buildInstruction({ railType }))
   const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
   return items.map(({ outboxId }) => outboxId)
 }
@@ -88,7 +88,7 @@ describe('a slow rail beside a fast one', () => {
     { beside: 'nothing', slowItems: 0 },
     { beside: 'a slow rail with all its calls under way', slowItems: 12 },
   ])('beside $beside the fast rail has every slot there is, and drains', async ({ slowItems }) => {
-    const [slowType, fastType] = [anInstruction().railType, anInstruction().railType]
+    const [slowType, fastType] = [buildInstruction().railType, buildInstruction().railType]
     const answered = gate()
     const slow = recordingRail({ type: slowType, concurrency: 5 }, async ({ reference }) => {
       await answered.opened
@@ -118,7 +118,7 @@ describe('a slow rail beside a fast one', () => {
   })
 
   test('rails that say nothing of their own share the slots of the process, and are never more together', async () => {
-    const rails = Array.from({ length: 3 }, () => anInstruction().railType)
+    const rails = Array.from({ length: 3 }, () => buildInstruction().railType)
     const together = { now: 0, most: 0 }
     const crowded = gate()
     const sharing = rails.map((type) =>
@@ -142,7 +142,7 @@ describe('a slow rail beside a fast one', () => {
 
 describe('items whose lease expired before', () => {
   test('cost no attempt either while their rail gets a rest', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const outboxIds = await enqueueSuspects(railType, 8)
     const rail = recordingRail({ type: railType }, () => {
       throw new NotSentError('connection refused')
@@ -164,7 +164,7 @@ describe('items whose lease expired before', () => {
   })
 
   test('depart when what was leased beside them is back, also if another call ends meanwhile', async () => {
-    const [suspicious, other] = [anInstruction().railType, anInstruction().railType]
+    const [suspicious, other] = [buildInstruction().railType, buildInstruction().railType]
     const answered = gate()
     const slow = recordingRail({ type: other }, async ({ reference }) => {
       await answered.opened
@@ -195,7 +195,7 @@ describe('items whose lease expired before', () => {
   })
 
   test('count against the rate of their rail', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     await enqueueSuspects(railType, 6)
     const rail = recordingRail({ type: railType, rate: { perSecond: 2 } })
     const now = new Date()
@@ -207,7 +207,7 @@ describe('items whose lease expired before', () => {
   })
 
   test('go back with the others when their rail is paused in this process', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const outboxIds = await enqueueSuspects(railType, 3)
     const answered = gate()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {

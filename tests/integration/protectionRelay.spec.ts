@@ -6,14 +6,14 @@ import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.j
 import { destroySubjectKey, KeyRing, rewrapKeys } from '../../libs/protection/index.js'
 import type { Rail, RailAnswer, RailRequest } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, attemptRows, claimOnly, complete, enqueue, pendingRow } from '../support/outboxItems.js'
-import { approve, aPerson, propose } from '../support/outboxPeople.js'
-import { aMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
+import { buildInstruction, attemptRows, claimOnly, complete, enqueue, pendingRow } from '../support/outboxItems.js'
+import { approve, createPerson, propose } from '../support/outboxPeople.js'
+import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 
 /** From a producer to a rail and back, with fields that nobody in between can read. */
 
 const SECRET = 'DE89370400440532013000'
-const first = aMasterKey('first')
+const first = buildMasterKey('first')
 let db: TestDatabase
 beforeAll(async () => {
   db = await createTestDatabase()
@@ -29,9 +29,9 @@ function fixture(declared: Partial<Rail> = {}, answer?: (request: RailRequest) =
   )
 }
 
-function anEncrypted(made: ProtectionFixture, overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
+function buildEncrypted(made: ProtectionFixture, overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
   const [railType = ''] = made.rail.rails.keys()
-  return anInstruction({ railType, payload: { iban: SECRET, n: 1 }, ...overrides })
+  return buildInstruction({ railType, payload: { iban: SECRET, n: 1 }, ...overrides })
 }
 
 async function reasonFor(outboxId: string): Promise<string | undefined> {
@@ -54,7 +54,7 @@ describe('a payment with an encrypted field', () => {
       code: 'NO',
       message: `cannot pay ${JSON.stringify(request.payload['iban'])}`,
     }))
-    const { outboxId } = await made.enqueue(anEncrypted(made))
+    const { outboxId } = await made.enqueue(buildEncrypted(made))
     const events = await made.relay()
     expect(made.rail.calls.map(({ payload }) => payload)).toEqual([{ iban: SECRET, n: 1 }])
     expect(await attemptRows(db, outboxId)).toMatchObject([{ state: 'FAILED', error_code: 'NO' }])
@@ -70,9 +70,9 @@ describe('a payment with an encrypted field', () => {
         ? { outcome: 'success', reference: 'paid' }
         : { outcome: 'terminal', code: 'NO' },
     )
-    const { outboxId } = await made.enqueue(anEncrypted(made))
+    const { outboxId } = await made.enqueue(buildEncrypted(made))
     await made.relay()
-    const [ann, bob] = [await aPerson(db, 'ann'), await aPerson(db, 'bob')]
+    const [ann, bob] = [await createPerson(db, 'ann'), await createPerson(db, 'bob')]
     await approve(bob, await propose(ann, outboxId, 'REDRIVE'))
     await made.relay()
     expect(made.rail.calls.map(({ payload }) => payload['iban'])).toEqual([SECRET, SECRET])
@@ -80,8 +80,8 @@ describe('a payment with an encrypted field', () => {
 
   test('is carried after a rotation, by a worker that has only the new key', async () => {
     const made = fixture()
-    await made.enqueue(anEncrypted(made))
-    const next = aMasterKey('next')
+    await made.enqueue(buildEncrypted(made))
+    const next = buildMasterKey('next')
     await rewrapKeys(db.as('symphony_control'), new KeyRing([first, next], 'next'))
     await made.relay([next])
     expect(made.rail.calls).toHaveLength(1)
@@ -90,7 +90,7 @@ describe('a payment with an encrypted field', () => {
 
   test('is asked about with its fields in the clear, and only then', async () => {
     const made = fixture({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'success', reference: 'found' }) })
-    const { outboxId } = await made.enqueue(anEncrypted(made))
+    const { outboxId } = await made.enqueue(buildEncrypted(made))
     const [railType = ''] = made.rail.rails.keys()
     await complete(db, await claimOnly(db, railType), {
       state: 'RETRYABLE',
@@ -112,11 +112,11 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
       (made: ProtectionFixture, item: { readonly outboxId: string; readonly who: string }) => Promise<unknown>,
     ]
   >([
-    ['the worker has another master key', 'FIELD_KEY_MISSING', (made) => made.relay([aMasterKey('other')])],
+    ['the worker has another master key', 'FIELD_KEY_MISSING', (made) => made.relay([buildMasterKey('other')])],
     [
       'the master key of that name is another key',
       'FIELD_UNREADABLE',
-      (made) => made.relay([{ ...aMasterKey('first') }]),
+      (made) => made.relay([{ ...buildMasterKey('first') }]),
     ],
     [
       'the worker was given no vault at all',
@@ -147,7 +147,9 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
       'the ciphertext comes from another payment',
       'FIELD_UNREADABLE',
       async (made, { outboxId, who }) => {
-        const other = await made.enqueue(anEncrypted(made, { participantId: who, notBefore: new Date('2100-01-01') }))
+        const other = await made.enqueue(
+          buildEncrypted(made, { participantId: who, notBefore: new Date('2100-01-01') }),
+        )
         await db.queryNoRole(
           `UPDATE payment_outbox_pending p SET payload = o.payload FROM payment_outbox_pending o
            WHERE p.outbox_id = $1 AND o.outbox_id = $2`,
@@ -169,7 +171,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
     ],
   ])('%s: %s', async (_why, reason, relay) => {
     const made = fixture({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'absent' }) })
-    const instruction = anEncrypted(made)
+    const instruction = buildEncrypted(made)
     const { outboxId } = await made.enqueue(instruction)
     await relay(made, { outboxId, who: instruction.participantId })
     expect([made.rail.calls, made.rail.inquiries]).toEqual([[], []])
@@ -191,7 +193,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
 
   test('a database that does not answer the question for a key holds nothing: the lease goes back', async () => {
     const made = fixture()
-    const { outboxId } = await made.enqueue(anEncrypted(made))
+    const { outboxId } = await made.enqueue(buildEncrypted(made))
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION read_subject_keys(uuid[]) FROM symphony_executor')
     try {
       const events = await made.relay()
@@ -209,7 +211,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
 
 test('after a subject was shredded its fields are unreadable, and the ledger verifies as before, row by row', async () => {
   const made = fixture()
-  const instruction = anEncrypted(made)
+  const instruction = buildEncrypted(made)
   const { outboxId } = await made.enqueue(instruction)
   await made.relay()
   const before = await attemptRows(db, outboxId)

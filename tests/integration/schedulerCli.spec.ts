@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { readJob, readTimer } from '../../libs/scheduler/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anEndedTimer, aTimer } from '../support/scheduled.js'
+import { createEndedTimer, createTimer } from '../support/scheduled.js'
 
 let db: TestDatabase
 let url: string
@@ -89,9 +89,9 @@ describe('symphony jobs', () => {
 describe('symphony timers', () => {
   test('timers are listed, those due first at the top, and cancelled by an operator; each says so in words and as JSON', async () => {
     expect((await command(['timers', 'list'])).stdout).toBe('There are no timers that are READY.\n')
-    const later = await aTimer(db, { topic: 'reminders', dueAt: new Date('2100-01-02T00:00:00Z') })
-    const sooner = await aTimer(db, { topic: 'reminders', dueAt: new Date('2100-01-01T00:00:00Z') })
-    await aTimer(db, { topic: 'others', dueAt: new Date('2100-01-01T00:00:00Z') })
+    const later = await createTimer(db, { topic: 'reminders', dueAt: new Date('2100-01-02T00:00:00Z') })
+    const sooner = await createTimer(db, { topic: 'reminders', dueAt: new Date('2100-01-01T00:00:00Z') })
+    await createTimer(db, { topic: 'others', dueAt: new Date('2100-01-01T00:00:00Z') })
     const reminders = ['timers', 'list', '--topic', 'reminders']
     expect((await json(reminders))['timers']).toMatchObject([{ timerId: sooner.timerId }, { timerId: later.timerId }])
     expect((await json([...reminders, '--limit', '1']))['timers']).toHaveLength(1)
@@ -120,7 +120,7 @@ describe('symphony timers', () => {
 test('symphony scheduler makes messages of what is due until it is told to stop', async () => {
   const stopping = new AbortController()
   const running = command(['scheduler', '--no-http', '--log-level', 'silent'], stopping.signal)
-  const { timerId } = await aTimer(db)
+  const { timerId } = await createTimer(db)
   const state = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state
   await expect.poll(state).toBe('ENQUEUED')
   stopping.abort()
@@ -128,8 +128,8 @@ test('symphony scheduler makes messages of what is due until it is told to stop'
 })
 
 test('symphony scheduler removes what is past the retention that it was given, and nothing younger', async () => {
-  const old = await anEndedTimer(db, '49 hours')
-  const young = await anEndedTimer(db, '47 hours')
+  const old = await createEndedTimer(db, '49 hours')
+  const young = await createEndedTimer(db, '47 hours')
   const stopping = new AbortController()
   const words = ['scheduler', '--no-http', '--log-level', 'silent', '--timer-retention-days', '2']
   const running = command(words, stopping.signal)

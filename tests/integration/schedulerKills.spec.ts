@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { createOrUpdateJob } from '../../libs/scheduler/index.js'
 import { builtPath } from '../support/builtPath.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
-import { aJobDefinition } from '../support/scheduled.js'
+import { buildJobDefinition } from '../support/scheduled.js'
 
 /**
  * Processes of schedulers, killed one after the other while jobs are due every second. In the suite a short form; the long one,
@@ -62,7 +62,7 @@ test(
     for (let job = 0; job < SCALE.jobs; job += 1) {
       await createOrUpdateJob(
         control,
-        aJobDefinition({ cron: '* * * * * *', missedRuns: 'all', topic: 'every-second' }),
+        buildJobDefinition({ cron: '* * * * * *', missedRuns: 'all', topic: 'every-second' }),
       )
     }
     const fleet = Array.from({ length: SCALE.processes }, startScheduler)

@@ -18,7 +18,13 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { WORKER } from '../support/outboxItems.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
-import { aClaimedJobRun, aJobDefinition, aTimer, aTimerDefinition, quietCron } from '../support/scheduled.js'
+import {
+  createClaimedJobRun,
+  buildJobDefinition,
+  createTimer,
+  buildTimerDefinition,
+  quietCron,
+} from '../support/scheduled.js'
 
 /** Many schedulers, claimers and operators at once. */
 
@@ -40,7 +46,7 @@ describe('schedulers', () => {
   test('PRIM-POSTGRES-SCHED-009 ten schedulers that see the same jobs due make exactly one run per occurrence', async () => {
     const cron = quietCron()
     const jobs = Array.from({ length: 6 }, (_, index) =>
-      aJobDefinition({ name: `job-${index}`, cron, missedRuns: 'all' }),
+      buildJobDefinition({ name: `job-${index}`, cron, missedRuns: 'all' }),
     )
     for (const job of jobs) await createOrUpdateJob(control(), job)
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '25 minutes'`)
@@ -71,9 +77,9 @@ describe('schedulers', () => {
   })
 
   test('each due run and timer becomes one message, whichever of ten schedulers takes it', async () => {
-    const { topic } = aTimerDefinition()
-    for (let count = 0; count < 60; count += 1) await aTimer(db, { topic })
-    const job = aJobDefinition()
+    const { topic } = buildTimerDefinition()
+    for (let count = 0; count < 60; count += 1) await createTimer(db, { topic })
+    const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     for (let count = 0; count < 20; count += 1) await triggerJob(control(), job.name)
     const { values, errors } = await race(db, 'symphony_executor', TEN, async (role) => [
@@ -95,8 +101,8 @@ describe('schedulers', () => {
 })
 
 test('PRIM-POSTGRES-SCHED-002 claims of ten workers are disjoint, and together complete', async () => {
-  const { topic } = aTimerDefinition()
-  for (let count = 0; count < 50; count += 1) await aTimer(db, { topic })
+  const { topic } = buildTimerDefinition()
+  for (let count = 0; count < 50; count += 1) await createTimer(db, { topic })
   const { values, errors } = await race(db, 'symphony_executor', TEN, (role, index) =>
     claimTimers(role, 5, `worker-${index}`, 60, { topics: [topic] }),
   )
@@ -109,7 +115,7 @@ test('PRIM-POSTGRES-SCHED-002 claims of ten workers are disjoint, and together c
 })
 
 test('PRIM-POSTGRES-SCHED-005 ten who define one job at once have one job, created once', async () => {
-  const job = aJobDefinition()
+  const job = buildJobDefinition()
   const { values, errors } = await race(db, 'symphony_control', TEN, (role) => createOrUpdateJob(role, job))
   expect(errors).toEqual([])
   expect(values.filter(({ created }) => created)).toHaveLength(1)
@@ -119,7 +125,7 @@ test('PRIM-POSTGRES-SCHED-005 ten who define one job at once have one job, creat
 })
 
 test('PRIM-POSTGRES-SCHED-006 runs triggered at the same moment are as many as were asked for', async () => {
-  const job = aJobDefinition()
+  const job = buildJobDefinition()
   await createOrUpdateJob(control(), job)
   const { values, errors } = await race(db, 'symphony_control', TEN, (role) => triggerJob(role, job.name))
   expect(errors).toEqual([])
@@ -130,7 +136,7 @@ test('PRIM-POSTGRES-SCHED-006 runs triggered at the same moment are as many as w
 
 describe('while a job is being deleted', () => {
   test('PRIM-POSTGRES-SCHED-008 a run given back meanwhile is cancelled, not left behind ready', async () => {
-    const claimed = await aClaimedJobRun(db)
+    const claimed = await createClaimedJobRun(db)
     const deleter = await openConnection(db, 'symphony_control')
     const worker = await openConnection(db, 'symphony_executor')
     await deleter.query('BEGIN')
@@ -144,7 +150,7 @@ describe('while a job is being deleted', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-008 a run triggered before is removed with it, and one after is refused', async () => {
-    const job = aJobDefinition()
+    const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const operator = await openConnection(db, 'symphony_control')
     const deleter = await openConnection(db, 'symphony_control')
@@ -161,13 +167,13 @@ describe('while a job is being deleted', () => {
 })
 
 test('one timer scheduled by many at once under one id is one timer, and who has other content is refused', async () => {
-  const timer = aTimerDefinition({ timerId: randomUUID() })
+  const timer = buildTimerDefinition({ timerId: randomUUID() })
   const { values, errors } = await race(db, 'symphony_ingest', TEN, (role) => scheduleTimer(role, timer))
   expect(errors).toEqual([])
   expect(new Set(values)).toEqual(new Set([timer.timerId]))
   const first = await openConnection(db, 'symphony_ingest')
   const second = await openConnection(db, 'symphony_ingest')
-  const other = aTimerDefinition({ timerId: randomUUID() })
+  const other = buildTimerDefinition({ timerId: randomUUID() })
   await first.query('BEGIN')
   await scheduleTimer(first, other)
   const waiting = failureOf(scheduleTimer(second, { ...other, topic: 'another' }))
@@ -178,7 +184,7 @@ test('one timer scheduled by many at once under one id is one timer, and who has
 })
 
 test('PRIM-POSTGRES-SCHED-004 a timer that is cancelled while it is being made a message is one or the other, never both', async () => {
-  const timerId = await scheduleTimer(db.as('symphony_ingest'), aTimerDefinition())
+  const timerId = await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
   const scheduler = await openConnection(db, 'symphony_executor')
   const application = await openConnection(db, 'symphony_ingest')
   await scheduler.query('BEGIN')
@@ -188,7 +194,7 @@ test('PRIM-POSTGRES-SCHED-004 a timer that is cancelled while it is being made a
   await scheduler.query('COMMIT')
   expect(await cancelled).toBe(false)
   expect(await readTimer(control(), timerId)).toMatchObject({ state: 'ENQUEUED' })
-  const other = await scheduleTimer(db.as('symphony_ingest'), aTimerDefinition())
+  const other = await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
   await application.query('BEGIN')
   expect(await cancelTimer(application, other)).toBe(true)
   // Not waited for: somebody has it in hand.

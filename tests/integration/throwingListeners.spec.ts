@@ -18,9 +18,16 @@ import { LeaseRepairWorker, type RepairEvent } from '../../libs/repair/index.js'
 import { SchedulerWorker, type SchedulerEvent } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueued } from '../support/inboxMessages.js'
-import { anInstruction, attemptRows, enqueue, enqueueAndClaim, eventRows, pendingRow } from '../support/outboxItems.js'
+import {
+  buildInstruction,
+  attemptRows,
+  enqueue,
+  enqueueAndClaim,
+  eventRows,
+  pendingRow,
+} from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
-import { aJob, aTimer } from '../support/scheduled.js'
+import { createJob, createTimer } from '../support/scheduled.js'
 
 /** Observers fail in three ways. `log` is the log of a worker, over a sink that cannot write. */
 type Mode = 'throws' | 'rejects' | 'has a log sink that throws'
@@ -57,7 +64,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
   test('leaves no slot, no lease and no repeated call behind in a relayer', async () => {
     const { seen, listener } = failing<RelayerEvent>(mode, logRelayerEvents(brokenLog))
     const calls = new Map<string, number>()
-    const prefix = anInstruction().railType
+    const prefix = buildInstruction().railType
     const called = (request: RailRequest) => calls.set(request.reference, (calls.get(request.reference) ?? 0) + 1)
     const rail = (name: string, declared: Partial<RailDeclaration>, dispatch: Rail['dispatch']): RailDeclaration => ({
       type: `${prefix}-${name}`,
@@ -156,8 +163,8 @@ describe.for(MODES)('a listener that %s', (mode) => {
 
   test('enqueues each due timer and run once in a scheduler', async () => {
     const { seen, listener } = failing<SchedulerEvent>(mode, logSchedulerEvents(brokenLog))
-    const { topic } = await aTimer(db)
-    const job = await aJob(db)
+    const { topic } = await createTimer(db)
+    const job = await createJob(db)
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = now() - interval '1 hour' WHERE job_name = $1`, [job])
     const worker = new SchedulerWorker(db.database, { listen: false }, listener)
     expect(await worker.runOnce()).toMatchObject({ runsCreated: 1, runsEnqueued: 1, timersEnqueued: 1 })
@@ -194,7 +201,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
 })
 
 test('a missing-handler callback that throws does not make the outcome of its message unknown', async () => {
-  const topic = anInstruction().railType
+  const topic = buildInstruction().railType
   const rails = topicRails(
     {},
     {
@@ -229,7 +236,7 @@ test.for(['onStart', 'onEnd'] as const)('a span processor whose %s throws costs 
     trace.disable()
     context.disable()
   })
-  const { railType } = anInstruction()
+  const { railType } = buildInstruction()
   let calls = 0
   const rails = loadRails([
     {

@@ -26,10 +26,10 @@ import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { tableNames } from '../support/fingerprint.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
-import { anInstruction } from '../support/outboxItems.js'
-import { aMasterKey } from '../support/protectionFixture.js'
+import { buildInstruction } from '../support/outboxItems.js'
+import { buildMasterKey } from '../support/protectionFixture.js'
 import { answerJson, startRailServer } from '../support/railServer.js'
-import { aJobDefinition, aTimer } from '../support/scheduled.js'
+import { buildJobDefinition, createTimer } from '../support/scheduled.js'
 import { startTracing } from '../support/tracing.js'
 
 /**
@@ -66,7 +66,7 @@ const log = pino(
     },
   }),
 )
-const key = aMasterKey('canary')
+const key = buildMasterKey('canary')
 let received = 0
 let plainProof = ''
 
@@ -140,7 +140,7 @@ function railThat(type: string, declared: Partial<RailDeclaration>): RailDeclara
 async function carry(path: string, rails: ReadonlyMap<string, LoadedRail>): Promise<void> {
   const protection = new FieldVault(rails, new KeyRing([key], key.id))
   for (const railType of rails.keys()) {
-    await enqueue(anInstruction({ railType, payload: PAYLOAD }), { tx: db.as('symphony_ingest'), protection })
+    await enqueue(buildInstruction({ railType, payload: PAYLOAD }), { tx: db.as('symphony_ingest'), protection })
   }
   const tell = logRelayerEvents(log)
   const relayer = new OutboxRelayer(
@@ -276,7 +276,7 @@ async function failingHandlers(): Promise<void> {
 
   const scheduler = new SchedulerStore(db.database)
   for (const end of ['abandonTimers', 'failTimers'] as const) {
-    const { topic } = await aTimer(db)
+    const { topic } = await createTimer(db)
     const timers = await scheduler.claimTimers({ batchSize: 1, workerId: owner, topics: [topic] })
     outcomes.push(
       end === 'failTimers'
@@ -285,7 +285,7 @@ async function failingHandlers(): Promise<void> {
     )
   }
   for (const end of ['abandonJobRuns', 'failJobRuns'] as const) {
-    const job = aJobDefinition()
+    const job = buildJobDefinition()
     await scheduler.createOrUpdateJob(job)
     await scheduler.triggerJob(job.name)
     const runs = await scheduler.claimJobRuns({ batchSize: 1, workerId: owner, topics: [job.topic] })
@@ -320,7 +320,7 @@ async function refusedRequests(): Promise<void> {
     },
   })
   try {
-    const sound = anInstruction({ railType: 'shown', payload: PAYLOAD })
+    const sound = buildInstruction({ railType: 'shown', payload: PAYLOAD })
     for (const [name, body, idempotencyKey] of refusedBodies(sound)) {
       const response = await fixture.post(body, idempotencyKey)
       keep(`api: ${name}`, `${response.status} ${await response.text()} ${inspect([...response.headers])}`)
@@ -340,7 +340,7 @@ async function refusedRequests(): Promise<void> {
       keep(`api: ${path.split('?')[0]}`, `${response.status} ${await response.text()}`)
     }
     // It has ended, so that its ledger has a payload to show.
-    const ended = await enqueue(anInstruction({ railType: 'masked', payload: PAYLOAD }), {
+    const ended = await enqueue(buildInstruction({ railType: 'masked', payload: PAYLOAD }), {
       tx: db.as('symphony_ingest'),
     })
     const relayer = new OutboxRelayer(
@@ -427,7 +427,7 @@ async function refusedCommands(): Promise<void> {
   const login = await db.createLogin('canary', { roles: ['symphony_ingest', 'symphony_readonly'] })
   const env = { DATABASE_URL: login.url, SYMPHONY_SCHEMA: db.schema }
   const file = join(folder, 'payments.ndjson')
-  const instruction = anInstruction({ payload: PAYLOAD })
+  const instruction = buildInstruction({ payload: PAYLOAD })
   await writeFile(file, `${JSON.stringify({ ...instruction, [CARD]: CARD })}\n`)
   const one = (payload: string, ...more: string[]) => [
     'enqueue',

@@ -7,7 +7,7 @@ import { placeOutboxHold, resolveOutboxHold, type ClaimedItem } from '../../libs
 import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
-import { aKey } from '../support/httpFixture.js'
+import { createKey } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, enqueueAndClaim, eventRows, WORKER } from '../support/outboxItems.js'
 import { enqueueHeld } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
@@ -578,8 +578,8 @@ describe('a stolen login of the HTTP API', () => {
   test('cannot propose or approve a decision alone: it invents no person', async () => {
     await withTestDatabase(async (own) => {
       const { login, control } = await gatewayOf(own)
-      const alice = await aKey(own, { scopes: ['operate'], owner: 'alice' })
-      const { key: readKey } = await aKey(own, { scopes: ['read'], owner: 'bob' })
+      const alice = await createKey(own, { scopes: ['operate'], owner: 'alice' })
+      const { key: readKey } = await createKey(own, { scopes: ['read'], owner: 'bob' })
       const person = withActor(control, { apiKey: parseApiKey(alice.key)! })
       const { outboxId } = await enqueue(own)
       await placeOutboxHold(person, outboxId, 'odd')
@@ -614,7 +614,7 @@ describe('a stolen login of the HTTP API', () => {
   test('cannot make a key for a person, nor read the hash of one', async () => {
     await withTestDatabase(async (own) => {
       const { login } = await gatewayOf(own)
-      const { key } = await aKey(own, { scopes: ['operate'], owner: 'alice' })
+      const { key } = await createKey(own, { scopes: ['operate'], owner: 'alice' })
       const before = await fingerprint(own)
       const thief = await login.connect()
       await thief.query('SET ROLE symphony_control')

@@ -21,14 +21,14 @@ const forged = { outboxId: randomUUID(), leaseToken: randomUUID(), worker: 'mall
 
 let db: TestDatabase
 beforeAll(async () => {
-  db = await aDatabaseUnderAttack()
+  db = await createDatabaseUnderAttack()
 })
 afterAll(() => db.drop())
 
 describe('a temporary table named like the queue', () => {
   test('does not come between a completion and the real queue', async () => {
     const before = await rowHashes(db)
-    const mallory = await anAttacker(db)
+    const mallory = await createAttacker(db)
     await forgeQueue(db, mallory)
     expect(await failureOf(completeForged(db, mallory))).toMatchObject({ code: 'P7002' })
     expect(await rowHashes(db)).toEqual(before)
@@ -37,7 +37,7 @@ describe('a temporary table named like the queue', () => {
   test('forges an ending in the real ledger where the path does not end in pg_temp', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
-      const mallory = await anAttacker(unsafe)
+      const mallory = await createAttacker(unsafe)
       await forgeQueue(unsafe, mallory)
       await completeForged(unsafe, mallory)
       const { rows } = await unsafe.queryNoRole('SELECT state FROM payment_outbox_attempts WHERE outbox_id = $1', [
@@ -51,7 +51,7 @@ describe('a temporary table named like the queue', () => {
 describe.each(['tables', 'views'] as const)('temporary %s named like all of ours', (kind) => {
   test('are neither read nor written by any function an executor may call', async () => {
     const before = await rowHashes(db)
-    const mallory = await anAttacker(db)
+    const mallory = await createAttacker(db)
     await shadowEverything(db, mallory, kind)
     const decoys = await decoyRows(db, mallory)
     const outcomes = await callEverything(db, mallory)
@@ -65,7 +65,7 @@ describe.each(['tables', 'views'] as const)('temporary %s named like all of ours
   test('are used where the path does not end in pg_temp', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
-      const mallory = await anAttacker(unsafe)
+      const mallory = await createAttacker(unsafe)
       await shadowEverything(unsafe, mallory, kind)
       expect(await callEverything(unsafe, mallory)).not.toEqual(HARMLESS)
     })
@@ -75,7 +75,7 @@ describe.each(['tables', 'views'] as const)('temporary %s named like all of ours
 describe('functions, operators and types of the attacker’s own, first in its search path', () => {
   test('are called by none of our functions', async () => {
     const before = await rowHashes(db)
-    const mallory = await anAttacker(db)
+    const mallory = await createAttacker(db)
     const decoys = await shadowFunctionsAndOperators(db, mallory)
     expect(decoys.functions).toBeGreaterThan(100)
     expect(decoys.operators).toBeGreaterThan(100)
@@ -87,7 +87,7 @@ describe('functions, operators and types of the attacker’s own, first in its s
   test('are called where a function takes the path of its caller', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, 'RESET search_path')
-      const mallory = await anAttacker(unsafe)
+      const mallory = await createAttacker(unsafe)
       await shadowFunctionsAndOperators(unsafe, mallory)
       await mallory.query(`SET search_path = evil, ${quoteIdentifier(unsafe.schema)}, pg_temp, pg_catalog`)
       expect(Object.values(await callEverything(unsafe, mallory))).toContain('evil was called')
@@ -96,7 +96,7 @@ describe('functions, operators and types of the attacker’s own, first in its s
 })
 
 test('a temporary function cannot be called by its bare name at all, so it shadows nothing', async () => {
-  const mallory = await anAttacker(db)
+  const mallory = await createAttacker(db)
   await mallory.query(`CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea'`)
   await mallory.query('SET search_path = pg_temp, pg_catalog')
   const { rows } = await mallory.query(`SELECT sha256('') IS NULL AS shadowed`)
@@ -190,7 +190,7 @@ function completeForged(database: TestDatabase, mallory: Client): Promise<unknow
 }
 
 /** TEMP for everybody, items in flight and in every other state, and nothing that is due. */
-async function aDatabaseUnderAttack(): Promise<TestDatabase> {
+async function createDatabaseUnderAttack(): Promise<TestDatabase> {
   const database = await createTestDatabase()
   await setTheStage(database)
   return database
@@ -214,7 +214,7 @@ async function setTheStage(database: TestDatabase): Promise<void> {
 }
 
 /** A worker's login, gone bad: it inherits what executors may do, and owns a schema. */
-async function anAttacker(database: TestDatabase): Promise<Client> {
+async function createAttacker(database: TestDatabase): Promise<Client> {
   const login = await database.createLogin(`mallory_${randomUUID().slice(0, 8)}`, {
     roles: ['symphony_executor'],
     inherit: true,

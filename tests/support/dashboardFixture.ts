@@ -2,7 +2,7 @@ import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { builtPath } from './builtPath.js'
 import { launchBrowser } from './browser.js'
 import { createTestDatabase, type TestDatabase } from './database.js'
-import { aKey, openHttpFixture, TOKEN, type HttpFixture, type HttpFixtureOptions } from './httpFixture.js'
+import { createKey, openHttpFixture, TOKEN, type HttpFixture, type HttpFixtureOptions } from './httpFixture.js'
 
 /** A page of the dashboard, and everything its browser complained about. */
 export interface Visit {
@@ -38,7 +38,7 @@ export class DashboardFixture {
 
   /** A token that stands for this person, with every scope. */
   async tokenOf(owner: string): Promise<string> {
-    const { key } = await aKey(this.db, { owner, scopes: ['ingest', 'read', 'audit', 'operate'] })
+    const { key } = await createKey(this.db, { owner, scopes: ['ingest', 'read', 'audit', 'operate'] })
     return key
   }
 

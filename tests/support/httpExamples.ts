@@ -4,7 +4,7 @@ import { enqueueInboxMessage, markInboxDead, recordInboxSighting } from '../../l
 import { EXAMPLE, type Example } from '../../libs/http/index.js'
 import { heartbeatOutboxWorker, recordLateOutcome, type OutboxInstruction } from '../../libs/outbox/index.js'
 import type { TestDatabase } from './database.js'
-import { aPerson, propose } from './outboxPeople.js'
+import { createPerson, propose } from './outboxPeople.js'
 import { claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
 
 /** Ids of the documentation, each with the id of this database. */
@@ -12,7 +12,7 @@ export type ExampleIds = ReadonlyMap<string, string>
 
 /** Creates the payments, timers and messages of the documented examples. */
 export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
-  const alice = await aPerson(db, 'alice')
+  const alice = await createPerson(db, 'alice')
   const executor = db.as('symphony_executor')
   const paid = await enqueue(db, {
     instructionId: EXAMPLE.instructionId,

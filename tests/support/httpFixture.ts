@@ -74,7 +74,7 @@ async function createGateway(db: TestDatabase): Promise<TestLogin> {
 }
 
 /** A key made by an administrator. */
-export async function aKey(db: TestDatabase, request: ApiKeyRequest): Promise<{ keyId: string; key: string }> {
+export async function createKey(db: TestDatabase, request: ApiKeyRequest): Promise<{ keyId: string; key: string }> {
   return createApiKey({ schema: db.schema, query: (text, values) => db.queryNoRole(text, values) }, request)
 }
 

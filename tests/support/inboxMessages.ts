@@ -12,7 +12,7 @@ import type { TestDatabase } from './database.js'
 export const WORKER = 'worker-1'
 
 /** A message like no other: each has its own source, so that tests of one file share nothing. */
-export function aMessage(overrides: Partial<InboxMessage> = {}): InboxMessage {
+export function buildMessage(overrides: Partial<InboxMessage> = {}): InboxMessage {
   return {
     source: `source-${randomUUID()}`,
     messageId: 'message-1',
@@ -23,7 +23,7 @@ export function aMessage(overrides: Partial<InboxMessage> = {}): InboxMessage {
 }
 
 export async function enqueued(db: TestDatabase, overrides: Partial<InboxMessage> = {}): Promise<InboxMessage> {
-  const message = aMessage(overrides)
+  const message = buildMessage(overrides)
   await enqueueInboxMessage(db.as('symphony_ingest'), message)
   return message
 }

@@ -19,7 +19,7 @@ export const LONG = { durationMs: 600_000 }
 /** The same, and renewed at once: what needs a renewal need not wait for one. */
 export const LIVELY = { ...LONG, renewEveryMs: 100 }
 
-export function aResource(): string {
+export function buildResource(): string {
   return `resource-${randomUUID()}`
 }
 

@@ -19,7 +19,7 @@ import {
 import { pauseOutbox, repairExpiredLeases, resumeOutbox } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from './database.js'
 import { claimOnly, complete, enqueue, enqueueAndClaim, enqueueAndFail } from './outboxItems.js'
-import { approve, aPerson, enqueueHeld, enqueueUnknown, propose, type Person } from './outboxPeople.js'
+import { approve, createPerson, enqueueHeld, enqueueUnknown, propose, type Person } from './outboxPeople.js'
 import { startPrivateServer, type PrivateServer } from './server.js'
 
 type ScenarioFixtureOptions = Pick<TestDatabaseOptions, 'countBranches'>
@@ -76,7 +76,10 @@ export class LedgerFixture {
   ): Promise<LedgerFixture> {
     const db = await createTestDatabase({ serverUrl: server.url, ...options })
     const folder = await mkdtemp(join(tmpdir(), 'symphony-ledger-'))
-    return new LedgerFixture(server, ownsServer, db, folder, [await aPerson(db, 'ann'), await aPerson(db, 'bob')])
+    return new LedgerFixture(server, ownsServer, db, folder, [
+      await createPerson(db, 'ann'),
+      await createPerson(db, 'bob'),
+    ])
   }
 
   async close(): Promise<void> {

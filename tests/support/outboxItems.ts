@@ -20,7 +20,7 @@ import type { TestDatabase } from './database.js'
 export const WORKER = 'worker-1'
 
 /** An instruction like no other: each has its own participant and rail, so that tests of one file share no queue. */
-export function anInstruction(overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
+export function buildInstruction(overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
   const unique = randomUUID()
   return {
     instructionId: `instruction-${unique}`,
@@ -36,7 +36,7 @@ export function anInstruction(overrides: Partial<OutboxInstruction> = {}): Outbo
 export type Enqueued = EnqueuedItem & OutboxInstruction
 
 export async function enqueue(db: TestDatabase, overrides: Partial<OutboxInstruction> = {}): Promise<Enqueued> {
-  const instruction = anInstruction(overrides)
+  const instruction = buildInstruction(overrides)
   return { ...instruction, ...(await enqueuePaymentOutbox(db.as('symphony_ingest'), instruction)) }
 }
 
@@ -216,7 +216,7 @@ export async function sequenceOf(
 }
 
 /** A paid item for which its worker reports a second rail reference; the id of its TERMINAL_BLOCKED event. */
-export async function aContradiction(db: TestDatabase): Promise<string> {
+export async function createContradiction(db: TestDatabase): Promise<string> {
   const lease = await enqueueAndClaim(db)
   await complete(db, lease, { state: 'DISPATCHED', railReference: 'ref-1' })
   const late: LateOutcome = { ...lease, state: 'DISPATCHED', railReference: 'ref-2' }

@@ -18,7 +18,7 @@ export interface Person {
   readonly control: RoleHandle
 }
 
-export async function aPerson(db: TestDatabase, name: string): Promise<Person> {
+export async function createPerson(db: TestDatabase, name: string): Promise<Person> {
   const login = await db.createLogin(name, { roles: ['symphony_control'] })
   return { name: login.name, control: login.database.as('symphony_control') }
 }

@@ -27,7 +27,7 @@ import {
   type DecisionResult,
 } from '../../libs/outbox/index.js'
 import type { TestDatabase } from './database.js'
-import { anInstruction, WORKER } from './outboxItems.js'
+import { buildInstruction, WORKER } from './outboxItems.js'
 
 /** Connections that run the random steps. Each call may return another session. */
 export interface RandomWorkers {
@@ -142,7 +142,7 @@ export class RandomOutbox {
 
   async #enqueue(): Promise<void> {
     const instructions = Array.from({ length: this.#int(1, 4) }, () =>
-      anInstruction({
+      buildInstruction({
         participantId: this.#pick(this.#participants),
         railType: this.#pick(this.#rails),
         ordered: this.#chance(0.4),
@@ -394,7 +394,9 @@ class Tour {
     const railType = await this.#enqueue(undefined, true)
     const participantId = railType
     for (const _ of [1, 2, 3]) {
-      await enqueuePaymentOutboxBatch(this.#hands.ingest(), [anInstruction({ participantId, railType, ordered: true })])
+      await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
+        buildInstruction({ participantId, railType, ordered: true }),
+      ])
     }
     await setParticipantOutboxPolicy(first(), participantId, 'halt')
     await this.#complete(await this.#claim(railType), { state: 'FAILED' })
@@ -411,7 +413,7 @@ class Tour {
     const [first, second] = this.#hands.people
     const railType = await this.#enqueue(undefined, true)
     await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
-      anInstruction({ participantId: railType, railType, ordered: true }),
+      buildInstruction({ participantId: railType, railType, ordered: true }),
     ])
     await setParticipantOutboxPolicy(first(), railType, 'halt')
     const failed = await this.#claim(railType)
@@ -432,7 +434,12 @@ class Tour {
   async #enqueue(notBefore?: Date, ordered = false): Promise<string> {
     const railType = `tour-${++this.#visits}`
     await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
-      anInstruction({ railType, participantId: railType, ordered, ...(notBefore === undefined ? {} : { notBefore }) }),
+      buildInstruction({
+        railType,
+        participantId: railType,
+        ordered,
+        ...(notBefore === undefined ? {} : { notBefore }),
+      }),
     ])
     return railType
   }

@@ -7,7 +7,7 @@ import {
   type RecordedAttempt,
 } from '../../libs/outbox/index.js'
 import type { TestDatabase } from './database.js'
-import { anInstruction, claim, claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
+import { buildInstruction, claim, claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
 import { openConnection, type Connection } from './race.js'
 
 /** A participant with a rail of its own, so that what a claim returns is this stream and nothing else. */
@@ -27,7 +27,7 @@ export class Stream {
 
   /** The same in the transaction of a connection. */
   async enqueueOn(connection: Connection, ordered = true): Promise<string> {
-    return (await enqueuePaymentOutbox(connection, anInstruction(this.#next(ordered)))).outboxId
+    return (await enqueuePaymentOutbox(connection, buildInstruction(this.#next(ordered)))).outboxId
   }
 
   #next(ordered: boolean) {

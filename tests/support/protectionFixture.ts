@@ -12,7 +12,7 @@ import type { Rail, RailAnswer, RailRequest } from '../../libs/rails/index.js'
 import type { TestDatabase } from './database.js'
 import { recordingRail, type RecordingRail } from './relayRail.js'
 
-export function aMasterKey(id: string): MasterKey {
+export function buildMasterKey(id: string): MasterKey {
   return { id, secret: randomBytes(32) }
 }
 

@@ -11,7 +11,7 @@ import { builtPath } from './builtPath.js'
 import { Checkpoints } from './checkpoints.js'
 import { spawnSymphony, type Running } from './commandLine.js'
 import { createTestDatabase, type TestDatabase } from './database.js'
-import { anInstruction, attemptRows, enqueue, pendingRow, type Enqueued } from './outboxItems.js'
+import { buildInstruction, attemptRows, enqueue, pendingRow, type Enqueued } from './outboxItems.js'
 import type { RelayOutcome } from './relayOutcomes.js'
 import { makeTestFolder, removeTestFolder } from './server.js'
 
@@ -104,7 +104,7 @@ export class RelayFixture {
   /** Spread over these policies, in one transaction. */
   async enqueueMany(count: number, policies: readonly UnknownPolicy[]): Promise<void> {
     const instructions = Array.from({ length: count }, (_, index) =>
-      anInstruction({ railType: policies[index % policies.length]!, payload: MONEY }),
+      buildInstruction({ railType: policies[index % policies.length]!, payload: MONEY }),
     )
     await enqueuePaymentOutboxBatch(this.db.as('symphony_ingest'), instructions)
   }

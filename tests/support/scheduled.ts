@@ -16,7 +16,7 @@ import { WORKER } from './outboxItems.js'
 
 /** Timers and jobs like no others: each has a topic of its own, so that tests of one file share no queue. */
 
-export function aTimerDefinition(overrides: Partial<TimerDefinition> = {}): TimerDefinition {
+export function buildTimerDefinition(overrides: Partial<TimerDefinition> = {}): TimerDefinition {
   return {
     topic: `topic-${randomUUID()}`,
     payload: { remind: 'me' },
@@ -25,7 +25,7 @@ export function aTimerDefinition(overrides: Partial<TimerDefinition> = {}): Time
   }
 }
 
-export function aJobDefinition(overrides: Partial<JobDefinition> = {}): JobDefinition {
+export function buildJobDefinition(overrides: Partial<JobDefinition> = {}): JobDefinition {
   const name = `job-${randomUUID()}`
   return { name, cron: '0 0 1 1 *', topic: `topic-${name}`, payload: { report: 'daily' }, ...overrides }
 }
@@ -36,17 +36,17 @@ export function quietCron(): string {
 }
 
 /** Its id and topic. Without a due time it is long due. */
-export async function aTimer(
+export async function createTimer(
   db: TestDatabase,
   overrides: Partial<TimerDefinition> = {},
 ): Promise<{ readonly timerId: string; readonly topic: string }> {
-  const timer = aTimerDefinition(overrides)
+  const timer = buildTimerDefinition(overrides)
   return { timerId: await scheduleTimer(db.as('symphony_ingest'), timer), topic: timer.topic }
 }
 
 /** Its id. Cancelled, so long ago. */
-export async function anEndedTimer(db: TestDatabase, ago: string): Promise<string> {
-  const { timerId } = await aTimer(db)
+export async function createEndedTimer(db: TestDatabase, ago: string): Promise<string> {
+  const { timerId } = await createTimer(db)
   await cancelTimer(db.as('symphony_ingest'), timerId)
   await db.queryNoRole('UPDATE scheduler_timers SET finished_at = now() - $2::interval WHERE timer_id = $1', [
     timerId,
@@ -56,27 +56,27 @@ export async function anEndedTimer(db: TestDatabase, ago: string): Promise<strin
 }
 
 /** Its name. Without a cron expression it is due in January. */
-export async function aJob(db: TestDatabase, overrides: Partial<JobDefinition> = {}): Promise<string> {
-  const job = aJobDefinition(overrides)
+export async function createJob(db: TestDatabase, overrides: Partial<JobDefinition> = {}): Promise<string> {
+  const job = buildJobDefinition(overrides)
   await createOrUpdateJob(db.as('symphony_control'), job)
   return job.name
 }
 
-export async function aClaimedTimer(
+export async function createClaimedTimer(
   db: TestDatabase,
   overrides: Partial<TimerDefinition> = {},
   workerId = WORKER,
 ): Promise<ClaimedTimer> {
-  const { topic } = await aTimer(db, overrides)
+  const { topic } = await createTimer(db, overrides)
   return onlyOne(await claimTimers(db.as('symphony_executor'), 10, workerId, 600, { topics: [topic] }))
 }
 
-export async function aClaimedJobRun(
+export async function createClaimedJobRun(
   db: TestDatabase,
   overrides: Partial<JobDefinition> = {},
   workerId = WORKER,
 ): Promise<ClaimedJobRun> {
-  const job = aJobDefinition(overrides)
+  const job = buildJobDefinition(overrides)
   await createOrUpdateJob(db.as('symphony_control'), job)
   await triggerJob(db.as('symphony_control'), job.name)
   return onlyOne(await claimJobRuns(db.as('symphony_executor'), 10, workerId, 600, { topics: [job.topic] }))

@@ -13,10 +13,10 @@ import { withActor } from '../../libs/db/index.js'
 import { placeOutboxHold, readItemEvents } from '../../libs/outbox/index.js'
 import { triggerJob } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey } from '../support/httpFixture.js'
+import { createKey } from '../support/httpFixture.js'
 import { enqueue } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
-import { aJob } from '../support/scheduled.js'
+import { createJob } from '../support/scheduled.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -217,7 +217,7 @@ describe('arguments are refused before any I/O', () => {
 /** People in the events of an item. */
 const actors = async (outboxId: string) =>
   (await readItemEvents(db.as('symphony_readonly'), outboxId)).map(({ actor }) => actor)
-const keyOf = async (request: ApiKeyRequest) => ({ apiKey: parseApiKey((await aKey(db, request)).key)! })
+const keyOf = async (request: ApiKeyRequest) => ({ apiKey: parseApiKey((await createKey(db, request)).key)! })
 
 describe('a gateway', () => {
   let logins = 0
@@ -238,7 +238,7 @@ describe('a gateway', () => {
     const second = await enqueue(db)
     await placeOutboxHold(withActor(control, carol), second.outboxId, 'odd')
     expect(await actors(second.outboxId)).toEqual(['carol'])
-    const { runId } = await triggerJob(withActor(control, carol), await aJob(db))
+    const { runId } = await triggerJob(withActor(control, carol), await createJob(db))
     const runs = await db.queryNoRole('SELECT triggered_by FROM scheduler_job_runs WHERE run_id = $1', [runId])
     expect(runs.rows).toEqual([{ triggered_by: 'carol' }])
   })
@@ -248,14 +248,14 @@ describe('a gateway', () => {
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(control, { person: 'carol' }), outboxId, 'odd')
     expect(await actors(outboxId)).toEqual([`carol via ${name}`])
-    const { runId } = await triggerJob(withActor(control, { person: 'carol' }), await aJob(db))
+    const { runId } = await triggerJob(withActor(control, { person: 'carol' }), await createJob(db))
     const runs = await db.queryNoRole('SELECT triggered_by FROM scheduler_job_runs WHERE run_id = $1', [runId])
     expect(runs.rows).toEqual([{ triggered_by: `carol via ${name}` }])
   })
 
   test('ignores a named person where it shows a key of another', async () => {
     const { control } = await gatewayLogin(true)
-    const { keyId, key } = await aKey(db, { scopes: ['operate'], owner: 'carol' })
+    const { keyId, key } = await createKey(db, { scopes: ['operate'], owner: 'carol' })
     const { outboxId } = await enqueue(db)
     await control.transaction(async (tx) => {
       const value = `${keyId}:${parseApiKey(key)!.secretHash.toString('hex')}`

@@ -5,8 +5,8 @@ import { enqueuePaymentOutboxBatch, placeOutboxHold, resolveOutboxHold } from '.
 import { loadRails, showPayloadText } from '../../libs/rails/index.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
-import { anInstruction, enqueue, enqueueAndFail } from '../support/outboxItems.js'
-import { aPerson } from '../support/outboxPeople.js'
+import { buildInstruction, enqueue, enqueueAndFail } from '../support/outboxItems.js'
+import { createPerson } from '../support/outboxPeople.js'
 
 /** Proofs of a real ledger, checked as a browser checks them. */
 
@@ -42,7 +42,7 @@ beforeAll(async () => {
   })
   await ledger.play()
   const payment = await enqueueAndFail(ledger.db, 2, { payload: { note: 'ü€😀', amount: '12.50' } })
-  const { control } = await aPerson(ledger.db, 'carol')
+  const { control } = await createPerson(ledger.db, 'carol')
   await placeOutboxHold(control, payment.outboxId, 'wait')
   await resolveOutboxHold(control, payment.outboxId, 'RETRY', 'go on')
   const other = await enqueueAndFail(ledger.db, 1)
@@ -77,7 +77,7 @@ async function defectsOf(proof: Proof): Promise<string[]> {
 describe('an unchanged payment', () => {
   test.each([1, 3, 4, 5, 17, 100])('is sound at each place of a block of %i rows', async (size) => {
     // One transaction, so that one block takes all of its rows.
-    const instructions = Array.from({ length: size }, () => anInstruction())
+    const instructions = Array.from({ length: size }, () => buildInstruction())
     const items = await enqueuePaymentOutboxBatch(ledger.db.as('symphony_ingest'), instructions)
     await ledger.sealAll(1_000)
     const blocks = new Set<string | null>()

@@ -4,7 +4,7 @@ import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
-import { aPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
 
 /** Holds after a freeze: each says which freeze made it unknown, and many are resolved at once. */
 
@@ -17,7 +17,7 @@ beforeAll(async () => {
   const login = await db.createLogin('olga', { roles: ['symphony_control', 'symphony_readonly'] })
   url = login.url
   olga = { name: login.name, control: login.database.as('symphony_control') }
-  pavel = await aPerson(db, 'pavel')
+  pavel = await createPerson(db, 'pavel')
 })
 afterAll(() => db.drop())
 

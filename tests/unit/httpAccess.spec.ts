@@ -5,7 +5,7 @@ import type { Clock } from '../../libs/core/index.js'
 import { EXAMPLE, type Route } from '../../libs/http/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
-import { aKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
+import { createKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
 import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 import { enqueue } from '../support/outboxItems.js'
 
@@ -98,8 +98,8 @@ describe('every route', () => {
 
   test('401 with a key that has expired or was revoked, which its holder is told; nothing is done', async () => {
     const scopes = SCOPES
-    const expired = await aKey(db, { scopes, owner: 'alice', expiresAt: new Date('2099-01-01') })
-    const revoked = await aKey(db, { scopes, owner: 'alice' })
+    const expired = await createKey(db, { scopes, owner: 'alice', expiresAt: new Date('2099-01-01') })
+    const revoked = await createKey(db, { scopes, owner: 'alice' })
     await db.queryNoRole(`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE key_id = $1`, [
       expired.keyId,
     ])
@@ -111,7 +111,7 @@ describe('every route', () => {
   })
 
   test.each(SCOPES)('403 with every scope but %s where that one is needed; nothing is done', async (scope) => {
-    const { key } = await aKey(db, { scopes: SCOPES.filter((one) => one !== scope), owner: 'alice' })
+    const { key } = await createKey(db, { scopes: SCOPES.filter((one) => one !== scope), owner: 'alice' })
     const routes = guarded().filter(({ access }) => access === scope)
     expect(routes.length).toBeGreaterThan(0)
     await ask(routes[0]!, `Bearer ${key}`)
@@ -121,7 +121,7 @@ describe('every route', () => {
   })
 
   test('403 or 404 with a key that is bound to another participant; what is theirs is empty; nothing is done', async () => {
-    const { key } = await aKey(db, { scopes: SCOPES, owner: 'alice', participants: ['somebody-else'] })
+    const { key } = await createKey(db, { scopes: SCOPES, owner: 'alice', participants: ['somebody-else'] })
     await ask(guarded()[0]!, `Bearer ${key}`)
     await unchanged(async () => {
       for (const route of guarded()) {
@@ -158,7 +158,11 @@ async function whatIsSeen(response: Response): Promise<string> {
 
 describe('a key', () => {
   test('opens what its scope is for, and says whose it is', async () => {
-    const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol', participants: [EXAMPLE.participantId] })
+    const { key, keyId } = await createKey(db, {
+      scopes: ['read'],
+      owner: 'carol',
+      participants: [EXAMPLE.participantId],
+    })
     const headers = { authorization: `Bearer ${key}` }
     expect(await bodyOf(await fixture.call('/v1/me', { headers }))).toEqual({
       owner: 'carol',
@@ -183,7 +187,7 @@ describe('a key', () => {
     const clock = new HandClock()
     const patient = await openHttpFixture(db, { clock })
     onTestFinished(() => patient.close())
-    const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
+    const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
     const headers = { authorization: `Bearer ${key}` }
     expect((await patient.call('/v1/me', { headers })).status).toBe(200)
     await revokeApiKey(db.as('symphony_control'), keyId)
@@ -199,7 +203,7 @@ describe('a key', () => {
     const counting: typeof auth = { ...auth, query: (text, values) => ((questions += 1), auth.query(text, values)) }
     const counted = await openHttpFixture(db, { roles: { auth: counting } })
     onTestFinished(() => counted.close())
-    const { key } = await aKey(db, { scopes: ['read'], owner: 'carol' })
+    const { key } = await createKey(db, { scopes: ['read'], owner: 'carol' })
     const asked = Array.from({ length: 20 }, () =>
       counted.call('/v1/me', { headers: { authorization: `Bearer ${key}` } }),
     )
@@ -208,7 +212,7 @@ describe('a key', () => {
   })
 
   test('is neither logged nor counted by its secret', async () => {
-    const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
+    const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
     const secret = key.split('_').slice(2).join('_')
     await fixture.call('/v1/me', { headers: { authorization: `Bearer ${key}` } })
     await expect.poll(() => fixture.logged()).toContain(keyId)
@@ -217,7 +221,7 @@ describe('a key', () => {
   })
 
   test('bound to participants enqueues for them and for nobody else, alone or in a batch', async () => {
-    const { key } = await aKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
+    const { key } = await createKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
     const post = (path: string, body: object) =>
       fixture.call(path, {
         method: 'POST',
@@ -238,7 +242,7 @@ describe('a key', () => {
 
   test('bound to participants sees theirs among all, in every list that it has', async () => {
     const item = await enqueue(db, { participantId: 'mine-alone' })
-    const { key } = await aKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
+    const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
     const headers = { authorization: `Bearer ${key}` }
     expect(await bodyOf(await fixture.call('/v1/outbox', { headers }))).toMatchObject({
       items: [{ outboxId: item.outboxId }],
@@ -284,8 +288,8 @@ describe('limits', () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())
-    const one = await aKey(db, { scopes: ['read'], owner: 'busy' })
-    const two = await aKey(db, { scopes: ['read'], owner: 'calm' })
+    const one = await createKey(db, { scopes: ['read'], owner: 'busy' })
+    const two = await createKey(db, { scopes: ['read'], owner: 'calm' })
     const me = ({ key }: { key: string }) => limited.call('/v1/me', { headers: { authorization: `Bearer ${key}` } })
     for (let asked = 0; asked < 4; asked += 1) expect((await me(one)).status).toBe(200)
     const refused = await me(one)
@@ -300,13 +304,13 @@ describe('limits', () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())
-    const { key } = await aKey(db, { scopes: ['ingest'], owner: 'verbose' })
+    const { key } = await createKey(db, { scopes: ['ingest'], owner: 'verbose' })
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' }
     const post = (body: string) => limited.call('/v1/instructions', { method: 'POST', headers, body })
     // Four at once: one of 16 KiB, then one of two, and there is one left.
-    expect((await post(aText(16_384))).status).toBe(422)
-    expect((await post(aText(16_385))).status).toBe(422)
-    const refused = await post(aText(32_768))
+    expect((await post(buildText(16_384))).status).toBe(422)
+    expect((await post(buildText(16_385))).status).toBe(422)
+    const refused = await post(buildText(32_768))
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1'])
     expect((await post('{}')).status).toBe(422)
     // What does not say how long it is may be of any length.
@@ -315,11 +319,11 @@ describe('limits', () => {
       return fetch(new URL('/v1/instructions', limited.address), untold)
     }
     clock.ms += 1_999
-    expect([(await postUntold()).status, (await post(aText(100_000))).status]).toEqual([429, 429])
+    expect([(await postUntold()).status, (await post(buildText(100_000))).status]).toEqual([429, 429])
     clock.ms += 1
     expect((await postUntold()).status).toBe(422)
     clock.ms += 2_000
-    expect((await post(aText(100_000))).status).toBe(422)
+    expect((await post(buildText(100_000))).status).toBe(422)
     expect((await post('{}')).status).toBe(429)
   })
 
@@ -344,7 +348,7 @@ describe('limits', () => {
 })
 
 /** JSON of so many bytes. */
-function aText(bytes: number): string {
+function buildText(bytes: number): string {
   return JSON.stringify('x'.repeat(bytes - 2))
 }
 

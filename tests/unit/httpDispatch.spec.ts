@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { createKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { rewindEpoch } from '../support/outboxEpochs.js'
 import { claim, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
-import { aTimer } from '../support/scheduled.js'
+import { createTimer } from '../support/scheduled.js'
 
 /** What an operator stops and lets go on by HTTP, under the same rules as by command. */
 
@@ -13,7 +13,7 @@ let operator: string
 beforeAll(async () => {
   db = await createTestDatabase()
   fixture = await openHttpFixture(db)
-  operator = (await aKey(db, { owner: 'olga', scopes: ['read', 'operate'] })).key
+  operator = (await createKey(db, { owner: 'olga', scopes: ['read', 'operate'] })).key
 })
 afterAll(async () => {
   await fixture.close()
@@ -90,7 +90,7 @@ test('a freeze that the database found says what it found, and what that means',
 
 test('without a reason, or with a scope that is for looking, nothing is lifted', async () => {
   await ask('/v1/dispatch/freeze', { reason: 'for this test' })
-  const reader = await aKey(db, { owner: 'rita', scopes: ['read'] })
+  const reader = await createKey(db, { owner: 'rita', scopes: ['read'] })
   expect(await problemOf(await ask('/v1/dispatch/lift', { reason: '' }))).toMatchObject({ argument: 'reason' })
   expect(await problemOf(await ask('/v1/dispatch/lift', { reason: ' ' }))).toMatchObject({ code: 'INVALID_ARGUMENT' })
   expect(await problemOf(await ask('/v1/dispatch/lift', { reason: 'r' }, reader.key))).toMatchObject({
@@ -101,7 +101,7 @@ test('without a reason, or with a scope that is for looking, nothing is lifted',
 })
 
 test('a timer is cancelled once; one that has ended, or never was, is not changed', async () => {
-  const { timerId } = await aTimer(db, { dueAt: new Date('2099-01-01T00:00:00Z') })
+  const { timerId } = await createTimer(db, { dueAt: new Date('2099-01-01T00:00:00Z') })
   expect(await cancel(timerId)).toEqual({ changed: true })
   expect(await cancel(timerId)).toEqual({ changed: false })
   expect(await cancel('00000000-0000-0000-0000-000000000000')).toEqual({ changed: false })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { isActorGateway, revokeApiKey } from '../../libs/access/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { createKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 
 /** What identifies a payment over HTTP: instruction id and key together, and within one caller the key alone. */
 
@@ -92,12 +92,12 @@ describe('a known Idempotency-Key', () => {
 
   test('belongs to the owner of the API key: a rotated key keeps it, another owner does not share it', async () => {
     const key = randomUUID()
-    const first = await aKey(db, { scopes: ['ingest'], owner: 'shop' })
+    const first = await createKey(db, { scopes: ['ingest'], owner: 'shop' })
     expect((await postAs(first.key, buildBody('D-1'), key)).status).toBe(201)
     await revokeApiKey({ schema: db.schema, query: (text, values) => db.queryNoRole(text, values) }, first.keyId)
-    const rotated = await aKey(db, { scopes: ['ingest'], owner: 'Shop' })
+    const rotated = await createKey(db, { scopes: ['ingest'], owner: 'Shop' })
     expect(await problemOf(await postAs(rotated.key, buildBody('D-2'), key))).toMatchObject({ instructionId: 'D-1' })
-    const other = await aKey(db, { scopes: ['ingest'], owner: 'warehouse' })
+    const other = await createKey(db, { scopes: ['ingest'], owner: 'warehouse' })
     expect((await postAs(other.key, buildBody('D-2'), key)).status).toBe(201)
     expect((await fixture.post(buildBody('D-3'), key)).status).toBe(201)
   })

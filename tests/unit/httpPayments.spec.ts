@@ -8,8 +8,8 @@ import {
   repairExpiredLeases,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
-import { anInstruction, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { createKey, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { buildInstruction, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 
 let db: TestDatabase
@@ -18,7 +18,7 @@ const keys = new Map<string, string>()
 beforeAll(async () => {
   db = await createTestDatabase()
   fixture = await openHttpFixture(db)
-  for (const owner of ['alice', 'bob']) keys.set(owner, (await aKey(db, { scopes: SCOPES, owner })).key)
+  for (const owner of ['alice', 'bob']) keys.set(owner, (await createKey(db, { scopes: SCOPES, owner })).key)
 })
 afterAll(async () => {
   await fixture.close()
@@ -73,7 +73,7 @@ async function pages(path: string, limit: number): Promise<string[]> {
 describe('the list of payments', () => {
   test('is newest first, page by page, none twice and none left out, whichever way it is asked for', async () => {
     const participantId = 'paged'
-    const batch = Array.from({ length: 23 }, () => anInstruction({ participantId, railType: 'paged-rail' }))
+    const batch = Array.from({ length: 23 }, () => buildInstruction({ participantId, railType: 'paged-rail' }))
     const made = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), batch)
     const newestFirst = made.map(({ outboxId }) => outboxId).toReversed()
     for (const limit of [1, 5, 23, 100]) {
@@ -109,7 +109,7 @@ describe('the list of payments', () => {
   })
 
   test('finds a payment by the idempotency key of the caller that enqueued it over HTTP', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const other = await enqueue(db, { idempotencyKey: instruction.idempotencyKey })
     const { items }: OutboxPage = JSON.parse(await (await post({ instructions: [instruction] })).text())
     const path = `/v1/outbox?q=${instruction.idempotencyKey}`
@@ -271,7 +271,7 @@ describe('two people', () => {
       },
     )
     expect(proposed.status).toBe('PROPOSED')
-    const shouting = await aKey(db, { scopes: ['operate'], owner: 'ALICE' })
+    const shouting = await createKey(db, { scopes: ['operate'], owner: 'ALICE' })
     for (const key of [keys.get('alice'), shouting.key]) {
       const response = await fixture.call(`/v1/proposals/${proposed.proposalId}/approve`, {
         method: 'POST',
@@ -338,7 +338,7 @@ describe('two people', () => {
 
 describe('a batch', () => {
   test('is accepted as a whole, in order; repeated, it is the same', async () => {
-    const instructions = Array.from({ length: 3 }, () => anInstruction({ participantId: 'batched' }))
+    const instructions = Array.from({ length: 3 }, () => buildInstruction({ participantId: 'batched' }))
     const first: { items: { outboxId: string; created: boolean }[] } = JSON.parse(
       await (await post({ instructions })).text(),
     )
@@ -348,9 +348,9 @@ describe('a batch', () => {
   })
 
   test('with one that conflicts or is not valid is refused as a whole, naming it', async () => {
-    const known = anInstruction({ participantId: 'all-or-none' })
+    const known = buildInstruction({ participantId: 'all-or-none' })
     await post({ instructions: [known] })
-    const fresh = anInstruction({ participantId: 'all-or-none' })
+    const fresh = buildInstruction({ participantId: 'all-or-none' })
     const conflict = await problemOf(await post({ instructions: [fresh, { ...known, payload: { amount: '2' } }] }))
     expect(conflict).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT', argument: 'instructions[1]' })
     const invalid = await problemOf(await post({ instructions: [fresh, { ...known, railType: '' }] }))
@@ -361,9 +361,9 @@ describe('a batch', () => {
   test.each([
     ['no list', {}],
     ['an empty list', { instructions: [] }],
-    ['1001 instructions', { instructions: Array.from({ length: 1_001 }, () => anInstruction()) }],
-    ['another field', { instructions: [anInstruction()], atomic: false }],
-    ['a list by itself', [anInstruction()]],
+    ['1001 instructions', { instructions: Array.from({ length: 1_001 }, () => buildInstruction()) }],
+    ['another field', { instructions: [buildInstruction()], atomic: false }],
+    ['a list by itself', [buildInstruction()]],
   ])('422 for %s', async (_, body) => {
     expect(await problemOf(await post(body))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })

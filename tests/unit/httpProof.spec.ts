@@ -6,7 +6,7 @@ import { loadRails, showPayloadText } from '../../libs/rails/index.js'
 import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import {
-  anInstruction,
+  buildInstruction,
   claimOnly,
   complete,
   enqueue,
@@ -14,7 +14,7 @@ import {
   makeDueAndClaim,
   type Enqueued,
 } from '../support/outboxItems.js'
-import { aPerson, type Person } from '../support/outboxPeople.js'
+import { createPerson, type Person } from '../support/outboxPeople.js'
 
 /** GET /v1/outbox/{outboxId}/proof: its pages and their size. */
 
@@ -34,7 +34,7 @@ let http: HttpFixture
 let ann: Person
 beforeAll(async () => {
   ledger = await LedgerFixture.open()
-  ann = await aPerson(ledger.db, 'anna')
+  ann = await createPerson(ledger.db, 'anna')
   http = await openHttpFixture(ledger.db, {
     api: {
       protection: {
@@ -52,7 +52,7 @@ afterAll(async () => {
 /** Rows beside those of a test. */
 async function fill(rows: number): Promise<void> {
   for (let left = rows; left > 0; left -= 1_000) {
-    const instructions = Array.from({ length: Math.min(left, 1_000) }, () => anInstruction())
+    const instructions = Array.from({ length: Math.min(left, 1_000) }, () => buildInstruction())
     await enqueuePaymentOutboxBatch(ledger.db.as('symphony_ingest'), instructions)
   }
 }

@@ -6,8 +6,8 @@ import { destroySubjectKey, FieldVault, KeyRing } from '../../libs/protection/in
 import { loadRails, showPayloadText } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
-import { anInstruction } from '../support/outboxItems.js'
-import { aMasterKey } from '../support/protectionFixture.js'
+import { buildInstruction } from '../support/outboxItems.js'
+import { buildMasterKey } from '../support/protectionFixture.js'
 
 /** What rails declare about the fields of their payloads, done by the API. */
 
@@ -24,7 +24,7 @@ const rails = loadRails([
   rail('masked', { '/iban': 'masked' }),
   rail('open', {}),
 ])
-const key = aMasterKey('m')
+const key = buildMasterKey('m')
 
 let db: TestDatabase
 let fixture: HttpFixture
@@ -53,7 +53,7 @@ function bodyOf({ idempotencyKey: _key, ...body }: OutboxInstruction): object {
 
 describe('an instruction', () => {
   test('with a field to encrypt is stored as ciphertext, alone and in a batch; repeated, it is the same one', async () => {
-    const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    const instruction = buildInstruction({ railType: 'sealed', payload: { iban: IBAN } })
     const first = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     const again = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     expect([first.status, again.status]).toEqual([201, 200])
@@ -61,7 +61,7 @@ describe('an instruction', () => {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({
-        instructions: [instruction, anInstruction({ railType: 'sealed', payload: { iban: IBAN } })],
+        instructions: [instruction, buildInstruction({ railType: 'sealed', payload: { iban: IBAN } })],
       }),
     })
     expect(JSON.parse(await batch.text()).items.map(({ created }: { created: boolean }) => created)).toEqual([
@@ -75,14 +75,14 @@ describe('an instruction', () => {
   })
 
   test('with a card number where none may be is refused, the place named and not the number', async () => {
-    const body = bodyOf(anInstruction({ railType: 'sealed', payload: { memo: 'pay 4111 1111 1111 1111' } }))
+    const body = bodyOf(buildInstruction({ railType: 'sealed', payload: { memo: 'pay 4111 1111 1111 1111' } }))
     const problem = await problemOf(await fixture.post(body, randomUUID()))
     expect(problem).toMatchObject({ status: 422, code: 'CARD_NUMBER_REFUSED', argument: 'payload/memo' })
     expect(JSON.stringify(problem)).not.toContain('4111')
   })
 
   test('about somebody whose key was destroyed is refused', async () => {
-    const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    const instruction = buildInstruction({ railType: 'sealed', payload: { iban: IBAN } })
     await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     await destroySubjectKey(db.as('symphony_control'), instruction.participantId, 'asked to')
     const problem = await problemOf(await fixture.post(bodyOf(instruction), randomUUID()))
@@ -91,7 +91,7 @@ describe('an instruction', () => {
 
   test('with a field to encrypt is refused by a server without a key, and taken by none in the clear', async () => {
     const keyless = await openHttpFixture(db, { api: { protection: protectionWith(new FieldVault(rails)) } })
-    const instruction = anInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    const instruction = buildInstruction({ railType: 'sealed', payload: { iban: IBAN } })
     expect(await problemOf(await keyless.post(bodyOf(instruction), 'k'))).toMatchObject({
       status: 503,
       code: 'ENCRYPTION_UNAVAILABLE',
@@ -127,7 +127,7 @@ describe('the proof of a payment', () => {
 
 /** Of a payment that has ended. */
 async function proofOf(railType: string): Promise<Proof> {
-  const instruction = anInstruction({ railType, payload: { iban: IBAN, amount: '1.50' } })
+  const instruction = buildInstruction({ railType, payload: { iban: IBAN, amount: '1.50' } })
   const { outboxId } = JSON.parse(await (await fixture.post(bodyOf(instruction), instruction.idempotencyKey)).text())
   const relayer = new OutboxRelayer(db.database, new Map([[railType, rails.get(railType)!]]))
   await relayer.runOnce()

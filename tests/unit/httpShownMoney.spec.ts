@@ -7,8 +7,8 @@ import { declareOutboxRails } from '../../libs/outbox/index.js'
 import { loadRails } from '../../libs/rails/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
-import { aKey, openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
-import { aPerson, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
+import { createKey, openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
+import { createPerson, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { writeRailsFile } from '../support/railsFile.js'
 
@@ -29,7 +29,7 @@ let web: TestLogin
 beforeAll(async () => {
   db = await createTestDatabase()
   fixture = await openHttpFixture(db)
-  olga = await aPerson(db, 'olga')
+  olga = await createPerson(db, 'olga')
   const rails = loadRails([
     {
       type: RAIL,
@@ -45,7 +45,7 @@ beforeAll(async () => {
   web = await db.createLogin('web', {
     roles: ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth'],
   })
-  reader = (await aKey(db, { owner: 'carol', scopes: ['read'] })).key
+  reader = (await createKey(db, { owner: 'carol', scopes: ['read'] })).key
 })
 afterAll(async () => {
   await fixture.close()
@@ -113,7 +113,7 @@ async function whileServing(words: readonly string[], body: (address: string) =>
 }
 
 test('an API without --rails masks payloads by the field classes that a worker has declared', async () => {
-  const { key } = await aKey(db, { owner: 'audrey', scopes: ['audit'] })
+  const { key } = await createKey(db, { owner: 'audrey', scopes: ['audit'] })
   await whileServing([], async (address) => {
     const proof = async (query: string) => {
       const headers = { authorization: `Bearer ${key}` }

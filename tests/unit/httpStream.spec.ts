@@ -5,7 +5,7 @@ import type { ItemsEvent } from '../../libs/http/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { EventStreamClient } from '../support/eventStream.js'
 import {
-  aKey,
+  createKey,
   openHttpFixture,
   problemOf,
   TOKEN,
@@ -122,7 +122,7 @@ test('asks the database nothing while nobody listens, and once for all who do', 
 
 test('a key that is bound to participants hears of theirs alone, and no figures', async () => {
   const fixture = await quickStage()
-  const { key } = await aKey(db, { scopes: ['read'], owner: 'shop', participants: ['stream-mine'] })
+  const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['stream-mine'] })
   const bound = await listen(fixture, key)
   const all = await listening(fixture)
   const participantsOf = async (participantId: string) => (await enqueue(db, { participantId })).outboxId
@@ -170,7 +170,7 @@ test('ends cleanly when the server closes, at once', async () => {
 test('ends when its key is revoked', async () => {
   const clock = { ms: 0, now: () => new Date(0), monotonicMs: () => (clock.ms += 1_000) }
   const fixture = await quickStage({ clock })
-  const { key, keyId } = await aKey(db, { scopes: ['read'], owner: 'carol' })
+  const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
   const client = await listen(fixture, key)
   await revokeApiKey(db.as('symphony_control'), keyId)
   expect(await client.ended).toBe('ended')

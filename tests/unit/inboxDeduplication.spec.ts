@@ -13,7 +13,7 @@ import {
   type SightedContent,
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aMessage, claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
+import { buildMessage, claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
 import { failureOf, openConnection } from '../support/race.js'
 
 /** The inbox as a memory: messages that are marked by whoever handles them, and that no worker ever claims. */
@@ -26,11 +26,11 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-const aKey = (): InboxKey => ({ source: `source-${randomUUID()}`, messageId: 'message-1' })
+const buildKey = (): InboxKey => ({ source: `source-${randomUUID()}`, messageId: 'message-1' })
 
 /** A message in a state, brought there by the marks alone. */
 async function inState(state: 'seen' | 'processing' | 'done' | 'dead'): Promise<InboxKey> {
-  const key = aKey()
+  const key = buildKey()
   await inbox.alreadyProcessed(key)
   if (state === 'processing' || state === 'done') await inbox.markProcessing(key)
   if (state === 'done') await inbox.markProcessed(key)
@@ -47,7 +47,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
       })
       for (const argument of ['messageId', 'source'] as const) {
         // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what a caller without types may pass
-        const key = { ...aKey(), [argument]: blank } as unknown as InboxKey
+        const key = { ...buildKey(), [argument]: blank } as unknown as InboxKey
         const error = await failureOf(unreachable.alreadyProcessed(key))
         expect(error).toBeInstanceOf(InvalidArgumentError)
         expect(error).toBeInstanceOf(TypeError)
@@ -81,17 +81,17 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await inbox.alreadyProcessed(longest)).toBe(false)
     expect(await rowOf(db, longest)).toMatchObject({ state: 'seen' })
     for (const messageId of ['x'.repeat(256), '😀'.repeat(256)]) {
-      expect(await failureOf(inbox.alreadyProcessed({ ...aKey(), messageId }))).toBeInstanceOf(ArgumentRangeError)
+      expect(await failureOf(inbox.alreadyProcessed({ ...buildKey(), messageId }))).toBeInstanceOf(ArgumentRangeError)
     }
     for (const messageId of ['a\tb', 'a\n', 'a\u007F', 'a\u0085', 'a\0', 'a\uD800']) {
-      const error = await failureOf(inbox.alreadyProcessed({ ...aKey(), messageId }))
+      const error = await failureOf(inbox.alreadyProcessed({ ...buildKey(), messageId }))
       expect(error).toBeInstanceOf(InvalidArgumentError)
       expect(error).toMatchObject({ argument: 'messageId' })
     }
   })
 
   test('PRIM-POSTGRES-INBOX-001 is false until the message is done, and true ever after', async () => {
-    const key = aKey()
+    const key = buildKey()
     expect(await inbox.alreadyProcessed(key)).toBe(false)
     expect(await inbox.alreadyProcessed(key)).toBe(false)
     await inbox.markProcessing(key)
@@ -99,11 +99,11 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     await inbox.markProcessed(key)
     expect(await inbox.alreadyProcessed(key)).toBe(true)
     // The same id of another source is another message.
-    expect(await inbox.alreadyProcessed({ ...aKey(), messageId: key.messageId })).toBe(false)
+    expect(await inbox.alreadyProcessed({ ...buildKey(), messageId: key.messageId })).toBe(false)
   })
 
   test('PRIM-POSTGRES-INBOX-001 counts sightings apart from attempts', async () => {
-    const key = aKey()
+    const key = buildKey()
     for (let sighting = 0; sighting < 3; sighting += 1) await inbox.alreadyProcessed(key)
     expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 0 })
     await inbox.markProcessing(key)
@@ -111,7 +111,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
   })
 
   test('PRIM-POSTGRES-INBOX-001 a content that differs from the first is reported, and kept as an event once', async () => {
-    const key = aKey()
+    const key = buildKey()
     const executor = db.as('symphony_executor')
     expect(await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1, b: 2 } })).toBe(false)
     // The order of keys is no difference.
@@ -135,7 +135,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
   })
 
   test('PRIM-POSTGRES-INBOX-001 a content that comes later than its message is adopted', async () => {
-    const key = aKey()
+    const key = buildKey()
     await inbox.alreadyProcessed(key)
     await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1 } })
     await expect(inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 2 } })).rejects.toThrow(
@@ -151,7 +151,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
   test('PRIM-POSTGRES-INBOX-001 a content is told whole, so that the same message enqueued later is the same', async () => {
     expect(await failureOf(sightingOf(null, {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
     expect(await failureOf(sightingOf('a', null))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
-    const { topic, payload, ...key } = aMessage()
+    const { topic, payload, ...key } = buildMessage()
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what a caller without types may pass
     const half = { payload } as unknown as SightedContent
     expect(await failureOf(inbox.alreadyProcessed(key, half))).toMatchObject({ argument: 'topic' })
@@ -242,7 +242,7 @@ const MARKS = {
 
 describe.each(Object.entries(MARKS))('%s', (name, mark) => {
   test(`${name} of an unknown message is a typed error, and creates nothing`, async () => {
-    const key = aKey()
+    const key = buildKey()
     const error = await failureOf(mark(key))
     expect(error).toBeInstanceOf(InboxUnknownError)
     expect(error).toMatchObject({ code: 'INBOX_UNKNOWN', sqlstate: 'P7011', disposition: 'fatal' })
@@ -250,8 +250,8 @@ describe.each(Object.entries(MARKS))('%s', (name, mark) => {
   })
 
   test(`${name} of a blank source or id is refused before any I/O`, async () => {
-    await expect(mark({ ...aKey(), source: ' ' })).rejects.toThrow(InvalidArgumentError)
-    await expect(mark({ ...aKey(), messageId: '' })).rejects.toThrow(InvalidArgumentError)
+    await expect(mark({ ...buildKey(), source: ' ' })).rejects.toThrow(InvalidArgumentError)
+    await expect(mark({ ...buildKey(), messageId: '' })).rejects.toThrow(InvalidArgumentError)
   })
 
   test(`${name} of a message that was enqueued is refused, claimed or not: its claims move it`, async () => {

@@ -9,7 +9,7 @@ import {
   type InboxMessage,
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
-import { aMessage, claimOf, enqueued, rowOf } from '../support/inboxMessages.js'
+import { buildMessage, claimOf, enqueued, rowOf } from '../support/inboxMessages.js'
 import { failureOf } from '../support/race.js'
 
 /** How a message gets in: once, whatever is sent how often. */
@@ -21,13 +21,13 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 const many = (count: number) =>
-  Array.from({ length: count }, (_, n) => aMessage({ source: 'thousand', messageId: String(n) }))
+  Array.from({ length: count }, (_, n) => buildMessage({ source: 'thousand', messageId: String(n) }))
 
 const enqueue = (message: InboxMessage) => enqueueInboxMessage(db.as('symphony_ingest'), message)
 
 describe('a message', () => {
   test('is seen once it is in, and due at once', async () => {
-    const message = aMessage()
+    const message = buildMessage()
     expect(await enqueue(message)).toEqual({
       source: message.source,
       messageId: message.messageId,
@@ -40,7 +40,7 @@ describe('a message', () => {
   })
 
   test('that comes again is counted and nothing else, also when it is done', async () => {
-    const message = aMessage({ payload: { a: 1, b: [2, { c: 'é' }] } })
+    const message = buildMessage({ payload: { a: 1, b: [2, { c: 'é' }] } })
     await enqueue(message)
     // The order of keys is no difference.
     const again = { ...message, payload: { b: [2, { c: 'é' }], a: 1 } }
@@ -51,8 +51,8 @@ describe('a message', () => {
   })
 
   test('of another source may have the same id', async () => {
-    const one = aMessage()
-    const other = aMessage({ payload: { other: true } })
+    const one = buildMessage()
+    const other = buildMessage({ payload: { other: true } })
     expect([(await enqueue(one)).created, (await enqueue(other)).created]).toEqual([true, true])
     expect(await claimOf(db, other)).toMatchObject([{ messageId: one.messageId, payload: { other: true } }])
   })
@@ -64,7 +64,7 @@ describe('a message', () => {
   })
 
   test('enqueued in the caller’s transaction stands or falls with it', async () => {
-    const message = aMessage()
+    const message = buildMessage()
     const client = await db.connect('symphony_ingest')
     await client.query('BEGIN')
     const { rows } = await client.query(`SELECT * FROM ${db.qualify('enqueue_inbox_message')}($1, $2, $3, $4)`, [
@@ -80,7 +80,7 @@ describe('a message', () => {
   })
 
   test('that was asked about first, and then enqueued, is not lost', async () => {
-    const message = aMessage()
+    const message = buildMessage()
     const inbox = new Inbox(db.database)
     expect(await inbox.alreadyProcessed(message)).toBe(false)
     expect(await inbox.enqueue(message)).toMatchObject({ created: true, sightings: 2n })
@@ -90,7 +90,7 @@ describe('a message', () => {
 
   test('that somebody else has begun to handle by marks does not become work', async () => {
     for (const marks of [['markProcessing'], ['markProcessing', 'markProcessed'], ['markDead']] as const) {
-      const message = aMessage()
+      const message = buildMessage()
       const inbox = new Inbox(db.database)
       await inbox.alreadyProcessed(message)
       for (const mark of marks) await inbox[mark](message, 'poison')
@@ -136,7 +136,7 @@ describe('another content under a known key', () => {
   })
 
   test('of a sighting does not become work, and is reported', async () => {
-    const message = aMessage()
+    const message = buildMessage()
     const inbox = new Inbox(db.database)
     await inbox.alreadyProcessed(message, { topic: message.topic, payload: { other: true } })
     expect(await inbox.enqueue(message)).toMatchObject({ created: false, contentDiffers: true })
@@ -147,7 +147,7 @@ describe('another content under a known key', () => {
 describe('a batch', () => {
   test('is answered in the order given, repetitions in it included, and claimed in that order', async () => {
     await withTestDatabase(async (own) => {
-      const messages = ['c', 'a', 'b', 'a'].map((messageId) => aMessage({ source: 'batch', messageId }))
+      const messages = ['c', 'a', 'b', 'a'].map((messageId) => buildMessage({ source: 'batch', messageId }))
       const answers = await enqueueInboxMessages(own.as('symphony_ingest'), messages)
       expect(answers.map(({ messageId, created, sightings }) => [messageId, created, sightings])).toEqual([
         ['c', true, 1n],
@@ -160,8 +160,8 @@ describe('a batch', () => {
   })
 
   test('is all or nothing, and the item that is refused is named', async () => {
-    const good = aMessage()
-    const refused = enqueueInboxMessages(db.as('symphony_ingest'), [good, aMessage({ topic: 'a b' })])
+    const good = buildMessage()
+    const refused = enqueueInboxMessages(db.as('symphony_ingest'), [good, buildMessage({ topic: 'a b' })])
     expect(await failureOf(refused)).toMatchObject({ argument: 'messages[1].topic' })
     const raw = db
       .as('symphony_ingest')
@@ -191,7 +191,7 @@ test.each([
   ['payload.n', { payload: { n: Number.NaN } }],
   ['notBefore', { notBefore: new Date(Number.NaN) }],
 ])('%s is refused before any I/O', async (argument, change) => {
-  const error = await failureOf(enqueue(aMessage(change)))
+  const error = await failureOf(enqueue(buildMessage(change)))
   expect(error instanceof InvalidArgumentError || error instanceof ArgumentRangeError).toBe(true)
   expect(error).toMatchObject({ argument })
 })
@@ -204,14 +204,14 @@ describe('workers are woken', () => {
       const listener = await own.connect()
       listener.on('notification', ({ channel, payload }) => heard.push(`${channel} ${payload}`))
       await listener.query('LISTEN inbox_ready')
-      const message = aMessage()
+      const message = buildMessage()
       await enqueueInboxMessage(ingest, message)
       await expect.poll(() => heard).toEqual(['inbox_ready new_work'])
       await enqueueInboxMessage(ingest, message)
       await own.queryNoRole('UPDATE symphony_settings SET notify_enabled = false')
-      await enqueueInboxMessage(ingest, aMessage())
+      await enqueueInboxMessage(ingest, buildMessage())
       await own.queryNoRole('UPDATE symphony_settings SET notify_enabled = true')
-      await enqueueInboxMessages(ingest, [aMessage(), aMessage()])
+      await enqueueInboxMessages(ingest, [buildMessage(), buildMessage()])
       await expect.poll(() => heard.length).toBeGreaterThan(1)
       expect(heard).toEqual(['inbox_ready new_work', 'inbox_ready new_work'])
     })

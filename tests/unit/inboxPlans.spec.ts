@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { enqueueInboxMessages, type ClaimedMessage } from '../../libs/inbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aMessage, claimOf, enqueued, WORKER } from '../support/inboxMessages.js'
+import { buildMessage, claimOf, enqueued, WORKER } from '../support/inboxMessages.js'
 import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
 
 /**
@@ -39,7 +39,7 @@ afterAll(() => db.drop())
 
 async function batch(): Promise<string> {
   const source = `batch-${randomUUID()}`
-  const messages = Array.from({ length: BATCH }, (_, n) => aMessage({ source, messageId: `m-${n}` }))
+  const messages = Array.from({ length: BATCH }, (_, n) => buildMessage({ source, messageId: `m-${n}` }))
   await enqueueInboxMessages(db.as('symphony_ingest'), messages)
   return source
 }

@@ -16,7 +16,7 @@ import {
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import {
-  aMessage,
+  buildMessage,
   claimOf,
   endedAgo,
   enqueued,
@@ -143,7 +143,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
   })
 
   test(`${title} refuses before any I/O what is no fence, no worker, or more than 1000 claims`, async () => {
-    const claim = { ...aMessage(), fence: randomUUID() }
+    const claim = { ...buildMessage(), fence: randomUUID() }
     await expect(verb([{ ...claim, fence: 'mine' }])).rejects.toThrow(InvalidArgumentError)
     await expect(verb([claim], '')).rejects.toThrow(InvalidArgumentError)
     await expect(verb(Array.from({ length: 1_001 }, () => claim))).rejects.toThrow(ArgumentRangeError)
@@ -153,7 +153,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
 describe('claim', () => {
   test('takes at most the batch, first in, first out, each with a fence of its own; the rest is still seen', async () => {
     await withTestDatabase(async (own) => {
-      const messages = Array.from({ length: 7 }, (_, n) => aMessage({ source: 's', messageId: `m-${6 - n}` }))
+      const messages = Array.from({ length: 7 }, (_, n) => buildMessage({ source: 's', messageId: `m-${6 - n}` }))
       await enqueueInboxMessages(own.as('symphony_ingest'), messages)
       const executor = own.as('symphony_executor')
       const claimed: ClaimedMessage[] = []
@@ -341,7 +341,7 @@ describe('revive', () => {
       expect(error).toBeInstanceOf(InboxTransitionError)
       expect(error).toMatchObject({ code: 'INBOX_TRANSITION' })
     }
-    expect(await failureOf(store.revive(aMessage(), 'why not'))).toBeInstanceOf(InboxUnknownError)
+    expect(await failureOf(store.revive(buildMessage(), 'why not'))).toBeInstanceOf(InboxUnknownError)
     expect(await failureOf(store.revive(seen, ' '))).toBeInstanceOf(InvalidArgumentError)
     expect(await readInboxEvents(db.as('symphony_control'), seen)).toEqual([])
   })
@@ -416,7 +416,7 @@ describe('retention', () => {
     await store.ack([claim])
     await endedAgo(db, claim, 1_000)
     await store.purge({ keepSeconds: 999, batchSize: 1_000 })
-    const [again] = await enqueueInboxMessages(db.as('symphony_ingest'), [aMessage(keyOf(claim))])
+    const [again] = await enqueueInboxMessages(db.as('symphony_ingest'), [buildMessage(keyOf(claim))])
     expect(again).toMatchObject({ created: true, sightings: 1n })
   })
 

@@ -14,7 +14,7 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
-import { aMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
+import { buildMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
 
 /** One for each test: a worker takes whatever is due. */
 let db: TestDatabase
@@ -283,7 +283,7 @@ describe('one round', () => {
     for (let n = 0; n < 7; n += 1) await enqueued(db)
     let running = 0
     let most = 0
-    const { topic } = aMessage()
+    const { topic } = buildMessage()
     const counting: InboxHandler = async (claimed, handling) => {
       running += 1
       most = Math.max(most, running)
@@ -316,7 +316,7 @@ describe('started', () => {
   })
 
   test('it sleeps exactly until something is due, without a notification and without polling', async () => {
-    const running = worker({ [aMessage().topic]: write }, { pollMs: 60_000, listen: false })
+    const running = worker({ [buildMessage().topic]: write }, { pollMs: 60_000, listen: false })
     await enqueued(db, { notBefore: new Date(Date.now() + 400) })
     await running.start()
     await expect.poll(effects).toBe(1)

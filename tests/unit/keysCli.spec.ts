@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { authenticateApiKey, parseApiKey } from '../../libs/access/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aKey } from '../support/httpFixture.js'
+import { createKey } from '../support/httpFixture.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
 let db: TestDatabase
@@ -140,7 +140,7 @@ describe('symphony api', () => {
   test('notes at its start that a login of keys alone refuses operate to tokens', async () => {
     const web = await db.createLogin('keys_only', { roles: API_ROLES })
     await db.queryNoRole('SELECT set_actor_gateway($1, false)', [web.name])
-    const { key } = await aKey(db, { scopes: ['operate'], owner: 'carol' })
+    const { key } = await createKey(db, { scopes: ['operate'], owner: 'carol' })
     const stop = new AbortController()
     const env = {
       DATABASE_URL: web.url,

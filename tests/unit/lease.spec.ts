@@ -4,7 +4,7 @@ import { ArgumentRangeError, InvalidArgumentError, type Clock } from '../../libs
 import { DatabaseClosedError, openDatabase } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type AcquireOptions, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aResource, expireResource, leaseRow, LIVELY, LONG } from '../support/leaseRows.js'
+import { buildResource, expireResource, leaseRow, LIVELY, LONG } from '../support/leaseRows.js'
 import { failureOf } from '../support/race.js'
 
 let db: TestDatabase
@@ -36,7 +36,7 @@ function movableClock(): Clock & { moveMs: number } {
 
 describe('acquire', () => {
   test('PRIM-POSTGRES-LEASE-001 acquire on a free resource succeeds with a valid token', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource, { durationMs: 90_000, owner: 'owner-1', context: { host: 'a' } })
     expect(lease).toMatchObject({ resource, owner: 'owner-1', fencingToken: 1n, isLost: false })
     expect(lease.signal.aborted).toBe(false)
@@ -51,7 +51,7 @@ describe('acquire', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-001 two resources are held side by side, each with tokens of its own', async () => {
-    const [one, other] = [await acquire(aResource()), await acquire(aResource())]
+    const [one, other] = [await acquire(buildResource()), await acquire(buildResource())]
     expect([one.fencingToken, other.fencingToken]).toEqual([1n, 1n])
     expect(await one.tryRenewNow()).toBe(true)
     expect([one.fencingToken, other.fencingToken]).toEqual([2n, 1n])
@@ -87,14 +87,14 @@ describe('acquire', () => {
 
   test('the least and the most duration are taken', async () => {
     for (const durationMs of [1_000, 3_600_000]) {
-      const lease = await leases.acquire(aResource(), { durationMs })
+      const lease = await leases.acquire(buildResource(), { durationMs })
       expect(lease!.expiresAt.getTime() - lease!.acquiredAt.getTime()).toBe(durationMs)
       await lease!.release()
     }
   })
 
   test('PRIM-POSTGRES-LEASE-002 is null while another holds it, and leaves the holder alone', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource)
     const before = await leaseRow(db, resource)
     expect(await leases.acquire(resource, LONG)).toBeNull()
@@ -104,7 +104,7 @@ describe('acquire', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-010 an expired lease can be reacquired by a new instance, with a greater token', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const first = await acquire(resource, { owner: 'first' })
     await expireResource(db, resource)
     const second = await acquire(resource, { owner: 'second' })
@@ -115,14 +115,14 @@ describe('acquire', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-010 a lease that ends a moment later is not expired yet', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     await acquire(resource)
     await expireResource(db, resource, '-5 minutes')
     expect(await leases.acquire(resource, LONG)).toBeNull()
   })
 
   test('again as the same owner gives a new token, and the old instance is lost at once', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const old = await acquire(resource, { owner: 'same' })
     const anew = await acquire(resource, { owner: 'same' })
     expect(anew.fencingToken).toBeGreaterThan(old.fencingToken)
@@ -132,7 +132,7 @@ describe('acquire', () => {
   })
 
   test('again as the same owner from elsewhere: the old instance learns it when it renews', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const old = await acquire(resource, { owner: 'same' })
     const elsewhere = new Leases(db.as('symphony_executor'))
     const anew = await acquire(resource, { owner: 'same' }, elsewhere)
@@ -142,7 +142,7 @@ describe('acquire', () => {
   })
 
   test('of calls as the same owner that overlap, only the last one served is held', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const calls = Array.from({ length: 8 }, () => leases.acquire(resource, { ...LONG, owner: 'same' }))
     const given = (await Promise.all(calls)).filter((lease) => lease !== null)
     const held = given.filter((lease) => !lease.isLost)
@@ -151,7 +151,7 @@ describe('acquire', () => {
   })
 
   test('an answer that comes when the lease cannot be trusted any more is no lease, and blocks nobody', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const clock = movableClock()
     const executor = db.as('symphony_executor')
     const slow = new Leases(
@@ -172,7 +172,7 @@ describe('acquire', () => {
 
 describe('renewing', () => {
   test('PRIM-POSTGRES-LEASE-003 tryRenewNow extends', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource, { durationMs: 60_000 })
     // As if most of it had passed.
     await expireResource(db, resource, '-10 seconds')
@@ -192,7 +192,7 @@ describe('renewing', () => {
 
   test('PRIM-POSTGRES-LEASE-003 it moves the local deadline too', async () => {
     const clock = movableClock()
-    const lease = await acquire(aResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
+    const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 500_000
     expect(await lease.tryRenewNow()).toBe(true)
     clock.moveMs = 1_000_000
@@ -202,7 +202,7 @@ describe('renewing', () => {
   })
 
   test('never shortens: a lease that already lasts longer stays as it is', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource)
     await expireResource(db, resource, '-1 hour')
     const { expires_at: until } = await leaseRow(db, resource)
@@ -211,7 +211,7 @@ describe('renewing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-005 a successful renew increments the token', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource)
     const tokens = [lease.fencingToken]
     for (let turn = 0; turn < 3; turn += 1) {
@@ -223,13 +223,13 @@ describe('renewing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-005 the renewals that nobody asked for increment it too', async () => {
-    const lease = await acquire(aResource(), LIVELY)
+    const lease = await acquire(buildResource(), LIVELY)
     await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
     expect(lease.isLost).toBe(false)
   })
 
   test('a renewal that fails is told to who asked, and the lease is still held', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource)
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION renew_lease FROM symphony_executor')
     const refusal = await failureOf(lease.tryRenewNow())
@@ -242,7 +242,7 @@ describe('renewing', () => {
 
 describe('losing', () => {
   test('PRIM-POSTGRES-LEASE-006 loss after expiry aborts the signal, without anybody asking', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
     const lease = await acquire(resource, { ...LIVELY, owner: 'loser' }, observed)
@@ -256,7 +256,7 @@ describe('losing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-007 throwIfLost throws LostLeaseError after loss, and not before', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource)
     expect(() => lease.throwIfLost()).not.toThrow()
     await lease.tryRenewNow()
@@ -269,7 +269,7 @@ describe('losing', () => {
 
   test('PRIM-POSTGRES-LEASE-007 it judges by the clock, also when no timer could fire', async () => {
     const clock = movableClock()
-    const lease = await acquire(aResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
+    const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 585_000
     expect(() => lease.throwIfLost()).not.toThrow()
     // Ten seconds before the database would give it away.
@@ -281,7 +281,7 @@ describe('losing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-008 tryRenewNow returns false after loss, and changes nothing', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource)
     await expireResource(db, resource)
     const before = await leaseRow(db, resource)
@@ -292,7 +292,7 @@ describe('losing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-008 also when only this process has lost faith, and the database has not', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const clock = movableClock()
     const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 590_000
@@ -301,7 +301,7 @@ describe('losing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-008 also after release', async () => {
-    const lease = await acquire(aResource())
+    const lease = await acquire(buildResource())
     await lease.release()
     expect(await lease.tryRenewNow()).toBe(false)
   })
@@ -309,7 +309,7 @@ describe('losing', () => {
 
 describe('releasing', () => {
   test('PRIM-POSTGRES-LEASE-009 disposing releases and allows reacquisition, with a greater token', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     {
       await using lease = await leases.acquire(resource, LONG)
       expect(lease?.fencingToken).toBe(1n)
@@ -319,7 +319,7 @@ describe('releasing', () => {
   })
 
   test('PRIM-POSTGRES-LEASE-009 disposing twice is harmless', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const lease = await acquire(resource)
     expect(await Promise.all([lease.release(), lease.release()])).toEqual([true, true])
     await lease[Symbol.asyncDispose]()
@@ -331,7 +331,7 @@ describe('releasing', () => {
   test.each(['expired and taken by another', 'taken by the same owner'])(
     'PRIM-POSTGRES-LEASE-009 a stale dispose never releases a lease that was %s',
     async (how) => {
-      const resource = aResource()
+      const resource = buildResource()
       const stale = await acquire(resource, { owner: 'stale' })
       if (how.startsWith('expired')) await expireResource(db, resource)
       const owner = how.startsWith('expired') ? 'heir' : 'stale'
@@ -344,7 +344,7 @@ describe('releasing', () => {
   )
 
   test('from then on it is not held: the signal aborts before the database is asked', async () => {
-    const lease = await acquire(aResource())
+    const lease = await acquire(buildResource())
     const releasing = lease.release()
     expect(lease.signal.reason).toMatchObject({ reason: 'released' })
     expect(() => lease.throwIfLost()).toThrow(LostLeaseError)
@@ -352,7 +352,7 @@ describe('releasing', () => {
   })
 
   test('a lease that only this process had given up on is given back', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const clock = movableClock()
     const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 595_000
@@ -363,7 +363,7 @@ describe('releasing', () => {
   test('a dispose that fails is an event, a release that fails an error; the lease expires by itself', async () => {
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
-    const lease = (await observed.acquire(aResource(), LONG))!
+    const lease = (await observed.acquire(buildResource(), LONG))!
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION release_lease FROM symphony_executor')
     const refusal = await failureOf(lease.release())
     await lease[Symbol.asyncDispose]()

@@ -10,7 +10,7 @@ import {
   type LeaseClaim,
 } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aResource, expireResource, leaseRow } from '../support/leaseRows.js'
+import { buildResource, expireResource, leaseRow } from '../support/leaseRows.js'
 import { failureOf, openConnection } from '../support/race.js'
 
 /** The SQL functions by way of their wrappers, without a `Lease` around them. */
@@ -29,7 +29,7 @@ interface Held extends LeaseClaim {
   readonly fencingToken: bigint
 }
 
-async function hold(resource = aResource(), durationMs = 60_000): Promise<Held> {
+async function hold(resource = buildResource(), durationMs = 60_000): Promise<Held> {
   const grant = await acquireLease(executor(), { resource, owner: OWNER, durationMs })
   if (grant === null) throw new Error(`${resource} is held by another`)
   return { resource, owner: OWNER, leaseId: grant.leaseId, fencingToken: grant.fencingToken }
@@ -40,7 +40,7 @@ describe('the fence', () => {
     ['an invalid owner', (claim) => ({ ...claim, owner: 'another' })],
     ['an owner in another case', (claim) => ({ ...claim, owner: OWNER.toUpperCase() })],
     ['another lease id', (claim) => ({ ...claim, leaseId: randomUUID() })],
-    ['another resource', (claim) => ({ ...claim, resource: aResource() })],
+    ['another resource', (claim) => ({ ...claim, resource: buildResource() })],
   ])('PRIM-POSTGRES-LEASE-004 renew fails for %s, release too, and nothing is changed', async (_what, forge) => {
     const claim = await hold()
     const before = await leaseRow(db, claim.resource)
@@ -130,7 +130,7 @@ describe('time is the database’s, read when it matters', () => {
   })
 
   test('rolled back, an acquire has taken nothing, and no token is spent', async () => {
-    const resource = aResource()
+    const resource = buildResource()
     const undone = new Error('undone')
     let spent: bigint | undefined
     const attempt = executor().transaction(async (tx) => {

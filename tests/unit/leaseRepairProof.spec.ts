@@ -10,7 +10,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
-  anInstruction,
+  buildInstruction,
   attemptRows,
   claim,
   complete,
@@ -35,11 +35,11 @@ afterAll(() => db.drop())
 
 const repair = (batchSize = 1000) => repairExpiredLeases(db.as('symphony_executor'), batchSize, 'repair-1')
 
-const aLease = () => enqueueAndClaim(db, {}, { workerId: 'crashed' })
+const buildLease = () => enqueueAndClaim(db, {}, { workerId: 'crashed' })
 
 async function leases(count: number): Promise<ClaimedItem[]> {
-  const { railType } = anInstruction()
-  const instructions = Array.from({ length: count }, () => anInstruction({ railType }))
+  const { railType } = buildInstruction()
+  const instructions = Array.from({ length: count }, () => buildInstruction({ railType }))
   await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
   return claim(db, railType, { workerId: 'crashed', batchSize: count })
 }
@@ -69,7 +69,7 @@ async function withLedgerThatRaises<T>(failures: { many: string; one: string }, 
 
 describe('an expired lease', () => {
   test('is cleared and due in one second, and the ledger says whose it was and since when', async () => {
-    const lease = await aLease()
+    const lease = await buildLease()
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_at = '2026-01-02T03:04:05.006Z', attempt_count = 0 WHERE outbox_id = $1`,
       [lease.outboxId],
@@ -116,7 +116,7 @@ describe('an expired lease', () => {
   })
 
   test('is repaired beside live leases, which stay as they are', async () => {
-    const [expired, live, other] = [await aLease(), await aLease(), await aLease()]
+    const [expired, live, other] = [await buildLease(), await buildLease(), await buildLease()]
     await expireAll([expired])
     const before = [await pendingRow(db, live.outboxId), await pendingRow(db, other.outboxId)]
     expect(await repair()).toEqual([{ outboxId: expired.outboxId, attemptNo: 1 }])
@@ -125,7 +125,7 @@ describe('an expired lease', () => {
   })
 
   test('is repaired also if it expired after the transaction of repair began', async () => {
-    const lease = await aLease()
+    const lease = await buildLease()
     await db.as('symphony_executor').transaction(async (tx) => {
       await tx.query('SELECT 1')
       await db.queryNoRole(
@@ -137,7 +137,7 @@ describe('an expired lease', () => {
   })
 
   test('is repaired although its item is held, and stays held for the reason it had', async () => {
-    const lease = await aLease()
+    const lease = await buildLease()
     await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait for the bank')
     const held = await pendingRow(db, lease.outboxId)
     await expireAll([lease])
@@ -152,7 +152,7 @@ describe('an expired lease', () => {
 
   test('is repaired although its rail is paused', async () => {
     const control = db.as('symphony_control')
-    const lease = await aLease()
+    const lease = await buildLease()
     await pauseOutbox(control, 'rail', lease.railType, 'the bank is down')
     await expireAll([lease])
     expect(await claim(db, lease.railType)).toEqual([])
@@ -202,7 +202,7 @@ describe('a batch of expired leases', () => {
   })
 
   test('is repaired but for the one that the ledger refuses, which is found again and again until it can be', async () => {
-    const bad = await aLease()
+    const bad = await buildLease()
     const good = await leases(19)
     await expireAll([bad, ...good])
     await db.queryNoRole(
@@ -224,7 +224,7 @@ describe('a batch of expired leases', () => {
   })
 
   test('is repaired although those that the ledger refuses would fill the batch: they are passed over', async () => {
-    const bad = [await aLease(), await aLease()]
+    const bad = [await buildLease(), await buildLease()]
     const good = await leases(3)
     await expireAll([...bad, ...good])
     const ids = bad.map(({ outboxId }) => `'${outboxId}'`).join(', ')
@@ -247,7 +247,7 @@ describe('a batch of expired leases', () => {
   })
 
   test('leaves what another transaction has locked to the next run, and does not wait for it', async () => {
-    const [locked, free] = [await aLease(), await aLease()]
+    const [locked, free] = [await buildLease(), await buildLease()]
     await expireAll([locked, free])
     const holder = await db.connect()
     await holder.query('BEGIN')

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, type ClaimedItem } from '../../libs/outbox/index.js'
 import { LeaseRepairWorker, type LeaseRepairOptions, type RepairEvent } from '../../libs/repair/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, enqueueAndFail, ledger, pendingRow } from '../support/outboxItems.js'
+import { buildInstruction, claim, enqueueAndFail, ledger, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
 /** The worker reports what it repaired and what it could not, within a bound, and is silent when there is nothing. */
@@ -25,8 +25,8 @@ function repairWorker(options: LeaseRepairOptions = {}): LeaseRepairWorker {
 }
 
 async function expiredLeases(count: number): Promise<ClaimedItem[]> {
-  const { railType } = anInstruction()
-  const instructions = Array.from({ length: count }, () => anInstruction({ railType }))
+  const { railType } = buildInstruction()
+  const instructions = Array.from({ length: count }, () => buildInstruction({ railType }))
   await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
   const items = await claim(db, railType, { workerId: 'crashed', batchSize: count })
   await db.queryNoRole(

@@ -6,7 +6,7 @@ import { KINDS, NEWEST_FORMAT, TABLE_OF } from '../../libs/ledger/formats.js'
 import { audit, databaseSource, sealLedgerBlock, verifyLedger } from '../../libs/ledger/index.js'
 import { completeOutboxAttempts, enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, WORKER } from '../support/outboxItems.js'
+import { buildInstruction, claim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
 /**
@@ -157,8 +157,8 @@ describe('a ledger of many pages', () => {
   beforeAll(async () => {
     await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
     for (let from = 0; from < PAYMENTS; from += 400) {
-      const { railType } = anInstruction()
-      const instructions = Array.from({ length: 400 }, () => anInstruction({ railType }))
+      const { railType } = buildInstruction()
+      const instructions = Array.from({ length: 400 }, () => buildInstruction({ railType }))
       await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
       const items = await claim(db, railType, { batchSize: 400 })
       const outcomes = items.map(({ outboxId, leaseToken }) => ({ outboxId, leaseToken, state: 'DISPATCHED' as const }))

@@ -11,7 +11,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueueAndClaim, makeDueAndClaim, WORKER } from '../support/outboxItems.js'
-import { approve, aPerson, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
+import { approve, createPerson, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
 /** Each ledger row says which action the attempt was, and whether the outcome was unknown after it. */
@@ -21,8 +21,8 @@ let alice: Person
 let bob: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  alice = await aPerson(db, 'alice')
-  bob = await aPerson(db, 'bob')
+  alice = await createPerson(db, 'alice')
+  bob = await createPerson(db, 'bob')
 })
 afterAll(() => db.drop())
 

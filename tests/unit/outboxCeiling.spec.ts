@@ -14,7 +14,7 @@ import {
   WORKER,
   type Enqueued,
 } from '../support/outboxItems.js'
-import { aPerson, approve, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, propose, type Person } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
 /** Twenty recorded attempts: then an item has failed if that is known, and waits for a person if it is not. */
@@ -25,8 +25,8 @@ let alice: Person
 let bob: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  alice = await aPerson(db, 'alice')
-  bob = await aPerson(db, 'bob')
+  alice = await createPerson(db, 'alice')
+  bob = await createPerson(db, 'bob')
 })
 afterAll(() => db.drop())
 

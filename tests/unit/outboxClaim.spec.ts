@@ -12,7 +12,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import {
-  anInstruction,
+  buildInstruction,
   attemptRows,
   claim,
   claimOnly,
@@ -39,7 +39,7 @@ async function enqueueAged(
 ): Promise<EnqueuedItem[]> {
   const items = await enqueuePaymentOutboxBatch(
     db.as('symphony_ingest'),
-    given.map(([railType]) => anInstruction({ railType, participantId: 'aged' })),
+    given.map(([railType]) => buildInstruction({ railType, participantId: 'aged' })),
   )
   await db.queryNoRole(
     `UPDATE payment_outbox_pending p
@@ -53,7 +53,7 @@ async function enqueueAged(
 
 describe('the order of a claim', () => {
   test('is by due time, then by age, then by number', async () => {
-    const rail = anInstruction().railType
+    const rail = buildInstruction().railType
     const [last, third, second, tiedFirst, tiedSecond] = await enqueueAged(
       [rail, 100, 9000],
       [rail, 300, 100],
@@ -65,7 +65,7 @@ describe('the order of a claim', () => {
   })
 
   test('holds across rails, also when the batch is smaller than what is due', async () => {
-    const [a, b, c] = [anInstruction().railType, anInstruction().railType, anInstruction().railType]
+    const [a, b, c] = [buildInstruction().railType, buildInstruction().railType, buildInstruction().railType]
     const items = await enqueueAged([a, 10, 1], [b, 60, 1], [c, 50, 1], [a, 40, 1], [b, 20, 1], [b, 30, 1], [a, 70, 1])
     const oldestFirst = [6, 1, 2, 3, 5, 4, 0].map((index) => items[index]!.outboxId)
     expect(ids(await claim(db, [c, b, a], { batchSize: 5 }))).toEqual(oldestFirst.slice(0, 5))
@@ -73,7 +73,7 @@ describe('the order of a claim', () => {
   })
 
   test('puts expired leases that are taken over where their due time puts them', async () => {
-    const rail = anInstruction().railType
+    const rail = buildInstruction().railType
     const [first] = await enqueueAged([rail, 50, 1])
     await claimOnly(db, rail)
     const [zeroth, second] = await enqueueAged([rail, 60, 1], [rail, 40, 1])
@@ -84,7 +84,7 @@ describe('the order of a claim', () => {
 
 describe('the size of a claim', () => {
   test('is at most what was asked for, expired leases included', async () => {
-    const rail = anInstruction().railType
+    const rail = buildInstruction().railType
     const items = await enqueueAged(...Array.from({ length: 5 }, () => [rail, 10, 1] as const))
     const [crashed] = await claim(db, rail, { batchSize: 1 })
     await db.expireLease(crashed!.outboxId)
@@ -95,7 +95,7 @@ describe('the size of a claim', () => {
   })
 
   test.for([1, 2])('is filled with due items when fewer leases than that have expired, on %i rails', async (count) => {
-    const rails = Array.from({ length: count }, () => anInstruction().railType)
+    const rails = Array.from({ length: count }, () => buildInstruction().railType)
     const items = await enqueueAged(
       ...[60, 50, 40, 30, 20, 10].map((overdue, i) => [rails[i % count]!, overdue, 1] as const),
     )
@@ -140,7 +140,7 @@ describe('a claimed item', () => {
   })
 
   test('has a token of its own at each claim', async () => {
-    const rail = anInstruction().railType
+    const rail = buildInstruction().railType
     await enqueueAged(...Array.from({ length: 50 }, () => [rail, 10, 1] as const))
     const tokens = new Set<string>()
     for (let round = 0; round < 3; round++) {
@@ -169,7 +169,7 @@ describe('a claim takes', () => {
   })
 
   test('what is due at this very instant, and not what is due a microsecond later', async () => {
-    const rail = anInstruction().railType
+    const rail = buildInstruction().railType
     const [item] = await enqueueAged([rail, 0, 1])
     // The clock of a claim cannot be stopped, so what it asks at a given moment is asked directly.
     const { rows: signature } = await db.queryNoRole<{ names: string[] }>(
@@ -225,7 +225,7 @@ describe('a claim leaves', () => {
     ['of one rail', []],
     ['of several rails', ['another']],
   ])('an item that another transaction has locked, without waiting for it: %s', async (_, otherRails) => {
-    const rail = anInstruction().railType
+    const rail = buildInstruction().railType
     const [locked, free] = await enqueueAged([rail, 20, 20], [rail, 10, 10])
     const holder = await db.connect()
     await holder.query('BEGIN')
@@ -266,10 +266,10 @@ describe('a claim leaves', () => {
   })
 
   test('an item blocked behind another, until that one has ended', async () => {
-    const { participantId, railType } = anInstruction()
+    const { participantId, railType } = buildInstruction()
     const [head, next] = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
-      anInstruction({ participantId, railType, ordered: true }),
-      anInstruction({ participantId, railType, ordered: true }),
+      buildInstruction({ participantId, railType, ordered: true }),
+      buildInstruction({ participantId, railType, ordered: true }),
     ])
     const claimed = await claimOnly(db, railType)
     expect(claimed.outboxId).toBe(head!.outboxId)
@@ -360,7 +360,7 @@ describe('taking over an expired lease', () => {
   })
 
   test('that ends in a hold leases nothing, and is told to who asks, beside what was leased', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const executor = db.as('symphony_executor')
     const takeOver = async (told?: UnleasedTakeover[]) => {
       const begun = await enqueueAndClaim(db, { railType }, { announced: true })
@@ -380,7 +380,7 @@ describe('taking over an expired lease', () => {
   })
 
   test('that there is no room for goes back to the queue, with its ledger row, and is told to who asks', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     const silent = [
       await enqueueAndClaim(db, { railType }),
       await enqueueAndClaim(db, { railType }),
@@ -404,7 +404,7 @@ describe('taking over an expired lease', () => {
   })
 
   test('that the ledger refuses does not keep a worker from claiming the rest', async () => {
-    const rail = anInstruction().railType
+    const rail = buildInstruction().railType
     const poisoned = await enqueueAndClaim(db, { railType: rail })
     await db.expireLease(poisoned.outboxId)
     const [healthy] = await enqueueAged([rail, 10, 1])

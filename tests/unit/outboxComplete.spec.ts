@@ -14,7 +14,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
-  anInstruction,
+  buildInstruction,
   attemptRows,
   claim,
   claimOnly,
@@ -318,7 +318,7 @@ describe('a batch of completions', () => {
   })
 
   test('keeps what belongs to each item with that item', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     for (let n = 0; n < 5; n++) await enqueue(db, { railType, payload: { n } })
     const given = await claim(db, railType)
     const outcomes = given.toReversed().map((lease, index) => ({
@@ -480,7 +480,7 @@ describe('a batch of completions', () => {
   })
 
   test('of a thousand is recorded in one call', async () => {
-    const { railType } = anInstruction()
+    const { railType } = buildInstruction()
     await db.queryNoRole(
       `SELECT count(*) FROM (SELECT array_agg($1 || '-' || n) AS ids, array_agg($1) AS rails, array_agg('{}'::jsonb) AS p
        FROM generate_series(1, 1000) AS n) AS g

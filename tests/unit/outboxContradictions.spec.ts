@@ -12,8 +12,8 @@ import {
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aContradiction, claimOnly, enqueueAndClaim, eventRows, ledger } from '../support/outboxItems.js'
-import { approve, aPerson, propose, type Person } from '../support/outboxPeople.js'
+import { createContradiction, claimOnly, enqueueAndClaim, eventRows, ledger } from '../support/outboxItems.js'
+import { approve, createPerson, propose, type Person } from '../support/outboxPeople.js'
 
 /** Two reports about one payment that do not agree are counted and alerted until an operator has reviewed them. */
 
@@ -22,8 +22,8 @@ let olga: Person
 let pavel: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  olga = await aPerson(db, 'olga')
-  pavel = await aPerson(db, 'pavel')
+  olga = await createPerson(db, 'olga')
+  pavel = await createPerson(db, 'pavel')
 })
 afterAll(() => db.drop())
 
@@ -112,7 +112,7 @@ describe('a contradiction is counted as unreviewed', () => {
 
 describe('a review', () => {
   test('ends the alert, keeps the total, and is an event with actor and reason', async () => {
-    const eventId = await aContradiction(db)
+    const eventId = await createContradiction(db)
     const [shown] = await readContradictionPage(readonly(), { reviewed: false, limit: 1 })
     expect(shown).toMatchObject({
       eventId,
@@ -140,7 +140,7 @@ describe('a review', () => {
   })
 
   test('is refused a second time (P7006), and of an unknown event (22023)', async () => {
-    const eventId = await aContradiction(db)
+    const eventId = await createContradiction(db)
     await reviewOutboxContradiction(olga.control, eventId, 'compared')
     await expect(reviewOutboxContradiction(pavel.control, eventId, 'me too')).rejects.toMatchObject({
       sqlstate: 'P7006',
@@ -157,7 +157,7 @@ test('SymphonyEndingContradicted fires in a process that recorded nothing, until
     const alerts = await new AlertWatch().look(await readSystemStatus(db.database))
     return alerts.filter(({ name }) => name === 'SymphonyEndingContradicted')
   }
-  const eventId = await aContradiction(db)
+  const eventId = await createContradiction(db)
   expect(await firing()).toMatchObject([{ state: 'firing', severity: 'critical' }])
   const open = await readContradictionPage(readonly(), { reviewed: false, limit: 100 })
   expect(open.map((one) => one.eventId)).toContain(eventId)

@@ -13,7 +13,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { withActor } from '../../libs/db/index.js'
 import { parseApiKey } from '../../libs/access/index.js'
-import { aKey } from '../support/httpFixture.js'
+import { createKey } from '../support/httpFixture.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import {
@@ -29,7 +29,7 @@ import {
   WORKER,
 } from '../support/outboxItems.js'
 import {
-  aPerson,
+  createPerson,
   approve,
   enqueueFailed,
   enqueueHeld,
@@ -44,15 +44,15 @@ let olga: Person
 let pavel: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  olga = await aPerson(db, 'olga')
-  pavel = await aPerson(db, 'pavel')
+  olga = await createPerson(db, 'olga')
+  pavel = await createPerson(db, 'pavel')
 })
 afterAll(() => db.drop())
 
 const MONEY_DECISIONS = ['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'] as const
 
 /** An item that such a decision can be about. For RETRY, one of unknown outcome: otherwise one person suffices. */
-function anItemFor(decision: (typeof MONEY_DECISIONS)[number]): Promise<{ outboxId: string; railType: string }> {
+function buildItemFor(decision: (typeof MONEY_DECISIONS)[number]): Promise<{ outboxId: string; railType: string }> {
   if (decision === 'RETRY') return enqueueUnknown(db)
   return decision === 'REDRIVE' ? enqueueFailed(db) : enqueueHeld(db, olga)
 }
@@ -100,7 +100,7 @@ async function unknownAndPaidLate() {
 
 describe.for(MONEY_DECISIONS)('%s', (decision) => {
   test('is only proposed by the first person, and changes nothing but the trail', async () => {
-    const { outboxId } = await anItemFor(decision)
+    const { outboxId } = await buildItemFor(decision)
     const before = await stateOf(outboxId)
     const proposalId = await propose(olga, outboxId, decision)
     const after = await stateOf(outboxId)
@@ -114,7 +114,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
   })
 
   test('cannot be approved by who proposed it (P7007), and can by another', async () => {
-    const { outboxId } = await anItemFor(decision)
+    const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(olga, outboxId, decision)
     const before = await stateOf(outboxId)
     await expect(approve(olga, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007', code: 'APPROVAL_REQUIRED' })
@@ -128,16 +128,16 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
   })
 
   test('cannot be approved by who proposed it in another letter case (P7007)', async () => {
-    const loud = await aPerson(db, `OLGA_${decision}`)
-    const quiet = await aPerson(db, `olga_${decision.toLowerCase()}`)
-    const { outboxId } = await anItemFor(decision)
+    const loud = await createPerson(db, `OLGA_${decision}`)
+    const quiet = await createPerson(db, `olga_${decision.toLowerCase()}`)
+    const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(quiet, outboxId, decision)
     await expect(approve(loud, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007' })
     expect(await approve(pavel, proposalId)).toMatchObject({ outboxId })
   })
 
   test('cannot be approved in the transaction that proposed it, whoever the session says it is (P7007)', async () => {
-    const { outboxId } = await anItemFor(decision)
+    const { outboxId } = await buildItemFor(decision)
     const superuser = await openConnection(db)
     const become = async (person: Person) => {
       await superuser.query(`SET SESSION AUTHORIZATION "${person.name}"`)
@@ -159,7 +159,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
   })
 
   test('is open once: another proposal by anyone is refused (P7006) until it is withdrawn', async () => {
-    const { outboxId } = await anItemFor(decision)
+    const { outboxId } = await buildItemFor(decision)
     const first = await propose(olga, outboxId, decision)
     const before = await stateOf(outboxId)
     for (const person of [olga, pavel]) {
@@ -172,7 +172,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
   })
 
   test('proposed by eight at once is proposed once; the others are told that it was (P7006)', async () => {
-    const { outboxId } = await anItemFor(decision)
+    const { outboxId } = await buildItemFor(decision)
     const lock = await openConnection(db)
     await lock.query('BEGIN')
     await lock.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
@@ -191,7 +191,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
   })
 
   test.for(['REPEATABLE READ', 'SERIALIZABLE'])('is not decided on an old snapshot: %s (40001)', async (isolation) => {
-    const { outboxId } = await anItemFor(decision)
+    const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(olga, outboxId, decision)
     const before = await stateOf(outboxId)
     const connection = await openConnection(db, 'symphony_control')
@@ -206,7 +206,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
   })
 
   test('is approved once: not again, and not when it was withdrawn (P7006)', async () => {
-    const { outboxId } = await anItemFor(decision)
+    const { outboxId } = await buildItemFor(decision)
     const withdrawn = await propose(olga, outboxId, decision)
     await withdrawOutboxProposal(olga.control, withdrawn, 'a mistake')
     const before = await stateOf(outboxId)
@@ -229,7 +229,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
   })
 
   test('approved by eight at once is applied once; the others are told that it was (P7006)', async () => {
-    const { outboxId } = await anItemFor(decision)
+    const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(olga, outboxId, decision)
     const lock = await openConnection(db)
     await lock.query('BEGIN')
@@ -371,7 +371,7 @@ describe('the person', () => {
     })
 
   beforeAll(async () => {
-    gateway = await aPerson(db, 'gateway')
+    gateway = await createPerson(db, 'gateway')
     // With a hole in it: a comparison with null is neither true nor false, and must not make everybody a gateway.
     await db.queryNoRole(
       'UPDATE symphony_settings SET actor_gateways = ARRAY[NULL, $1], naming_gateways = ARRAY[NULL, $1]',
@@ -397,9 +397,9 @@ describe('the person', () => {
   })
 
   test('is one person by a key and by a name, through any gateway', async () => {
-    const other = await aPerson(db, 'gateway_too')
+    const other = await createPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
-    const { key } = await aKey(db, { scopes: ['operate'], owner: 'Anna@bank' })
+    const { key } = await createKey(db, { scopes: ['operate'], owner: 'Anna@bank' })
     const byKey = withActor(other.control, { apiKey: parseApiKey(key)! })
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await onBehalfOf('anna@bank', (anna) => propose(anna, outboxId, 'FAILED'))
@@ -515,7 +515,7 @@ describe('the person', () => {
     await withTestDatabase(async (other) => {
       const item = await enqueue(other)
       await other.queryNoRole('DELETE FROM symphony_settings')
-      const rita = await aPerson(other, 'rita')
+      const rita = await createPerson(other, 'rita')
       await onBehalfOf('anna@bank', ({ control }) => placeOutboxHold(control, item.outboxId, 'please wait'), rita)
       expect(await pendingRow(other, item.outboxId)).toMatchObject({ held_by: rita.name })
     })

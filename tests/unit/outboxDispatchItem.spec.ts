@@ -48,7 +48,7 @@ async function dispatch(circumstances: Circumstances): Promise<Dispatched> {
   }
   const loaded = loadRails([rail]).get('rail')!
   const clock = { now: () => CLAIMED_AT, monotonicMs: () => 1_000 }
-  const leased = new LeasedItem(aClaimedItem(item), 1_000, leaseLeftMs, clock)
+  const leased = new LeasedItem(buildClaimedItem(item), 1_000, leaseLeftMs, clock)
   const hooks: DispatchHooks = {
     begin: async () => {},
     onCalled: () => {},
@@ -59,7 +59,7 @@ async function dispatch(circumstances: Circumstances): Promise<Dispatched> {
   return { result: await dispatchItem(leased, loaded, hooks), sent }
 }
 
-function aClaimedItem(overrides: Partial<ClaimedItem>): ClaimedItem {
+function buildClaimedItem(overrides: Partial<ClaimedItem>): ClaimedItem {
   return {
     outboxId: randomUUID(),
     instructionId: 'i',

@@ -13,7 +13,15 @@ import {
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, claimOnly, complete, enqueue, pendingRow, sequenceOf } from '../support/outboxItems.js'
+import {
+  buildInstruction,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  pendingRow,
+  sequenceOf,
+} from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
 let db: TestDatabase
@@ -93,8 +101,8 @@ describe('a new item', () => {
     await db.queryNoRole(`CREATE TABLE shop_orders (id text); GRANT INSERT, SELECT ON shop_orders TO "${shop.name}"`)
     const client = await shop.connect()
     const outbox = withSchema({ query: (text, values) => client.query<never>(text, [...(values ?? [])]) }, db.schema)
-    const kept = anInstruction()
-    const undone = anInstruction()
+    const kept = buildInstruction()
+    const undone = buildInstruction()
     const orders = qualify(db.as('symphony_ingest'), 'shop_orders')
 
     // Reading the shop's own table needs USAGE on the schema, which ingest has.
@@ -203,10 +211,10 @@ describe('the same instruction and key with another', () => {
 
 describe('a batch', () => {
   test('answers in the order given, numbers each stream without a gap, and is claimed in that order', async () => {
-    const railType = anInstruction().railType
-    const [first, second] = [anInstruction().participantId, anInstruction().participantId]
+    const railType = buildInstruction().railType
+    const [first, second] = [buildInstruction().participantId, buildInstruction().participantId]
     const items = await enqueueAll(
-      [first, second, second, first, second].map((participantId) => anInstruction({ participantId, railType })),
+      [first, second, second, first, second].map((participantId) => buildInstruction({ participantId, railType })),
     )
     expect(items.map(({ sequenceId }) => sequenceId)).toEqual([1n, 1n, 2n, 2n, 3n])
     expect(items.every(({ created }) => created)).toBe(true)
@@ -220,7 +228,7 @@ describe('a batch', () => {
     const known = await enqueue(db)
     const ended = await enqueue(db, { participantId: known.participantId })
     await complete(db, await claimOnly(db, ended.railType), { state: 'DISPATCHED' })
-    const fresh = anInstruction({ participantId: known.participantId })
+    const fresh = buildInstruction({ participantId: known.participantId })
     const items = await enqueueAll([ended, fresh, known])
     expect(items).toMatchObject([
       { outboxId: ended.outboxId, sequenceId: 2n, created: false, state: 'DISPATCHED' },
@@ -233,7 +241,7 @@ describe('a batch', () => {
   test('with a known item behind new ones inserts the new ones, and numbers them without a gap', async () => {
     const known = await enqueue(db)
     const { participantId } = known
-    const items = await enqueueAll([anInstruction({ participantId }), anInstruction({ participantId }), known])
+    const items = await enqueueAll([buildInstruction({ participantId }), buildInstruction({ participantId }), known])
     expect(items).toMatchObject([
       { sequenceId: 2n, created: true },
       { sequenceId: 3n, created: true },
@@ -244,15 +252,17 @@ describe('a batch', () => {
 
   test('of known and new participants numbers both without a gap', async () => {
     const { participantId } = await enqueue(db)
-    const added = anInstruction().participantId
-    const items = await enqueueAll([added, participantId, added].map((name) => anInstruction({ participantId: name })))
+    const added = buildInstruction().participantId
+    const items = await enqueueAll(
+      [added, participantId, added].map((name) => buildInstruction({ participantId: name })),
+    )
     expect(items.map(({ sequenceId }) => sequenceId)).toEqual([1n, 2n, 2n])
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
     expect(await sequenceOf(db, added)).toEqual({ taken: [1n, 2n], next: 3n })
   })
 
   test('that names one key twice makes one item, and only the first is said to have made it', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const items = await enqueueAll([instruction, { ...instruction }])
     expect(items.map(({ created }) => created)).toEqual([true, false])
     expect(items[1]!.outboxId).toBe(items[0]!.outboxId)
@@ -260,10 +270,10 @@ describe('a batch', () => {
   })
 
   test('that names one key twice with different content is refused as a whole', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const before = await everything()
     const refusal = await failureOf(
-      enqueueAll([anInstruction(), instruction, { ...instruction, payload: { amountMinor: '2' } }]),
+      enqueueAll([buildInstruction(), instruction, { ...instruction, payload: { amountMinor: '2' } }]),
     )
     expect(refusal).toBeInstanceOf(IdempotencyConflictError)
     expect(refusal).toMatchObject({ detail: '{"ordinal" : 3}' })
@@ -274,7 +284,7 @@ describe('a batch', () => {
     const known = await enqueue(db)
     const before = await everything()
     const refusal = await failureOf(
-      enqueueAll([anInstruction(), { ...known, railType: 'another-rail' }, anInstruction()]),
+      enqueueAll([buildInstruction(), { ...known, railType: 'another-rail' }, buildInstruction()]),
     )
     expect(refusal).toBeInstanceOf(IdempotencyConflictError)
     expect(refusal).toMatchObject({ detail: '{"ordinal" : 2}' })
@@ -282,8 +292,8 @@ describe('a batch', () => {
   })
 
   test('of a thousand is taken, and one more is refused', async () => {
-    const participantId = anInstruction().participantId
-    const thousand = Array.from({ length: 1000 }, () => anInstruction({ participantId }))
+    const participantId = buildInstruction().participantId
+    const thousand = Array.from({ length: 1000 }, () => buildInstruction({ participantId }))
     const items = await enqueueAll(thousand)
     expect(items.map(({ sequenceId }) => sequenceId)).toEqual(thousand.map((_, index) => BigInt(index + 1)))
     const oneMore = db.queryNoRole(
@@ -301,7 +311,7 @@ describe('a rolled-back enqueue', () => {
     const before = await everything()
     const changedMind = new Error('the caller changed its mind')
     const undone = db.as('symphony_ingest').transaction(async (tx) => {
-      const items = await enqueuePaymentOutboxBatch(tx, [anInstruction({ participantId }), anInstruction()])
+      const items = await enqueuePaymentOutboxBatch(tx, [buildInstruction({ participantId }), buildInstruction()])
       expect(items.map(({ sequenceId }) => sequenceId)).toEqual([2n, 1n])
       throw changedMind
     })
@@ -311,19 +321,19 @@ describe('a rolled-back enqueue', () => {
   })
 
   test('to a savepoint consumes nothing either, and the transaction goes on with the next number', async () => {
-    const participantId = anInstruction().participantId
+    const participantId = buildInstruction().participantId
     await db.as('symphony_ingest').transaction(async (tx) => {
-      await enqueuePaymentOutbox(tx, anInstruction({ participantId }))
+      await enqueuePaymentOutbox(tx, buildInstruction({ participantId }))
       await tx.query('SAVEPOINT before_second')
-      await enqueuePaymentOutbox(tx, anInstruction({ participantId }))
+      await enqueuePaymentOutbox(tx, buildInstruction({ participantId }))
       await tx.query('ROLLBACK TO before_second')
-      await enqueuePaymentOutbox(tx, anInstruction({ participantId }))
+      await enqueuePaymentOutbox(tx, buildInstruction({ participantId }))
     })
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
   })
 
   test('of a bare bump consumes nothing, and bumps and enqueues share one sequence', async () => {
-    const participantId = anInstruction().participantId
+    const participantId = buildInstruction().participantId
     const owner = db.as('symphony_owner')
     const bump = `SELECT ${qualify(owner, 'bump_participant_outbox_seq')}($1) AS taken`
     const undone = owner.transaction(async (tx) => {
@@ -385,7 +395,7 @@ test('what the function refuses has the type of its SQLSTATE through the wrapper
 describe('NOTIFY', () => {
   test('is sent once for an enqueue, of one item or of many', async () => {
     expect(await heardDuring(() => enqueue(db))).toEqual(['new_work'])
-    expect(await heardDuring(() => enqueueAll([anInstruction(), anInstruction()]))).toEqual(['new_work'])
+    expect(await heardDuring(() => enqueueAll([buildInstruction(), buildInstruction()]))).toEqual(['new_work'])
   })
 
   test('is not sent for an enqueue that makes no item, nor for a statement that inserts no row', async () => {
@@ -399,7 +409,7 @@ describe('NOTIFY', () => {
   test('is not sent for an enqueue that is rolled back', async () => {
     const heard = await heardDuring(async () => {
       const undone = db.as('symphony_ingest').transaction(async (tx) => {
-        await enqueuePaymentOutbox(tx, anInstruction())
+        await enqueuePaymentOutbox(tx, buildInstruction())
         throw new Error('undone')
       })
       await expect(undone).rejects.toThrow('undone')

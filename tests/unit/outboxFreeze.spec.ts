@@ -19,7 +19,7 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { rewindEpoch, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, enqueueAndClaim, pendingRow, WORKER } from '../support/outboxItems.js'
-import { aPerson, type Person } from '../support/outboxPeople.js'
+import { createPerson, type Person } from '../support/outboxPeople.js'
 import { foldTrails } from '../support/outboxTrail.js'
 import { PlanRecorder, scansOf, type Execution } from '../support/plans.js'
 import { failureOf, race } from '../support/race.js'
@@ -33,7 +33,7 @@ let db: TestDatabase
 let olga: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  olga = await aPerson(db, 'olga')
+  olga = await createPerson(db, 'olga')
 })
 afterAll(() => db.drop())
 beforeEach(() => forgetEpochs(db))

@@ -4,7 +4,7 @@ import { withSchema } from '../../libs/db/index.js'
 import { readReplays, repairExpiredLeases } from '../../libs/outbox/index.js'
 import { PENDING_COLUMNS } from '../../libs/outbox/reads/replay.js'
 import { asQueryable, createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aPerson } from '../support/outboxPeople.js'
+import { createPerson } from '../support/outboxPeople.js'
 import { RandomOutbox, type RandomWorkers } from '../support/outboxRandom.js'
 import { foldTrails, itemIds } from '../support/outboxTrail.js'
 
@@ -53,8 +53,8 @@ async function workAtRandom(
 }
 
 async function handsOf(db: TestDatabase): Promise<RandomWorkers> {
-  const olga = await aPerson(db, 'olga')
-  const pavel = await aPerson(db, 'pavel')
+  const olga = await createPerson(db, 'olga')
+  const pavel = await createPerson(db, 'pavel')
   return {
     ingest: () => db.as('symphony_ingest'),
     executor: () => db.as('symphony_executor'),

@@ -22,13 +22,13 @@ import {
   pendingRow,
   WORKER,
 } from '../support/outboxItems.js'
-import { aPerson, type Person } from '../support/outboxPeople.js'
+import { createPerson, type Person } from '../support/outboxPeople.js'
 
 let db: TestDatabase
 let olga: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  olga = await aPerson(db, 'olga')
+  olga = await createPerson(db, 'olga')
 })
 afterAll(() => db.drop())
 

@@ -4,8 +4,8 @@ import { KeyReusedError, type RoleHandle } from '../../libs/db/index.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gatewayOf } from '../support/httpFixture.js'
-import { anInstruction, claimOnly, complete, enqueue, sequenceOf } from '../support/outboxItems.js'
-import { aPerson, approve, propose } from '../support/outboxPeople.js'
+import { buildInstruction, claimOnly, complete, enqueue, sequenceOf } from '../support/outboxItems.js'
+import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { connectionOf, failureOf, untilWaiting, type Connection } from '../support/race.js'
 
 /** Key scopes: within one, an idempotency key names one instruction (P7014). */
@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 /** A scope that no other test uses. */
-function aScope(): { readonly keyScope: string } {
+function buildScope(): { readonly keyScope: string } {
   return { keyScope: `key:${randomUUID()}` }
 }
 
@@ -33,9 +33,9 @@ async function scopesOf(instructionId: string): Promise<unknown[]> {
 
 describe('a key of one scope', () => {
   test('with a second instruction is refused (P7014), and the error names the first', async () => {
-    const scope = aScope()
-    const first = anInstruction()
-    const second = anInstruction({ idempotencyKey: first.idempotencyKey })
+    const scope = buildScope()
+    const first = buildInstruction()
+    const second = buildInstruction({ idempotencyKey: first.idempotencyKey })
     await enqueuePaymentOutbox(gateway, first, scope)
     const error = await failureOf(enqueuePaymentOutbox(gateway, second, scope))
     expect(error).toBeInstanceOf(KeyReusedError)
@@ -52,33 +52,33 @@ describe('a key of one scope', () => {
   })
 
   test('with the same instruction and content returns the first item', async () => {
-    const scope = aScope()
-    const instruction = anInstruction()
+    const scope = buildScope()
+    const instruction = buildInstruction()
     const first = await enqueuePaymentOutbox(gateway, instruction, scope)
     expect(await enqueuePaymentOutbox(gateway, instruction, scope)).toEqual({ ...first, created: false })
     expect(await scopesOf(instruction.instructionId)).toEqual([scope.keyScope])
   })
 
   test('with the same instruction and other content stays P7004', async () => {
-    const scope = aScope()
-    const instruction = anInstruction()
+    const scope = buildScope()
+    const instruction = buildInstruction()
     await enqueuePaymentOutbox(gateway, instruction, scope)
     const changed = { ...instruction, payload: { amountMinor: '1051' } }
     expect(await failureOf(enqueuePaymentOutbox(gateway, changed, scope))).toMatchObject({ sqlstate: 'P7004' })
   })
 
   test('belongs to that scope alone: another scope and SQL callers may use it for other instructions', async () => {
-    const { idempotencyKey } = anInstruction()
-    for (const scope of [aScope(), aScope(), {}, {}]) {
-      const item = await enqueuePaymentOutbox(gateway, anInstruction({ idempotencyKey }), scope)
+    const { idempotencyKey } = buildInstruction()
+    for (const scope of [buildScope(), buildScope(), {}, {}]) {
+      const item = await enqueuePaymentOutbox(gateway, buildInstruction({ idempotencyKey }), scope)
       expect(item.created).toBe(true)
     }
   })
 
   test('may stand for one instruction only within a batch, too', async () => {
-    const scope = aScope()
-    const { idempotencyKey } = anInstruction()
-    const batch = [anInstruction(), anInstruction({ idempotencyKey }), anInstruction({ idempotencyKey })]
+    const scope = buildScope()
+    const { idempotencyKey } = buildInstruction()
+    const batch = [buildInstruction(), buildInstruction({ idempotencyKey }), buildInstruction({ idempotencyKey })]
     expect(await failureOf(enqueuePaymentOutboxBatch(gateway, batch, scope))).toMatchObject({
       sqlstate: 'P7014',
       firstInstructionId: batch[1]!.instructionId,
@@ -88,25 +88,25 @@ describe('a key of one scope', () => {
   })
 
   test('refuses a batch that mixes repeated and new items, and names the first instruction', async () => {
-    const scope = aScope()
-    const known = [anInstruction(), anInstruction()]
+    const scope = buildScope()
+    const known = [buildInstruction(), buildInstruction()]
     await enqueuePaymentOutboxBatch(gateway, known, scope)
-    const stranger = anInstruction({ idempotencyKey: known[1]!.idempotencyKey })
+    const stranger = buildInstruction({ idempotencyKey: known[1]!.idempotencyKey })
     expect(await failureOf(enqueuePaymentOutboxBatch(gateway, [...known, stranger], scope))).toMatchObject({
       sqlstate: 'P7014',
       firstInstructionId: known[1]!.instructionId,
     })
-    const again = await enqueuePaymentOutboxBatch(gateway, [...known, known[0]!, anInstruction()], scope)
+    const again = await enqueuePaymentOutboxBatch(gateway, [...known, known[0]!, buildInstruction()], scope)
     expect(again.map(({ created }) => created)).toEqual([false, false, false, true])
   })
 })
 
 describe('the scope argument', () => {
   test('is refused (42501) from a login that is no gateway, and nothing is enqueued', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     for (const attempt of [
-      () => enqueuePaymentOutbox(db.as('symphony_ingest'), instruction, aScope()),
-      () => enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [instruction], aScope()),
+      () => enqueuePaymentOutbox(db.as('symphony_ingest'), instruction, buildScope()),
+      () => enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [instruction], buildScope()),
     ]) {
       expect(await failureOf(attempt())).toMatchObject({ sqlstate: '42501', hint: expect.stringContaining('gateway') })
     }
@@ -128,7 +128,7 @@ describe('the scope argument', () => {
 
   test('of the greatest length fits the index', async () => {
     const keyScope = `${randomUUID()}${'€'.repeat(464)}`
-    const instruction = anInstruction({ idempotencyKey: 'k'.repeat(128) })
+    const instruction = buildInstruction({ idempotencyKey: 'k'.repeat(128) })
     expect((await enqueuePaymentOutbox(gateway, instruction, { keyScope })).created).toBe(true)
   })
 })
@@ -142,7 +142,7 @@ async function connect(): Promise<Connection> {
 
 /** Instructions in this order, under these keys. */
 function buildBatch(name: string, keys: readonly string[]): OutboxInstruction[] {
-  return keys.map((idempotencyKey, index) => anInstruction({ instructionId: `${name}-${index}`, idempotencyKey }))
+  return keys.map((idempotencyKey, index) => buildInstruction({ instructionId: `${name}-${index}`, idempotencyKey }))
 }
 
 describe('two transactions with one key and two instructions', () => {
@@ -151,11 +151,11 @@ describe('two transactions with one key and two instructions', () => {
     ['rolls back, the second is enqueued', 'ROLLBACK', { created: true }],
   ])('wait for each other: when the first %s', async (_, end, expected) => {
     const [one, two] = [await connect(), await connect()]
-    const scope = aScope()
-    const first = anInstruction()
+    const scope = buildScope()
+    const first = buildInstruction()
     await one.query('BEGIN')
     await enqueuePaymentOutbox(one, first, scope)
-    const second = enqueuePaymentOutbox(two, anInstruction({ idempotencyKey: first.idempotencyKey }), scope).catch(
+    const second = enqueuePaymentOutbox(two, buildInstruction({ idempotencyKey: first.idempotencyKey }), scope).catch(
       (error: unknown) => error,
     )
     await untilWaiting(db, two)
@@ -167,7 +167,7 @@ describe('two transactions with one key and two instructions', () => {
 
   test('do not deadlock when two batches share keys in opposite order', async () => {
     const [blocker, one, two] = [await connect(), await connect(), await connect()]
-    const scope = aScope()
+    const scope = buildScope()
     // Both batches stop halfway, at a key of the blocker, and then go on to a key of each other.
     await blocker.query('BEGIN')
     await enqueuePaymentOutboxBatch(blocker, buildBatch('blocker', ['m1', 'm2']), scope)
@@ -184,12 +184,12 @@ describe('two transactions with one key and two instructions', () => {
 
   test('under REPEATABLE READ the loser gets a serialization failure (40001) to retry', async () => {
     const [one, two] = [await connect(), await connect()]
-    const scope = aScope()
-    const first = anInstruction()
+    const scope = buildScope()
+    const first = buildInstruction()
     await two.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await two.query('SELECT 1')
     await enqueuePaymentOutbox(one, first, scope)
-    const second = anInstruction({ idempotencyKey: first.idempotencyKey })
+    const second = buildInstruction({ idempotencyKey: first.idempotencyKey })
     expect(await failureOf(enqueuePaymentOutbox(two, second, scope))).toMatchObject({ sqlstate: '40001' })
     await two.query('ROLLBACK')
     expect(await failureOf(enqueuePaymentOutbox(two, second, scope))).toMatchObject({ sqlstate: 'P7014' })
@@ -199,14 +199,14 @@ describe('two transactions with one key and two instructions', () => {
 })
 
 test('a redrive carries no scope, and the key of its payment stays taken', async () => {
-  const [olga, pavel] = [await aPerson(db, 'olga'), await aPerson(db, 'pavel')]
-  const scope = aScope()
-  const instruction = anInstruction()
+  const [olga, pavel] = [await createPerson(db, 'olga'), await createPerson(db, 'pavel')]
+  const scope = buildScope()
+  const instruction = buildInstruction()
   const { outboxId } = await enqueuePaymentOutbox(gateway, instruction, scope)
   await complete(db, await claimOnly(db, instruction.railType), { state: 'FAILED', errorCode: 'REFUSED' })
   await approve(pavel, await propose(olga, outboxId, 'REDRIVE'))
   expect(await scopesOf(instruction.instructionId)).toEqual([scope.keyScope, null])
-  const other = anInstruction({ idempotencyKey: instruction.idempotencyKey })
+  const other = buildInstruction({ idempotencyKey: instruction.idempotencyKey })
   expect(await failureOf(enqueuePaymentOutbox(gateway, other, scope))).toMatchObject({ sqlstate: 'P7014' })
 })
 

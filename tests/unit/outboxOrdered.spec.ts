@@ -14,8 +14,8 @@ import {
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, claimOnly, complete, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
-import { aPerson, approve, propose, type Person } from '../support/outboxPeople.js'
+import { buildInstruction, claim, claimOnly, complete, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
+import { createPerson, approve, propose, type Person } from '../support/outboxPeople.js'
 import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
 import { failureOf, untilWaiting } from '../support/race.js'
 
@@ -24,8 +24,8 @@ let olga: Person
 let pavel: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  olga = await aPerson(db, 'olga')
-  pavel = await aPerson(db, 'pavel')
+  olga = await createPerson(db, 'olga')
+  pavel = await createPerson(db, 'pavel')
 })
 afterEach(closeTransactions)
 afterAll(() => db.drop())
@@ -46,7 +46,7 @@ describe('of the ordered items of a participant', () => {
   test('only the head can be claimed when they were enqueued in one call', async () => {
     const stream = new Stream(db)
     const { participantId, railType } = stream
-    const instructions = Array.from({ length: 4 }, () => anInstruction({ participantId, railType, ordered: true }))
+    const instructions = Array.from({ length: 4 }, () => buildInstruction({ participantId, railType, ordered: true }))
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
     expect(await stream.drain()).toEqual(items.map((item) => item.outboxId))
   })
@@ -93,7 +93,7 @@ describe('of the ordered items of a participant', () => {
     const flags = [false, true, false, true, false]
     const items = await enqueuePaymentOutboxBatch(
       db.as('symphony_ingest'),
-      flags.map((ordered) => anInstruction({ participantId, railType, ordered })),
+      flags.map((ordered) => buildInstruction({ participantId, railType, ordered })),
     )
     const expected = items.filter((_, index) => index !== 3).map((item) => item.outboxId)
     expect(await stream.claimed()).toEqual(expected)
@@ -306,7 +306,7 @@ async function scopeEvents(scope: string) {
 }
 
 /** A leased head, an open transaction that will end it, and one that will enqueue behind it. */
-async function aHeadEnding() {
+async function createHeadEnding() {
   const stream = new Stream(db)
   const head = await stream.enqueue()
   const lease = await stream.claimOnly()
@@ -321,7 +321,7 @@ async function aHeadEnding() {
 
 describe('a head that ends while its successor is being enqueued does not strand it', () => {
   test('when the successor is enqueued, then the head ends and commits, then the successor commits', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -331,7 +331,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when the head ends, then the successor is enqueued and commits, then the head commits', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -343,7 +343,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when both are done and the successor commits first', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
     await enqueuer.query('COMMIT')
@@ -353,7 +353,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when several are enqueued: they come out one by one, in order', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const ids = [await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer)]
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -362,7 +362,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when the completion is rolled back: the head is still the head', async () => {
-    const { stream, head, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, head, lease, completer, enqueuer } = await createHeadEnding()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -375,7 +375,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when the enqueue is rolled back: the next one is the head at once', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -386,7 +386,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when lease repair is the first to look', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -396,7 +396,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when a claim has just confirmed that it must wait: the completion waits for that claim, and then sees it', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
     const claimer = await openTransaction(db, 'symphony_executor')
@@ -411,7 +411,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when the completion runs on a snapshot older than the successor: it is refused (40001), not blind', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     await completer.query('COMMIT')
     await completer.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await completer.query('SELECT 1')
@@ -429,7 +429,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when the completion runs on a snapshot older than the last look at the successor (40001)', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
     await completer.query('COMMIT')
@@ -443,7 +443,7 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 
   test('when the completion runs on a snapshot that stays, and another enqueuer is still open', async () => {
-    const { stream, lease, completer, enqueuer } = await aHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
     await enqueuer.query('BEGIN')
@@ -509,7 +509,7 @@ describe('nobody waits for an open transaction that has nothing to do with him',
 })
 
 /** A leased head, a held item behind it with a proposal to end it, and a last one. */
-async function aDecisionBehindTheHead() {
+async function createDecisionBehindTheHead() {
   const stream = new Stream(db)
   const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()] as const
   const lease = await stream.claimOnly()
@@ -527,7 +527,7 @@ async function aDecisionBehindTheHead() {
 
 describe('people who decide an item in the middle while the head ends', () => {
   test('first, and commit while the completion waits: the last one goes on', async () => {
-    const { stream, ids, lease, proposalId, completer, operator } = await aDecisionBehindTheHead()
+    const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await approveOutboxProposal(operator, proposalId)
     const completion = completeOn(completer, lease)
     await untilWaiting(db, completer)
@@ -538,7 +538,7 @@ describe('people who decide an item in the middle while the head ends', () => {
   })
 
   test('first, and roll back while the completion waits: the held one is the head', async () => {
-    const { stream, ids, lease, proposalId, completer, operator } = await aDecisionBehindTheHead()
+    const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await approveOutboxProposal(operator, proposalId)
     const completion = completeOn(completer, lease)
     await untilWaiting(db, completer)
@@ -552,7 +552,7 @@ describe('people who decide an item in the middle while the head ends', () => {
   })
 
   test('second, and wait until the completion commits: the last one goes on', async () => {
-    const { stream, ids, lease, proposalId, completer, operator } = await aDecisionBehindTheHead()
+    const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await completeOn(completer, lease)
     const approval = approveOutboxProposal(operator, proposalId)
     await untilWaiting(db, operator)
@@ -563,7 +563,7 @@ describe('people who decide an item in the middle while the head ends', () => {
   })
 
   test('second, and the completion rolls back: the head stays the head', async () => {
-    const { stream, ids, lease, proposalId, completer, operator } = await aDecisionBehindTheHead()
+    const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await completeOn(completer, lease)
     const approval = approveOutboxProposal(operator, proposalId)
     await untilWaiting(db, operator)
@@ -576,7 +576,7 @@ describe('people who decide an item in the middle while the head ends', () => {
   })
 
   test('while another is being enqueued: it goes on, too', async () => {
-    const { stream, ids, lease, proposalId, completer, operator } = await aDecisionBehindTheHead()
+    const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     const enqueuer = await openTransaction(db, 'symphony_ingest')
     const fourth = await stream.enqueueOn(enqueuer)
     await approveOutboxProposal(operator, proposalId)

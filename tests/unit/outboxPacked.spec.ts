@@ -22,7 +22,7 @@ const TRACE = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 vendor=a 
 const executor = () => db.as('symphony_executor')
 const ingest = () => db.as('symphony_ingest')
 
-function aPayment(railType: string, overrides: object = {}) {
+function buildPayment(railType: string, overrides: object = {}) {
   const id = randomUUID()
   return {
     instructionId: id,
@@ -55,7 +55,7 @@ function shown(item: ClaimedItem) {
 }
 
 test('an enqueue returns each item in the order given: new, repeated within the call and known before', async () => {
-  const [first, second] = [aPayment('packed'), aPayment('packed')]
+  const [first, second] = [buildPayment('packed'), buildPayment('packed')]
   const [before] = await enqueuePaymentOutboxBatch(ingest(), [second])
   const items = await enqueuePaymentOutboxBatch(ingest(), [first, second, first])
   expect(items.map(({ created, state }) => [created, state])).toEqual([
@@ -76,12 +76,12 @@ test('a claim returns what its rows say: plain, traced, ordered, of unknown outc
   const rail = `rail-${randomUUID()}`
   const claim = (options = {}) => claimOutboxBatch(executor(), 100, 'w', 60, { rails: [rail], ...options })
   const [unknown, expired, held, plain] = await enqueuePaymentOutboxBatch(ingest(), [
-    aPayment(rail),
-    aPayment(rail),
-    aPayment(rail),
-    aPayment(rail),
-    aPayment(rail, { ordered: true }),
-    aPayment(rail, { traceContext: TRACE }),
+    buildPayment(rail),
+    buildPayment(rail),
+    buildPayment(rail),
+    buildPayment(rail),
+    buildPayment(rail, { ordered: true }),
+    buildPayment(rail, { traceContext: TRACE }),
   ])
   const first = await claim({ announcedRails: [rail] })
   const leaseOf = (item: { outboxId: string }) => first.find(({ outboxId }) => outboxId === item.outboxId)!
@@ -134,7 +134,12 @@ test('a claim returns what its rows say: plain, traced, ordered, of unknown outc
 
 test('a completion returns a verdict for each outcome in the order given, lost and recorded ones between', async () => {
   const rail = `rail-${randomUUID()}`
-  await enqueuePaymentOutboxBatch(ingest(), [aPayment(rail), aPayment(rail), aPayment(rail), aPayment(rail)])
+  await enqueuePaymentOutboxBatch(ingest(), [
+    buildPayment(rail),
+    buildPayment(rail),
+    buildPayment(rail),
+    buildPayment(rail),
+  ])
   const items = await claimOutboxBatch(executor(), 100, 'w', 60, { rails: [rail] })
   const outcome = (index: number, state: 'DISPATCHED' | 'RETRYABLE' | 'FAILED', token = items[index]!.leaseToken) => ({
     outboxId: items[index]!.outboxId,

@@ -21,7 +21,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, ledger, pendingRow, WORKER } from '../support/outboxItems.js'
-import { aPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
 import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
 import { failureOf, untilWaiting } from '../support/race.js'
 
@@ -30,8 +30,8 @@ let olga: Person
 let pavel: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  olga = await aPerson(db, 'olga')
-  pavel = await aPerson(db, 'pavel')
+  olga = await createPerson(db, 'olga')
+  pavel = await createPerson(db, 'pavel')
 })
 afterEach(closeTransactions)
 afterAll(() => db.drop())
@@ -395,7 +395,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
 })
 
 /** A leased head with another item behind it, which waits and is known to wait. */
-async function aHeadAndAnother() {
+async function createHeadAndAnother() {
   const stream = new Stream(db)
   await stream.enqueue()
   const lease = await stream.claimOnly()
@@ -413,7 +413,7 @@ async function aHeadAndAnother() {
 
 describe.for(MARKING_KINDS)('a head that ends beside a pause of its %s', (kind) => {
   test('lets nobody go: the pause came while the next one was being unblocked', async () => {
-    const { stream, lease, second, completer, operator } = await aHeadAndAnother()
+    const { stream, lease, second, completer, operator } = await createHeadAndAnother()
     await completeOn(completer, lease)
     const pausing = pauseOutbox(operator, kind, stream.participantId, 'please wait')
     await untilWaiting(db, operator)
@@ -426,7 +426,7 @@ describe.for(MARKING_KINDS)('a head that ends beside a pause of its %s', (kind) 
   })
 
   test('lets nobody go: the completion waited for the pause', async () => {
-    const { stream, lease, second, completer, operator } = await aHeadAndAnother()
+    const { stream, lease, second, completer, operator } = await createHeadAndAnother()
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
     const completion = completeOn(completer, lease)
     await untilWaiting(db, completer)
@@ -439,7 +439,7 @@ describe.for(MARKING_KINDS)('a head that ends beside a pause of its %s', (kind) 
   })
 
   test('lets the next one go: the completion waited for a pause that was rolled back', async () => {
-    const { stream, lease, second, completer, operator } = await aHeadAndAnother()
+    const { stream, lease, second, completer, operator } = await createHeadAndAnother()
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
     const completion = completeOn(completer, lease)
     await untilWaiting(db, completer)

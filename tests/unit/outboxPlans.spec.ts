@@ -2,8 +2,16 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, pauseOutbox, type ClaimedItem } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claim, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
-import { aPerson, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
+import {
+  buildInstruction,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  WORKER,
+} from '../support/outboxItems.js'
+import { createPerson, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
 import { insertMany, PlanRecorder, scansOf, waysOf, type Execution } from '../support/plans.js'
 
 /**
@@ -116,13 +124,13 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     instructionValues(await enqueue(db)),
   ),
   'enqueue of one that has ended': ingest('enqueue_payment_outbox', async ({ db }) => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     await complete(db, await enqueueAndClaim(db, instruction), { state: 'DISPATCHED', railReference: 'ref' })
     return instructionValues(instruction)
   }),
   'enqueue of one that is ordered': ingest('enqueue_payment_outbox', async ({ db }) => {
     const { participantId } = await enqueue(db, { ordered: true })
-    return [...instructionValues({ ...anInstruction(), participantId }), null, true]
+    return [...instructionValues({ ...buildInstruction(), participantId }), null, true]
   }),
   'renewal of many': executor('renew_outbox_leases', async ({ db }) => [...leasesOf(await leasedItems(db)), 600]),
   'renewal of one': executor('renew_outbox_lease', async ({ db }) => [...leaseOf(await enqueueAndClaim(db)), 600]),
@@ -393,7 +401,7 @@ async function createFixture({ isAnalysed = true } = {}): Promise<Fixture> {
   databases.push(db)
   for (const table of LARGE_TABLES) await db.queryNoRole(`ALTER TABLE ${table} SET (autovacuum_enabled = off)`)
   if (isAnalysed) await db.queryNoRole('ANALYZE')
-  return { db, ann: await aPerson(db, 'ann') }
+  return { db, ann: await createPerson(db, 'ann') }
 }
 
 async function fill(db: TestDatabase, table: string, sql: string): Promise<void> {
@@ -455,10 +463,10 @@ function control(name: string, prepare: Operation['prepare']): Operation {
 /** A batch of one participant on one rail. */
 async function enqueueMany(
   db: TestDatabase,
-  overrides: Parameters<typeof anInstruction>[0] = {},
+  overrides: Parameters<typeof buildInstruction>[0] = {},
 ): Promise<{ railType: string; participantId: string }> {
-  const { railType, participantId } = anInstruction(overrides)
-  const instructions = Array.from({ length: BATCH }, () => anInstruction({ railType, participantId, ...overrides }))
+  const { railType, participantId } = buildInstruction(overrides)
+  const instructions = Array.from({ length: BATCH }, () => buildInstruction({ railType, participantId, ...overrides }))
   await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
   return { railType, participantId }
 }
@@ -470,8 +478,8 @@ async function dueItems(db: TestDatabase): Promise<string> {
 
 /** The topic of some. */
 async function dueMessages(db: TestDatabase): Promise<string> {
-  const { railType } = anInstruction()
-  const messages = Array.from({ length: BATCH }, () => anInstruction({ railType }))
+  const { railType } = buildInstruction()
+  const messages = Array.from({ length: BATCH }, () => buildInstruction({ railType }))
   await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), messages, { isMessage: true })
   return railType
 }
@@ -497,7 +505,7 @@ function leasesOf(items: readonly ClaimedItem[]): readonly unknown[] {
   return [items.map(({ outboxId }) => outboxId), items.map(({ leaseToken }) => leaseToken), WORKER]
 }
 
-function instructionValues(instruction = anInstruction()): readonly unknown[] {
+function instructionValues(instruction = buildInstruction()): readonly unknown[] {
   const { instructionId, participantId, idempotencyKey, railType, payload } = instruction
   return [instructionId, participantId, idempotencyKey, railType, payload]
 }

@@ -22,11 +22,18 @@ import {
 import type { ClaimedJobRun, ClaimedTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
-import { aMessage, enqueued, enqueuedAndClaimed } from '../support/inboxMessages.js'
-import { aContradiction, anInstruction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { buildMessage, enqueued, enqueuedAndClaimed } from '../support/inboxMessages.js'
+import {
+  createContradiction,
+  buildInstruction,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  WORKER,
+} from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
-import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
+import { createClaimedJobRun, createClaimedTimer, createJob } from '../support/scheduled.js'
 
 /**
  * Every role × every object × every right, exercised on rows that exist. The objects come from the catalog, so that a new
@@ -332,7 +339,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   enqueue_inbox_message: (call) => call(...messageValues()),
   enqueue_inbox_messages: (call) => call(...messageValues().map((value) => [value])),
   schedule_timer: (call) => call('topic', {}, new Date()),
-  cancel_timer: async (call) => call((await aClaimedTimer(db)).timerId),
+  cancel_timer: async (call) => call((await createClaimedTimer(db)).timerId),
 
   claim_outbox_batch: async (call) => call(1, WORKER, 60, [(await enqueue(db)).railType]),
   claim_outbox_packed: async (call) => call(1, WORKER, 60, [(await enqueue(db)).railType]),
@@ -381,20 +388,20 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   next_inbox_event: (call) => call(),
   purge_inbox_messages: (call) => call(1_000, 10),
   due_jobs: (call) => call(10),
-  create_job_runs: async (call) => call([await aJob(db)], [1], [new Date()], [new Date()]),
-  postpone_job: async (call) => call(await aJob(db), 1, 'unreadable'),
+  create_job_runs: async (call) => call([await createJob(db)], [1], [new Date()], [new Date()]),
+  postpone_job: async (call) => call(await createJob(db), 1, 'unreadable'),
   next_scheduler_event: (call) => call(false),
   enqueue_due_timers: (call) => call(10),
   claim_timers: (call) => call(10, WORKER, 60),
-  ack_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
-  abandon_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
-  fail_timers: async (call) => call(...timerClaims(await aClaimedTimer(db))),
+  ack_timers: async (call) => call(...timerClaims(await createClaimedTimer(db))),
+  abandon_timers: async (call) => call(...timerClaims(await createClaimedTimer(db))),
+  fail_timers: async (call) => call(...timerClaims(await createClaimedTimer(db))),
   purge_finished_timers: (call) => call(60, 10),
   enqueue_due_job_runs: (call) => call(10),
   claim_job_runs: (call) => call(10, WORKER, 60),
-  ack_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
-  abandon_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
-  fail_job_runs: async (call) => call(...runClaims(await aClaimedJobRun(db))),
+  ack_job_runs: async (call) => call(...runClaims(await createClaimedJobRun(db))),
+  abandon_job_runs: async (call) => call(...runClaims(await createClaimedJobRun(db))),
+  fail_job_runs: async (call) => call(...runClaims(await createClaimedJobRun(db))),
   purge_finished_job_runs: (call) => call(60, 10),
 
   place_outbox_hold: async (call) => call((await enqueue(db)).outboxId, 'odd'),
@@ -402,7 +409,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   redrive_outbox_item: async (call) => call(await failedItem(), 'bank was closed'),
   approve_outbox_proposal: async (call) => call(await proposal()),
   withdraw_outbox_proposal: async (call) => call(await proposal(), 'mistaken'),
-  review_outbox_contradiction: async (call) => call(await aContradiction(db), 'compared'),
+  review_outbox_contradiction: async (call) => call(await createContradiction(db), 'compared'),
   pause_outbox: (call) => call('rail', 'rail-to-pause', 'maintenance'),
   resume_outbox: async (call) => {
     await pauseOutbox(control(), 'rail', 'rail-to-resume', 'maintenance')
@@ -420,12 +427,12 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   },
   revive_inbox_message: async (call) => call(...(await deadMessage()), 'mended'),
   create_or_update_job: (call) => call('job', '@daily', 'UTC', 'topic', {}, new Date()),
-  pause_job: async (call) => call(await aJob(db)),
-  resume_job: async (call) => call(await aJob(db), 1, new Date()),
-  trigger_job: async (call) => call(await aJob(db)),
-  delete_job: async (call) => call(await aJob(db)),
+  pause_job: async (call) => call(await createJob(db)),
+  resume_job: async (call) => call(await createJob(db), 1, new Date()),
+  trigger_job: async (call) => call(await createJob(db)),
+  delete_job: async (call) => call(await createJob(db)),
   create_api_key: (call) => call('privileged', Buffer.alloc(32), ['read'], 'alice'),
-  revoke_api_key: async (call) => call(await aKeyId()),
+  revoke_api_key: async (call) => call(await createKeyId()),
   rewrap_subject_keys: (call) => call([randomUUID()], ['A'.repeat(80)], 'next', 'first'),
   destroy_subject_key: (call) => call('nobody', 'asked to'),
   read_subject_keys: (call) => call([randomUUID()]),
@@ -436,7 +443,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
 
   record_ledger_verification: (call) => call(1, 0),
 
-  authenticate_api_key: async (call) => call(await aKeyId(), Buffer.alloc(32)),
+  authenticate_api_key: async (call) => call(await createKeyId(), Buffer.alloc(32)),
 }
 
 /** Everything that changes a table, its rows or its shape, and what only holds it up. */
@@ -716,7 +723,7 @@ function control(): RoleHandle {
 }
 
 function instructionValues(): unknown[] {
-  const { instructionId, participantId, idempotencyKey, railType, payload } = anInstruction()
+  const { instructionId, participantId, idempotencyKey, railType, payload } = buildInstruction()
   return [instructionId, participantId, idempotencyKey, railType, payload]
 }
 
@@ -729,7 +736,7 @@ function leases({ outboxId, leaseToken }: ClaimedItem): unknown[] {
 }
 
 function messageValues(): unknown[] {
-  const { source, messageId, topic, payload } = aMessage()
+  const { source, messageId, topic, payload } = buildMessage()
   return [source, messageId, topic, payload]
 }
 
@@ -757,7 +764,7 @@ function runClaims({ runId, leaseToken }: ClaimedJobRun): unknown[] {
   return [[runId], [leaseToken], WORKER]
 }
 
-async function aKeyId(): Promise<string> {
+async function createKeyId(): Promise<string> {
   const { keyId } = await createApiKey(control(), { scopes: ['read'], owner: 'alice' })
   return keyId
 }
@@ -800,7 +807,7 @@ async function putARowInEveryTable(): Promise<void> {
   )
   await proposal()
   await failedItem()
-  await aContradiction(db)
+  await createContradiction(db)
   await recordLedgerVerification(db.as('symphony_auditor'), { rowsChecked: 1, breakCount: 0 })
   await repairExpiredLeases(executor, 10, WORKER) // Folds the tallies so far into the totals.
   await failedItem()
@@ -813,9 +820,9 @@ async function putARowInEveryTable(): Promise<void> {
   await setParticipantOutboxPolicy(control(), 'participant-1', 'halt')
   await enqueuedAndClaimed(db)
   await deadMessage()
-  await aClaimedTimer(db)
-  await aClaimedJobRun(db)
-  await aKeyId()
+  await createClaimedTimer(db)
+  await createClaimedJobRun(db)
+  await createKeyId()
 }
 
 async function readRelations(): Promise<ReadonlyMap<string, Relation>> {

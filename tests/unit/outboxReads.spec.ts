@@ -12,7 +12,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue } from '../support/outboxItems.js'
-import { aPerson, approve, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
 
 /** What people are shown of the outbox: which payments, in which order, and nobody's but those they may see. */
 
@@ -21,8 +21,8 @@ let alice: Person
 let bob: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  alice = await aPerson(db, 'alice')
-  bob = await aPerson(db, 'bob')
+  alice = await createPerson(db, 'alice')
+  bob = await createPerson(db, 'bob')
 })
 afterAll(() => db.drop())
 

@@ -12,7 +12,7 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import {
-  anInstruction,
+  buildInstruction,
   claim,
   claimOnly,
   complete,
@@ -24,7 +24,7 @@ import {
   sequenceOf,
   WORKER,
 } from '../support/outboxItems.js'
-import { aPerson, approve, enqueueFailed, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, enqueueFailed, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
 let db: TestDatabase
@@ -32,8 +32,8 @@ let olga: Person
 let pavel: Person
 beforeAll(async () => {
   db = await createTestDatabase()
-  olga = await aPerson(db, 'olga')
-  pavel = await aPerson(db, 'pavel')
+  olga = await createPerson(db, 'olga')
+  pavel = await createPerson(db, 'pavel')
 })
 afterAll(() => db.drop())
 
@@ -396,7 +396,7 @@ describe('keys', () => {
   test.for(['k~redrive~1', '~redrive~0', 'k~redrive~1~redrive~23', 'k~redrive~00000000000000000000'])(
     'of redrives cannot be enqueued: %s (22023, by the function itself)',
     async (idempotencyKey) => {
-      const given = anInstruction()
+      const given = buildInstruction()
       await expect(
         db.queryNoRole('SELECT * FROM enqueue_payment_outbox($1, $2, $3, $4, $5)', [
           given.instructionId,

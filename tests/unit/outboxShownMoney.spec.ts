@@ -11,7 +11,7 @@ import {
 import { loadRails, type FieldClasses } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { complete, claimOnly, enqueue } from '../support/outboxItems.js'
-import { aPerson, enqueueUnknown, propose } from '../support/outboxPeople.js'
+import { createPerson, enqueueUnknown, propose } from '../support/outboxPeople.js'
 import { PlanRecorder, scansOf } from '../support/plans.js'
 
 /** Amount, currency and masked destination in `outbox_operational_status`, as the recorded field classes allow. */
@@ -124,7 +124,7 @@ test('an ended item shows the same as while it was pending', async () => {
 })
 
 test('a proposal shows the money it is about, alone and in lists', async () => {
-  const olga = await aPerson(db, 'olga')
+  const olga = await createPerson(db, 'olga')
   const item = await enqueueUnknown(db, { payload: PAYLOAD })
   await declare(item.railType, {})
   await propose(olga, item.outboxId, 'RETRY')
@@ -162,7 +162,7 @@ test('a cheap function in a condition sees neither payloads nor unmasked destina
 const SMALL = new Set(['payment_outbox_proposals', 'outbox_rails', 'dispatch_epochs'])
 
 test('reads of items and proposals are served by indexes and scan no queue and no ledger', async () => {
-  const olga = await aPerson(db, 'planner')
+  const olga = await createPerson(db, 'planner')
   const held = await enqueueUnknown(db, { payload: PAYLOAD })
   const proposalId = await propose(olga, held.outboxId, 'FAILED')
   await db.queryNoRole(

@@ -14,9 +14,9 @@ import { loadRails } from '../../libs/rails/index.js'
 import { enqueueDueTimers, enqueueDueJobRuns, triggerJob } from '../../libs/scheduler/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, attemptRows, claimOnly, enqueue, ledger, pendingRow } from '../support/outboxItems.js'
-import { aPerson, approve, propose } from '../support/outboxPeople.js'
-import { aJob, aTimer } from '../support/scheduled.js'
+import { buildInstruction, attemptRows, claimOnly, enqueue, ledger, pendingRow } from '../support/outboxItems.js'
+import { createPerson, approve, propose } from '../support/outboxPeople.js'
+import { createJob, createTimer } from '../support/scheduled.js'
 
 let db: TestDatabase
 let owner: OutboxStore
@@ -329,7 +329,7 @@ describe('a message verb and a payment', () => {
       idempotencyKey: messageId,
       participantId: messageId,
     })
-    const payload = anInstruction().payload
+    const payload = buildInstruction().payload
     await expect(owner.enqueue({ topic, messageId, payload })).rejects.toMatchObject({ sqlstate: 'P7004' })
   })
 
@@ -366,17 +366,17 @@ describe('a message verb and a payment', () => {
   })
 
   test('timers and job runs make messages, and the redrive of a message is a message', async () => {
-    const { topic } = await aTimer(db)
+    const { topic } = await createTimer(db)
     await enqueueDueTimers(db.as('symphony_executor'), 1_000)
     const [timer] = await owner.claim({ batchSize: 1, topics: [topic] })
-    const job = await aJob(db)
+    const job = await createJob(db)
     await triggerJob(db.as('symphony_control'), job)
     await enqueueDueJobRuns(db.as('symphony_executor'), 1_000)
     expect(await owner.claim({ batchSize: 1, topics: [`topic-${job}`] })).toHaveLength(1)
 
     await owner.fail([timer!], 'no such address')
-    const ann = await aPerson(db, 'ann')
-    const bea = await aPerson(db, 'bea')
+    const ann = await createPerson(db, 'ann')
+    const bea = await createPerson(db, 'bea')
     await approve(bea, await propose(ann, timer!.id, 'REDRIVE'))
     expect(await owner.claim({ batchSize: 1, topics: [topic] })).toMatchObject([{ payload: timer!.payload }])
   })

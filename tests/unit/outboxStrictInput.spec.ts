@@ -7,10 +7,10 @@ import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin
 import { rowHashes } from '../support/fingerprint.js'
 import { gatewayOf } from '../support/httpFixture.js'
 import { enqueuedAndClaimed } from '../support/inboxMessages.js'
-import { aContradiction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { createContradiction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { connectionOf, failureOf, openConnection, type Connection } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
-import { aClaimedJobRun, aClaimedTimer, aJob } from '../support/scheduled.js'
+import { createClaimedJobRun, createClaimedTimer, createJob } from '../support/scheduled.js'
 
 /**
  * The SQL functions called raw, without the wrappers that check first: whatever is null, blank, oversized or misshapen is
@@ -43,22 +43,22 @@ const OUTCOMES_ASKED = [...OUTCOMES, 'p_retry_delays_seconds', 'p_outcomes_unkno
 const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   enqueue_payment_outbox: {
     role: 'ingest',
-    sound: anInstruction,
+    sound: createInstruction,
     optional: ['p_not_before', 'p_trace_context', 'p_key_scope'],
   },
   enqueue_payment_outbox_batch: {
     role: 'ingest',
-    sound: aBatch,
+    sound: createBatch,
     optional: ['p_not_before', 'p_ordered', 'p_trace_contexts', 'p_key_scope'],
     optionalElements: ['p_not_before', 'p_trace_contexts'],
   },
 
   schedule_timer: {
     role: 'ingest',
-    sound: async () => ({ ...aScheduledMessage(), p_due_at: 'now()', p_timer_id: 'gen_random_uuid()' }),
+    sound: async () => ({ ...buildScheduledMessage(), p_due_at: 'now()', p_timer_id: 'gen_random_uuid()' }),
     optional: ['p_participant_id', 'p_timer_id'],
   },
-  cancel_timer: { role: 'ingest', sound: async () => ({ p_timer_id: uuid((await aClaimedTimer(db)).timerId) }) },
+  cancel_timer: { role: 'ingest', sound: async () => ({ p_timer_id: uuid((await createClaimedTimer(db)).timerId) }) },
 
   ensure_subject_keys: {
     role: 'ingest',
@@ -81,22 +81,22 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
       p_rails: `ARRAY['${(await enqueue(db)).railType}']`,
       p_announced_rails: `ARRAY['r']`,
       p_report_held: 'true',
-      p_epoch_id: (await anEpoch())['p_epoch_id']!,
+      p_epoch_id: (await createEpoch())['p_epoch_id']!,
       p_is_message: 'false',
     }),
     optional: ['p_rails', 'p_announced_rails', 'p_epoch_id', 'p_is_message'],
   },
-  renew_outbox_lease: { role: 'executor', sound: async () => ({ ...(await aLease()), p_lease_seconds: '60' }) },
+  renew_outbox_lease: { role: 'executor', sound: async () => ({ ...(await createLease()), p_lease_seconds: '60' }) },
   renew_outbox_leases: { role: 'executor', sound: async () => ({ ...(await leases()), p_lease_seconds: '60' }) },
-  release_outbox_lease: { role: 'executor', sound: aLease },
+  release_outbox_lease: { role: 'executor', sound: createLease },
   release_outbox_leases: { role: 'executor', sound: leases },
-  begin_outbox_dispatch: { role: 'executor', sound: aLease },
-  hold_leased_outbox_item: { role: 'executor', sound: async () => ({ ...(await aLease()), p_reason: `'odd'` }) },
+  begin_outbox_dispatch: { role: 'executor', sound: createLease },
+  hold_leased_outbox_item: { role: 'executor', sound: async () => ({ ...(await createLease()), p_reason: `'odd'` }) },
   complete_outbox_attempt: {
     role: 'executor',
     sound: async () => ({
-      ...(await aLease()),
-      ...anOutcome('RETRYABLE'),
+      ...(await createLease()),
+      ...buildOutcome('RETRYABLE'),
       p_retry_delay_seconds: '60',
       p_outcome_unknown: 'false',
       p_hold_reason: `'odd'`,
@@ -112,7 +112,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   },
   record_late_outcome: {
     role: 'executor',
-    sound: async () => ({ ...(await aLease()), ...anOutcome('DISPATCHED') }),
+    sound: async () => ({ ...(await createLease()), ...buildOutcome('DISPATCHED') }),
     optional: OUTCOME,
   },
   repair_expired_leases: {
@@ -143,12 +143,12 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
       p_serving: 'true',
     }),
   },
-  check_dispatch_epoch: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, ...(await anEpoch()) }) },
+  check_dispatch_epoch: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, ...(await createEpoch()) }) },
   due_jobs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
   create_job_runs: {
     role: 'executor',
     sound: async () => ({
-      p_job_names: `ARRAY['${await aJob(db)}']`,
+      p_job_names: `ARRAY['${await createJob(db)}']`,
       p_revisions: 'ARRAY[1]',
       p_next_due_at: 'ARRAY[now()]',
       p_scheduled_for: 'ARRAY[now()]',
@@ -157,11 +157,11 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   },
   postpone_job: {
     role: 'executor',
-    sound: async () => ({ p_job_name: `'${await aJob(db)}'`, p_revision: '1', p_error_message: `'unreadable'` }),
+    sound: async () => ({ p_job_name: `'${await createJob(db)}'`, p_revision: '1', p_error_message: `'unreadable'` }),
   },
   next_scheduler_event: { role: 'executor', sound: async () => ({ p_outbox_only: 'false' }) },
   enqueue_due_timers: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
-  claim_timers: { role: 'executor', sound: async () => aSchedulerClaim(), optional: ['p_topics'] },
+  claim_timers: { role: 'executor', sound: async () => buildSchedulerClaim(), optional: ['p_topics'] },
   ack_timers: { role: 'executor', sound: timerClaims },
   abandon_timers: {
     role: 'executor',
@@ -175,7 +175,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   },
   purge_finished_timers: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
   enqueue_due_job_runs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
-  claim_job_runs: { role: 'executor', sound: async () => aSchedulerClaim(), optional: ['p_topics'] },
+  claim_job_runs: { role: 'executor', sound: async () => buildSchedulerClaim(), optional: ['p_topics'] },
   ack_job_runs: { role: 'executor', sound: runClaims },
   abandon_job_runs: {
     role: 'executor',
@@ -193,8 +193,8 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
     role: 'executor',
     sound: async () => ({ p_resource: `'r'`, p_owner: `'o'`, p_duration_ms: '60000', p_context: `'{}'` }),
   },
-  renew_lease: { role: 'executor', sound: async () => ({ ...(await aHeldLease()), p_duration_ms: '60000' }) },
-  release_lease: { role: 'executor', sound: aHeldLease },
+  renew_lease: { role: 'executor', sound: async () => ({ ...(await createHeldLease()), p_duration_ms: '60000' }) },
+  release_lease: { role: 'executor', sound: createHeldLease },
   purge_dead_leases: { role: 'executor', sound: async () => ({ p_dead_seconds: '3600', p_batch_size: '10' }) },
 
   place_outbox_hold: {
@@ -204,7 +204,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   resolve_outbox_hold: {
     role: 'control',
     sound: async () => ({
-      p_outbox_id: uuid(await aHeldItem()),
+      p_outbox_id: uuid(await createHeldItem()),
       p_decision: `'DISPATCHED'`,
       p_reason: `'checked'`,
       p_rail_reference: `'ref'`,
@@ -212,16 +212,16 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   },
   redrive_outbox_item: {
     role: 'control',
-    sound: async () => ({ p_outbox_id: uuid(await aFailedItem()), p_reason: `'again'` }),
+    sound: async () => ({ p_outbox_id: uuid(await createFailedItem()), p_reason: `'again'` }),
   },
-  approve_outbox_proposal: { role: 'control', sound: async () => ({ p_proposal_id: uuid(await aProposal()) }) },
+  approve_outbox_proposal: { role: 'control', sound: async () => ({ p_proposal_id: uuid(await createProposal()) }) },
   withdraw_outbox_proposal: {
     role: 'control',
-    sound: async () => ({ p_proposal_id: uuid(await aProposal()), p_reason: `'mistaken'` }),
+    sound: async () => ({ p_proposal_id: uuid(await createProposal()), p_reason: `'mistaken'` }),
   },
   review_outbox_contradiction: {
     role: 'control',
-    sound: async () => ({ p_event_id: uuid(await aContradiction(db)), p_reason: `'compared'` }),
+    sound: async () => ({ p_event_id: uuid(await createContradiction(db)), p_reason: `'compared'` }),
   },
   record_ledger_verification: {
     role: 'auditor',
@@ -244,7 +244,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
 
   unserved_outbox_rails: { role: 'ingest', sound: async () => ({ p_rails: `'{rail}'` }) },
 
-  enqueue_inbox_message: { role: 'ingest', sound: async () => aMessage('new'), optional: ['p_not_before'] },
+  enqueue_inbox_message: { role: 'ingest', sound: async () => createMessage('new'), optional: ['p_not_before'] },
   enqueue_inbox_messages: {
     role: 'ingest',
     sound: async () => ({
@@ -261,11 +261,11 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
     role: 'executor',
     sound: async () => ({ p_source: `'s'`, p_message_id: `'m'`, p_topic: `'t'`, p_payload: `'{"a": 1}'` }),
   },
-  mark_inbox_processing: { role: 'executor', sound: aSighting, unknown: 'P7011' },
+  mark_inbox_processing: { role: 'executor', sound: createSighting, unknown: 'P7011' },
   mark_inbox_processed: {
     role: 'executor',
     sound: async () => {
-      const key = await aSighting()
+      const key = await createSighting()
       await db
         .as('symphony_executor')
         .query(`SELECT ${db.qualify('mark_inbox_processing')}(${key['p_source']}, ${key['p_message_id']})`)
@@ -275,7 +275,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   },
   mark_inbox_dead: {
     role: 'executor',
-    sound: async () => ({ ...(await aSighting()), p_error: `'poison'` }),
+    sound: async () => ({ ...(await createSighting()), p_error: `'poison'` }),
     unknown: 'P7011',
   },
   claim_inbox_batch: {
@@ -305,7 +305,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   revive_inbox_message: {
     role: 'control',
     sound: async () => {
-      const key = await aSighting()
+      const key = await createSighting()
       await db
         .as('symphony_executor')
         .query(`SELECT ${db.qualify('mark_inbox_dead')}(${key['p_source']}, ${key['p_message_id']}, 'poison')`)
@@ -316,7 +316,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   create_or_update_job: {
     role: 'control',
     sound: async () => ({
-      ...aScheduledMessage(),
+      ...buildScheduledMessage(),
       p_job_name: `'j'`,
       p_cron: `'@daily'`,
       p_time_zone: `'UTC'`,
@@ -325,14 +325,14 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
     }),
     optional: ['p_participant_id'],
   },
-  pause_job: { role: 'control', sound: aJobName, unknown: 'P7012' },
+  pause_job: { role: 'control', sound: createJobName, unknown: 'P7012' },
   resume_job: {
     role: 'control',
-    sound: async () => ({ ...(await aJobName()), p_revision: '1', p_next_due_at: 'now()' }),
+    sound: async () => ({ ...(await createJobName()), p_revision: '1', p_next_due_at: 'now()' }),
     unknown: 'P7012',
   },
-  trigger_job: { role: 'control', sound: aJobName, unknown: 'P7012' },
-  delete_job: { role: 'control', sound: aJobName },
+  trigger_job: { role: 'control', sound: createJobName, unknown: 'P7012' },
+  delete_job: { role: 'control', sound: createJobName },
   create_api_key: {
     role: 'control',
     sound: async () => ({
@@ -345,7 +345,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
     }),
     optional: ['p_participants', 'p_expires_at'],
   },
-  revoke_api_key: { role: 'control', sound: async () => ({ p_key_id: await aKeyId() }) },
+  revoke_api_key: { role: 'control', sound: async () => ({ p_key_id: await createKeyId() }) },
   is_actor_gateway: { role: 'control', sound: async () => ({ p_without_key: 'true' }), optional: ['p_without_key'] },
   authenticate_api_key: {
     role: 'auth',
@@ -847,7 +847,7 @@ describe('batches', () => {
     ['p_not_before', `now() + interval '101 years'`],
     ['p_ordered', 'NULL'],
   ])('one bad item among 1,000 is named by its place: %s, %s', async (argument, bad) => {
-    const batch = aBatchOf(1000)
+    const batch = buildBatchOf(1000)
     const good = { p_not_before: 'array_fill(now(), ARRAY[1000])', p_ordered: 'array_fill(true, ARRAY[1000])' }
     const list = { ...batch, ...good }[argument]
     const spoiled = `ARRAY(SELECT CASE WHEN n = 700 THEN ${bad} ELSE g END FROM unnest(${list}) WITH ORDINALITY AS t(g, n) ORDER BY n)`
@@ -860,8 +860,8 @@ describe('batches', () => {
   })
 
   test('1,000 items are taken at once, and 1,001 are not', async () => {
-    expect(await attempt('enqueue_payment_outbox_batch', aBatchOf(1000))).toBe('accepted')
-    expect(await attempt('enqueue_payment_outbox_batch', aBatchOf(1001))).toEqual({
+    expect(await attempt('enqueue_payment_outbox_batch', buildBatchOf(1000))).toBe('accepted')
+    expect(await attempt('enqueue_payment_outbox_batch', buildBatchOf(1001))).toEqual({
       code: '22023',
       names: 'p_instruction_id',
     })
@@ -1005,12 +1005,12 @@ function wrappedKeys(): Arguments {
   }
 }
 
-async function aKeyId(): Promise<string> {
+async function createKeyId(): Promise<string> {
   await db.queryNoRole(`SELECT create_api_key('a0key0to0revoke', sha256('s'), ARRAY['read'], 'alice')`)
   return `'a0key0to0revoke'`
 }
 
-async function anInstruction(): Promise<Arguments> {
+async function createInstruction(): Promise<Arguments> {
   return {
     p_instruction_id: `'i'`,
     p_participant_id: `'p'`,
@@ -1025,7 +1025,7 @@ async function anInstruction(): Promise<Arguments> {
   }
 }
 
-async function aBatch(): Promise<Arguments> {
+async function createBatch(): Promise<Arguments> {
   return {
     p_instruction_ids: `ARRAY['i']`,
     p_participant_ids: `ARRAY['p']`,
@@ -1040,7 +1040,7 @@ async function aBatch(): Promise<Arguments> {
   }
 }
 
-function aBatchOf(count: number): Arguments {
+function buildBatchOf(count: number): Arguments {
   return {
     p_instruction_ids: `(SELECT array_agg('i-' || n) FROM generate_series(1, ${count}) n)`,
     p_participant_ids: `array_fill('p'::text, ARRAY[${count}])`,
@@ -1066,12 +1066,12 @@ function repeated(name: string, count: number): Arguments {
   )
 }
 
-async function aLease(): Promise<Arguments> {
+async function createLease(): Promise<Arguments> {
   const { outboxId, leaseToken } = await enqueueAndClaim(db)
   return { p_outbox_id: uuid(outboxId), p_lease_token: uuid(leaseToken), p_worker_id: `'${WORKER}'` }
 }
 
-async function aHeldLease(): Promise<Arguments> {
+async function createHeldLease(): Promise<Arguments> {
   const resource = `resource-${randomUUID()}`
   const executor = db.as('symphony_executor')
   const grant = await acquireLease(executor, { resource, owner: WORKER, durationMs: 3_600_000 })
@@ -1079,11 +1079,11 @@ async function aHeldLease(): Promise<Arguments> {
 }
 
 async function leases(): Promise<Arguments> {
-  const { p_outbox_id: outboxId, p_lease_token: token, p_worker_id: worker } = await aLease()
+  const { p_outbox_id: outboxId, p_lease_token: token, p_worker_id: worker } = await createLease()
   return { p_outbox_ids: `ARRAY[${outboxId}]`, p_lease_tokens: `ARRAY[${token}]`, p_worker_id: worker! }
 }
 
-function anOutcome(state: string): Arguments {
+function buildOutcome(state: string): Arguments {
   return {
     p_state: `'${state}'`,
     p_rail_reference: `'ref'`,
@@ -1109,7 +1109,7 @@ function outcomes(state: string): Arguments {
   }
 }
 
-async function aMessage(messageId: string): Promise<Arguments> {
+async function createMessage(messageId: string): Promise<Arguments> {
   return {
     p_source: `'s'`,
     p_message_id: `'${messageId}'`,
@@ -1119,7 +1119,7 @@ async function aMessage(messageId: string): Promise<Arguments> {
   }
 }
 
-async function aSighting(): Promise<Arguments> {
+async function createSighting(): Promise<Arguments> {
   const messageId = randomUUID()
   await db
     .as('symphony_executor')
@@ -1137,52 +1137,52 @@ async function inboxClaims(): Promise<Arguments> {
   }
 }
 
-function aScheduledMessage(): Arguments {
+function buildScheduledMessage(): Arguments {
   return { p_topic: `'t'`, p_payload: `'{}'`, p_participant_id: `'p'`, p_delivery: `'outbox'` }
 }
 
-function aSchedulerClaim(): Arguments {
+function buildSchedulerClaim(): Arguments {
   return { p_batch_size: '10', p_worker_id: `'w'`, p_lease_seconds: '60', p_topics: `ARRAY['t']` }
 }
 
 async function timerClaims(): Promise<Arguments> {
-  const { timerId, leaseToken } = await aClaimedTimer(db)
+  const { timerId, leaseToken } = await createClaimedTimer(db)
   const tokens = `ARRAY[${uuid(leaseToken)}]`
   return { p_timer_ids: `ARRAY[${uuid(timerId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
 }
 
 async function runClaims(): Promise<Arguments> {
-  const { runId, leaseToken } = await aClaimedJobRun(db)
+  const { runId, leaseToken } = await createClaimedJobRun(db)
   const tokens = `ARRAY[${uuid(leaseToken)}]`
   return { p_run_ids: `ARRAY[${uuid(runId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
 }
 
-async function aJobName(): Promise<Arguments> {
-  return { p_job_name: `'${await aJob(db)}'` }
+async function createJobName(): Promise<Arguments> {
+  return { p_job_name: `'${await createJob(db)}'` }
 }
 
-async function anEpoch(): Promise<Arguments> {
+async function createEpoch(): Promise<Arguments> {
   const { memory } = await checkDispatchEpoch(db.as('symphony_executor'), WORKER)
   const { epochId, beatNo, beatAt } = memory
   return { p_epoch_id: uuid(epochId), p_beat_no: `${beatNo}`, p_beat_at: `'${beatAt.toISOString()}'` }
 }
 
-async function aHeldItem(): Promise<string> {
+async function createHeldItem(): Promise<string> {
   const { outboxId } = await enqueue(db)
   await placeOutboxHold(db.as('symphony_control'), outboxId, 'odd')
   return outboxId
 }
 
-async function aFailedItem(): Promise<string> {
+async function createFailedItem(): Promise<string> {
   const item = await enqueueAndClaim(db)
   await complete(db, item, { state: 'FAILED', errorCode: 'REFUSED' })
   return item.outboxId
 }
 
 /** By another person than the one who will decide on it. */
-async function aProposal(): Promise<string> {
+async function createProposal(): Promise<string> {
   const role = proposer.database.as('symphony_control')
-  const { proposalId } = await resolveOutboxHold(role, await aHeldItem(), 'FAILED', 'the rail never saw it')
+  const { proposalId } = await resolveOutboxHold(role, await createHeldItem(), 'FAILED', 'the rail never saw it')
   return proposalId!
 }
 

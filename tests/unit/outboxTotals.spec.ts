@@ -8,7 +8,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
-import { aPerson } from '../support/outboxPeople.js'
+import { createPerson } from '../support/outboxPeople.js'
 import { RandomOutbox } from '../support/outboxRandom.js'
 import { closeTransactions, completeOn, openTransaction } from '../support/outboxStream.js'
 import { race } from '../support/race.js'
@@ -114,7 +114,7 @@ describe('the totals', () => {
   test.for([31, 32])(
     'equal the ledger after all that can be done, before and after folding (seed %i)',
     async (seed) => {
-      const people = [await aPerson(db, 'olga'), await aPerson(db, 'pavel')] as const
+      const people = [await createPerson(db, 'olga'), await createPerson(db, 'pavel')] as const
       const outbox = new RandomOutbox(db, seed, {
         ingest: () => db.as('symphony_ingest'),
         executor: () => db.as('symphony_executor'),

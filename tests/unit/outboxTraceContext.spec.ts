@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { encodeTraceContext } from '../../libs/core/index.js'
 import { enqueue, enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, claimOnly } from '../support/outboxItems.js'
-import { aPerson, approve, enqueueFailed, propose } from '../support/outboxPeople.js'
+import { buildInstruction, claimOnly } from '../support/outboxItems.js'
+import { createPerson, approve, enqueueFailed, propose } from '../support/outboxPeople.js'
 
 /** Kept with an instruction, handed to whoever claims it, and never a reason to refuse or to tell apart. */
 
@@ -29,7 +29,7 @@ async function keptOf(outboxId: string): Promise<unknown> {
 
 test('what is kept is what every claim of the item is told', async () => {
   const traceContext = `${TRACEPARENT} vendor=a,other=b c`
-  const instruction = anInstruction({ traceContext })
+  const instruction = buildInstruction({ traceContext })
   const { outboxId } = await enqueuePaymentOutbox(ingest(), instruction)
   expect(await keptOf(outboxId)).toEqual({ pending: traceContext, identity: TRACEPARENT })
   const first = await claimOnly(db, instruction.railType)
@@ -40,7 +40,7 @@ test('what is kept is what every claim of the item is told', async () => {
 
 test('each item of a batch has its own, or none', async () => {
   const instructions = [TRACEPARENT, undefined, OTHER].map((traceContext) =>
-    anInstruction(traceContext === undefined ? {} : { traceContext }),
+    buildInstruction(traceContext === undefined ? {} : { traceContext }),
   )
   const items = await enqueuePaymentOutboxBatch(ingest(), instructions)
   const kept = await Promise.all(items.map(({ outboxId }) => keptOf(outboxId)))
@@ -48,7 +48,7 @@ test('each item of a batch has its own, or none', async () => {
 })
 
 test('the same again from another trace is the same, and keeps its first trace', async () => {
-  const instruction = anInstruction({ traceContext: TRACEPARENT })
+  const instruction = buildInstruction({ traceContext: TRACEPARENT })
   const first = await enqueuePaymentOutbox(ingest(), instruction)
   const again = await enqueue({ ...instruction, traceContext: OTHER }, { tx: ingest() })
   expect(again).toEqual({ ...first, created: false })
@@ -56,8 +56,8 @@ test('the same again from another trace is the same, and keeps its first trace',
 })
 
 test('a redrive goes on in the trace of the payment it sends again', async () => {
-  const ann = await aPerson(db, 'ann')
-  const bob = await aPerson(db, 'bob')
+  const ann = await createPerson(db, 'ann')
+  const bob = await createPerson(db, 'bob')
   const failed = await enqueueFailed(db, { traceContext: `${TRACEPARENT} vendor=a` })
   const { redrivenAs } = await approve(bob, await propose(ann, failed.outboxId, 'REDRIVE'))
   expect(await keptOf(redrivenAs!)).toEqual({ pending: TRACEPARENT, identity: TRACEPARENT })
@@ -83,14 +83,14 @@ describe('what is no trace context is dropped and the payment taken', () => {
   test.each([...Object.entries(HOSTILE), ['a NUL', `${TRACEPARENT} a=\0`], ['half a surrogate pair', '\ud800']])(
     '%s, through the library',
     async (_what, traceContext) => {
-      const item = await enqueuePaymentOutbox(ingest(), anInstruction({ traceContext }))
+      const item = await enqueuePaymentOutbox(ingest(), buildInstruction({ traceContext }))
       expect(item.created).toBe(true)
       expect(await keptOf(item.outboxId)).toEqual({ pending: null, identity: null })
     },
   )
 
   test.each(Object.entries(HOSTILE))('%s, through the SQL function itself', async (_what, traceContext) => {
-    const { instructionId, participantId, railType } = anInstruction()
+    const { instructionId, participantId, railType } = buildInstruction()
     const { rows } = await ingest().query<{ outbox_id: string }>(
       `SELECT outbox_id FROM ${db.qualify('enqueue_payment_outbox')}($1, $2, 'k', $3, '{}', p_trace_context => $4)`,
       [instructionId, participantId, railType, traceContext],
@@ -101,7 +101,7 @@ describe('what is no trace context is dropped and the payment taken', () => {
   test('the longest that is one is kept, on both sides', async () => {
     const longest = `${TRACEPARENT} ${'x'.repeat(512)}`
     expect(encodeTraceContext(TRACEPARENT, 'x'.repeat(512))).toBe(longest)
-    const { outboxId } = await enqueuePaymentOutbox(ingest(), anInstruction({ traceContext: longest }))
+    const { outboxId } = await enqueuePaymentOutbox(ingest(), buildInstruction({ traceContext: longest }))
     expect(await keptOf(outboxId)).toEqual({ pending: longest, identity: TRACEPARENT })
   })
 })

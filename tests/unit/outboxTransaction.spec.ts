@@ -5,7 +5,7 @@ import { withSchema } from '../../libs/db/index.js'
 import { enqueue, enqueueMany, OutboxStore } from '../../libs/outbox/index.js'
 import { SchedulerStore } from '../../libs/scheduler/index.js'
 import { createTestDatabase, testSchema, type TestDatabase } from '../support/database.js'
-import { anInstruction } from '../support/outboxItems.js'
+import { buildInstruction } from '../support/outboxItems.js'
 
 const schema = testSchema()
 let db: TestDatabase
@@ -57,7 +57,7 @@ function refused(got: string): unknown {
 
 describe('enqueue refuses a tx that is no transaction and queues nothing', () => {
   test('a pg.Pool, by its type and at run time', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const database = db.database
     // @ts-expect-error: a pg.Pool is no transaction
     expect(await refusalOf(() => enqueue(instruction, { tx: pool, schema }))).toEqual(refused('a pg.Pool'))
@@ -81,7 +81,7 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
   })
 
   test('a pg.Pool behind withSchema', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     expect(await refusalOf(() => enqueue(instruction, { tx: withSchema(pool, schema) }))).toEqual(refused('a pg.Pool'))
     const twice = withSchema(withSchema(pool, 'other'), schema)
     expect(await refusalOf(() => enqueue(instruction, { tx: twice }))).toEqual(refused('a pg.Pool'))
@@ -89,7 +89,7 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
   })
 
   test.for([false, true])('an idle pg client, before BEGIN and after COMMIT (pipeline: %s)', async (pipeline) => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     await withClient(
       async (client) => {
         const got = 'a pg client outside a transaction'
@@ -106,7 +106,7 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
   test('an idle client of a pool', async () => {
     const client = await pool.connect()
     try {
-      expect(await refusalOf(() => enqueue(anInstruction(), { tx: client, schema }))).toEqual(
+      expect(await refusalOf(() => enqueue(buildInstruction(), { tx: client, schema }))).toEqual(
         refused('a pg client outside a transaction'),
       )
     } finally {
@@ -116,14 +116,14 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
 
   test('an object of TypeORM without the adapter', async () => {
     const manager = { query: async () => ({ rows: [] }), createQueryBuilder: () => undefined }
-    expect(await refusalOf(() => enqueue(anInstruction(), { tx: manager, schema }))).toEqual(
+    expect(await refusalOf(() => enqueue(buildInstruction(), { tx: manager, schema }))).toEqual(
       refused('an object of TypeORM'),
     )
   })
 
   test.for([undefined, null, {}, 'tx', 7])('%j, which has no query()', async (tx) => {
     // @ts-expect-error: a caller in JavaScript can pass anything
-    expect(await refusalOf(() => enqueue(anInstruction(), { tx, schema }))).toEqual(
+    expect(await refusalOf(() => enqueue(buildInstruction(), { tx, schema }))).toEqual(
       refused('an object without query()'),
     )
   })
@@ -131,7 +131,7 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
 
 describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
   test('inside BEGIN', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     await withClient(
       async (client) => {
         await client.query('BEGIN')
@@ -144,7 +144,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
   })
 
   test('when BEGIN was sent and not awaited', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     await withClient(
       async (client) => {
         await client.query('SELECT 1')
@@ -158,7 +158,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
   })
 
   test('when neither the connection nor BEGIN was awaited', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     const client = new Client({ connectionString: url, pipeline })
     void client.connect()
     void client.query('BEGIN')
@@ -169,7 +169,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
   })
 
   test('when statements before BEGIN are still in flight', async () => {
-    const instruction = anInstruction()
+    const instruction = buildInstruction()
     await withClient(
       async (client) => {
         void client.query('SELECT 1')
@@ -188,7 +188,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
       async (client) => {
         await client.query('BEGIN')
         await client.query('SELECT 1 / 0').catch(() => {})
-        await expect(enqueue(anInstruction(), { tx: client, schema })).rejects.toMatchObject({ sqlstate: '25P02' })
+        await expect(enqueue(buildInstruction(), { tx: client, schema })).rejects.toMatchObject({ sqlstate: '25P02' })
       },
       { pipeline },
     )
@@ -196,7 +196,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
 })
 
 test('an enqueue that is not awaited is still sent before the ROLLBACK that follows it', async () => {
-  const instruction = anInstruction()
+  const instruction = buildInstruction()
   await withClient(async (client) => {
     await client.query('BEGIN')
     const pending = enqueue(instruction, { tx: client, schema })
@@ -207,7 +207,7 @@ test('an enqueue that is not awaited is still sent before the ROLLBACK that foll
 })
 
 test('a handle of Symphony itself passes: it belongs to no transaction of the caller', async () => {
-  const instruction = anInstruction()
+  const instruction = buildInstruction()
   expect(await enqueue(instruction, { tx: db.as('symphony_ingest') })).toMatchObject({ created: true })
   expect(await countItems(instruction.participantId)).toBe(1)
 })

@@ -5,7 +5,7 @@ import { createStatusRegistry } from '../../libs/observability/index.js'
 import { pauseOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
-import { aPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
 import { RandomOutbox } from '../support/outboxRandom.js'
 
 let db: TestDatabase
@@ -16,9 +16,9 @@ let expected: Map<string, string>
 
 beforeAll(async () => {
   db = await createTestDatabase()
-  olga = await aPerson(db, 'olga')
-  pavel = await aPerson(db, 'pavel')
-  expected = await anItemOfEachKind()
+  olga = await createPerson(db, 'olga')
+  pavel = await createPerson(db, 'pavel')
+  expected = await createItemOfEachKind()
 })
 afterAll(() => db.drop())
 
@@ -26,7 +26,7 @@ const SECRET = 'nobody-may-read-this'
 const tomorrow = () => new Date(Date.now() + 86_400_000)
 const hold = (outboxId: string) => placeOutboxHold(olga.control, outboxId, 'please wait')
 
-async function anItemOfEachKind(): Promise<Map<string, string>> {
+async function createItemOfEachKind(): Promise<Map<string, string>> {
   const states = new Map<string, string>()
   const payload = { secret: SECRET }
   const due = await enqueue(db, { payload })
@@ -284,7 +284,7 @@ test.for(['supervisor_outbox_status', 'outbox_operational_status'])(
 
 test.for([21, 22])('after all that can be done, both views agree and every sum is right (seed %i)', async (seed) => {
   await withTestDatabase(async (other) => {
-    const people = [await aPerson(other, 'olga'), await aPerson(other, 'pavel')] as const
+    const people = [await createPerson(other, 'olga'), await createPerson(other, 'pavel')] as const
     await new RandomOutbox(other, seed, {
       ingest: () => other.as('symphony_ingest'),
       executor: () => other.as('symphony_executor'),
@@ -315,7 +315,7 @@ test('every reason of our own to hold an item is counted under its name, and onl
     const rows = /## Why an item is held([^]*?)##/.exec(page)?.[1]?.split('\n') ?? []
     const reasons = rows.flatMap((row) => row.split('|')[1]?.match(/[A-Z_]{5,}/g) ?? [])
     expect(reasons).toEqual(expect.arrayContaining(['RETRY_CEILING', 'FIELD_KEY_MISSING']))
-    const { control } = await aPerson(fresh, 'olga')
+    const { control } = await createPerson(fresh, 'olga')
     for (const reason of [...reasons, 'please wait', 'retry_ceiling']) {
       await placeOutboxHold(control, (await enqueue(fresh)).outboxId, reason)
     }

@@ -5,7 +5,7 @@ import { AppError, ArgumentRangeError, InvalidArgumentError } from '../../libs/c
 import { IdempotencyConflictError, LeaseLostError, withSchema, type Queryable } from '../../libs/db/index.js'
 import * as outbox from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction, attemptRows, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { buildInstruction, attemptRows, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
 /** A client that nobody may reach: what is refused is refused before any I/O. */
@@ -31,19 +31,19 @@ const outOfRange = ArgumentRangeError
 const refusals: readonly Refusal[] = [
   ...instructions().map(([change, argument, errorClass]): Refusal => [
     'enqueuePaymentOutbox',
-    [changed(anInstruction(), change)],
+    [changed(buildInstruction(), change)],
     argument,
     errorClass,
   ]),
   ...instructions().map(([change, argument, errorClass]): Refusal => [
     'enqueuePaymentOutboxBatch',
-    [[anInstruction(), changed(anInstruction(), change)]],
+    [[buildInstruction(), changed(buildInstruction(), change)]],
     `instructions[1].${argument}`,
     errorClass,
   ]),
   ['enqueuePaymentOutboxBatch', [[]], 'instructions', outOfRange],
   ['enqueuePaymentOutboxBatch', [TOO_MANY], 'instructions', outOfRange],
-  ['enqueuePaymentOutboxBatch', [anInstruction()], 'instructions', invalid],
+  ['enqueuePaymentOutboxBatch', [buildInstruction()], 'instructions', invalid],
 
   ['claimOutboxBatch', [0, WORKER, 60], 'batchSize', outOfRange],
   ['claimOutboxBatch', [1001, WORKER, 60], 'batchSize', outOfRange],
@@ -266,7 +266,7 @@ describe('what is allowed', () => {
     const executor = db.as('symphony_executor')
     const longest = 'i'.repeat(128)
     const instruction = {
-      ...anInstruction(),
+      ...buildInstruction(),
       instructionId: longest,
       participantId: longest,
       idempotencyKey: longest,
@@ -311,7 +311,7 @@ describe('what is allowed', () => {
     const client = new Client(db.url)
     await client.connect()
     const own = withSchema({ query: (text, values) => client.query<never>(text, [...(values ?? [])]) }, db.schema)
-    const instruction = anInstruction({ payload: { amountMinor: '9007199254740993', at: null } })
+    const instruction = buildInstruction({ payload: { amountMinor: '9007199254740993', at: null } })
     const item = await outbox.enqueuePaymentOutbox(own, { ...instruction, notBefore: new Date('2020-01-01T00:00:00Z') })
     expect(item).toEqual({
       outboxId: expect.stringMatching(/^[0-9a-f-]{36}$/),

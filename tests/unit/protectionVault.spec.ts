@@ -17,15 +17,15 @@ import {
 } from '../../libs/protection/index.js'
 import { CardNumberRefusedError, loadRails } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { anInstruction } from '../support/outboxItems.js'
-import { aMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
+import { buildInstruction } from '../support/outboxItems.js'
+import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 import { failureOf, race } from '../support/race.js'
 
 /** Fields that are encrypted before the database sees them, and the keys that it keeps for them. */
 
 const SECRET = 'DE89370400440532013000'
-const first = aMasterKey('first')
-const second = aMasterKey('second')
+const first = buildMasterKey('first')
+const second = buildMasterKey('second')
 let db: TestDatabase
 beforeAll(async () => {
   db = await createTestDatabase()
@@ -46,7 +46,7 @@ function fixture(): {
     subject: '/who',
   })
   const instruct = (payload = {}) =>
-    anInstruction({ railType: type, payload: { who: randomUUID(), iban: SECRET, amount: '1', ...payload } })
+    buildInstruction({ railType: type, payload: { who: randomUUID(), iban: SECRET, amount: '1', ...payload } })
   return { fixture: made, instruct }
 }
 
@@ -162,12 +162,12 @@ describe('what is forbidden, and what needs no key', () => {
     const keyless = new FieldVault(
       loadRails([{ type: 'r', onUnknown: 'hold', dispatch: () => 1, fields: { '/a': 'encrypted' } }]),
     )
-    const instructions = [anInstruction(), anInstruction({ railType: 'r', payload: { b: 1 } })]
+    const instructions = [buildInstruction(), buildInstruction({ railType: 'r', payload: { b: 1 } })]
     expect(await keyless.seal(ingest(), instructions)).toBe(instructions)
   })
 
   test('more than a batch is refused before anything is asked', async () => {
-    const instructions = Array.from({ length: 1_001 }, () => anInstruction())
+    const instructions = Array.from({ length: 1_001 }, () => buildInstruction())
     expect(await failureOf(fixture().fixture.vault.seal(ingest(), instructions))).toBeInstanceOf(ArgumentRangeError)
   })
 })

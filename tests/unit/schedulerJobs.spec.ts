@@ -20,7 +20,7 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
-import { aJob, aJobDefinition, onlyOne, quietCron } from '../support/scheduled.js'
+import { createJob, buildJobDefinition, onlyOne, quietCron } from '../support/scheduled.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -57,7 +57,7 @@ async function payloadOf(runId: string): Promise<unknown> {
 
 describe('defining', () => {
   test('PRIM-POSTGRES-SCHED-005 createOrUpdateJob inserts by name, then updates by name', async () => {
-    const job = aJobDefinition({ cron: '0 12 * * *', timeZone: 'Africa/Cairo', participantId: 'ACME' })
+    const job = buildJobDefinition({ cron: '0 12 * * *', timeZone: 'Africa/Cairo', participantId: 'ACME' })
     const first = await createOrUpdateJob(control(), job)
     expect(first).toEqual({ created: true, state: 'ACTIVE', nextDueAt: expect.any(Date) })
     expect(await jobOf(job.name)).toEqual({
@@ -97,7 +97,7 @@ describe('defining', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-005 the same expression and zone keep the next due time, another one does not', async () => {
-    const job = aJobDefinition({ cron: '0 0 1 1 *' })
+    const job = buildJobDefinition({ cron: '0 0 1 1 *' })
     await createOrUpdateJob(control(), job)
     await moveBack(job.name, '10 days')
     const { nextDueAt } = await jobOf(job.name)
@@ -125,7 +125,7 @@ describe('defining', () => {
     'PRIM-POSTGRES-SCHED-005 %s is refused before anything is asked, and named',
     async (_what, wrong, kind, argument) => {
       const closed = { query: () => Promise.reject(new Error('asked')) }
-      const error = await failureOf(createOrUpdateJob(closed, { ...aJobDefinition(), ...wrong }))
+      const error = await failureOf(createOrUpdateJob(closed, { ...buildJobDefinition(), ...wrong }))
       expect(error).toBeInstanceOf(kind)
       expect(error).toMatchObject({ argument })
     },
@@ -134,7 +134,7 @@ describe('defining', () => {
 
 describe('triggering and changing', () => {
   test('PRIM-POSTGRES-SCHED-006 triggerJob creates a run that is claimable now, also of a paused job', async () => {
-    const name = await aJob(db)
+    const name = await createJob(db)
     const { nextDueAt } = await jobOf(name)
     const run = await triggerJob(control(), name)
     await pauseJob(control(), name)
@@ -162,7 +162,7 @@ describe('triggering and changing', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-007 an update changes topic and payload of the runs that follow, not of those there are', async () => {
-    const job = aJobDefinition({ cron: quietCron(), payload: { version: 1 } })
+    const job = buildJobDefinition({ cron: quietCron(), payload: { version: 1 } })
     await createOrUpdateJob(control(), job)
     const before = await triggerJob(control(), job.name)
     const topic = `topic-${randomUUID()}`
@@ -181,8 +181,8 @@ describe('triggering and changing', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-008 deleteJob removes its pending runs and no others: not those that began or ended, nor another job’s', async () => {
-    const name = await aJob(db)
-    const other = await aJob(db)
+    const name = await createJob(db)
+    const other = await createJob(db)
     const states = ['DONE', 'FAILED', 'CANCELLED'] as const
     for (const state of states) {
       const { runId } = await triggerJob(control(), name)
@@ -206,7 +206,7 @@ describe('triggering and changing', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-008 an occurrence that was run is not run again by a job of the same name', async () => {
-    const job = aJobDefinition({ cron: quietCron(), missedRuns: 'all' })
+    const job = buildJobDefinition({ cron: quietCron(), missedRuns: 'all' })
     await createOrUpdateJob(control(), job)
     await moveBack(job.name, '10 minutes')
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
@@ -223,7 +223,7 @@ describe('triggering and changing', () => {
 
 describe('due jobs', () => {
   test('PRIM-POSTGRES-SCHED-009 a job makes no run before it is due; then one per occurrence, once, and moves on', async () => {
-    const name = await aJob(db, { cron: quietCron() })
+    const name = await createJob(db, { cron: quietCron() })
     const { nextDueAt } = await jobOf(name)
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
     expect(await runsOf(name)).toEqual([])
@@ -239,11 +239,11 @@ describe('due jobs', () => {
 
   test('PRIM-POSTGRES-SCHED-009 what was computed from a job that has changed since makes no run and moves nothing', async () => {
     const cron = quietCron()
-    const name = await aJob(db, { cron })
+    const name = await createJob(db, { cron })
     await moveBack(name, '5 minutes')
     const seen = await jobOf(name)
     const occurrence = [[name], [seen.revision], [new Date('2100-01-01')], [new Date()]]
-    await createOrUpdateJob(control(), aJobDefinition({ name, cron }))
+    await createOrUpdateJob(control(), buildJobDefinition({ name, cron }))
     expect(await call(executor(), 'create_job_runs', occurrence)).toEqual([])
     await pauseJob(control(), name)
     const paused = await jobOf(name)
@@ -260,7 +260,7 @@ describe('due jobs', () => {
   ])(
     'PRIM-POSTGRES-SCHED-009 after an hour’s downtime, a job of every five minutes with the policy %s makes %d',
     async (policy, count) => {
-      const name = await aJob(db, { cron: quietCron(), missedRuns: policy })
+      const name = await createJob(db, { cron: quietCron(), missedRuns: policy })
       const { nextDueAt } = await jobOf(name)
       await moveBack(name, '1 hour')
       const events: SchedulerEvent[] = []
@@ -277,7 +277,7 @@ describe('due jobs', () => {
   test('PRIM-POSTGRES-SCHED-009 the batch size counts jobs, longest due first; many occurrences take several calls', async () => {
     const names: string[] = []
     for (const days of [2, 4, 3]) {
-      const name = await aJob(db, { cron: '*/2 * * * *', missedRuns: 'all' })
+      const name = await createJob(db, { cron: '*/2 * * * *', missedRuns: 'all' })
       await moveBack(name, `${days} days`)
       names.push(name)
     }
@@ -295,8 +295,8 @@ describe('due jobs', () => {
   })
 
   test('a job that no scheduler can read keeps no other from its runs, says why, and is tried again in a minute', async () => {
-    const broken = await aJob(db, { cron: quietCron() })
-    const sound = await aJob(db, { cron: quietCron() })
+    const broken = await createJob(db, { cron: quietCron() })
+    const sound = await createJob(db, { cron: quietCron() })
     await db.queryNoRole(`UPDATE scheduler_jobs SET time_zone = 'Mars/Base' WHERE job_name = $1`, [broken])
     for (const name of [broken, sound]) await moveBack(name, '5 minutes')
     const { nextDueAt: occurrence } = await jobOf(broken)
@@ -325,7 +325,7 @@ describe('due jobs', () => {
 
 describe('pausing', () => {
   test('a paused job makes no runs; those made go on; resumed, it starts with its next occurrence, whatever the policy', async () => {
-    const job = aJobDefinition({ cron: quietCron(), missedRuns: 'all' })
+    const job = buildJobDefinition({ cron: quietCron(), missedRuns: 'all' })
     const name = job.name
     await createOrUpdateJob(control(), job)
     const { nextDueAt } = await jobOf(name)
@@ -343,7 +343,7 @@ describe('pausing', () => {
   })
 
   test('a resume that was computed from an older definition does nothing; the wrapper looks again', async () => {
-    const name = await aJob(db)
+    const name = await createJob(db)
     await pauseJob(control(), name)
     const { revision } = await jobOf(name)
     expect(await call(control(), 'resume_job', [name, revision - 1n, new Date()])).toEqual([{ resume_job: false }])
@@ -351,7 +351,8 @@ describe('pausing', () => {
     const interfering = {
       schema: db.schema,
       query: async <R>(text: string, values?: readonly unknown[]) => {
-        if (text.includes('resume_job') && changes-- > 0) await createOrUpdateJob(control(), aJobDefinition({ name }))
+        if (text.includes('resume_job') && changes-- > 0)
+          await createOrUpdateJob(control(), buildJobDefinition({ name }))
         return control().query<R>(text, values)
       },
     }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { aJob } from '../support/scheduled.js'
+import { createJob } from '../support/scheduled.js'
 import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
 import { WORKER } from '../support/outboxItems.js'
 
@@ -73,7 +73,7 @@ describe.each(KINDS)('a call for the kind $kind', (kind) => {
   beforeAll(async () => {
     // Functions that count their branches would read other tables, too.
     db = await createTestDatabase({ countBranches: false })
-    await aJob(db, { name: 'crowd' })
+    await createJob(db, { name: 'crowd' })
     const client = await db.connect()
     await client.query('ANALYZE scheduler_tasks, scheduler_jobs')
     for (const crowd of KINDS) await insertMany(client, 'scheduler_tasks', crowdOf(crowd, crowd !== kind))

@@ -16,7 +16,7 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
-import { aClaimedJobRun, aJob, aJobDefinition, onlyOne } from '../support/scheduled.js'
+import { createClaimedJobRun, createJob, buildJobDefinition, onlyOne } from '../support/scheduled.js'
 
 /** Runs of jobs: claimed and ended like timers, or made messages of the outbox; and what is kept of them. */
 
@@ -50,7 +50,7 @@ async function allRuns(): Promise<unknown[]> {
 
 describe('claiming', () => {
   test('PRIM-POSTGRES-SCHED-002 claimJobRuns takes at most the batch size, longest due first, none before it is due', async () => {
-    const job = aJobDefinition()
+    const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const runs: string[] = []
     for (const seconds of [-30, -10, -20, 60, -20]) {
@@ -77,8 +77,8 @@ describe('claiming', () => {
 
   test('PRIM-POSTGRES-SCHED-003 a run is ended by its holder alone: ack, abandon and fail by others change nothing', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
-      const claimed = await aClaimedJobRun(db)
-      const other = await aClaimedJobRun(db, {}, 'worker-2')
+      const claimed = await createClaimedJobRun(db)
+      const other = await createClaimedJobRun(db, {}, 'worker-2')
       const before = await allRuns()
       const stranger = { runId: randomUUID(), leaseToken: randomUUID() }
       expect(await end(executor(), [claimed], 'worker-2')).toEqual([])
@@ -93,16 +93,16 @@ describe('claiming', () => {
 
   test('PRIM-POSTGRES-SCHED-003 ends are answered in the order of the live claims, whatever stale ones stand before', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
-      const first = await aClaimedJobRun(db)
-      const second = await aClaimedJobRun(db)
+      const first = await createClaimedJobRun(db)
+      const second = await createClaimedJobRun(db)
       const stale = { runId: second.runId, leaseToken: randomUUID() }
       expect(await end(executor(), [stale, first, second], WORKER)).toEqual([first.runId, second.runId])
     }
   })
 
   test('PRIM-POSTGRES-SCHED-003 the history keeps start, end and error', async () => {
-    const done = await aClaimedJobRun(db)
-    const failed = await aClaimedJobRun(db)
+    const done = await createClaimedJobRun(db)
+    const failed = await createClaimedJobRun(db)
     await ackJobRuns(executor(), [done], WORKER)
     await failJobRuns(executor(), [failed], WORKER, 'the printer is on fire')
     const dates = { startedAt: expect.any(Date), finishedAt: expect.any(Date) }
@@ -111,7 +111,7 @@ describe('claiming', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-004 abandoned, a run is ready again, at once or after a delay', async () => {
-    const claimed = await aClaimedJobRun(db)
+    const claimed = await createClaimedJobRun(db)
     expect(await abandonJobRuns(executor(), [claimed], WORKER, { error: 'busy' })).toEqual([claimed.runId])
     expect(await runOf(claimed.runId)).toMatchObject({ state: 'READY', error: 'busy', finishedAt: null })
     const again = onlyOne(await claim(claimed.topic))
@@ -121,8 +121,8 @@ describe('claiming', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-004 a run whose job was deleted is cancelled when it comes back, abandoned or expired', async () => {
-    const abandoned = await aClaimedJobRun(db)
-    const expired = await aClaimedJobRun(db)
+    const abandoned = await createClaimedJobRun(db)
+    const expired = await createClaimedJobRun(db)
     for (const { jobName } of [abandoned, expired]) await deleteJob(control(), jobName)
     expect(await abandonJobRuns(executor(), [abandoned], WORKER)).toEqual([abandoned.runId])
     await expire(expired)
@@ -133,7 +133,7 @@ describe('claiming', () => {
   })
 
   test('a claim that expired is taken over under a new token, and the twentieth is the last', async () => {
-    const claimed = await aClaimedJobRun(db)
+    const claimed = await createClaimedJobRun(db)
     await expire(claimed)
     expect(await ackJobRuns(executor(), [claimed], WORKER)).toEqual([])
     const next = onlyOne(await claim(claimed.topic))
@@ -148,10 +148,10 @@ describe('claiming', () => {
 
 describe('into the outbox', () => {
   test('a due run becomes one message under its own id, once; what is to be claimed stays', async () => {
-    const job = aJobDefinition({ payload: { report: 7 }, participantId: 'ACME' })
+    const job = buildJobDefinition({ payload: { report: 7 }, participantId: 'ACME' })
     await createOrUpdateJob(control(), job)
     const { runId } = await triggerJob(control(), job.name)
-    const waiting = aJobDefinition({ topic: job.topic, delivery: 'claim' })
+    const waiting = buildJobDefinition({ topic: job.topic, delivery: 'claim' })
     await createOrUpdateJob(control(), waiting)
     const kept = await triggerJob(control(), waiting.name)
     const enqueued = onlyOne((await enqueueDueJobRuns(executor(), 1000)).filter(({ topic }) => topic === job.topic))
@@ -168,7 +168,7 @@ describe('into the outbox', () => {
   })
 
   test('how a message ended is part of the history of its run', async () => {
-    const job = aJobDefinition()
+    const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const { runId } = await triggerJob(control(), job.name)
     await enqueueDueJobRuns(executor(), 1000)
@@ -185,7 +185,7 @@ describe('into the outbox', () => {
   })
 
   test('one that the outbox refuses fails alone', async () => {
-    const job = aJobDefinition()
+    const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const bad = await triggerJob(control(), job.name)
     const good = await triggerJob(control(), job.name)
@@ -200,7 +200,7 @@ describe('into the outbox', () => {
 })
 
 test('an occurrence has one run by the table itself, whoever writes it', async () => {
-  const { runId } = await aClaimedJobRun(db)
+  const { runId } = await createClaimedJobRun(db)
   const again = db.queryNoRole(
     `INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at)
      SELECT uuid_v7(), kind, job_name, scheduled_for, topic, payload, delivery, due_at FROM scheduler_tasks WHERE task_id = $1`,
@@ -210,7 +210,7 @@ test('an occurrence has one run by the table itself, whoever writes it', async (
 })
 
 test('retention deletes runs that ended longer ago than that, by batches, and nothing that is pending', async () => {
-  const name = await aJob(db)
+  const name = await createJob(db)
   const pending = await triggerJob(control(), name)
   const ended: string[] = []
   for (const seconds of [61, 59, 3600]) {
@@ -231,7 +231,7 @@ test('retention deletes runs that ended longer ago than that, by batches, and no
 })
 
 test('runs are read newest first, by job and by state, so many of them', async () => {
-  const name = await aJob(db)
+  const name = await createJob(db)
   const first = await triggerJob(control(), name)
   const second = await triggerJob(control(), name)
   const ids = async (filter: object) =>

@@ -21,13 +21,13 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import {
-  aClaimedJobRun,
-  aClaimedTimer,
-  aJob,
-  aJobDefinition,
-  anEndedTimer,
-  aTimer,
-  aTimerDefinition,
+  createClaimedJobRun,
+  createClaimedTimer,
+  createJob,
+  buildJobDefinition,
+  createEndedTimer,
+  createTimer,
+  buildTimerDefinition,
 } from '../support/scheduled.js'
 
 /** Timers and job runs share the table scheduler_tasks. The functions of one kind must not act on the other. */
@@ -49,13 +49,13 @@ async function stateOf(taskId: string): Promise<string | undefined> {
 }
 
 async function triggeredRun(topic: string, delivery: 'claim' | 'outbox'): Promise<string> {
-  const name = await aJob(db, { topic, delivery })
+  const name = await createJob(db, { topic, delivery })
   return (await triggerJob(db.as('symphony_control'), name)).runId
 }
 
 describe('timers and job runs', () => {
   test('a claim of timers takes no run, and a claim of runs takes no timer', async () => {
-    const { timerId, topic } = await aTimer(db, { delivery: 'claim' })
+    const { timerId, topic } = await createTimer(db, { delivery: 'claim' })
     const runId = await triggeredRun(topic, 'claim')
     const timers = await claimTimers(executor(), 10, WORKER, 600, { topics: [topic] })
     expect(timers.map((timer) => timer.timerId)).toEqual([timerId])
@@ -65,7 +65,7 @@ describe('timers and job runs', () => {
   })
 
   test('a scheduler enqueues due timers without runs, and due runs without timers', async () => {
-    const { timerId, topic } = await aTimer(db)
+    const { timerId, topic } = await createTimer(db)
     const runId = await triggeredRun(topic, 'outbox')
     const mine = (enqueued: readonly { readonly id: string; readonly topic: string }[]) =>
       enqueued.filter((one) => one.topic === topic).map(({ id }) => id)
@@ -79,16 +79,16 @@ describe('timers and job runs', () => {
     ['abandon', abandonTimers, abandonJobRuns],
     ['fail', failTimers, failJobRuns],
   ])('%s of one kind leaves a claim of the other kind alone', async (_verb, endTimers, endJobRuns) => {
-    const timer = await aClaimedTimer(db)
-    const run = await aClaimedJobRun(db)
+    const timer = await createClaimedTimer(db)
+    const run = await createClaimedJobRun(db)
     expect(await endTimers(executor(), [{ ...run, timerId: run.runId }], WORKER)).toEqual([])
     expect(await endJobRuns(executor(), [{ ...timer, runId: timer.timerId }], WORKER)).toEqual([])
     expect([await stateOf(run.runId), await stateOf(timer.timerId)]).toEqual(['CLAIMED', 'CLAIMED'])
   })
 
   test('a claim of timers does not release an expired run, nor a claim of runs an expired timer', async () => {
-    const timer = await aClaimedTimer(db)
-    const run = await aClaimedJobRun(db)
+    const timer = await createClaimedTimer(db)
+    const run = await createClaimedJobRun(db)
     await db.queryNoRole('UPDATE scheduler_tasks SET lease_expires_at = now() WHERE task_id = ANY ($1)', [
       [timer.timerId, run.runId],
     ])
@@ -99,8 +99,8 @@ describe('timers and job runs', () => {
   })
 
   test('a purge of one kind keeps finished tasks of the other kind', async () => {
-    const timerId = await anEndedTimer(db, '9 days')
-    const run = await aClaimedJobRun(db)
+    const timerId = await createEndedTimer(db, '9 days')
+    const run = await createClaimedJobRun(db)
     await ackJobRuns(executor(), [run], WORKER)
     await db.queryNoRole(`UPDATE scheduler_tasks SET finished_at = now() - interval '9 days' WHERE task_id = $1`, [
       run.runId,
@@ -118,10 +118,13 @@ describe('timers and job runs', () => {
   })
 
   test('scheduleTimer under the id of a run with the same content is refused (P7004)', async () => {
-    const job = aJobDefinition({ delivery: 'claim' })
+    const job = buildJobDefinition({ delivery: 'claim' })
     const runId = await triggeredRun(job.topic, 'claim')
-    await db.queryNoRole('UPDATE scheduler_tasks SET due_at = $2 WHERE task_id = $1', [runId, aTimerDefinition().dueAt])
-    const timer = aTimerDefinition({ topic: job.topic, payload: job.payload, delivery: 'claim', timerId: runId })
+    await db.queryNoRole('UPDATE scheduler_tasks SET due_at = $2 WHERE task_id = $1', [
+      runId,
+      buildTimerDefinition().dueAt,
+    ])
+    const timer = buildTimerDefinition({ topic: job.topic, payload: job.payload, delivery: 'claim', timerId: runId })
     expect(await failureOf(scheduleTimer(ingest(), timer))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
   })
 

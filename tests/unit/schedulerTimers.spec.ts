@@ -17,7 +17,7 @@ import {
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
-import { aClaimedTimer, aTimer, aTimerDefinition, onlyOne } from '../support/scheduled.js'
+import { createClaimedTimer, createTimer, buildTimerDefinition, onlyOne } from '../support/scheduled.js'
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -70,7 +70,7 @@ const STRANGER = { timerId: randomUUID(), leaseToken: randomUUID() }
 
 describe('claiming', () => {
   test('PRIM-POSTGRES-SCHED-001 a timer is not claimed before it is due, nor enqueued, and is at the instant it is', async () => {
-    const { timerId, topic } = await aTimer(db, { dueAt: new Date('2100-01-01T00:00:00Z') })
+    const { timerId, topic } = await createTimer(db, { dueAt: new Date('2100-01-01T00:00:00Z') })
     expect(await claim(topic)).toEqual([])
     await moveTo(timerId, '1 minute')
     expect(await claim(topic)).toEqual([])
@@ -81,10 +81,10 @@ describe('claiming', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-002 claimTimers takes at most the batch size, longest due first; the rest stay ready', async () => {
-    const { topic } = aTimerDefinition()
+    const { topic } = buildTimerDefinition()
     const due = ['2026-01-03', '2026-01-01', '2026-01-04', '2026-01-02', '2026-01-02'].map((day) => new Date(day))
     const made: string[] = []
-    for (const dueAt of due) made.push((await aTimer(db, { topic, dueAt })).timerId)
+    for (const dueAt of due) made.push((await createTimer(db, { topic, dueAt })).timerId)
     const inOrder = [1, 3, 4, 0, 2].map((index) => made[index]!)
     const first = await claim(topic, 2)
     expect(idsOf(first)).toEqual(inOrder.slice(0, 2))
@@ -97,7 +97,7 @@ describe('claiming', () => {
   test.each([0, -1, 1.5, Number.NaN, 1001, Number.POSITIVE_INFINITY])(
     'PRIM-POSTGRES-SCHED-002 a batch size of %s is a RangeError, and nothing is touched',
     async (batchSize) => {
-      await aTimer(db)
+      await createTimer(db)
       const before = await allTimers()
       expect(await failureOf(claimTimers(executor(), batchSize, WORKER, 60))).toBeInstanceOf(ArgumentRangeError)
       expect(await failureOf(enqueueDueTimers(executor(), batchSize))).toBeInstanceOf(RangeError)
@@ -144,14 +144,14 @@ describe('claiming', () => {
       [{ timerId: null }, 'timerId'],
     ]
     for (const [overrides, argument] of wrong) {
-      expect(await failureOf(scheduleTimer(closed, { ...aTimerDefinition(), ...overrides }))).toMatchObject({
+      expect(await failureOf(scheduleTimer(closed, { ...buildTimerDefinition(), ...overrides }))).toMatchObject({
         argument,
       })
     }
   })
 
   test('a claim that expired is a claim that crashed: the timer is ready again, with its place and the reason', async () => {
-    const claimed = await aClaimedTimer(db, {}, 'crashed')
+    const claimed = await createClaimedTimer(db, {}, 'crashed')
     await expire(claimed.timerId)
     const again = onlyOne(await claim(claimed.topic))
     expect(again).toMatchObject({ timerId: claimed.timerId, attemptCount: 2, dueAt: claimed.dueAt })
@@ -164,7 +164,7 @@ describe('claiming', () => {
     ['it expires', ({ timerId }) => expire(timerId)],
     ['it is abandoned', (last) => abandonTimers(executor(), [last], WORKER)],
   ])('the twentieth claim is the last: when %s, the timer fails', async (_how, end) => {
-    const { timerId, topic } = await aTimer(db)
+    const { timerId, topic } = await createTimer(db)
     await db.queryNoRole('UPDATE scheduler_timers SET attempt_count = 19 WHERE timer_id = $1', [timerId])
     const last = onlyOne(await claim(topic))
     expect(last.attemptCount).toBe(20)
@@ -176,7 +176,7 @@ describe('claiming', () => {
 
 describe('ending a claim', () => {
   test('PRIM-POSTGRES-SCHED-003 ackTimers by the owner finalises: done, ended, never claimed again', async () => {
-    const claimed = await aClaimedTimer(db)
+    const claimed = await createClaimedTimer(db)
     expect(await ackTimers(executor(), [claimed], WORKER)).toEqual([claimed.timerId])
     const done = await readTimer(db.as('symphony_auditor'), claimed.timerId)
     expect(done).toMatchObject({
@@ -198,8 +198,8 @@ describe('ending a claim', () => {
     ['abandon', abandonTimers],
     ['fail', failTimers],
   ])('PRIM-POSTGRES-SCHED-003 %s by anybody but the owner changes nothing', async (_verb, end) => {
-    const claimed = await aClaimedTimer(db)
-    const other = await aClaimedTimer(db, {}, 'worker-2')
+    const claimed = await createClaimedTimer(db)
+    const other = await createClaimedTimer(db, {}, 'worker-2')
     const before = await allTimers()
     const { timerId } = claimed
     expect(await end(executor(), [claimed], 'worker-2')).toEqual([])
@@ -222,8 +222,8 @@ describe('ending a claim', () => {
   ])(
     'PRIM-POSTGRES-SCHED-003 %s answers in the order of the live claims, whatever stale ones stand before',
     async (_verb, end) => {
-      const first = await aClaimedTimer(db)
-      const second = await aClaimedTimer(db)
+      const first = await createClaimedTimer(db)
+      const second = await createClaimedTimer(db)
       const stale = { timerId: second.timerId, leaseToken: randomUUID() }
       expect(await end(executor(), [stale, first, second], WORKER)).toEqual([first.timerId, second.timerId])
     },
@@ -234,7 +234,7 @@ describe('ending a claim', () => {
     ['abandon', abandonTimers],
     ['fail', failTimers],
   ])('PRIM-POSTGRES-SCHED-003 %s of an expired claim changes nothing, taken over or not', async (_verb, end) => {
-    const claimed = await aClaimedTimer(db)
+    const claimed = await createClaimedTimer(db)
     await expire(claimed.timerId)
     expect(await end(executor(), [claimed], WORKER)).toEqual([])
     expect(await stateOf(claimed.timerId)).toBe('CLAIMED')
@@ -244,8 +244,8 @@ describe('ending a claim', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-004 abandonTimers returns to ready: claimable at once, in its place, with the reason', async () => {
-    const claimed = await aClaimedTimer(db)
-    const later = await aTimer(db, { topic: claimed.topic, dueAt: new Date('2026-02-01') })
+    const claimed = await createClaimedTimer(db)
+    const later = await createTimer(db, { topic: claimed.topic, dueAt: new Date('2026-02-01') })
     expect(await abandonTimers(executor(), [claimed], WORKER, { error: 'busy' })).toEqual([claimed.timerId])
     expect(await readTimer(db.as('symphony_control'), claimed.timerId)).toMatchObject({
       state: 'READY',
@@ -259,7 +259,7 @@ describe('ending a claim', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-004 with a delay it is not claimable until then', async () => {
-    const claimed = await aClaimedTimer(db)
+    const claimed = await createClaimedTimer(db)
     expect(await abandonTimers(executor(), [claimed], WORKER, { retryDelaySeconds: 3600 })).toEqual([claimed.timerId])
     expect(await claim(claimed.topic)).toEqual([])
     await moveTo(claimed.timerId, '0 seconds')
@@ -267,11 +267,11 @@ describe('ending a claim', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-004 a cancelled timer is not returned to ready by abandon, nor claimable, nor enqueued', async () => {
-    const claimed = await aClaimedTimer(db)
+    const claimed = await createClaimedTimer(db)
     expect(await cancelTimer(ingest(), claimed.timerId)).toBe(true)
     expect(await abandonTimers(executor(), [claimed], WORKER)).toEqual([])
     expect(await ackTimers(executor(), [claimed], WORKER)).toEqual([])
-    const { timerId, topic } = await aTimer(db)
+    const { timerId, topic } = await createTimer(db)
     expect(await cancelTimer(ingest(), timerId)).toBe(true)
     expect(await cancelTimer(ingest(), timerId)).toBe(false)
     expect(await cancelTimer(ingest(), randomUUID())).toBe(false)
@@ -281,7 +281,7 @@ describe('ending a claim', () => {
   })
 
   test('failTimers ends a timer for good, with the reason', async () => {
-    const claimed = await aClaimedTimer(db)
+    const claimed = await createClaimedTimer(db)
     expect(await failTimers(executor(), [claimed], WORKER, 'no such person')).toEqual([claimed.timerId])
     expect(await readTimer(db.as('symphony_control'), claimed.timerId)).toMatchObject({
       state: 'FAILED',
@@ -299,8 +299,8 @@ describe('into the outbox', () => {
   })
 
   test('a due timer becomes one message, under its own id, with its topic and payload', async () => {
-    const { timerId, topic } = await aTimer(db, { payload: { amount: '12.50' } })
-    const given = await aTimer(db, { topic, participantId: 'ACME' })
+    const { timerId, topic } = await createTimer(db, { payload: { amount: '12.50' } })
+    const given = await createTimer(db, { topic, participantId: 'ACME' })
     const enqueued = (await enqueueDueTimers(executor(), 1000)).filter((one) => one.topic === topic)
     expect(enqueued.map(({ id }) => id)).toEqual([timerId, given.timerId])
     expect(await items(timerId)).toEqual([
@@ -324,7 +324,7 @@ describe('into the outbox', () => {
   })
 
   test('claim and enqueue are one transaction: undone together, and done again once', async () => {
-    const { timerId, topic } = await aTimer(db)
+    const { timerId, topic } = await createTimer(db)
     const crash = new Error('crash')
     const undone = executor().transaction(async (tx) => {
       expect(await enqueueDueTimers(tx, 1000)).toMatchObject([{ id: timerId, topic }])
@@ -337,7 +337,7 @@ describe('into the outbox', () => {
   })
 
   test('even a timer that was put back by hand makes no second message', async () => {
-    const { timerId } = await aTimer(db)
+    const { timerId } = await createTimer(db)
     const [first] = await enqueueDueTimers(executor(), 1000)
     await db.queryNoRole(
       `UPDATE scheduler_timers SET state = 'READY', outbox_id = NULL, finished_at = NULL WHERE timer_id = $1`,
@@ -349,28 +349,28 @@ describe('into the outbox', () => {
   })
 
   test('what is to be claimed is left to whoever claims it; the batch size is kept, longest due first', async () => {
-    const { topic } = aTimerDefinition()
-    const waiting = await aTimer(db, { topic, delivery: 'claim', dueAt: new Date('2025-01-01') })
-    const third = await aTimer(db, { topic, dueAt: new Date('2025-01-04') })
-    const first = await aTimer(db, { topic, dueAt: new Date('2025-01-02') })
-    const second = await aTimer(db, { topic, dueAt: new Date('2025-01-03') })
+    const { topic } = buildTimerDefinition()
+    const waiting = await createTimer(db, { topic, delivery: 'claim', dueAt: new Date('2025-01-01') })
+    const third = await createTimer(db, { topic, dueAt: new Date('2025-01-04') })
+    const first = await createTimer(db, { topic, dueAt: new Date('2025-01-02') })
+    const second = await createTimer(db, { topic, dueAt: new Date('2025-01-03') })
     expect((await enqueueDueTimers(executor(), 2)).map(({ id }) => id)).toEqual([first.timerId, second.timerId])
     expect((await enqueueDueTimers(executor(), 2)).map(({ id }) => id)).toEqual([third.timerId])
     expect(idsOf(await claim(topic))).toEqual([waiting.timerId])
   })
 
   test('an expired claim of one that was bound for the outbox goes there', async () => {
-    const claimed = await aClaimedTimer(db)
+    const claimed = await createClaimedTimer(db)
     expect(await enqueueDueTimers(executor(), 1000)).toEqual([])
     await expire(claimed.timerId)
     expect(await enqueueDueTimers(executor(), 1000)).toMatchObject([{ id: claimed.timerId }])
   })
 
   test('one that the outbox refuses fails alone, with the reason', async () => {
-    const { topic } = aTimerDefinition()
-    const good = await aTimer(db, { topic })
-    const bad = await aTimer(db, { topic })
-    const other = await aTimer(db, { topic })
+    const { topic } = buildTimerDefinition()
+    const good = await createTimer(db, { topic })
+    const bad = await createTimer(db, { topic })
+    const other = await createTimer(db, { topic })
     // Whoever knows the id has used it for something else.
     await enqueue(db, { instructionId: bad.timerId, idempotencyKey: bad.timerId })
     const results = await enqueueDueTimers(executor(), 1000)
@@ -388,7 +388,7 @@ describe('into the outbox', () => {
 
 describe('an id that the caller chose', () => {
   test('the same timer scheduled again under it is the same timer, and one message', async () => {
-    const timer = aTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
+    const timer = buildTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
     expect(await scheduleTimer(ingest(), timer)).toBe(timer.timerId)
     expect(await scheduleTimer(ingest(), timer)).toBe(timer.timerId)
     expect(await readTimer(db.as('symphony_readonly'), timer.timerId!)).toMatchObject({
@@ -402,7 +402,7 @@ describe('an id that the caller chose', () => {
   })
 
   test('one that was cancelled stays cancelled, however often it is scheduled again', async () => {
-    const timer = aTimerDefinition({ timerId: randomUUID() })
+    const timer = buildTimerDefinition({ timerId: randomUUID() })
     await scheduleTimer(ingest(), timer)
     await cancelTimer(ingest(), timer.timerId!)
     expect(await scheduleTimer(ingest(), timer)).toBe(timer.timerId)
@@ -417,7 +417,7 @@ describe('an id that the caller chose', () => {
     ['delivery', (timer) => ({ ...timer, delivery: 'claim' })],
     ['time', (timer) => ({ ...timer, dueAt: new Date(timer.dueAt.getTime() + 1) })],
   ])('under it another %s is a conflict, and the first timer stays as it was', async (_what, changed) => {
-    const timer = aTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
+    const timer = buildTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
     await scheduleTimer(ingest(), timer)
     const before = await allTimers()
     expect(await failureOf(scheduleTimer(ingest(), changed(timer)))).toMatchObject({
@@ -428,7 +428,7 @@ describe('an id that the caller chose', () => {
   })
 
   test('a time that giving it back has moved is not held against who schedules it again; its content still is', async () => {
-    const claimed = await aClaimedTimer(db, { timerId: randomUUID() })
+    const claimed = await createClaimedTimer(db, { timerId: randomUUID() })
     await abandonTimers(executor(), [claimed], WORKER, { retryDelaySeconds: 3600 })
     const { timerId, topic, payload } = claimed
     const again = { timerId, topic, payload, dueAt: claimed.dueAt }
@@ -444,20 +444,20 @@ test('a timer is committed or rolled back with the transaction that scheduled it
     query: (text: string, values?: readonly unknown[]) => client.query<never>(text, [...(values ?? [])]),
   }
   await client.query('BEGIN')
-  const gone = await scheduleTimer(tx, aTimerDefinition())
+  const gone = await scheduleTimer(tx, buildTimerDefinition())
   await client.query('ROLLBACK')
   await client.query('BEGIN')
-  const kept = await scheduleTimer(tx, aTimerDefinition())
+  const kept = await scheduleTimer(tx, buildTimerDefinition())
   await client.query('COMMIT')
   expect([await stateOf(gone), await stateOf(kept)]).toEqual([undefined, 'READY'])
 })
 
 test('retention deletes what ended longer ago than that, oldest first, by batches, and nothing that is pending', async () => {
-  const { topic } = aTimerDefinition()
-  const pending = await aTimer(db, { topic })
+  const { topic } = buildTimerDefinition()
+  const pending = await createTimer(db, { topic })
   const ended: string[] = []
   for (const seconds of [61, 59, 3600, 86_400]) {
-    const { timerId } = await aTimer(db, { topic })
+    const { timerId } = await createTimer(db, { topic })
     await cancelTimer(ingest(), timerId)
     await db.queryNoRole(
       `UPDATE scheduler_timers SET finished_at = clock_timestamp() - make_interval(secs => $2) WHERE timer_id = $1`,
@@ -484,12 +484,12 @@ test('schedulers are woken for what is due within a minute, and not for later, n
     await listener.query('SELECT 1')
     return heard.splice(0).length
   }
-  expect(await after(aTimer(db, { dueAt: new Date() }))).toBe(1)
-  expect(await after(aTimer(db, { dueAt: new Date('2100-01-01') }))).toBe(0)
-  const claimed = await aClaimedTimer(db, { dueAt: new Date('2026-01-01') })
+  expect(await after(createTimer(db, { dueAt: new Date() }))).toBe(1)
+  expect(await after(createTimer(db, { dueAt: new Date('2100-01-01') }))).toBe(0)
+  const claimed = await createClaimedTimer(db, { dueAt: new Date('2026-01-01') })
   await after(Promise.resolve())
   expect(await after(abandonTimers(executor(), [claimed], WORKER))).toBe(1)
   await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = false')
-  expect(await after(aTimer(db, { dueAt: new Date() }))).toBe(0)
+  expect(await after(createTimer(db, { dueAt: new Date() }))).toBe(0)
   await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = true')
 })

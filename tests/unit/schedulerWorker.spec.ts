@@ -22,7 +22,14 @@ import { nextSchedulerEvent } from '../../libs/scheduler/db.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
-import { aJob, aJobDefinition, aTimer, aTimerDefinition, onlyOne, quietCron } from '../support/scheduled.js'
+import {
+  createJob,
+  buildJobDefinition,
+  createTimer,
+  buildTimerDefinition,
+  onlyOne,
+  quietCron,
+} from '../support/scheduled.js'
 
 /** One worker, and what it sleeps for. Each test starts with nothing scheduled: what is next depends on everything there is. */
 
@@ -70,11 +77,11 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-010 getNextEventTime is the nearest of pending timers, runs and active jobs', async () => {
-    const timer = await aTimer(db, { dueAt: at(5) })
+    const timer = await createTimer(db, { dueAt: at(5) })
     expect(await next()).toEqual(at(5))
-    const nearer = await aTimer(db, { dueAt: at(4) })
+    const nearer = await createTimer(db, { dueAt: at(4) })
     expect(await next()).toEqual(at(4))
-    const name = await aJob(db)
+    const name = await createJob(db)
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(3)])
     expect(await next()).toEqual(at(3))
     // One that is put off is none until then.
@@ -98,17 +105,17 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-010 finished timers are no events; a claim is one, when it expires', async () => {
-    const { topic } = await aTimer(db)
-    await scheduleTimer(ingest(), aTimerDefinition({ topic }))
+    const { topic } = await createTimer(db)
+    await scheduleTimer(ingest(), buildTimerDefinition({ topic }))
     expect(await next()).toEqual(new Date('2026-01-01T00:00:00Z'))
     const claims = await claimTimers(executor(), 2, WORKER, 600)
     expect(await next()).toEqual(claims[0]!.leaseExpiresAt)
     await ackTimers(executor(), claims, WORKER)
     expect(await next()).toBeNull()
-    await aTimer(db)
+    await createTimer(db)
     await enqueueDueTimers(executor(), 10)
     expect(await next()).toBeNull()
-    const name = await aJob(db)
+    const name = await createJob(db)
     await triggerJob(control(), name)
     const run = onlyOne(await claimJobRuns(executor(), 1, WORKER, 60))
     expect(await next()).toEqual(run.leaseExpiresAt)
@@ -117,12 +124,12 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
   })
 
   test('PRIM-POSTGRES-SCHED-010 a scheduler does not wake for what waits to be claimed', async () => {
-    await aTimer(db, { delivery: 'claim' })
-    await triggerJob(control(), await aJob(db, { delivery: 'claim' }))
+    await createTimer(db, { delivery: 'claim' })
+    await triggerJob(control(), await createJob(db, { delivery: 'claim' }))
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(9)])
     expect((await next())!.getTime()).toBeLessThan(at(1).getTime())
     expect(await nextSchedulerEvent(executor(), true)).toEqual({ at: at(9), observedAt: expect.any(Date) })
-    await aTimer(db, { dueAt: at(8) })
+    await createTimer(db, { dueAt: at(8) })
     expect(await nextSchedulerEvent(executor(), true)).toMatchObject({ at: at(8) })
   })
 })
@@ -134,10 +141,11 @@ function round(runs: number, timersEnqueued: number, more: boolean): SchedulerCo
 
 describe('a round', () => {
   test('does a batch of each, says what it did and whether there is more; the rounds together do everything', async () => {
-    for (const name of ['a', 'b', 'c']) await createOrUpdateJob(control(), aJobDefinition({ name, cron: quietCron() }))
+    for (const name of ['a', 'b', 'c'])
+      await createOrUpdateJob(control(), buildJobDefinition({ name, cron: quietCron() }))
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '5 minutes'`)
-    for (let count = 0; count < 5; count += 1) await aTimer(db)
-    await aTimer(db, { dueAt: new Date('2100-01-01') })
+    for (let count = 0; count < 5; count += 1) await createTimer(db)
+    await createTimer(db, { dueAt: new Date('2100-01-01') })
     const { worker, events } = workerWith({ batchSize: 2 })
     expect(await worker.runOnce()).toEqual(round(2, 2, true))
     expect(await worker.runOnce()).toEqual(round(1, 2, true))
@@ -156,7 +164,7 @@ describe('a round', () => {
 
   test('leaves further jobs to the next one, once a thousand missed occurrences are made up for', async () => {
     for (const name of ['a', 'b']) {
-      await createOrUpdateJob(control(), aJobDefinition({ name, cron: '* * * * *', missedRuns: 'all' }))
+      await createOrUpdateJob(control(), buildJobDefinition({ name, cron: '* * * * *', missedRuns: 'all' }))
     }
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '2 days'`)
     const { worker, events } = workerWith({ batchSize: 10 })
@@ -170,7 +178,7 @@ describe('a round', () => {
   })
 
   test('is all that a stop waits for; what is left is there for the next start', async () => {
-    for (let count = 0; count < 5; count += 1) await aTimer(db)
+    for (let count = 0; count < 5; count += 1) await createTimer(db)
     let stopped: Promise<void> | undefined
     const worker = new SchedulerWorker(db.database, { ...NO_POLL, batchSize: 2 }, ({ type }) => {
       if (type === 'enqueued') stopped ??= worker.stop()
@@ -185,7 +193,7 @@ describe('a round', () => {
   })
 
   test('tells which were refused by the outbox', async () => {
-    const { timerId } = await aTimer(db)
+    const { timerId } = await createTimer(db)
     await enqueue(db, { instructionId: timerId, idempotencyKey: timerId })
     const { worker, events } = workerWith({})
     expect(await worker.runOnce()).toMatchObject({ timersEnqueued: 0, refused: 1 })
@@ -197,7 +205,7 @@ describe('a round', () => {
 
 describe('between rounds', () => {
   test('it sleeps until the next event, without a poll and without a word', async () => {
-    await aTimer(db, { dueAt: new Date(Date.now() + 400) })
+    await createTimer(db, { dueAt: new Date(Date.now() + 400) })
     const { worker } = workerWith(NO_POLL)
     await worker.start()
     await expect.poll(enqueuedTimers).toBe(1)
@@ -206,9 +214,9 @@ describe('between rounds', () => {
   test('it is woken by whatever brings an event nearer: a timer, a trigger', async () => {
     const { worker, events } = workerWith({ ...NO_POLL, listen: true })
     await worker.start()
-    await aTimer(db, { dueAt: new Date() })
+    await createTimer(db, { dueAt: new Date() })
     await expect.poll(enqueuedTimers).toBe(1)
-    await triggerJob(control(), await aJob(db))
+    await triggerJob(control(), await createJob(db))
     await expect.poll(() => events).toContainEqual({ type: 'enqueued', kind: 'run', items: 1 })
     expect(events).toContainEqual({ type: 'notified' })
   })
@@ -216,13 +224,13 @@ describe('between rounds', () => {
   test('it polls, where nobody says a word', async () => {
     const { worker } = workerWith({ pollMs: 20, listen: false })
     await worker.start()
-    await aTimer(db)
+    await createTimer(db)
     await expect.poll(enqueuedTimers).toBe(1)
   })
 
   test('a round that fails is told, and does not end it', async () => {
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION due_jobs(integer) FROM symphony_executor')
-    await aTimer(db)
+    await createTimer(db)
     const { worker, events } = workerWith({ pollMs: 20, listen: false })
     await worker.start()
     await expect.poll(() => events.map(({ type }) => type)).toContain('fault')
@@ -236,7 +244,7 @@ describe('between rounds', () => {
     await worker.start()
     await worker.stop()
     await worker.stop()
-    await aTimer(db)
+    await createTimer(db)
     expect(await enqueuedTimers()).toBe(0)
     await worker.start()
     await expect.poll(enqueuedTimers).toBe(1)
@@ -259,7 +267,7 @@ test.each([
 test('a store does each thing in the role that may do it', async () => {
   const store = new SchedulerStore(db.database)
   const claims = { batchSize: 10, workerId: WORKER }
-  const timer = await store.scheduleTimer(aTimerDefinition())
+  const timer = await store.scheduleTimer(buildTimerDefinition())
   const [claimed] = await store.claimTimers(claims)
   expect(await store.abandonTimers([claimed!], WORKER)).toEqual([timer])
   const [second] = await store.claimTimers({ ...claims, leaseSeconds: 5 })
@@ -267,7 +275,7 @@ test('a store does each thing in the role that may do it', async () => {
   expect(await store.readTimer(timer)).toMatchObject({ state: 'FAILED', error: 'no' })
   expect(await store.cancelTimer(timer)).toBe(false)
   expect(await store.ackTimers([claimed!], WORKER)).toEqual([])
-  const job = aJobDefinition()
+  const job = buildJobDefinition()
   expect(await store.createOrUpdateJob(job)).toMatchObject({ created: true })
   expect([await store.pauseJob(job.name), await store.resumeJob(job.name)]).toEqual([true, true])
   expect(await store.createJobRunsFromDueJobs()).toEqual([])
@@ -283,6 +291,6 @@ test('a store does each thing in the role that may do it', async () => {
   expect(await store.deleteJob(job.name)).toEqual({ deleted: true, runsRemoved: 1 })
   expect([await store.purgeFinishedTimers(60, 10), await store.purgeFinishedJobRuns(60, 10)]).toEqual([0, 0])
   expect(
-    await failureOf(Promise.resolve().then(() => store.scheduleTimer({ ...aTimerDefinition(), topic: '' }))),
+    await failureOf(Promise.resolve().then(() => store.scheduleTimer({ ...buildTimerDefinition(), topic: '' }))),
   ).toBeInstanceOf(InvalidArgumentError)
 })

@@ -7,7 +7,7 @@ import { describeFigures, renderReliabilityPage, type PlayedLine } from '../supp
 import { runScorecard } from '../support/scorecard/runScorecard.js'
 import { defineScenario, type Scenario } from '../support/scorecard/Scenario.js'
 
-function aScenario(id: string, defects: readonly string[] = []): Scenario {
+function buildScenario(id: string, defects: readonly string[] = []): Scenario {
   return defineScenario({
     id,
     title: `what ${id} does`,
@@ -39,7 +39,7 @@ async function play(words: readonly string[], scenarios: readonly Scenario[], pa
 const lineOf = (page: string, id: string) => page.split('\n').find((line) => line.startsWith(`| ${id} |`))
 
 test('every line is there: what was played with its figures, seed, versions and day, what never was as not run', async () => {
-  const { exitCode, page } = await play(['--only', 'r2', '--seed', '7'], [aScenario('R2'), aScenario('R10')])
+  const { exitCode, page } = await play(['--only', 'r2', '--seed', '7'], [buildScenario('R2'), buildScenario('R10')])
   expect(exitCode).toBe(0)
   expect(lineOf(page, 'R2')).toMatch(
     /^\| R2 \| what R2 does \| payments 1,000 · drawn 0\.\d+ · seconds [\d.]+ \| the bar of R2 \| met \| full \| 7 \|/,
@@ -52,7 +52,7 @@ test('every line is there: what was played with its figures, seed, versions and 
 test('the last line of --json is the verdict and all figures, and the same seed draws the same', async () => {
   const verdicts = await Promise.all(
     ['7', '7', '8'].map(async (seed) => {
-      const { said } = await play(['--json', '--seed', seed], [aScenario('R2')])
+      const { said } = await play(['--json', '--seed', seed], [buildScenario('R2')])
       const verdict: { ok: boolean; figures: { R2: { drawn: number; payments: number } } } = JSON.parse(
         said.at(-1) ?? '',
       )
@@ -70,7 +70,7 @@ test.each([['broken'], ['breaks off']])(
   async (defect) => {
     const { exitCode, said, page } = await play(
       ['--seed', '7', '--payments', '50'],
-      [aScenario('R2', [defect]), aScenario('R3')],
+      [buildScenario('R2', [defect]), buildScenario('R3')],
     )
     expect(exitCode).toBe(1)
     expect(said).toContain('R2  again: npm run chaos -- --only R2 --seed 7 --payments 50')
@@ -81,9 +81,9 @@ test.each([['broken'], ['breaks off']])(
 )
 
 test('a smaller run takes the place of no full one, and a line without a scenario goes', async () => {
-  const full = await play(['--seed', '7'], [aScenario('R2')])
+  const full = await play(['--seed', '7'], [buildScenario('R2')])
   const before = `${full.page}| R99 | gone |\n| S1 | another family |\n`
-  const { page, said } = await play(['--short', '--seed', '8'], [aScenario('R2')], before)
+  const { page, said } = await play(['--short', '--seed', '8'], [buildScenario('R2')], before)
   expect(said.join('\n')).toContain('payments 10 ')
   expect(lineOf(page, 'R2')).toBe(lineOf(full.page, 'R2'))
   expect(lineOf(page, 'R99')).toBeUndefined()
@@ -99,7 +99,7 @@ test.each([
   [['--frob'], `Unknown option '--frob'`],
   [['R2'], 'Unexpected argument'],
 ])('%j is refused with a message, and nothing is played', async (words, message) => {
-  const { exitCode, said, page } = await play(words, [aScenario('R2')])
+  const { exitCode, said, page } = await play(words, [buildScenario('R2')])
   expect(exitCode).toBe(2)
   expect(said.join('\n')).toContain(message)
   expect(page).toBe('')

@@ -13,7 +13,7 @@ import {
   withTestDatabase,
 } from '../../libs/testing/index.js'
 import { createTestDatabase as createOurDatabase, testSchema } from '../support/database.js'
-import { anInstruction } from '../support/outboxItems.js'
+import { buildInstruction } from '../support/outboxItems.js'
 
 const PAYLOAD = { amount: '10.00', currency: 'EUR', destination: 'DE89370400440532013000' }
 
@@ -25,7 +25,7 @@ afterAll(() => db.drop())
 
 /** A rail of its own, and a payment for it. */
 async function enqueueFor(rail: { readonly type: string }, overrides = {}) {
-  const instruction = anInstruction({ railType: rail.type, payload: PAYLOAD, ...overrides })
+  const instruction = buildInstruction({ railType: rail.type, payload: PAYLOAD, ...overrides })
   return enqueue(instruction, { tx: db.database.as('symphony_ingest') })
 }
 

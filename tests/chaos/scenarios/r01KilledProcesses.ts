@@ -1,5 +1,5 @@
 import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
@@ -82,7 +82,7 @@ async function playFaults({ fixture, scenario, fleet, payments }: Play): Promise
     while (accepted < target) {
       const count = Math.min(BATCH, target - accepted)
       const first = accepted + 1
-      await scenario.enqueue(Array.from({ length: count }, (_, index) => aPayment(first + index, ofPayments)))
+      await scenario.enqueue(Array.from({ length: count }, (_, index) => buildPayment(first + index, ofPayments)))
       accepted += count
       await waitUntil('the queue is short enough', async () => (await scenario.status()).pendingCount < BACKLOG_MAX, {
         timeoutMs: 600_000,

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { aPaymentOn } from '../../support/scorecard/payments.js'
+import { buildPaymentOn } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import { waitUntil } from '../../support/scorecard/waitUntil.js'
@@ -95,7 +95,7 @@ async function killWithWorkInHand(
     await victims.untilAtWork(Math.min(started + STARTED_AT_ONCE, count))
   }
   // As many as each of them calls at once, and nobody takes more: their calls never end.
-  await scenario.enqueue(Array.from({ length: DEFAULT_CONCURRENCY * count }, () => aPaymentOn('hangs')))
+  await scenario.enqueue(Array.from({ length: DEFAULT_CONCURRENCY * count }, () => buildPaymentOn('hangs')))
   const { db } = scenario
   const leases = () =>
     db.queryNoRole<{ outbox_id: string; claimed_by: string }>(

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScenario, type ServerCycle } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import { retryUntilSuccess, waitUntil } from '../../support/scorecard/waitUntil.js'
@@ -33,7 +33,7 @@ export default defineScenario({
         pendingCount < BACKLOG;
         { pendingCount } = await scenario.status()
       ) {
-        await scenario.enqueue(Array.from({ length: 500 }, () => aPayment((accepted += 1), ofPayments)))
+        await scenario.enqueue(Array.from({ length: 500 }, () => buildPayment((accepted += 1), ofPayments)))
       }
     }
 

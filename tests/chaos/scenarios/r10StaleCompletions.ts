@@ -10,7 +10,7 @@ import {
 } from '../../../libs/outbox/index.js'
 import { simulatedRail } from '../../../libs/rails/index.js'
 import { rowHashes } from '../../support/fingerprint.js'
-import { aPaymentOn } from '../../support/scorecard/payments.js'
+import { buildPaymentOn } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
@@ -96,7 +96,7 @@ async function makeHands(scenario: RelayScenario, count: number): Promise<readon
   const rail = simulatedRail({ type: RAIL, onUnknown: 'resend', bookUrl })
   const hands: StaleHand[] = []
   while (hands.length < count) {
-    await scenario.enqueue(Array.from({ length: Math.min(1_000, count - hands.length) }, () => aPaymentOn(RAIL)))
+    await scenario.enqueue(Array.from({ length: Math.min(1_000, count - hands.length) }, () => buildPaymentOn(RAIL)))
     const leased = await claimOutboxBatch(executor, 1_000, 'stale', LEASE_SECONDS)
     for (const [index, item] of leased.entries()) {
       const { outboxId, leaseToken } = item

@@ -1,6 +1,6 @@
 import { LeaseRepairWorker } from '../../../libs/repair/index.js'
 import { readBook } from '../../../libs/rails/index.js'
-import { aPaymentOn } from '../../support/scorecard/payments.js'
+import { buildPaymentOn } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import { waitUntil } from '../../support/scorecard/waitUntil.js'
@@ -22,7 +22,7 @@ export default defineScenario({
     const { db } = scenario
     const words = ['--concurrency', String(callsEach), '--batch-size', String(callsEach)]
     for (let enqueued = 0; enqueued < payments; enqueued += 1_000) {
-      await scenario.enqueue(Array.from({ length: Math.min(1_000, payments - enqueued) }, () => aPaymentOn('hold')))
+      await scenario.enqueue(Array.from({ length: Math.min(1_000, payments - enqueued) }, () => buildPaymentOn('hold')))
     }
 
     let kills = 0

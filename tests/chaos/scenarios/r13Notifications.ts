@@ -1,7 +1,7 @@
 import { Client } from 'pg'
 import { setTimeout as delay } from 'node:timers/promises'
 import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { aPaymentOn, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { buildPaymentOn, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
@@ -42,7 +42,7 @@ export default defineScenario({
         try {
           // At any moment of the worker's poll.
           await delay(between(fixture.random, 0, 2 * POLL_MS) / 10)
-          await scenario.enqueueOnce(aPaymentOn('resend'))
+          await scenario.enqueueOnce(buildPaymentOn('resend'))
         } catch (error) {
           failures.push(`${silence}: an enqueue failed: ${String(error)}`)
         }

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
@@ -32,7 +32,7 @@ export default defineScenario({
     let accepted = 0
     const fill = async () => {
       while ((await scenario.status()).dueUnleasedCount < BACKLOG) {
-        await scenario.enqueue(Array.from({ length: BACKLOG }, () => aPayment((accepted += 1), ofPayments)))
+        await scenario.enqueue(Array.from({ length: BACKLOG }, () => buildPayment((accepted += 1), ofPayments)))
       }
     }
     const defects: string[] = []

@@ -1,6 +1,6 @@
 import { DatabaseError } from '../../../libs/db/index.js'
 import { enqueuePaymentOutboxBatch } from '../../../libs/outbox/index.js'
-import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario, type Outcome } from '../../support/scorecard/Scenario.js'
@@ -54,7 +54,7 @@ async function fillDisk(fixture: ScenarioFixture): Promise<Outcome> {
   let refused = 0
   // Until it was refused ten times: the first may have found room that the workers made.
   while (refused < 10 && accepted < 100_000) {
-    const batch = Array.from({ length: 50 }, (_, index) => aPayment(accepted + index + 1, random))
+    const batch = Array.from({ length: 50 }, (_, index) => buildPayment(accepted + index + 1, random))
     try {
       await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), batch)
       accepted += batch.length

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { aPaymentOn } from '../../support/scorecard/payments.js'
+import { buildPaymentOn } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
@@ -137,8 +137,8 @@ async function enqueueMixed(
     await scenario.enqueue(
       Array.from({ length: count }, (_, index) => {
         const poison = places.get(first + index)
-        if (poison !== undefined) return aPaymentOn(poison.railType, { poison: poison.poison })
-        return aPaymentOn((first + index) % 2 === 0 ? 'resend' : 'inquire')
+        if (poison !== undefined) return buildPaymentOn(poison.railType, { poison: poison.poison })
+        return buildPaymentOn((first + index) % 2 === 0 ? 'resend' : 'inquire')
       }),
     )
   }

@@ -5,7 +5,7 @@ import { DatabaseError } from '../../../libs/db/index.js'
 import { deploy, doctor, type DeployReport } from '../../../libs/deployment/index.js'
 import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../../libs/outbox/index.js'
 import { makeNextRelease } from '../../support/scorecard/nextRelease.js'
-import { aPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
+import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
 import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import { waitUntil } from '../../support/scorecard/waitUntil.js'
@@ -142,7 +142,7 @@ class Producer {
 
   async run(): Promise<void> {
     while (!this.#stopped) {
-      const batch = Array.from({ length: BATCH }, (_, index) => aPayment(this.accepted + index + 1, this.#random))
+      const batch = Array.from({ length: BATCH }, (_, index) => buildPayment(this.accepted + index + 1, this.#random))
       await this.#enqueue(batch)
       this.accepted += batch.length
       while (!this.#stopped && (await this.#scenario.status()).pendingCount > PENDING_MAX) await delay(20)

@@ -11,8 +11,8 @@ import type { startRailBook } from '../../../libs/rails/index.js'
 import { pauseJob, resumeJob, SchedulerStore } from '../../../libs/scheduler/index.js'
 import { builtPath } from '../builtPath.js'
 import type { TestDatabase } from '../database.js'
-import { aPaymentOn } from '../scorecard/payments.js'
-import { aPerson, approve, propose, type Person } from '../outboxPeople.js'
+import { buildPaymentOn } from '../scorecard/payments.js'
+import { createPerson, approve, propose, type Person } from '../outboxPeople.js'
 import type { ScenarioFixture } from '../scorecard/ScenarioFixture.js'
 import { waitUntil } from '../scorecard/waitUntil.js'
 
@@ -83,7 +83,7 @@ export class CoreScenario {
     fixture.defer(() => book.stop())
     const job = { name: JOB, cron: '* * * * * *', topic: 'scheduled', payload: PAYABLE }
     await new SchedulerStore(db.database).createOrUpdateJob(job)
-    const people = [await aPerson(db, 'ann'), await aPerson(db, 'ben')] as const
+    const people = [await createPerson(db, 'ann'), await createPerson(db, 'ben')] as const
     return new CoreScenario(fixture, db, dist, people, {
       url,
       secondUrl,
@@ -99,14 +99,14 @@ export class CoreScenario {
     const { db } = this
     await resumeJob(db.as('symphony_control'), JOB)
     await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
-      aPaymentOn('resend'),
-      aPaymentOn('resend', { simulate: ['retryable', 'success'] }),
-      aPaymentOn('inquire', { simulate: ['timeoutAfterPaying', 'success'] }),
-      aPaymentOn('inquire', { simulate: ['garbage', 'success'] }),
-      aPaymentOn('inquire', { simulate: ['terminal'] }),
-      aPaymentOn('hold'),
-      { ...aPaymentOn('resend'), participantId: 'in-order', ordered: true },
-      { ...aPaymentOn('resend'), participantId: 'in-order', ordered: true },
+      buildPaymentOn('resend'),
+      buildPaymentOn('resend', { simulate: ['retryable', 'success'] }),
+      buildPaymentOn('inquire', { simulate: ['timeoutAfterPaying', 'success'] }),
+      buildPaymentOn('inquire', { simulate: ['garbage', 'success'] }),
+      buildPaymentOn('inquire', { simulate: ['terminal'] }),
+      buildPaymentOn('hold'),
+      { ...buildPaymentOn('resend'), participantId: 'in-order', ordered: true },
+      { ...buildPaymentOn('resend'), participantId: 'in-order', ordered: true },
     ])
     for (const failsFirst of [false, true]) {
       const messageId = `message-${(this.#messages += 1)}`

@@ -45,7 +45,7 @@ const tools = {
     }
   },
   /** A payment that any worker of the scenario can carry to its end. */
-  aPayment(overrides = {}) {
+  buildPayment(overrides = {}) {
     const instructionId = randomUUID()
     return {
       instructionId,
@@ -60,7 +60,7 @@ const tools = {
   async claimed(count = 1, railType = 'resend') {
     const ids = []
     for (let made = 0; made < count; made += 1) {
-      const { outboxId } = await rooms.outbox.enqueuePaymentOutbox(tools.as('ingest'), tools.aPayment({ railType }))
+      const { outboxId } = await rooms.outbox.enqueuePaymentOutbox(tools.as('ingest'), tools.buildPayment({ railType }))
       ids.push(outboxId)
     }
     const all = await rooms.outbox.claimOutboxBatch(tools.as('executor'), 1000, workerId, 60, { rails: [railType] })

@@ -14,7 +14,7 @@ import type { Rail } from '../../../libs/rails/index.js'
 import type { TestDatabase } from '../database.js'
 import type { WireProxy } from '../wireProxy.js'
 import type { Grant, History } from './history.js'
-import { aPaymentOn } from './payments.js'
+import { buildPaymentOn } from './payments.js'
 
 /** A lease as its holder was told of it; others may lay hands on it later. */
 interface Held extends Grant {
@@ -48,7 +48,7 @@ export class Ground {
 
   async pay(outboxId: string): Promise<string> {
     const request = {
-      ...aPaymentOn(this.name),
+      ...buildPaymentOn(this.name),
       reference: outboxId,
       attempt: 1,
       sequenceId: 1n,
@@ -111,7 +111,7 @@ function enqueueStep(ground: Ground, { number, database, random }: ClientOptions
   const [key, participant] = [`${ground.name}-${keyNumber}`, `${ground.name}-participant-${keyNumber % 2}`]
   return ground.history.record(number, { kind: 'enqueue' as const, key, participant }, async (call) => {
     const instruction = {
-      ...aPaymentOn(ground.name),
+      ...buildPaymentOn(ground.name),
       instructionId: key,
       idempotencyKey: key,
       participantId: participant,

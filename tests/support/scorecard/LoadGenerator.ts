@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { aPayment } from './payments.js'
+import { buildPayment } from './payments.js'
 import type { RelayScenario } from './RelayScenario.js'
 
 export interface LoadGeneratorOptions {
@@ -55,7 +55,7 @@ export class LoadGenerator {
     let waiting = Number((await scenario.status()).pendingCount)
     for (; waiting < backlog; waiting += BATCH) {
       const first = this.acknowledged + 1
-      await scenario.enqueue(Array.from({ length: BATCH }, (_, index) => aPayment(first + index, random)))
+      await scenario.enqueue(Array.from({ length: BATCH }, (_, index) => buildPayment(first + index, random)))
       this.acknowledged += BATCH
     }
   }

@@ -11,8 +11,8 @@ import {
 } from '../../../libs/outbox/index.js'
 import { createOrUpdateJob, scheduleTimer } from '../../../libs/scheduler/index.js'
 import type { TestDatabase } from '../database.js'
-import { anInstruction, enqueueAndClaim, enqueue, WORKER } from '../outboxItems.js'
-import { aJobDefinition, aTimerDefinition } from '../scheduled.js'
+import { buildInstruction, enqueueAndClaim, enqueue, WORKER } from '../outboxItems.js'
+import { buildJobDefinition, buildTimerDefinition } from '../scheduled.js'
 
 /** What a call came to, for whoever made it: an answer, or an error. */
 export type Heard = { readonly answer: unknown } | { readonly error: unknown }
@@ -139,7 +139,7 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
   },
 
   schedule: async (db) => {
-    const job = aJobDefinition()
+    const job = buildJobDefinition()
     const define = (database: Pick<Database, 'as'>) => createOrUpdateJob(database.as('symphony_control'), job)
     const jobs = () => count(db, 'SELECT 1 FROM scheduler_jobs WHERE job_name = $1', job.name)
     return {
@@ -155,7 +155,7 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
   },
 
   'schedule a timer': async (db) => {
-    const timer = aTimerDefinition({ timerId: randomUUID(), dueAt: new Date('2100-01-01T00:00:00Z') })
+    const timer = buildTimerDefinition({ timerId: randomUUID(), dueAt: new Date('2100-01-01T00:00:00Z') })
     const schedule = (database: Pick<Database, 'as'>) => scheduleTimer(database.as('symphony_ingest'), timer)
     const timers = () => count(db, 'SELECT 1 FROM scheduler_timers WHERE topic = $1', timer.topic)
     return {
@@ -178,7 +178,7 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
 type Run = <T>(database: Database, work: (role: Parameters<typeof enqueuePaymentOutbox>[0]) => Promise<T>) => Promise<T>
 
 async function enqueueOver(db: TestDatabase, run: Run): Promise<Replayable> {
-  const instruction = anInstruction()
+  const instruction = buildInstruction()
   const { instructionId } = instruction
   const items = () => count(db, 'SELECT 1 FROM payment_outbox_identities WHERE instruction_id = $1', instructionId)
   let first: string | undefined

@@ -2,7 +2,7 @@ import { between, type Random } from '../../../libs/cli/commands/demo/seededRand
 import type { JsonObject } from '../../../libs/core/index.js'
 import type { OutboxInstruction } from '../../../libs/outbox/index.js'
 import type { SimulatedBehaviour } from '../../../libs/rails/index.js'
-import { anInstruction } from '../outboxItems.js'
+import { buildInstruction } from '../outboxItems.js'
 
 /** The rails of most scenarios: one that can be asked, one that is idempotent. Quick, so that the faults set the pace. */
 export const USUAL_RAILS = `[
@@ -23,7 +23,7 @@ const FATES: readonly { readonly perThousand: number; readonly script: readonly 
 ]
 
 /** A payment, and what its rail will do to it: the same for the same number and seed. */
-export function aPayment(number: number, random: Random): OutboxInstruction {
+export function buildPayment(number: number, random: Random): OutboxInstruction {
   const instructionId = `payment-${String(number).padStart(8, '0')}`
   const script = chooseScript(random)
   // A request that arrives twice is paid twice by a rail that is not idempotent, whatever anybody does.
@@ -43,8 +43,8 @@ export function aPayment(number: number, random: Random): OutboxInstruction {
 }
 
 /** A plain one for a given rail. */
-export function aPaymentOn(railType: string, payload: JsonObject = {}): OutboxInstruction {
-  return anInstruction({
+export function buildPaymentOn(railType: string, payload: JsonObject = {}): OutboxInstruction {
+  return buildInstruction({
     railType,
     payload: { amount: '10.50', currency: 'EUR', destination: 'account-1', ...payload },
   })

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 
 export function decidingSteps(tools) {
-  const { outbox, database, db, rails, rail, as, aPayment, claimed, workerId, secondUrl, schema } = tools
+  const { outbox, database, db, rails, rail, as, buildPayment, claimed, workerId, secondUrl, schema } = tools
   /** What another person does, who logs in as somebody else. */
   const asSecondPerson = async (act) => {
     const other = db.openDatabase({ url: secondUrl, schema })
@@ -13,26 +13,26 @@ export function decidingSteps(tools) {
     }
   }
   const checks = (type) => ({ rails: rails.loadRails([rail({ type })]) })
-  const aQueuedOne = async () => (await outbox.enqueuePaymentOutbox(as('ingest'), aPayment())).outboxId
+  const createQueuedOne = async () => (await outbox.enqueuePaymentOutbox(as('ingest'), buildPayment())).outboxId
 
   return {
     producing: async () => {
       const protection = { seal: async (_tx, instructions) => instructions }
-      await outbox.enqueue(aPayment(), { tx: as('ingest'), protection })
-      await outbox.enqueueMany([aPayment(), aPayment()], { tx: as('ingest') })
-      await database.transactionAsRole('symphony_ingest', (tx) => outbox.enqueue(aPayment(), { tx }))
+      await outbox.enqueue(buildPayment(), { tx: as('ingest'), protection })
+      await outbox.enqueueMany([buildPayment(), buildPayment()], { tx: as('ingest') })
+      await database.transactionAsRole('symphony_ingest', (tx) => outbox.enqueue(buildPayment(), { tx }))
     },
     'payments that their rails check first': async () => {
-      const known = aPayment()
+      const known = buildPayment()
       await outbox.enqueueChecked(as('ingest'), [known], checks('resend'))
       await database.transactionAsRole('symphony_ingest', async (tx) => {
         await outbox.enqueueChecked(tx, [known], checks('another'))
-        await refused('INVALID_PAYLOAD', outbox.enqueueChecked(tx, [aPayment()], checks('another')))
+        await refused('INVALID_PAYLOAD', outbox.enqueueChecked(tx, [buildPayment()], checks('another')))
       })
     },
     'the outbox as a queue of messages': async () => {
       const store = new outbox.OutboxStore(database, { owner: workerId })
-      await store.enqueue({ topic: 'scheduled', payload: aPayment().payload })
+      await store.enqueue({ topic: 'scheduled', payload: buildPayment().payload })
       const messages = await store.claim({ batchSize: 100, topics: ['scheduled'] })
       await store.abandon(messages, { delaySeconds: 0 })
     },
@@ -61,12 +61,12 @@ export function decidingSteps(tools) {
       await outbox.repairExpiredLeases(executor, 10, workerId)
     },
     'a hold of one person': async () => {
-      const outboxId = await aQueuedOne()
+      const outboxId = await createQueuedOne()
       await outbox.placeOutboxHold(as('control'), outboxId, 'to be looked at')
       await outbox.resolveOutboxHold(as('control'), outboxId, 'RETRY', 'looked at')
     },
     'a decision of two people': async () => {
-      const outboxId = await aQueuedOne()
+      const outboxId = await createQueuedOne()
       await outbox.placeOutboxHold(as('control'), outboxId, 'to be looked at')
       const first = await outbox.resolveOutboxHold(as('control'), outboxId, 'FAILED', 'a mistake')
       await outbox.withdrawOutboxProposal(as('control'), first.proposalId, 'or not')

@@ -5,9 +5,10 @@ export function primitiveSteps(tools) {
   const { scheduler, inbox, lease, core, database, as, admin, faulty, onceAt, sleep, workerId, handlerRole } = tools
   const store = new scheduler.SchedulerStore(database)
   const long = new Date('2100-01-01T00:00:00Z')
-  const aTimer = (of = topic()) => store.scheduleTimer({ topic: of, payload: {}, dueAt: new Date(), delivery: 'claim' })
+  const createTimer = (of = topic()) =>
+    store.scheduleTimer({ topic: of, payload: {}, dueAt: new Date(), delivery: 'claim' })
   const claimTimers = (of) => store.claimTimers({ batchSize: 10, workerId, topics: [of] })
-  const aJob = async (overrides = {}) => {
+  const createJob = async (overrides = {}) => {
     const name = topic()
     await store.createOrUpdateJob({
       name,
@@ -19,7 +20,7 @@ export function primitiveSteps(tools) {
     })
     return name
   }
-  const aMessage = async (of) => {
+  const createMessage = async (of) => {
     const key = { source: 'step', messageId: randomUUID() }
     await inbox.enqueueInboxMessage(as('ingest'), { ...key, topic: of, payload: {} })
     return key
@@ -38,15 +39,15 @@ export function primitiveSteps(tools) {
   return {
     'timers that are claimed': async () => {
       const of = topic()
-      await store.cancelTimer(await aTimer(of))
-      for (const _ of [1, 2, 3]) await aTimer(of)
+      await store.cancelTimer(await createTimer(of))
+      for (const _ of [1, 2, 3]) await createTimer(of)
       const [one, two, three] = await claimTimers(of)
       await store.ackTimers([one], workerId)
       await store.failTimers([two], workerId, 'no use')
       await store.abandonTimers([three], workerId)
     },
     'jobs and their runs': async () => {
-      const name = await aJob()
+      const name = await createJob()
       await store.pauseJob(name)
       await store.resumeJob(name)
       for (const _ of [1, 2]) await store.triggerJob(name)
@@ -57,7 +58,7 @@ export function primitiveSteps(tools) {
       await store.deleteJob(name)
     },
     'a job that no scheduler can read': async () => {
-      const name = await aJob()
+      const name = await createJob()
       await admin(
         `UPDATE scheduler_jobs SET cron = 'nonsense', next_due_at = clock_timestamp() - interval '1 second' WHERE job_name = $1`,
         [name],
@@ -73,7 +74,7 @@ export function primitiveSteps(tools) {
     'a scheduler that starts and stops': async () => {
       const worker = new scheduler.SchedulerWorker(database, { pollMs: 50 })
       await worker.start()
-      await store.scheduleTimer({ topic: 'scheduled', payload: tools.aPayment().payload, dueAt: new Date() })
+      await store.scheduleTimer({ topic: 'scheduled', payload: tools.buildPayment().payload, dueAt: new Date() })
       await sleep(150)
       await worker.stop()
     },
@@ -92,27 +93,27 @@ export function primitiveSteps(tools) {
     },
     'messages that die, are nobody’s, or cannot be begun': async () => {
       const of = topic()
-      await aMessage(of)
+      await createMessage(of)
       await inboxWorker({
         [of]: async () => {
           throw new core.PermanentFailureError('no use')
         },
       }).runOnce()
-      await aMessage(topic())
+      await createMessage(topic())
       await inboxWorker({ [of]: async () => {} }).runOnce()
-      await aMessage(of)
+      await createMessage(of)
       const over = faulty(onceAt('abandon_inbox_messages'))
       await inboxWorker({ [of]: async () => {} }, { handlerRole: 'never_granted' }, over).runOnce()
     },
     'messages whose handler fails, and is not waited for': async () => {
       const of = topic()
-      await aMessage(of)
+      await createMessage(of)
       await inboxWorker({
         [of]: async () => {
           throw new Error('not now')
         },
       }).runOnce()
-      await aMessage(of)
+      await createMessage(of)
       const slow = inboxWorker({ [of]: async (_, { signal }) => untilAborted(signal) }, { listen: true, shutdownMs: 0 })
       await slow.start()
       await sleep(150)

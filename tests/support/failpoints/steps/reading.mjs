@@ -4,12 +4,12 @@ import { randomUUID } from 'node:crypto'
 const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
 export function readingSteps(tools) {
-  const { outbox, scheduler, inbox, lease, as, aPayment } = tools
+  const { outbox, scheduler, inbox, lease, as, buildPayment } = tools
   const look = () => as('readonly')
 
   return {
     'looks at payments': async () => {
-      const payment = aPayment()
+      const payment = buildPayment()
       const { outboxId } = await outbox.enqueuePaymentOutbox(as('ingest'), payment)
       await outbox.readItems(look(), { outboxId })
       await outbox.readItemViews(look(), [outboxId])

@@ -1,6 +1,7 @@
 // Everything a relayer and lease repair do beside the even pace of a worker that is left alone.
 export function relayingSteps(tools) {
-  const { outbox, rails, repair, database, as, aPayment, admin, faulty, onceAt, planted, sleep, workerId, rail } = tools
+  const { outbox, rails, repair, database, as, buildPayment, admin, faulty, onceAt, planted, sleep, workerId, rail } =
+    tools
   const quick = { workerId, leaseSeconds: 5, listen: false, pollMs: 20, heartbeatMs: 200, shutdownMs: 1_000 }
   const enqueue = (...payments) => outbox.enqueuePaymentOutboxBatch(as('ingest'), payments)
   const relayer = (given, options = {}, onEvent = () => {}, over = database) =>
@@ -18,13 +19,13 @@ export function relayingSteps(tools) {
 
   return {
     'a round': async () => {
-      await enqueue(aPayment(), aPayment())
+      await enqueue(buildPayment(), buildPayment())
       await relayer([rail()]).runOnce()
     },
     'a start and a stop, listening': async () => {
       const worker = relayer([rail()], { listen: true })
       await worker.start()
-      await enqueue(aPayment())
+      await enqueue(buildPayment())
       await sleep(200)
       await worker.stop()
     },
@@ -46,14 +47,14 @@ export function relayingSteps(tools) {
         ],
         { shutdownMs: 0 },
       )
-      await enqueue(aPayment(), aPayment(), aPayment())
+      await enqueue(buildPayment(), buildPayment(), buildPayment())
       await worker.start()
       await begun.promise
       await worker.stop()
     },
     'a rail that masks a field and has a schema of its own': async () => {
       const schema = { '~standard': { version: 1, vendor: 'drill', validate: async (value) => ({ value }) } }
-      await enqueue(aPayment())
+      await enqueue(buildPayment())
       await relayer([{ ...rail(), fields: { '/memo': 'masked' }, payload: schema }]).runOnce()
     },
     'a rail paused in one process': async () => {
@@ -77,7 +78,7 @@ export function relayingSteps(tools) {
         ],
         { leaseSeconds: 1 },
       )
-      await enqueue(aPayment())
+      await enqueue(buildPayment())
       await worker.runOnce()
     },
     'a lease that ends while the rail is called, over a bad connection': async () => {
@@ -102,7 +103,7 @@ export function relayingSteps(tools) {
         () => {},
         over,
       )
-      await enqueue(aPayment())
+      await enqueue(buildPayment())
       await worker.runOnce()
     },
     'outcomes that are refused together are recorded one by one': async () => {
@@ -113,7 +114,9 @@ export function relayingSteps(tools) {
       })
       const paying = rail()
       const all = deferred()
-      const waiting = new Set((await enqueue(aPayment(), aPayment(), aPayment())).map(({ outboxId }) => outboxId))
+      const waiting = new Set(
+        (await enqueue(buildPayment(), buildPayment(), buildPayment())).map(({ outboxId }) => outboxId),
+      )
       // They answer in the same moment, so that they are one group; what earlier steps left is not waited for.
       const together = async (request, context) => {
         const answer = await paying.dispatch(request, context)
@@ -126,16 +129,16 @@ export function relayingSteps(tools) {
       for (let round = 0; round < 10 && waiting.size > 0; round += 1) await worker.runOnce()
     },
     'a payment of unknown outcome that nobody may ask about': async () => {
-      const [{ outboxId }] = await enqueue(aPayment({ railType: 'hold' }))
+      const [{ outboxId }] = await enqueue(buildPayment({ railType: 'hold' }))
       await admin('UPDATE payment_outbox_pending SET outcome_unknown = true WHERE outbox_id = $1', [outboxId])
       await relayer([rail({ type: 'hold', onUnknown: 'hold' })]).runOnce()
     },
     'an announced call': async () => {
-      await enqueue(aPayment({ railType: 'hold' }))
+      await enqueue(buildPayment({ railType: 'hold' }))
       await relayer([rail({ type: 'hold', onUnknown: 'hold' })]).runOnce()
     },
     'a rail that is asked': async () => {
-      const [{ outboxId }] = await enqueue(aPayment({ railType: 'inquire' }))
+      const [{ outboxId }] = await enqueue(buildPayment({ railType: 'inquire' }))
       await admin('UPDATE payment_outbox_pending SET outcome_unknown = true WHERE outbox_id = $1', [outboxId])
       await relayer([rail({ type: 'inquire', onUnknown: 'inquire', settleMs: 300 })]).runOnce()
     },
@@ -153,12 +156,12 @@ export function relayingSteps(tools) {
       const { trace } = await import('@opentelemetry/api')
       const { BasicTracerProvider } = await import('@opentelemetry/sdk-trace-base')
       trace.setGlobalTracerProvider(new BasicTracerProvider())
-      await enqueue(aPayment())
+      await enqueue(buildPayment())
       await relayer([rail()]).runOnce()
       trace.disable()
     },
     'handlers by topic': async () => {
-      await enqueue(aPayment())
+      await enqueue(buildPayment())
       await relayer(outbox.topicRails({ resend: refuse })).runOnce()
     },
     'lease repair': async () => {
