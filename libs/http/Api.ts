@@ -37,9 +37,9 @@ export interface Api {
   readonly databaseName: string
   /** The databases that this process serves. */
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
-  /** Answers while the database does not, too. */
-  readonly look: () => Promise<Look>
-  /** The alert rules that `look` evaluates, with their thresholds. @default ALERT_RULES */
+  /** Resolves also while the database does not answer. */
+  readonly readStatusSnapshot: () => Promise<StatusSnapshot>
+  /** Alert rules that `readStatusSnapshot` evaluates, with their thresholds. @default ALERT_RULES */
   readonly alertRules?: readonly AlertRule[]
   /** Rails that check payments before COMMIT. @default no check */
   readonly rails?: KnownRails
@@ -48,7 +48,7 @@ export interface Api {
 }
 
 /** Alerts, the rules they come from, and the queue that was read for them. */
-export interface Look {
+export interface StatusSnapshot {
   readonly alerts: readonly Alert[]
   /** Undefined: it could not be read, or nobody did. */
   readonly queue?: OutboxStatus | undefined

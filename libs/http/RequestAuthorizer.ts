@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { TokenBucket, type Clock } from '../core/index.js'
-import type { Gate } from './access/Gate.js'
+import type { Authenticator } from './access/Authenticator.js'
 import { rateLimitKey, type Identity } from './access/Identity.js'
 import type { ApiRoles } from './Api.js'
 import { REQUEST_BYTES } from './limits.js'
@@ -8,7 +8,7 @@ import { ProblemError } from './Problem.js'
 import type { Route } from './routes/route.js'
 
 interface RequestAuthorizerOptions {
-  readonly gate: Gate
+  readonly authenticator: Authenticator
   readonly requestsPerSecond: number
   readonly mayActFor: ApiRoles['mayActFor'] | undefined
   readonly clock: Clock
@@ -38,7 +38,7 @@ export class RequestAuthorizer {
   /** Adds the header that names the accepted scheme. Failed attempts are not slowed down: a key has 256 random bits. */
   async #identify(request: FastifyRequest, reply: FastifyReply): Promise<Identity> {
     try {
-      return await this.#options.gate.identify(request.headers.authorization)
+      return await this.#options.authenticator.identify(request.headers.authorization)
     } catch (error) {
       if (error instanceof ProblemError) void reply.header('www-authenticate', 'Bearer')
       throw error

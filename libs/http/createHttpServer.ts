@@ -9,10 +9,10 @@ import {
 } from 'fastify'
 import type { Logger } from 'pino'
 import { JSON_TEXT_BYTES_MAX, systemClock, type Clock } from '../core/index.js'
-import { Gate } from './access/Gate.js'
+import { Authenticator } from './access/Authenticator.js'
 import type { Identity } from './access/Identity.js'
-import { KeyGate } from './access/KeyGate.js'
-import { OidcGate } from './access/OidcGate.js'
+import { ApiKeyAuthenticator } from './access/ApiKeyAuthenticator.js'
+import { OidcAuthenticator } from './access/OidcAuthenticator.js'
 import type { OidcOptions } from './access/oidcOptions.js'
 import type { Api } from './Api.js'
 import { DashboardFiles, fileFor, sendFile } from './DashboardFiles.js'
@@ -30,12 +30,12 @@ import { openApiDocument } from './openApi.js'
 import { ProblemError, toProblem } from './Problem.js'
 import { RequestAuthorizer } from './RequestAuthorizer.js'
 import { LargeBodyQueue, parseBody } from './requestBody.js'
-import { healthRoutes, type MetricsPage } from './routes/health.js'
+import { healthRoutes, type MetricsEndpoint } from './routes/health.js'
 import { apiRoutes } from './routes/index.js'
 import type { Route } from './routes/route.js'
 import { webhookRoutes, type WebhookReceiver } from './routes/webhooks.js'
-import { StatusBoard } from './StatusBoard.js'
-import { Streams } from './stream/Streams.js'
+import { StatusCache } from './StatusCache.js'
+import { SseConnections } from './stream/SseConnections.js'
 
 export interface HttpServerOptions {
   readonly log: Logger
@@ -45,7 +45,7 @@ export interface HttpServerOptions {
   readonly accessTokenOwner?: string
   /** Whether this process can do its work now. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
-  readonly metrics: MetricsPage
+  readonly metrics: MetricsEndpoint
   /** Absent for a process without an API. */
   readonly api?: Api
   /** An identity provider whose tokens are taken, too. */
@@ -57,9 +57,9 @@ export interface HttpServerOptions {
   readonly limits?: HttpLimits
   /** What the OpenAPI document calls this release. @default '0.0.0' */
   readonly version?: string
-  /** How often streams look at the database. @default 1000 */
+  /** Interval at which open streams poll the database. @default 1000 */
   readonly streamPollMs?: number
-  /** By which limits and what is remembered for a while are counted. @default the system's */
+  /** Clock for rate limits and caches. @default systemClock */
   readonly clock?: Clock
 }
 
@@ -91,27 +91,27 @@ declare module 'fastify' {
 export function createHttpServer(options: HttpServerOptions): HttpServer {
   const { api, webhooks, dashboardFolder, version = '0.0.0', clock = systemClock } = options
   const limits = resolveHttpLimits(options.limits)
-  const gate = gateOf(options)
-  const board = api === undefined ? undefined : new StatusBoard(api, clock)
+  const authenticator = createAuthenticator(options)
+  const statusCache = api === undefined ? undefined : new StatusCache(api, clock)
   const { streamPollMs } = options
-  const streams =
-    api === undefined || board === undefined
+  const connections =
+    api === undefined || statusCache === undefined
       ? undefined
-      : new Streams({
+      : new SseConnections({
           role: api.roles.readonly,
-          board,
+          statusCache,
           streamsMax: limits.streamsMax,
           ...(streamPollMs === undefined ? {} : { pollMs: streamPollMs }),
         })
   const routes = [
     ...healthRoutes(options),
-    ...(api === undefined || board === undefined || streams === undefined
+    ...(api === undefined || statusCache === undefined || connections === undefined
       ? []
-      : apiRoutes({ api, board, streams, gate, clock })),
+      : apiRoutes({ api, statusCache: statusCache, connections: connections, authenticator, clock })),
     ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
   ]
   const { requestsPerSecond } = limits
-  const authorizer = new RequestAuthorizer({ gate, requestsPerSecond, mayActFor: api?.roles.mayActFor, clock })
+  const authorizer = new RequestAuthorizer({ authenticator, requestsPerSecond, mayActFor: api?.roles.mayActFor, clock })
   const files = dashboardFolder === undefined ? undefined : new DashboardFiles(dashboardFolder)
   const app = createApp(options.log, authorizer, { files, routes })
   for (const route of routes) register(app, route)
@@ -120,19 +120,25 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
     routes,
     listen: (address) => app.listen(address),
     close: async () => {
-      await streams?.close()
+      await connections?.close()
       AbortSignal.timeout(CLOSE_PATIENCE_MS).addEventListener('abort', () => app.server.closeAllConnections())
       await app.close()
     },
   }
 }
 
-function gateOf({ accessToken, accessTokenOwner = 'access-token', api, oidc, clock }: HttpServerOptions): Gate {
-  return new Gate({
+function createAuthenticator({
+  accessToken,
+  accessTokenOwner = 'access-token',
+  api,
+  oidc,
+  clock,
+}: HttpServerOptions): Authenticator {
+  return new Authenticator({
     accessToken,
     accessTokenOwner,
-    keys: api === undefined ? undefined : new KeyGate(api.roles.auth, clock),
-    oidc: oidc === undefined ? undefined : new OidcGate(oidc),
+    keys: api === undefined ? undefined : new ApiKeyAuthenticator(api.roles.auth, clock),
+    oidc: oidc === undefined ? undefined : new OidcAuthenticator(oidc),
   })
 }
 

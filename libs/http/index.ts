@@ -8,20 +8,19 @@
 export { createHttpServer } from './createHttpServer.js'
 export type { HttpServer, HttpServerOptions, ListenAddress } from './createHttpServer.js'
 export { describeDatabases } from './describeDatabases.js'
-export type { Api, ApiRoles, Look, PayloadProtection } from './Api.js'
+export type { Api, ApiRoles, StatusSnapshot, PayloadProtection } from './Api.js'
 export type { Identity } from './access/Identity.js'
 export { readOidcOptions } from './access/oidcOptions.js'
 export type { OidcOptions } from './access/oidcOptions.js'
 export type { HttpLimits } from './limits.js'
-export { MetricsPage } from './routes/health.js'
+export { MetricsEndpoint } from './routes/health.js'
 export { readWebhookSources } from './webhookSources.js'
 export type { WebhookSource, WebhookSources } from './webhookSources.js'
 export type { WebhookReceiver } from './routes/webhooks.js'
-export type { Answer, Example, Route } from './routes/route.js'
+export type { RouteResponse, Example, Route } from './routes/route.js'
 export { PROBLEMS } from './Problem.js'
 export type { Problem, ProblemCode } from './Problem.js'
 export { openApiDocument, problemCodesOf } from './openApi.js'
-export { EXAMPLE } from './routes/examples.js'
 
 /** What the routes answer and take, as JSON. The dashboard is written against these types alone. */
 export type {
@@ -31,11 +30,11 @@ export type {
   DatabaseView,
   ErrorCount,
   ItemsEvent,
-  LatencyFigures,
+  LatencyStats,
   Me,
   Pause,
   Pauses,
-  QueueFigures,
+  QueueStats,
   Rail,
   Rails,
   Scope,
@@ -50,7 +49,7 @@ export type {
   Approved,
   Contradiction,
   ContradictionPage,
-  DeadItem,
+  DeadLetter,
   Decided,
   DlqPage,
   Hold,

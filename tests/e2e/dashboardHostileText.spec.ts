@@ -32,7 +32,7 @@ beforeAll(async () => {
     api: {
       readDatabases: async () =>
         HOSTILE_TEXTS.map((text) => ({ ...DATABASE, name: text, schema: text, serverVersion: text })),
-      look: async () => ({
+      readStatusSnapshot: async () => ({
         alerts: HOSTILE_TEXTS.map((text) => ({ ...ALERT, name: text, summary: text, firstLook: text, remedy: text })),
       }),
     },

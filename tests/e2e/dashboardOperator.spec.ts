@@ -26,7 +26,7 @@ let pavel: Visit
 /** What the alert rules say; the tests say it for them. */
 let alerts: readonly Alert[] = []
 beforeAll(async () => {
-  fixture = await DashboardFixture.set({ api: { look: async () => ({ alerts }) } })
+  fixture = await DashboardFixture.set({ api: { readStatusSnapshot: async () => ({ alerts }) } })
   await declareOutboxRails(fixture.db.as('symphony_executor'), [{ type: DECLARED, money: true, fields: [] }], 'w', {
     serving: true,
   })

@@ -17,7 +17,7 @@ let busy: DashboardFixture
 beforeAll(async () => {
   empty = await DashboardFixture.set()
   busy = await DashboardFixture.set({
-    api: { readDatabases: async () => DATABASES, look: async () => ({ alerts: ALERTS }) },
+    api: { readDatabases: async () => DATABASES, readStatusSnapshot: async () => ({ alerts: ALERTS }) },
   })
 })
 afterAll(async () => {

@@ -4,7 +4,7 @@ import { createApiKey, isActorGateway, type ApiKeyRequest } from '../../libs/acc
 import { withActor } from '../../libs/db/index.js'
 import {
   createHttpServer,
-  MetricsPage,
+  MetricsEndpoint,
   type Api,
   type ApiRoles,
   type HttpServerOptions,
@@ -92,7 +92,7 @@ export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOpti
     log: pino({ level: 'debug' }, sink),
     accessToken: TOKEN,
     isReady: async () => true,
-    metrics: new MetricsPage(metrics.registry, () => readSystemStatus(db.database)),
+    metrics: new MetricsEndpoint(metrics.registry, () => readSystemStatus(db.database)),
     ...(api === 'none'
       ? {}
       : {
@@ -100,7 +100,7 @@ export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOpti
             roles: { ...(await apiRolesOf(db)), ...roles },
             databaseName: 'payments',
             readDatabases: async () => [],
-            look: async () => ({ alerts: [] }),
+            readStatusSnapshot: async () => ({ alerts: [] }),
             ...api,
           },
         }),

@@ -4,7 +4,7 @@ import { Registry } from 'prom-client'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
 import { openDatabase, type Database } from '../../libs/db/index.js'
-import { MetricsPage } from '../../libs/http/index.js'
+import { MetricsEndpoint } from '../../libs/http/index.js'
 import { OutboxMetrics } from '../../libs/observability/index.js'
 import { readOutboxStatus } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -449,7 +449,7 @@ describe('when the database is away', () => {
     const nowhere = databaseAt('postgres://nobody@127.0.0.1:1/none')
     const counters = new Registry()
     new OutboxMetrics(counters).onRelayerEvent({ type: 'notified' })
-    const dark = await openHttpFixture(db, { metrics: new MetricsPage(counters, () => readSystemStatus(nowhere)) })
+    const dark = await openHttpFixture(db, { metrics: new MetricsEndpoint(counters, () => readSystemStatus(nowhere)) })
     onTestFinished(() => dark.close())
     const text = await (await dark.call('/metrics')).text()
     expect(text).toMatch(/^notify_wakeups_total 1$/m)

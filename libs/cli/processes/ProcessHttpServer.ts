@@ -8,13 +8,13 @@ import { withActor, type Database } from '../../db/index.js'
 import {
   createHttpServer,
   describeDatabases,
-  MetricsPage,
+  MetricsEndpoint,
   readOidcOptions,
   readWebhookSources,
   type Api,
   type HttpLimits,
   type HttpServer,
-  type Look,
+  type StatusSnapshot,
   type OidcOptions,
   type PayloadProtection,
   type WebhookReceiver,
@@ -60,7 +60,7 @@ export class ProcessHttpServer {
   constructor({ database, log, accessToken, api, webhooks }: ProcessHttpServerOptions) {
     const readStatus = () => readSystemStatus(database)
     const watch = new AlertWatch(api?.alertRules)
-    const look = async (): Promise<Look> => {
+    const readStatusSnapshot = async (): Promise<StatusSnapshot> => {
       // While the database does not answer, the alerts say so.
       const status = await readStatus().catch(() => undefined)
       return { alerts: await watch.look(status), queue: status?.outbox }
@@ -69,9 +69,9 @@ export class ProcessHttpServer {
       log,
       accessToken,
       isReady: () => isReady(database),
-      metrics: new MetricsPage(this.metrics.registry, readStatus),
+      metrics: new MetricsEndpoint(this.metrics.registry, readStatus),
       version: packageVersion(),
-      ...(api === undefined ? {} : apiOptions(database, api, look)),
+      ...(api === undefined ? {} : apiServerOptions(database, api, readStatusSnapshot)),
       ...(webhooks === undefined ? {} : { webhooks: this.#receiverOf(database, webhooks) }),
     })
   }
@@ -99,14 +99,14 @@ export class ProcessHttpServer {
   }
 }
 
-function apiOptions(
+function apiServerOptions(
   database: Database,
   { databaseName, accessTokenOwner, oidc, protection, limits, alertRules: rules }: ApiServerOptions,
-  look: Api['look'],
+  readStatusSnapshot: Api['readStatusSnapshot'],
 ) {
   const folder = dashboardFolder()
   return {
-    api: { ...apiOf(database, { databaseName, look, protection }), alertRules: rules },
+    api: { ...apiOf(database, { databaseName, readStatusSnapshot, protection }), alertRules: rules },
     accessTokenOwner,
     limits,
     ...(oidc === undefined ? {} : { oidc }),
@@ -116,11 +116,11 @@ function apiOptions(
 
 interface ApiParts {
   readonly databaseName: string
-  readonly look: Api['look']
+  readonly readStatusSnapshot: Api['readStatusSnapshot']
   readonly protection: Protection
 }
 
-function apiOf(database: Database, { databaseName, look, protection }: ApiParts): Api {
+function apiOf(database: Database, { databaseName, readStatusSnapshot, protection }: ApiParts): Api {
   const control = database.as('symphony_control')
   return {
     roles: {
@@ -133,7 +133,7 @@ function apiOf(database: Database, { databaseName, look, protection }: ApiParts)
     },
     databaseName,
     readDatabases: () => describeDatabases([{ name: databaseName, database }]),
-    look,
+    readStatusSnapshot,
     rails: protection.rails,
     protection: payloadProtection(protection),
   }

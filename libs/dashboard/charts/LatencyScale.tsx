@@ -1,4 +1,4 @@
-import type { LatencyFigures } from '../../http/index.js'
+import type { LatencyStats } from '../../http/index.js'
 import { count, milliseconds, plural } from '../data/format.js'
 
 const WIDTH = 320
@@ -9,7 +9,7 @@ const AXIS_Y = 26
 const TICKS_MS = [1, 10, 100, 1_000, 10_000, 60_000]
 
 /** How long rails take, on a logarithmic line: half of the calls are left of the first mark, all but one in a hundred left of the third. */
-export function LatencyScale({ latency }: { readonly latency: LatencyFigures }) {
+export function LatencyScale({ latency }: { readonly latency: LatencyStats }) {
   const marks = [
     { name: 'p50', ms: latency.p50Ms, size: 7 },
     { name: 'p90', ms: latency.p90Ms, size: 6 },

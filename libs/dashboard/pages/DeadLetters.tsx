@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import type { DeadItem, OutboxItem } from '../../http/index.js'
+import type { DeadLetter, OutboxItem } from '../../http/index.js'
 import { pathTo, route } from '../app/router.js'
 import { listDlq } from '../data/api.js'
 import { mayI } from '../data/me.js'
@@ -18,7 +18,7 @@ import { RedriveManySheet, RedriveSheet } from './payment/sheets.js'
 /** What ended as FAILED. Nothing is lost here: each can be looked at, and sent again if two people agree. */
 export function DeadLetters() {
   const filter = listFilterOf(route.value.query)
-  const dead = usePages<DeadItem>(JSON.stringify(filter), (cursor, signal) =>
+  const dead = usePages<DeadLetter>(JSON.stringify(filter), (cursor, signal) =>
     listDlq({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   const [chosen, setChosen] = useState<OutboxItem | null>(null)
@@ -71,9 +71,9 @@ export function DeadLetters() {
 }
 
 /** After an outage of a rail there are many, with one cause and one answer; offered where there are several. */
-function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadItem[]; readonly onDone: () => void }) {
+function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadLetter[]; readonly onDone: () => void }) {
   // As it was when the question was asked: what fails while it is read is not meant.
-  const [asked, setAsked] = useState<readonly DeadItem[] | null>(null)
+  const [asked, setAsked] = useState<readonly DeadLetter[] | null>(null)
   const open = dead.filter(({ proposal, redrivenAs }) => proposal === null && redrivenAs.length === 0)
   if (!mayI('operate') || (open.length < 2 && asked === null)) return null
   return (
@@ -89,7 +89,7 @@ function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadItem[]; read
 }
 
 interface DeadRowProps {
-  readonly dead: DeadItem
+  readonly dead: DeadLetter
   readonly onChoose: () => void
   readonly onDone: () => void
 }

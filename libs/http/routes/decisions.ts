@@ -29,7 +29,7 @@ import {
 import { EXAMPLE, FAILED_EXAMPLE, HELD_EXAMPLE, PROPOSAL_EXAMPLE } from './examples.js'
 import { requireItem } from './outbox.js'
 import { LIMIT_DEFAULT, ofParticipants, outboxIdParam, page, participantsFor, proposalIdParam } from './parameters.js'
-import { route, type Answer, type Example, type Route } from './route.js'
+import { route, type RouteResponse, type Example, type Route } from './route.js'
 
 const listQuery = { rail: Type.Optional(Id), participant: Type.Optional(Id), ...page }
 const REASON = { reason: 'seen in the bank’s report' }
@@ -192,7 +192,7 @@ interface Decision<Body extends TSchema> {
   readonly path: string
   readonly summary: string
   readonly body?: Body
-  readonly answer: Answer
+  readonly answer: RouteResponse
   readonly example: Example
   /** As the person who asks, about what that person may see. */
   readonly decide: (control: Role, id: string, body: Static<Body>) => Promise<object>

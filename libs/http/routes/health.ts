@@ -6,7 +6,7 @@ import type { Route } from './route.js'
 interface Health {
   /** Whether this process can do its work now. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
-  readonly metrics: MetricsPage
+  readonly metrics: MetricsEndpoint
 }
 
 const Verdict = Type.Object({ status: Type.Enum(['ok', 'unavailable']) }, { additionalProperties: false })
@@ -57,7 +57,7 @@ export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
  * Counters of this process and gauges of the database, for Prometheus. While the database does not answer, the page omits the
  * gauges: an old depth or a zero would mislead every alert.
  */
-export class MetricsPage {
+export class MetricsEndpoint {
   readonly contentType: string
   readonly #counters: Registry
   readonly #readStatus: () => Promise<SystemStatus>

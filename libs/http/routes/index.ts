@@ -1,8 +1,8 @@
 import type { Clock } from '../../core/index.js'
-import type { Gate } from '../access/Gate.js'
+import type { Authenticator } from '../access/Authenticator.js'
 import type { Api } from '../Api.js'
-import type { StatusBoard } from '../StatusBoard.js'
-import type { Streams } from '../stream/Streams.js'
+import type { StatusCache } from '../StatusCache.js'
+import type { SseConnections } from '../stream/SseConnections.js'
 import { contradictionRoutes } from './contradictions.js'
 import { decisionRoutes } from './decisions.js'
 import { dispatchRoutes } from './dispatch.js'
@@ -18,16 +18,16 @@ import { streamRoutes } from './stream.js'
 
 interface ApiParts {
   readonly api: Api
-  readonly board: StatusBoard
-  readonly streams: Streams
-  readonly gate: Gate
+  readonly statusCache: StatusCache
+  readonly connections: SseConnections
+  readonly authenticator: Authenticator
   readonly clock: Clock
 }
 
 /** Every route of the API, one file per subject. */
-export function apiRoutes({ api, board, streams, gate, clock }: ApiParts): readonly Route[] {
+export function apiRoutes({ api, statusCache, connections, authenticator, clock }: ApiParts): readonly Route[] {
   return [
-    ...overviewRoutes(api, board),
+    ...overviewRoutes(api, statusCache),
     ...instructionRoutes(api, clock),
     ...outboxRoutes(api),
     ...decisionRoutes(api),
@@ -37,6 +37,6 @@ export function apiRoutes({ api, board, streams, gate, clock }: ApiParts): reado
     ...schedulerRoutes(api),
     ...leaseRoutes(api),
     ...inboxRoutes(api),
-    ...streamRoutes(streams, gate),
+    ...streamRoutes(connections, authenticator),
   ]
 }

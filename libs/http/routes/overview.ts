@@ -1,7 +1,7 @@
 import { ALERT_RULES, type AlertRule } from '../../observability/index.js'
 import type { Api } from '../Api.js'
 import { Alerts, Databases, Me, Rails, Status, Workers } from '../shapes/overview.js'
-import { readRails, readWorkers, type StatusBoard } from '../StatusBoard.js'
+import { readRails, readWorkers, type StatusCache } from '../StatusCache.js'
 import { EXAMPLE } from './examples.js'
 import { route, type Route } from './route.js'
 
@@ -78,8 +78,8 @@ const STATUS_EXAMPLE = {
 
 /** What a person sees first. None of it can be told apart by participant, but for who asks. */
 export function overviewRoutes(
-  { roles, look, readDatabases, alertRules: rules = ALERT_RULES }: Api,
-  board: StatusBoard,
+  { roles, readStatusSnapshot, readDatabases, alertRules: rules = ALERT_RULES }: Api,
+  statusCache: StatusCache,
 ): readonly Route[] {
   const common = { method: 'GET', tag: 'overview', access: 'read', participants: 'refused', problems: [] } as const
   return [
@@ -116,7 +116,7 @@ export function overviewRoutes(
       summary: 'The queue, rails, workers, alerts, the last hour’s throughput, latencies and errors, in one answer.',
       answers: { 200: { description: 'At most a second old.', schema: Status } },
       example: { status: 200, answer: STATUS_EXAMPLE },
-      handle: () => board.read(),
+      handle: () => statusCache.read(),
     }),
     route({
       ...common,
@@ -159,7 +159,7 @@ export function overviewRoutes(
       summary: 'Alerts that hold now, and all alert rules with their thresholds. Every process answers the same.',
       answers: { 200: { description: 'Alerts and rules.', schema: Alerts } },
       example: { status: 200, answer: { alerts: [ALERT_EXAMPLE], rules: [RULE_EXAMPLE] } },
-      handle: async () => ({ alerts: (await look()).alerts, rules: rules.map(ruleOf) }),
+      handle: async () => ({ alerts: (await readStatusSnapshot()).alerts, rules: rules.map(ruleOf) }),
     }),
     route({
       ...common,

@@ -16,7 +16,7 @@ export interface Example {
   readonly answer: unknown
 }
 
-export interface Answer {
+export interface RouteResponse {
   readonly description: string
   /** Of the JSON; absent for other content. */
   readonly schema?: TSchema
@@ -43,7 +43,7 @@ export interface Route {
   readonly bodyLimit?: number | undefined
   /** The body is left as the bytes that came: a signature is over them. */
   readonly rawBody?: boolean | undefined
-  readonly answers: Readonly<Record<number, Answer>>
+  readonly answers: Readonly<Record<number, RouteResponse>>
   /** Beside those that every route may answer with. */
   readonly problems: readonly ProblemCode[]
   /** What an argument that is not valid is called. @default INVALID_ARGUMENT */
@@ -53,8 +53,8 @@ export interface Route {
   readonly handle: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
 }
 
-/** What a handler is given: checked, and of the types that the schemas say. */
-export interface Asked<Params extends TProperties, Query extends TProperties, Body extends TSchema> {
+/** A request whose parts have passed the schemas of its route. */
+export interface RouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema> {
   readonly identity: Identity
   readonly params: Static<TObject<Params>>
   readonly query: Static<TObject<Query>>
@@ -70,10 +70,10 @@ interface Spec<Params extends TProperties, Query extends TProperties, Body exten
   readonly params?: Params
   readonly query?: Query
   readonly body?: Body
-  readonly handle: (asked: Asked<Params, Query, Body>) => Promise<Result>
+  readonly handle: (given: RouteRequest<Params, Query, Body>) => Promise<Result>
 }
 
-/** Closes a route over its schemas: what reaches the handler has passed them. */
+/** Creates a route whose handler receives only requests that fit its schemas. */
 export function route<
   const Params extends TProperties = TProperties,
   const Query extends TProperties = TProperties,
@@ -92,7 +92,7 @@ export function route<
     query: spec.query === undefined ? undefined : query,
     body: spec.body,
     handle: async (request, reply) => {
-      const asked: unknown = {
+      const given: unknown = {
         identity: request.identity,
         params: checkParams(request.params),
         query: checkQuery(parseQuery(query, request.query)),
@@ -100,19 +100,19 @@ export function route<
         request,
         reply,
       }
-      if (!isAsked<Params, Query, Body>(asked)) throw new ProblemError('UNAUTHENTICATED')
-      return handle(asked)
+      if (!isRouteRequest<Params, Query, Body>(given)) throw new ProblemError('UNAUTHENTICATED')
+      return handle(given)
     },
   }
 }
 
 const NO_BODY = Type.Undefined()
 
-/** The parts were checked one by one, each by the schema whose type is claimed here; what is left is that somebody asks. */
-function isAsked<Params extends TProperties, Query extends TProperties, Body extends TSchema>(
-  asked: unknown,
-): asked is Asked<Params, Query, Body> {
-  return typeof asked === 'object' && asked !== null && 'identity' in asked && asked.identity !== undefined
+/** Checks the identity. The schemas have checked every other part. */
+function isRouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema>(
+  given: unknown,
+): given is RouteRequest<Params, Query, Body> {
+  return typeof given === 'object' && given !== null && 'identity' in given && given.identity !== undefined
 }
 
 function strictObject(properties: TProperties | undefined) {

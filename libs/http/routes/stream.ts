@@ -1,10 +1,10 @@
-import type { Gate } from '../access/Gate.js'
+import type { Authenticator } from '../access/Authenticator.js'
 import { ProblemError, PROBLEMS } from '../Problem.js'
 import { ItemsEvent } from '../shapes/overview.js'
-import type { Streams } from '../stream/Streams.js'
+import type { SseConnections } from '../stream/SseConnections.js'
 import { route, type Route } from './route.js'
 
-export function streamRoutes(streams: Streams, gate: Gate): readonly Route[] {
+export function streamRoutes(connections: SseConnections, authenticator: Authenticator): readonly Route[] {
   return [
     route({
       method: 'GET',
@@ -24,11 +24,11 @@ export function streamRoutes(streams: Streams, gate: Gate): readonly Route[] {
       example: { status: 200, answer: 'retry: 1000\n\n' },
       handle: async ({ identity, request, reply }) => {
         if (request.method === 'HEAD') return reply.type('text/event-stream').serializer(String).send('')
-        streams.requireRoom()
+        connections.requireCapacity()
         const { authorization } = request.headers
         const isStillAllowed = async () => {
           try {
-            return (await gate.identify(authorization)).scopes.includes('read')
+            return (await authenticator.identify(authorization)).scopes.includes('read')
           } catch (error) {
             // A database or provider that cannot be asked has revoked nothing.
             return !(error instanceof ProblemError && PROBLEMS[error.code].status === 401)
@@ -39,7 +39,7 @@ export function streamRoutes(streams: Streams, gate: Gate): readonly Route[] {
         }
         // From here on the response is the stream's: fastify neither ends it nor adds to it.
         reply.hijack()
-        streams.add(identity, reply.raw, isStillAllowed)
+        connections.add(identity, reply.raw, isStillAllowed)
       },
     }),
   ]

@@ -13,15 +13,15 @@ export const HoldPage = pageOf(Hold)
 export type HoldPage = Static<typeof HoldPage>
 
 /** An item that ended as FAILED: who redrove it, or proposes to. */
-export const DeadItem = shape({
+export const DeadLetter = shape({
   item: OutboxItem,
   errorMessage: nullable(Type.String()),
   proposal: nullable(Proposal),
   redrivenAs: Type.Array(Uuid),
 })
-export type DeadItem = Static<typeof DeadItem>
+export type DeadLetter = Static<typeof DeadLetter>
 
-export const DlqPage = pageOf(DeadItem)
+export const DlqPage = pageOf(DeadLetter)
 export type DlqPage = Static<typeof DlqPage>
 
 export const ProposalPage = pageOf(Proposal)

@@ -121,7 +121,7 @@ export const Me = shape({
 export type Me = Static<typeof Me>
 
 /** Each pending item is counted in exactly one of due, leased, expired, scheduled, blocked, held. */
-export const QueueFigures = shape({
+export const QueueStats = shape({
   pendingCount: WholeNumber,
   dueUnleasedCount: WholeNumber,
   leasedCount: WholeNumber,
@@ -142,7 +142,7 @@ export const QueueFigures = shape({
   unreviewedContradictionCount: WholeNumber,
   outcomeUnknownCount: WholeNumber,
 })
-export type QueueFigures = Static<typeof QueueFigures>
+export type QueueStats = Static<typeof QueueStats>
 
 /** Attempts recorded in one minute. */
 export const ThroughputMinute = shape({
@@ -158,14 +158,14 @@ export const ThroughputMinute = shape({
 export type ThroughputMinute = Static<typeof ThroughputMinute>
 
 /** How long rails took, over the latest attempts of the last hour; null where none was measured. */
-export const LatencyFigures = shape({
+export const LatencyStats = shape({
   sampled: Type.Integer({ description: 'how many attempts, at most 5000' }),
   p50Ms: nullable(Type.Number()),
   p90Ms: nullable(Type.Number()),
   p99Ms: nullable(Type.Number()),
   maxMs: nullable(Type.Number()),
 })
-export type LatencyFigures = Static<typeof LatencyFigures>
+export type LatencyStats = Static<typeof LatencyStats>
 
 /** What went wrong how often, over the same attempts; the most frequent first. */
 export const ErrorCount = shape({
@@ -180,7 +180,7 @@ export type ErrorCount = Static<typeof ErrorCount>
 export const Status = shape({
   database: Type.String({ description: 'its name, as in /v1/databases' }),
   at: Timestamp,
-  queue: QueueFigures,
+  queue: QueueStats,
   allPaused: nullable(Pause),
   rails: Type.Array(Rail),
   workers: shape({
@@ -189,7 +189,7 @@ export const Status = shape({
   }),
   alerts: Type.Array(Alert),
   throughput: Type.Array(ThroughputMinute, { description: 'the last 60 minutes, oldest first, none left out' }),
-  latency: LatencyFigures,
+  latency: LatencyStats,
   errors: Type.Array(ErrorCount),
 })
 export type Status = Static<typeof Status>

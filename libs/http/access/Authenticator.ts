@@ -2,29 +2,29 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { SCOPES } from '../../access/index.js'
 import { ProblemError } from '../Problem.js'
 import type { Identity } from './Identity.js'
-import type { KeyGate } from './KeyGate.js'
-import type { OidcGate } from './OidcGate.js'
+import type { ApiKeyAuthenticator } from './ApiKeyAuthenticator.js'
+import type { OidcAuthenticator } from './OidcAuthenticator.js'
 
-interface GateOptions {
+interface AuthenticatorOptions {
   /** A token with every scope, for who runs the process. Undefined: there is none. */
   readonly accessToken: string | undefined
   /** The person it stands for. */
   readonly accessTokenOwner: string
-  readonly keys?: KeyGate | undefined
-  readonly oidc?: OidcGate | undefined
+  readonly keys?: ApiKeyAuthenticator | undefined
+  readonly oidc?: OidcAuthenticator | undefined
 }
 
-/** Who is behind a request: the process's own token, a key, or a token of an identity provider. */
-export class Gate {
-  readonly #options: GateOptions
+/** Authenticates a request by the process's own token, an API key, or a token of an identity provider. */
+export class Authenticator {
+  readonly #options: AuthenticatorOptions
   readonly #isAccessToken: (shown: string) => boolean
 
-  constructor(options: GateOptions) {
+  constructor(options: AuthenticatorOptions) {
     this.#options = options
     this.#isAccessToken = createAccessTokenCheck(options.accessToken)
   }
 
-  /** By the header Authorization. Throws the problem of whoever is not let in. */
+  /** Reads the header Authorization. Throws UNAUTHENTICATED for an unknown caller. */
   async identify(header: string | undefined): Promise<Identity> {
     const shown = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
     if (shown === undefined || shown.length > TOKEN_LENGTH_MAX) throw new ProblemError('UNAUTHENTICATED')

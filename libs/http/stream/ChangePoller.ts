@@ -3,41 +3,41 @@ import { readItemViews, readRecentlyChanged, type ItemView } from '../../outbox/
 import { PollLoop, Wakeup } from '../../worker/index.js'
 import type { Role } from '../Api.js'
 import type { ItemsEvent, LookedEvent, Status } from '../shapes/overview.js'
-import type { StatusBoard } from '../StatusBoard.js'
-import type { Listener } from './Listener.js'
+import type { StatusCache } from '../StatusCache.js'
+import type { SseConnection } from './SseConnection.js'
 
-export interface WatchOptions {
+export interface ChangePollerOptions {
   readonly role: Role
-  /** Null for those who are bound to participants: the figures are everybody's. */
-  readonly board: StatusBoard | null
-  /** Of these participants alone. */
+  /** Null for a caller that is bound to participants, because the status covers all participants. */
+  readonly statusCache: StatusCache | null
+  /** Only these participants. Undefined: all. */
   readonly participants: readonly string[] | undefined
   readonly pollMs: number
 }
 
 /**
- * One look at the database for all who may see the same: about once per second while anybody listens, and never otherwise.
- * What changed is told to each of them.
+ * Polls the database once for all connections with the same participants, about once per second while one is open. Sends
+ * each change to every connection.
  */
-export class Watch {
-  readonly #options: WatchOptions
-  readonly #listeners = new Set<Listener>()
+export class ChangePoller {
+  readonly #options: ChangePollerOptions
+  readonly #connections = new Set<SseConnection>()
   readonly #loop: PollLoop
   #status: { readonly json: string; readonly fingerprint: string } | undefined
-  /** What was last told of each item that changed lately. */
-  #told = new Map<string, string>()
-  #looked = false
+  /** Latest sent state per item that changed recently. */
+  #sent = new Map<string, string>()
+  #hasPolled = false
 
-  constructor(options: WatchOptions) {
+  constructor(options: ChangePollerOptions) {
     this.#options = options
     this.#loop = new PollLoop({
       poll: async () => {
-        await this.#look()
+        await this.#poll()
         return { pollAgain: false }
       },
       pollMs: options.pollMs,
       wakeup: new Wakeup(0, systemClock),
-      // A database that is away changes nothing that could be told. The streams stay, and are kept alive.
+      // While the database does not answer, the connections stay open and get heartbeats.
       onError: () => void this.#beat(),
       errorDelayMs: options.pollMs,
       errorDelayMaxMs: options.pollMs,
@@ -45,67 +45,67 @@ export class Watch {
   }
 
   get isEmpty(): boolean {
-    return this.#listeners.size === 0
+    return this.#connections.size === 0
   }
 
-  add(listener: Listener): void {
-    this.#listeners.add(listener)
-    if (this.#status !== undefined) listener.send('status', this.#status.json)
+  add(connection: SseConnection): void {
+    this.#connections.add(connection)
+    if (this.#status !== undefined) connection.send('status', this.#status.json)
     this.#loop.start()
   }
 
-  remove(listener: Listener): void {
-    this.#listeners.delete(listener)
+  remove(connection: SseConnection): void {
+    this.#connections.delete(connection)
   }
 
-  /** Ends every stream, and waits for the look in hand. */
+  /** Ends every connection, and waits for the poll in progress. */
   async stop(): Promise<void> {
-    for (const listener of this.#listeners) listener.end()
+    for (const connection of this.#connections) connection.end()
     await this.#loop.stop()
   }
 
-  async #look(): Promise<void> {
-    // Items first: who has heard the status hears of every change from then on.
-    await this.#lookAtItems()
-    await this.#lookAtStatus()
+  async #poll(): Promise<void> {
+    // Items first, so that a client that has received a status receives every later change.
+    await this.#pollItems()
+    await this.#pollStatus()
     const event: LookedEvent = { at: systemClock.now().toISOString() }
     const json = JSON.stringify(event)
-    for (const listener of this.#listeners) listener.send('looked', json)
+    for (const connection of this.#connections) connection.send('looked', json)
     await this.#beat()
   }
 
-  async #lookAtStatus(): Promise<void> {
-    const status = await this.#options.board?.read()
+  async #pollStatus(): Promise<void> {
+    const status = await this.#options.statusCache?.read()
     if (status === undefined) return
     const fingerprint = fingerprintOf(status)
     if (fingerprint === this.#status?.fingerprint) return
     const json = JSON.stringify(status)
     this.#status = { json, fingerprint }
-    for (const listener of this.#listeners) listener.send('status', json)
+    for (const connection of this.#connections) connection.send('status', json)
   }
 
-  async #lookAtItems(): Promise<void> {
+  async #pollItems(): Promise<void> {
     const { role, participants } = this.#options
     const recent = { seconds: RECENT_SECONDS, limit: CHANGES_MAX }
     const ids = await readRecentlyChanged(role, { ...recent, ...(participants === undefined ? {} : { participants }) })
     const items = await readItemViews(role, ids)
-    const before = this.#told
-    this.#told = new Map(items.map((item) => [item.outboxId, appearanceOf(item)]))
+    const before = this.#sent
+    this.#sent = new Map(items.map((item) => [item.outboxId, appearanceOf(item)]))
     const changed = items.filter((item) => before.get(item.outboxId) !== appearanceOf(item))
-    // The first look only learns what there is: whoever listens has just read the page.
-    const isFirst = !this.#looked
-    this.#looked = true
+    // The first poll only records the items: the client has just read them.
+    const isFirst = !this.#hasPolled
+    this.#hasPolled = true
     if (isFirst || changed.length === 0) return
     const event: ItemsEvent = {
       items: changed.map(({ outboxId, instructionId, state }) => ({ outboxId, instructionId, state })),
       truncated: ids.length === CHANGES_MAX,
     }
     const json = JSON.stringify(event)
-    for (const listener of this.#listeners) listener.send('items', json)
+    for (const connection of this.#connections) connection.send('items', json)
   }
 
   async #beat(): Promise<void> {
-    await Promise.all([...this.#listeners].map((listener) => listener.beat()))
+    await Promise.all([...this.#connections].map((connection) => connection.beat()))
   }
 }
 

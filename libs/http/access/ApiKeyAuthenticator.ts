@@ -5,29 +5,29 @@ import type { Identity } from './Identity.js'
 
 type Role = Parameters<typeof authenticateApiKey>[0]
 
-interface Remembered {
+interface CachedKey {
   readonly key: Promise<KnownApiKey | undefined>
   readonly untilMs: number
 }
 
 /**
- * Keys as the database knows them, each remembered for a few seconds: a busy client costs one look now and then, and a
- * revocation bites that soon. It remembers a bounded number, known or not, by the hash of what was shown.
+ * Authenticates API keys by the database. Caches each answer for 5 s, so that a busy client costs few queries and a
+ * revocation takes effect within 5 s. The cache is bounded, and its key is the hash of the shown key.
  */
-export class KeyGate {
+export class ApiKeyAuthenticator {
   readonly #auth: Role
   readonly #clock: Clock
-  readonly #remembered = new Map<string, Remembered>()
+  readonly #cached = new Map<string, CachedKey>()
 
   constructor(auth: Role, clock: Clock = systemClock) {
     this.#auth = auth
     this.#clock = clock
   }
 
-  /** Undefined: it is no key of ours. Throws the problem of one that has ended. */
+  /** Returns undefined for an unknown key. Throws KEY_REVOKED or KEY_EXPIRED. */
   async identify(shown: string): Promise<Identity | undefined> {
     const parts = parseApiKey(shown)
-    const key = parts === undefined ? undefined : await this.#look(parts)
+    const key = parts === undefined ? undefined : await this.#readKey(parts)
     if (parts === undefined || key === undefined) return undefined
     if (key.status === 'REVOKED') throw new ProblemError('KEY_REVOKED')
     if (key.status === 'EXPIRED') throw new ProblemError('KEY_EXPIRED')
@@ -37,28 +37,28 @@ export class KeyGate {
     return { via: 'key', owner, keyScope, scopes, participants, apiKey: parts, expiresAt }
   }
 
-  #look(parts: ApiKeyParts): Promise<KnownApiKey | undefined> {
+  #readKey(parts: ApiKeyParts): Promise<KnownApiKey | undefined> {
     const name = `${parts.keyId} ${parts.secretHash.toString('hex')}`
     const nowMs = this.#clock.monotonicMs()
-    const remembered = this.#remembered.get(name)
-    if (remembered !== undefined && remembered.untilMs > nowMs) return remembered.key
+    const cached = this.#cached.get(name)
+    if (cached !== undefined && cached.untilMs > nowMs) return cached.key
     const key = authenticateApiKey(this.#auth, parts)
-    this.#remembered.delete(name)
-    this.#remembered.set(name, { key, untilMs: nowMs + REMEMBERED_MS })
-    // What could not be asked is not an answer.
-    key.catch(() => this.#remembered.delete(name))
-    this.#forget()
+    this.#cached.delete(name)
+    this.#cached.set(name, { key, untilMs: nowMs + CACHE_MS })
+    // A failed query is not cached.
+    key.catch(() => this.#cached.delete(name))
+    this.#evict()
     return key
   }
 
-  /** The oldest answers, beyond the bound. */
-  #forget(): void {
-    for (const name of this.#remembered.keys()) {
-      if (this.#remembered.size <= REMEMBERED_MAX) return
-      this.#remembered.delete(name)
+  /** Drops the oldest answers above the bound. */
+  #evict(): void {
+    for (const name of this.#cached.keys()) {
+      if (this.#cached.size <= CACHED_MAX) return
+      this.#cached.delete(name)
     }
   }
 }
 
-const REMEMBERED_MS = 5_000
-const REMEMBERED_MAX = 10_000
+const CACHE_MS = 5_000
+const CACHED_MAX = 10_000

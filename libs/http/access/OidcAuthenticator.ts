@@ -5,10 +5,10 @@ import type { Identity } from './Identity.js'
 import type { OidcOptions } from './oidcOptions.js'
 
 /**
- * Tokens of an identity provider. A token counts if the provider signed it for this audience, with an algorithm that is
- * allowed, and now is within its time; who it names and what they may do is read from its claims.
+ * Authenticates tokens of an identity provider. A token is valid if the provider signed it for this audience, with an
+ * allowed algorithm, and its time has not passed. Its claims name the person and the scopes.
  */
-export class OidcGate {
+export class OidcAuthenticator {
   readonly #options: OidcOptions
   #keys: Promise<JWTVerifyGetKey> | undefined
 

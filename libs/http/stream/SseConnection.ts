@@ -1,14 +1,18 @@
 import type { ServerResponse } from 'node:http'
 
 /** One open stream: what is written to it, and when it is cut because nobody reads it. */
-export class Listener {
+export class SseConnection {
   readonly #response: ServerResponse
   readonly #isStillAllowed: () => Promise<boolean>
   readonly #onEnd: () => void
   #quietTurns = 0
   #turnsUntrusted = 0
 
-  constructor(response: ServerResponse, isStillAllowed: () => Promise<boolean>, onEnd: (listener: Listener) => void) {
+  constructor(
+    response: ServerResponse,
+    isStillAllowed: () => Promise<boolean>,
+    onEnd: (connection: SseConnection) => void,
+  ) {
     this.#response = response
     this.#isStillAllowed = isStillAllowed
     this.#onEnd = () => onEnd(this)

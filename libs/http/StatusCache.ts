@@ -13,20 +13,17 @@ import {
   type WorkerReport,
 } from '../outbox/index.js'
 import type { Api, Role } from './Api.js'
-import type { QueueFigures, Rail, Status, WorkerView } from './shapes/overview.js'
+import type { QueueStats, Rail, Status, WorkerView } from './shapes/overview.js'
 
-/**
- * The state of everything, as one answer. Whoever asks within the same second, pages and streams alike, gets the same: the
- * database is asked once.
- */
-export class StatusBoard {
-  readonly #api: Pick<Api, 'databaseName' | 'look'>
+/** Caches the status for about a second, so that pages and streams together query the database once. */
+export class StatusCache {
+  readonly #api: Pick<Api, 'databaseName' | 'readStatusSnapshot'>
   readonly #role: Role
   readonly #clock: Clock
   #latest: { readonly status: Promise<Status>; readonly untilMs: number } | undefined
 
-  constructor({ roles, databaseName, look }: Api, clock: Clock = systemClock) {
-    this.#api = { databaseName, look }
+  constructor({ roles, databaseName, readStatusSnapshot }: Api, clock: Clock = systemClock) {
+    this.#api = { databaseName, readStatusSnapshot }
     this.#role = roles.readonly
     this.#clock = clock
   }
@@ -46,7 +43,7 @@ export class StatusBoard {
   async #ask(): Promise<Status> {
     const role = this.#role
     // One after the other, and nothing twice: it is not worth more than a connection, and the alerts have read the queue.
-    const { alerts, queue } = await this.#api.look()
+    const { alerts, queue } = await this.#api.readStatusSnapshot()
     const figures = figuresOf(queue ?? (await readOutboxStatus(role)))
     const reports = await readWorkerReports(role)
     const pauses = await readPauses(role)
@@ -133,7 +130,7 @@ function countIn(value: JsonValue | undefined): number | null {
   return typeof value === 'number' && Number.isInteger(value) ? value : null
 }
 
-function figuresOf(queue: OutboxStatus): QueueFigures {
+function figuresOf(queue: OutboxStatus): QueueStats {
   const { oldestPendingAgeSeconds, oldestDueAgeSeconds } = queue
   return {
     pendingCount: String(queue.pendingCount),
@@ -158,5 +155,5 @@ function figuresOf(queue: OutboxStatus): QueueFigures {
   }
 }
 
-/** A little under the second at which streams look. */
+/** Slightly less than the poll interval of streams. */
 const FRESH_MS = 800
