@@ -7,11 +7,11 @@
  */
 export { createHttpServer } from './createHttpServer.js'
 export type { HttpServer, HttpServerOptions, ListenAddress } from './createHttpServer.js'
-export { describeDatabases } from './describeDatabases.js'
+export { describeDatabases } from './routes/overview.js'
 export type { Api, ApiRoles, StatusSnapshot, PayloadProtection } from './Api.js'
 export type { Identity } from './access/Identity.js'
-export { readOidcOptions } from './access/oidcOptions.js'
-export type { OidcOptions } from './access/oidcOptions.js'
+export { readOidcOptions } from './access/OidcAuthenticator.js'
+export type { OidcOptions } from './access/OidcAuthenticator.js'
 export type { HttpLimits } from './limits.js'
 export { MetricsEndpoint } from './routes/health.js'
 export { readWebhookSources } from './webhookSources.js'
@@ -62,10 +62,10 @@ export type {
   Reviewed,
   Withdrawn,
 } from './shapes/decisions.js'
-export type { Dispatch } from './shapes/dispatch.js'
-export type { InboxMessageView, InboxPage, Revived } from './shapes/inbox.js'
+export type { Dispatch } from './routes/dispatch.js'
+export type { InboxMessageView, InboxPage, Revived } from './routes/inbox.js'
 export type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
-export type { LeasePage, LeaseView } from './shapes/leases.js'
+export type { LeasePage, LeaseView } from './routes/leases.js'
 export type {
   Attempt,
   Proof,

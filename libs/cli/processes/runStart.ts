@@ -121,13 +121,13 @@ function newToken(): string {
 }
 
 function printPlace(server: OpenedServer, report: DeployReport, { findings }: Diagnosis, { terminal }: Cli): void {
-  terminal.print(placeOf(server))
+  terminal.print(describeServer(server))
   const verb = report.outcome === 'deployed' ? 'was deployed' : 'was there already'
   terminal.print(`Release ${report.release} ${verb} in the schema ${report.schema}, and the doctor found it sound.`)
   if (findings.length > 0) terminal.print(`It reports ${countOf(findings.length, 'note')}: symphony doctor`)
 }
 
-function placeOf(server: OpenedServer): string {
+function describeServer(server: OpenedServer): string {
   if (server.kind === 'external') {
     const { hostname, port, pathname } = new URL(server.url)
     return `Using the database ${hostname}${port === '' ? '' : `:${port}`}${pathname}.`

@@ -1,13 +1,40 @@
-import { Type } from 'typebox'
+import { Type, type Static } from 'typebox'
 import { requiredInboxId } from '../../core/index.js'
 import { readInboxPage, reviveInboxMessage } from '../../inbox/index.js'
 import type { Api } from '../Api.js'
 import { decodeCursor, encodeCursor, MICROS_PART, TEXT_PART } from '../cursor.js'
+import { nullable, oneOf, pageOf, shape, Timestamp, Uuid, WholeNumber } from '../shapes/common.js'
 import { ReasonBody } from '../shapes/decisions.js'
-import { InboxPage, InboxStateShape, Revived } from '../shapes/inbox.js'
 import { EXAMPLE } from './examples.js'
 import { LIMIT_DEFAULT, page } from './parameters.js'
 import { route, type Route } from './route.js'
+
+export const InboxStateShape = oneOf(['seen', 'processing', 'done', 'dead'])
+
+/** A message of another system. Never its payload. */
+export const InboxMessageView = shape({
+  source: Type.String(),
+  messageId: Type.String(),
+  topic: nullable(Type.String({ description: 'null: known only for deduplication' })),
+  state: InboxStateShape,
+  sightings: WholeNumber,
+  attemptCount: Type.Integer(),
+  attemptsMax: Type.Integer(),
+  dueAt: nullable(Timestamp),
+  firstSeenAt: Timestamp,
+  lastSeenAt: Timestamp,
+  endedAt: nullable(Timestamp),
+  lastError: nullable(Type.String()),
+  claimedBy: nullable(Type.String()),
+  claimExpiresAt: nullable(Timestamp),
+})
+export type InboxMessageView = Static<typeof InboxMessageView>
+
+export const InboxPage = pageOf(InboxMessageView)
+export type InboxPage = Static<typeof InboxPage>
+
+export const Revived = shape({ source: Type.String(), messageId: Type.String(), eventId: Uuid })
+export type Revived = Static<typeof Revived>
 
 const MESSAGES = { list: 'inbox', parts: { micros: MICROS_PART, source: TEXT_PART, messageId: TEXT_PART } }
 const InboxId = Type.String({ minLength: 1, maxLength: 510 })

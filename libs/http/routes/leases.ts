@@ -1,11 +1,26 @@
-import { Type } from 'typebox'
+import { Type, type Static } from 'typebox'
 import { readLeasePage } from '../../lease/index.js'
 import type { Api } from '../Api.js'
 import { decodeCursor, encodeCursor, TEXT_PART } from '../cursor.js'
-import { LeasePage } from '../shapes/leases.js'
+import { Id, oneOf, pageOf, shape, Timestamp, WholeNumber } from '../shapes/common.js'
 import { EXAMPLE } from './examples.js'
 import { LIMIT_DEFAULT, page } from './parameters.js'
 import { route, type Route } from './route.js'
+
+/** Who holds what, or held it last. Never the lease id, with which one could release another's. */
+export const LeaseView = shape({
+  resource: Id,
+  owner: Type.String(),
+  state: oneOf(['HELD', 'EXPIRED', 'RELEASED']),
+  fencingToken: WholeNumber,
+  acquiredAt: Timestamp,
+  renewedAt: Timestamp,
+  expiresAt: Timestamp,
+})
+export type LeaseView = Static<typeof LeaseView>
+
+export const LeasePage = pageOf(LeaseView)
+export type LeasePage = Static<typeof LeasePage>
 
 const LEASES = { list: 'leases', parts: { resource: TEXT_PART } }
 

@@ -1,6 +1,9 @@
 import { ALERT_RULES, type AlertRule } from '../../observability/index.js'
+import { readOutboxStatus, readServerVersion } from '../../outbox/index.js'
+import type { Member } from '../../platform/index.js'
+import { settleWithin } from '../../worker/index.js'
 import type { Api } from '../Api.js'
-import { Alerts, Databases, Me, Rails, Status, Workers } from '../shapes/overview.js'
+import { Alerts, Databases, Me, Rails, Status, Workers, type DatabaseView } from '../shapes/overview.js'
 import { readRails, readWorkers, type StatusCache } from '../StatusCache.js'
 import { EXAMPLE } from './examples.js'
 import { route, type Route } from './route.js'
@@ -186,3 +189,42 @@ export function overviewRoutes(
     }),
   ]
 }
+
+type Described = Pick<Member, 'name' | 'database'>
+
+/**
+ * Describes each database for `GET /v1/databases`, in the order given: one database, or those of a platform
+ * (`platform.databases.members`). Queries ten at a time, and waits 2 s for each.
+ */
+export async function describeDatabases(all: readonly Described[]): Promise<DatabaseView[]> {
+  const views: DatabaseView[] = []
+  for (let from = 0; from < all.length; from += AT_ONCE) {
+    views.push(...(await Promise.all(all.slice(from, from + AT_ONCE).map(describe))))
+  }
+  return views
+}
+
+/** Describes a database that does not answer as down, with unknown counts. */
+async function describe({ name, database }: Described): Promise<DatabaseView> {
+  const { schema } = database
+  let view: DatabaseView = { name, schema, state: 'down', ...UNKNOWN }
+  const reading = readCounts(database).then((counts) => (view = { name, schema, state: 'up', ...counts }))
+  await settleWithin(reading, ANSWER_MS)
+  return view
+}
+
+async function readCounts(database: Described['database']): Promise<Omit<DatabaseView, 'name' | 'schema' | 'state'>> {
+  const readonly = database.as('symphony_readonly')
+  const { pendingCount, heldCount, oldestPendingAgeSeconds } = await readOutboxStatus(readonly)
+  return {
+    pendingCount: String(pendingCount),
+    oldestPendingAgeSeconds,
+    heldCount: String(heldCount),
+    serverVersion: await readServerVersion(readonly),
+  }
+}
+
+const UNKNOWN = { pendingCount: null, oldestPendingAgeSeconds: null, heldCount: null, serverVersion: null }
+/** Databases queried at the same time, by one connection each. */
+const AT_ONCE = 10
+const ANSWER_MS = 2_000

@@ -18,8 +18,8 @@ import { enqueueInboxMessage, type EnqueuedMessage, type InboxMessage } from '..
 import { ProblemError } from '../Problem.js'
 import { parseBody } from '../requestBody.js'
 import { JsonObjectShape } from '../shapes/common.js'
-import { InboxStateShape } from '../shapes/inbox.js'
 import { resolveWebhookSource, type ResolvedWebhookSource, type WebhookSources } from '../webhookSources.js'
+import { InboxStateShape } from './inbox.js'
 import type { Route } from './route.js'
 
 type Role = Parameters<typeof enqueueInboxMessage>[0]
