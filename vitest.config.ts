@@ -34,7 +34,7 @@ export default defineConfig({
       // All others ask a database and nothing else: loading the library anew for each of them took longer than some of them.
       project('together', {
         include: ['tests/**/*.spec.ts'],
-        exclude: APART.map((files) => `${files}*`),
+        exclude: [...APART.map((files) => `${files}*`), 'tests/workspaces/**'],
         isolate: false,
       }),
     ],

@@ -1,4 +1,4 @@
-// Installs the libraries that Symphony is tested with (adapters/, a lockfile of their own) and proves each against a real
+// Installs the libraries that Symphony is tested with (tests/workspaces/adapters/, a lockfile of their own) and tests each against a real
 // PostgreSQL: transactions of other libraries, and the examples that need a framework. `npm run adapters -- FILE …` runs only these.
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -7,12 +7,12 @@ import { fileURLToPath } from 'node:url'
 import { ensureBuilt } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
-const folder = join(root, 'adapters')
+const folder = join(root, 'tests', 'workspaces', 'adapters')
 
 ensureBuilt()
 install()
-step('types', installed(root, 'tsc'), ['-p', 'adapters'], root)
-const tests = ['run', '--config', 'adapters/vitest.config.ts', ...process.argv.slice(2)]
+step('types', installed(root, 'tsc'), ['-p', 'tests/workspaces/adapters'], root)
+const tests = ['run', '--config', 'tests/workspaces/adapters/vitest.config.ts', ...process.argv.slice(2)]
 step('tests', installed(root, 'vitest'), tests, root)
 
 function install() {

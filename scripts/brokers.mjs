@@ -1,4 +1,4 @@
-// Installs the clients that the broker rails are tested with (brokers/, a lockfile of their own) and proves each rail against
+// Installs the clients that the broker rails are tested with (tests/workspaces/brokers/, a lockfile of their own) and tests each rail against
 // a real server that it starts, kills and freezes: nats-server and rabbitmq-server, where they are installed. At the end it
 // says what ran. What did not run makes it fail, unless --allow-missing says that this is known.
 //
@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url'
 import { ensureBuilt } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
-const folder = join(root, 'brokers')
+const folder = join(root, 'tests', 'workspaces', 'brokers')
 
 const BROKERS = {
   nats: {
@@ -47,13 +47,18 @@ const chosen = wanted.length > 0 ? wanted : Object.keys(BROKERS)
 
 ensureBuilt()
 install()
-step('types', installed(root, 'tsc'), ['-p', 'brokers'], root)
+step('types', installed(root, 'tsc'), ['-p', 'tests/workspaces/brokers'], root)
 const servers = new Map(chosen.map((key) => [key, BROKERS[key].version() || undefined]))
 const present = chosen.filter((key) => servers.get(key) !== undefined)
 const missing = chosen.filter((key) => servers.get(key) === undefined)
 if (present.length > 0) {
-  const files = present.map((key) => `brokers/${key}.spec.ts`)
-  step('tests', installed(root, 'vitest'), ['run', '--config', 'brokers/vitest.config.ts', ...files], root)
+  const files = present.map((key) => `tests/workspaces/brokers/${key}.spec.ts`)
+  step(
+    'tests',
+    installed(root, 'vitest'),
+    ['run', '--config', 'tests/workspaces/brokers/vitest.config.ts', ...files],
+    root,
+  )
 }
 
 process.stdout.write('\n── brokers\n')

@@ -7,7 +7,7 @@ export const everyTestRuns: Guardrail = {
   name: 'no test is skipped, focused or left for later',
   check: (repository) =>
     repository
-      .filter((file) => isTypeScript(file) && /^(?:tests|adapters|brokers)\//.test(file.path))
+      .filter((file) => isTypeScript(file) && file.path.startsWith('tests/'))
       .flatMap((file) => {
         const tokens = tokensOf(file)
         return tokens

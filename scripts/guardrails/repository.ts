@@ -55,9 +55,9 @@ export function isSql(file: SourceFile): boolean {
   return file.path.endsWith('.sql') && file.path !== 'schema/snapshot.sql'
 }
 
-/** Code of tests, of other libraries' examples and of measurements: it may do by hand what the product may only do through its functions. */
+/** Code of tests and measurements. It may run SQL that the product may run only through its functions. */
 export function isProof(path: string): boolean {
-  return /^(?:tests|bench|adapters|brokers)\//.test(path)
+  return /^(?:tests|bench)\//.test(path)
 }
 
 /** Programs that show a user's own code, with the user's own driver and transaction. */

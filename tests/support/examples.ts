@@ -23,7 +23,7 @@ export async function runExample(
 export async function compileExample(file: string): Promise<{ readonly file: string; remove(): Promise<void> }> {
   const outDir = await mkdtemp(join(dirname(file), 'compiled-'))
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
-  const project = join(root, 'adapters', 'tsconfig.examples.json')
+  const project = join(root, 'tests', 'workspaces', 'adapters', 'tsconfig.examples.json')
   await run(process.execPath, [tsc, '-p', project, '--outDir', outDir])
   return {
     file: join(outDir, basename(dirname(file)), basename(file).replace(/\.ts$/, '.js')),

@@ -4,8 +4,8 @@ import { pgTable, text } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js'
 import { Pool } from 'pg'
 import postgres from 'postgres'
-import { fromDrizzle } from '../../libs/adapters/index.js'
-import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
+import { fromDrizzle } from '../../../../libs/adapters/index.js'
+import { testTransactions, type OpenTransaction } from './testTransactions.js'
 
 const notes = pgTable('note', { id: text('id').primaryKey(), text: text('text').notNull() })
 
@@ -23,7 +23,7 @@ const openTransaction = (tx: DrizzleTransaction): OpenTransaction => ({
   savepoint: (body) => tx.transaction((inner) => body(openTransaction(inner))),
 })
 
-proveTransactions('Drizzle over node-postgres', async (url) => {
+testTransactions('Drizzle over node-postgres', async (url) => {
   const pool = new Pool({ connectionString: url })
   const db = drizzleNodePostgres(pool)
   return {
@@ -35,7 +35,7 @@ proveTransactions('Drizzle over node-postgres', async (url) => {
   }
 })
 
-proveTransactions('Drizzle over postgres.js', async (url) => {
+testTransactions('Drizzle over postgres.js', async (url) => {
   const client = postgres(url, { onnotice: () => {} })
   const db = drizzlePostgresJs(client)
   return {

@@ -1,13 +1,13 @@
 import { inspect } from 'node:util'
 import type { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { InvalidArgumentError } from '../../libs/core/index.js'
-import { IdempotencyConflictError, withSchema, type Queryable } from '../../libs/db/index.js'
-import { enqueueInboxMessage } from '../../libs/inbox/index.js'
-import { enqueue, enqueueMany } from '../../libs/outbox/index.js'
-import { scheduleTimer } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase } from '../../tests/support/database.js'
-import { buildInstruction } from '../../tests/support/outboxItems.js'
+import { InvalidArgumentError } from '../../../../libs/core/index.js'
+import { IdempotencyConflictError, withSchema, type Queryable } from '../../../../libs/db/index.js'
+import { enqueueInboxMessage } from '../../../../libs/inbox/index.js'
+import { enqueue, enqueueMany } from '../../../../libs/outbox/index.js'
+import { scheduleTimer } from '../../../../libs/scheduler/index.js'
+import { createTestDatabase, type TestDatabase } from '../../../support/database.js'
+import { buildInstruction } from '../../../support/outboxItems.js'
 
 /** A transaction of the library, open. */
 export interface OpenTransaction {
@@ -33,7 +33,7 @@ export interface Library {
 const SCHEMA = 'Pay $1 ? :id "out" é'
 
 /** What every library must do with a payment; `connect` opens it as an application would be. */
-export function proveTransactions(name: string, connect: (url: string) => Promise<Library>): void {
+export function testTransactions(name: string, connect: (url: string) => Promise<Library>): void {
   describe(`${name}:`, () => {
     let db: TestDatabase
     let library: Library

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { createTestDatabase } from '../../tests/support/database.js'
-import { compileExample, runExample } from '../../tests/support/examples.js'
+import { createTestDatabase } from '../../../support/database.js'
+import { compileExample, runExample } from '../../../support/examples.js'
 
 const folder = import.meta.dirname
 

@@ -3,14 +3,14 @@ import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { createTestDatabase } from '../../tests/support/database.js'
+import { createTestDatabase } from '../../../support/database.js'
 
 /** Runs a program of docs/coding/brokers.md as a newcomer would; returns what it printed, and what the page says. */
 export async function pasteProgram(
   name: string,
   env: Readonly<Record<string, string>>,
 ): Promise<{ readonly printed: string; readonly promised: string }> {
-  const page = await readFile(new URL('../../docs/coding/brokers.md', import.meta.url), 'utf8')
+  const page = await readFile(new URL('../../../../docs/coding/brokers.md', import.meta.url), 'utf8')
   const programs = [...page.matchAll(/```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/gs)]
   const [, source, promised] = programs.find(([, text]) => text?.startsWith(`// ${name}:`)) ?? []
   if (source === undefined || promised === undefined) throw new Error(`the page has no program ${name} with its output`)

@@ -1,7 +1,7 @@
 import postgres from 'postgres'
-import { fromPostgresJs } from '../../libs/adapters/index.js'
-import type { Queryable } from '../../libs/db/index.js'
-import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
+import { fromPostgresJs } from '../../../../libs/adapters/index.js'
+import type { Queryable } from '../../../../libs/db/index.js'
+import { testTransactions, type OpenTransaction } from './testTransactions.js'
 
 const openTransaction = (sql: postgres.TransactionSql): OpenTransaction => ({
   tx: fromPostgresJs(sql),
@@ -27,7 +27,7 @@ const outsideOf = (sql: postgres.Sql): (() => Queryable | Promise<Queryable>)[] 
   },
 ]
 
-proveTransactions('postgres.js', async (url) => {
+testTransactions('postgres.js', async (url) => {
   const sql = postgres(url, { onnotice: () => {} })
   return {
     transaction: async (body) => {
@@ -39,7 +39,7 @@ proveTransactions('postgres.js', async (url) => {
   }
 })
 
-proveTransactions('postgres.js that names columns in camel case and fetches no types', async (url) => {
+testTransactions('postgres.js that names columns in camel case and fetches no types', async (url) => {
   const sql = postgres(url, { onnotice: () => {}, transform: postgres.camel, fetch_types: false, prepare: false })
   return {
     transaction: async (body) => {

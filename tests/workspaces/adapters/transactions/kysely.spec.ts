@@ -1,7 +1,7 @@
 import { CamelCasePlugin, Kysely, PostgresDialect, type ControlledTransaction } from 'kysely'
 import { Pool } from 'pg'
-import { fromKysely } from '../../libs/adapters/index.js'
-import { proveTransactions, type Library, type OpenTransaction } from './proveTransactions.js'
+import { fromKysely } from '../../../../libs/adapters/index.js'
+import { testTransactions, type Library, type OpenTransaction } from './testTransactions.js'
 
 interface Tables {
   note: { id: string; text: string }
@@ -51,8 +51,8 @@ function library(db: Kysely<Tables>): Library {
 
 const dialectOf = (url: string) => new PostgresDialect({ pool: new Pool({ connectionString: url }) })
 
-proveTransactions('Kysely', async (url) => library(new Kysely({ dialect: dialectOf(url) })))
+testTransactions('Kysely', async (url) => library(new Kysely({ dialect: dialectOf(url) })))
 
-proveTransactions('Kysely with the plugin for camel case', async (url) =>
+testTransactions('Kysely with the plugin for camel case', async (url) =>
   library(new Kysely({ dialect: dialectOf(url), plugins: [new CamelCasePlugin()] })),
 )

@@ -1,7 +1,7 @@
 import { PrismaPg } from '@prisma/adapter-pg'
 import { PrismaClient, type Prisma } from 'prisma-notes'
-import { fromPrisma } from '../../libs/adapters/index.js'
-import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
+import { fromPrisma } from '../../../../libs/adapters/index.js'
+import { testTransactions, type OpenTransaction } from './testTransactions.js'
 
 /** Prisma has no savepoints of its own; inside an interactive transaction they are two statements. */
 const openTransaction = (client: Prisma.TransactionClient): OpenTransaction => ({
@@ -20,7 +20,7 @@ const openTransaction = (client: Prisma.TransactionClient): OpenTransaction => (
   },
 })
 
-proveTransactions('Prisma', async (url) => {
+testTransactions('Prisma', async (url) => {
   const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
   return {
     transaction: (body) => prisma.$transaction((client) => body(openTransaction(client)), { timeout: 60_000 }),

@@ -1,10 +1,10 @@
 import { fileURLToPath } from 'node:url'
 import { onTestFinished, vi } from 'vitest'
-import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
-import { spawnSymphony, type Running } from '../../tests/support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../../tests/support/database.js'
-import { buildInstruction } from '../../tests/support/outboxItems.js'
-import { PAYABLE } from '../../tests/support/railRequest.js'
+import { enqueuePaymentOutboxBatch } from '../../../../libs/outbox/index.js'
+import { spawnSymphony, type Running } from '../../../support/commandLine.js'
+import { createTestDatabase, type TestDatabase } from '../../../support/database.js'
+import { buildInstruction } from '../../../support/outboxItems.js'
+import { PAYABLE } from '../../../support/railRequest.js'
 import type { BrokerProcess } from './BrokerProcess.js'
 
 /** Longer than the rails' `settleMs`: each question that comes too early is an attempt, and after twenty of them a payment is held. */
@@ -24,7 +24,7 @@ export class BrokerFixture {
     this.#loginUrl = loginUrl
   }
 
-  /** `env` tells the rails, which are those of `brokers/rails/<railType>.mjs`, where their broker is. */
+  /** `env` tells the rails, which are those of `tests/workspaces/brokers/rails/<railType>.mjs`, where their broker is. */
   static async set(railType: string, env: Readonly<Record<string, string>>): Promise<BrokerFixture> {
     const db = await createTestDatabase({ countBranches: false })
     onTestFinished(() => db.drop())

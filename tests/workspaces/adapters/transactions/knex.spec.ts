@@ -1,6 +1,6 @@
 import knexFactory, { type Knex } from 'knex'
-import { fromKnex } from '../../libs/adapters/index.js'
-import { proveTransactions, type Library, type OpenTransaction } from './proveTransactions.js'
+import { fromKnex } from '../../../../libs/adapters/index.js'
+import { testTransactions, type Library, type OpenTransaction } from './testTransactions.js'
 
 const openTransaction = (trx: Knex.Transaction): OpenTransaction => ({
   tx: fromKnex(trx),
@@ -24,7 +24,7 @@ function library(knex: Knex): Library {
   }
 }
 
-proveTransactions('Knex', async (url) => library(knexFactory({ client: 'pg', connection: url })))
+testTransactions('Knex', async (url) => library(knexFactory({ client: 'pg', connection: url })))
 
 /** What `knexSnakeCaseMappers` of Objection does to every answer, raw ones included. */
 const camelCased = (answer: unknown): unknown => {
@@ -40,6 +40,6 @@ const camelCased = (answer: unknown): unknown => {
   )
 }
 
-proveTransactions('Knex with answers mapped to camel case', async (url) =>
+testTransactions('Knex with answers mapped to camel case', async (url) =>
   library(knexFactory({ client: 'pg', connection: url, postProcessResponse: camelCased })),
 )

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { makeTestFolder, removeTestFolder } from '../../tests/support/server.js'
+import { makeTestFolder, removeTestFolder } from '../../../support/server.js'
 import { BrokerProcess, freePort } from './BrokerProcess.js'
 
 export interface RabbitServer {

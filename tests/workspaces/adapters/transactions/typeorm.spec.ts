@@ -1,8 +1,8 @@
 import 'reflect-metadata'
 import { DataSource, EntitySchema, type EntityManager } from 'typeorm'
-import { fromTypeOrm } from '../../libs/adapters/index.js'
-import type { Queryable } from '../../libs/db/index.js'
-import { proveTransactions, type OpenTransaction } from './proveTransactions.js'
+import { fromTypeOrm } from '../../../../libs/adapters/index.js'
+import type { Queryable } from '../../../../libs/db/index.js'
+import { testTransactions, type OpenTransaction } from './testTransactions.js'
 
 const Note = new EntitySchema<{ id: string; text: string }>({
   name: 'note',
@@ -36,7 +36,7 @@ const outsideOf = (dataSource: DataSource): (() => Queryable | Promise<Queryable
   },
 ]
 
-proveTransactions('TypeORM', async (url) => {
+testTransactions('TypeORM', async (url) => {
   const dataSource = await new DataSource({ type: 'postgres', url, entities: [Note] }).initialize()
   return {
     transaction: (body) => dataSource.transaction((manager) => body(openTransaction(manager))),
@@ -46,7 +46,7 @@ proveTransactions('TypeORM', async (url) => {
   }
 })
 
-proveTransactions('TypeORM by a query runner', async (url) => {
+testTransactions('TypeORM by a query runner', async (url) => {
   const dataSource = await new DataSource({ type: 'postgres', url, entities: [Note] }).initialize()
   return {
     transaction: async (body) => {

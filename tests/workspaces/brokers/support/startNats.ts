@@ -1,4 +1,4 @@
-import { makeTestFolder, removeTestFolder } from '../../tests/support/server.js'
+import { makeTestFolder, removeTestFolder } from '../../../support/server.js'
 import { BrokerProcess, freePort } from './BrokerProcess.js'
 
 export interface NatsServer {

@@ -4,8 +4,8 @@ import { defineConfig } from 'vitest/config'
 /** The libraries themselves, each against a real PostgreSQL: `npm run adapters`. */
 export default defineConfig({
   test: {
-    root: join(import.meta.dirname, '..'),
-    include: ['adapters/**/*.spec.ts'],
+    root: join(import.meta.dirname, '../../..'),
+    include: ['tests/workspaces/adapters/**/*.spec.ts'],
     globalSetup: ['tests/support/globalSetup.ts'],
     pool: 'forks',
     maxWorkers: 2,

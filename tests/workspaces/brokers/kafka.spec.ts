@@ -1,9 +1,9 @@
 import { Kafka, logLevel, type KafkaMessage } from 'kafkajs'
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { kafkaRail, OUTBOX_ID_HEADER } from '../libs/brokers/index.js'
-import { callRail, loadRail } from '../libs/rails/index.js'
-import { PAYABLE, railRequest } from '../tests/support/railRequest.js'
+import { kafkaRail, OUTBOX_ID_HEADER } from '../../../libs/brokers/index.js'
+import { callRail, loadRail } from '../../../libs/rails/index.js'
+import { PAYABLE, railRequest } from '../../support/railRequest.js'
 
 /** Only against the broker that KAFKA_BROKERS names: none can be installed where this was written. */
 
