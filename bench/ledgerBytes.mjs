@@ -2,7 +2,7 @@
 // that indexes have grown as they do in life; sealed; one attempt each. docs/internals/billion-rows.md reckons with it.
 import { LedgerSealer } from 'symphony-pg/ledger'
 import { fillLedger } from './fill.mjs'
-import { Stage } from './scale/stage.mjs'
+import { ScaleFixture } from './scale/ScaleFixture.mjs'
 
 const PAYMENTS = Number(process.argv[2] ?? 300_000)
 
@@ -21,9 +21,9 @@ WHERE t.relnamespace = 'symphony'::regnamespace
   AND part.size > 8192 * 2
 ORDER BY t.relname, part.place, part.size DESC`
 
-const stage = await Stage.open()
+const fixture = await ScaleFixture.open()
 try {
-  await stage.withDatabase(async (database) => {
+  await fixture.withDatabase(async (database) => {
     const client = await database.connect()
     const sealer = new LedgerSealer(database.open().as('symphony_executor'))
     let transactions = 0
@@ -48,7 +48,7 @@ try {
     )
   })
 } finally {
-  await stage.close()
+  await fixture.close()
 }
 
 function print(line) {

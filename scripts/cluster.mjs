@@ -50,27 +50,27 @@ async function main() {
     return 2
   }
   ensureBuilt()
-  const { play } = await import('./cluster/play.mjs')
+  const { runClusterDrill } = await import('./cluster/runClusterDrill.mjs')
   const folder = mkdtempSync(join(tmpdir(), 'symphony-cluster-'))
   if (account !== undefined) chownSync(folder, account.uid, account.gid)
   chmodSync(folder, 0o711)
   const synchronous = !options.asynchronous
   const cluster = new Cluster({ folder, account, programs, synchronous })
   const say = sayer(options.json)
-  const playing = (async () => {
+  const running = (async () => {
     say(`three nodes with ${synchronous ? 'synchronous' : 'asynchronous'} replication are started`)
     await cluster.start()
     say(`${await cluster.primary()} leads, the others follow`)
-    return play({ cluster, folder, payments: options.payments, synchronous, say })
+    return runClusterDrill({ cluster, folder, payments: options.payments, synchronous, say })
   })()
   try {
-    const outcome = await Promise.race([playing, interruption()])
+    const outcome = await Promise.race([running, interruption()])
     if (outcome.exitCode !== undefined) {
       say('interrupted')
       interrupt()
       killCommands()
       // What is under way ends before its cluster does; a statement that waits for a primary is not waited for.
-      await Promise.race([playing.catch(() => {}), sleep(GRACE_MS)])
+      await Promise.race([running.catch(() => {}), sleep(GRACE_MS)])
       return outcome.exitCode
     }
     return report(outcome, options, say)

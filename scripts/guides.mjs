@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { ensureBuilt } from './build.mjs'
 import { GUIDES, PEER_GUIDES } from './guides/pages.mjs'
-import { walkGuide } from './guides/walk.mjs'
+import { runGuide } from './guides/runGuide.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const PEERS = join(root, 'bench', 'peers')
@@ -30,7 +30,7 @@ async function walk(page) {
   const server = await startEmbedded({ dataDir: join(folder, 'server') })
   try {
     const env = { PEERS, PEERS_NODE, SEEDS: join(root, 'tests', 'support', 'guideSeeds') }
-    const { steps, problems } = await walkGuide({ page, folder, serverUrl: server.url, env })
+    const { steps, problems } = await runGuide({ page, folder, serverUrl: server.url, env })
     say(problems.length === 0 ? `ok: ${page}, ${steps} steps` : `FAILED: ${problems.join('\n')}`)
     return problems.length > 0
   } finally {

@@ -1,8 +1,8 @@
 // Every case of the growth table, in its order.
-import { behind } from './cases/behind.mjs'
+import { unclaimableRows } from './cases/unclaimableRows.mjs'
 import { claim } from './cases/claim.mjs'
 import { fleet } from './cases/fleet.mjs'
-import { hot } from './cases/hot.mjs'
+import { hotParticipant } from './cases/hotParticipant.mjs'
 import { ledger } from './cases/ledger.mjs'
 import { memory } from './cases/memory.mjs'
 import { notify } from './cases/notify.mjs'
@@ -15,14 +15,14 @@ import { verify } from './cases/verify.mjs'
 
 export const CASES = {
   claim,
-  behind,
+  unclaimableRows,
   paused,
   ordered,
   ledger,
   status,
   snapshot,
   notify,
-  hot,
+  hotParticipant,
   processes,
   fleet,
   verify,

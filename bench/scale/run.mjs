@@ -4,19 +4,19 @@ import { machine } from '../page.mjs'
 import { CASES } from './cases.mjs'
 import { OptionsError, readOptions, USAGE } from './options.mjs'
 import { writeReport } from './report.mjs'
-import { Stage } from './stage.mjs'
+import { ScaleFixture } from './ScaleFixture.mjs'
 
 const options = optionsOrExit()
-const stage = await Stage.open()
+const fixture = await ScaleFixture.open()
 try {
   // To the minute: two runs of a day are two runs.
   const startedAt = new Date().toISOString().slice(0, 16).replace('T', ' ')
-  const run = `${startedAt} UTC · ${machine()} · PostgreSQL ${await stage.serverVersion()}`
+  const run = `${startedAt} UTC · ${machine()} · PostgreSQL ${await fixture.serverVersion()}`
   const measured = []
   for (const name of options.cases) {
     const say = (line) => print(`${name}: ${line}`)
-    const filledLedger = (payments) => stage.filledLedger(payments, say)
-    const result = await CASES[name]({ ...options.sizing, stage, filledLedger, print: say })
+    const filledLedger = (payments) => fixture.filledLedger(payments, say)
+    const result = await CASES[name]({ ...options.sizing, fixture, filledLedger, print: say })
     measured.push({ name, run, reduced: options.reduced, ...result })
     // After each case: what took an hour is not lost with the next one.
     if (options.write) await writeReport(measured.slice(-1))
@@ -26,7 +26,7 @@ try {
     print(`${ok ? 'met    ' : 'NOT MET'} ${figure}: ${value} (${bound})`)
   if (options.json) print(JSON.stringify({ run, reduced: options.reduced, ok: figures.every(({ ok }) => ok), figures }))
 } finally {
-  await stage.close()
+  await fixture.close()
 }
 
 function optionsOrExit() {

@@ -4,7 +4,7 @@
  * Each setting may `prepare`, and `write`s item number n, or several from n on if it says how many (`size`). Every number is
  * given once.
  */
-export async function ratesInTurn({ writers, rounds, roundSeconds, settings, print }) {
+export async function interleavedRates({ writers, rounds, roundSeconds, settings, print }) {
   const rates = Object.fromEntries(Object.keys(settings).map((name) => [name, []]))
   let next = 1
   for (let round = 0; round <= rounds; round++) {

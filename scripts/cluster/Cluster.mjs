@@ -5,7 +5,7 @@ import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { childrenOf, FinalError, Processes, send, until } from './Processes.mjs'
+import { childrenOf, FinalError, Processes, send, waitUntil } from './Processes.mjs'
 
 const run = promisify(execFile)
 const templates = fileURLToPath(new URL('../../deploy/cluster/', import.meta.url))
@@ -48,12 +48,12 @@ export class Cluster {
       ...NODES.flatMap((node) => [`${node}Postgres`, `${node}Rest`]),
     ])
     this.#startEtcd()
-    await until('etcd answers', async () => (await fetch(`http://${ADDRESS}:${this.#ports.etcd}/health`)).ok)
+    await waitUntil('etcd answers', async () => (await fetch(`http://${ADDRESS}:${this.#ports.etcd}/health`)).ok)
     for (const node of NODES) this.#startNode(node)
     this.#startHaproxy()
-    await until('three nodes, one of them the primary', () => this.#isWhole(), { timeoutMs: 180_000 })
+    await waitUntil('three nodes, one of them the primary', () => this.#isWhole(), { timeoutMs: 180_000 })
     const { superuser } = this.#passwords
-    await until('HAProxy leads to the primary', async () => {
+    await waitUntil('HAProxy leads to the primary', async () => {
       const words = ['-h', ADDRESS, '-p', String(this.#ports.primary), '-U', 'postgres', '--no-password', DATABASE]
       const env = { PATH: process.env.PATH, PGPASSWORD: superuser }
       return run(join(this.#programs.postgres, 'createdb'), words, { env }).then(
@@ -78,7 +78,7 @@ export class Cluster {
       PID_FILE: join(this.#folder, 'pgbouncer.pid'),
     })
     this.#processes.start('pgbouncer', this.#programs.pgbouncer, [file])
-    await until('PgBouncer answers', () => answers(this.#ports.pgbouncer))
+    await waitUntil('PgBouncer answers', () => answers(this.#ports.pgbouncer))
   }
 
   /** The superuser, past PgBouncer: for deploy. */

@@ -107,7 +107,7 @@ function readQuietly(path) {
 export class FinalError extends Error {}
 
 /** Looks until what it sees is there, and returns it. */
-export async function until(what, look, { timeoutMs = 120_000, everyMs = 200 } = {}) {
+export async function waitUntil(what, look, { timeoutMs = 120_000, everyMs = 200 } = {}) {
   const deadline = performance.now() + timeoutMs
   let last
   while (performance.now() < deadline) {

@@ -26,12 +26,12 @@ export class Producer {
       await mayGoOn()
       const count = Math.min(BATCH, this.#payments - this.acknowledged)
       const first = this.acknowledged + 1
-      await this.#insist(Array.from({ length: count }, (_, index) => paymentOf(first + index)))
+      await this.#retryUntilSuccess(Array.from({ length: count }, (_, index) => paymentOf(first + index)))
       this.acknowledged += count
     }
   }
 
-  async #insist(batch) {
+  async #retryUntilSuccess(batch) {
     for (;;) {
       try {
         return await enqueueMany(batch, { tx: this.#ingest })

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { until } from './Processes.mjs'
+import { waitUntil } from './Processes.mjs'
 import { SYMPHONY } from './symphony.mjs'
 
 const rails = fileURLToPath(new URL('rails.mjs', import.meta.url))
@@ -38,7 +38,7 @@ export class WorkerHost {
       env: { PATH: process.env.PATH, DATABASE_URL: url, CLUSTER_BOOK_URL: bookUrl },
       asOneself: true,
     })
-    await until(`${name} is at work`, () => this.said('worker_started'), { timeoutMs: 30_000 })
+    await waitUntil(`${name} is at work`, () => this.said('worker_started'), { timeoutMs: 30_000 })
   }
 
   said(text) {
@@ -52,7 +52,7 @@ export class WorkerHost {
   /** SIGTERM, as a supervisor does it. Resolves to its exit code. */
   async stop() {
     this.#process.child.kill('SIGTERM')
-    await until(`${this.#process.name} has stopped`, () => this.hasEnded, { timeoutMs: STOP_MS })
+    await waitUntil(`${this.#process.name} has stopped`, () => this.hasEnded, { timeoutMs: STOP_MS })
     return this.#process.child.exitCode
   }
 }

@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { Client } from 'pg'
 import { expect, test } from 'vitest'
 import { checkStart, deploy, doctor } from '../../libs/deployment/index.js'
-import { walkGuide } from '../../scripts/guides/walk.mjs'
+import { runGuide } from '../../scripts/guides/runGuide.mjs'
 import { startPrivateServer, type PostgresVersion } from '../support/server.js'
 import { ask } from '../support/standby.js'
 import { programsByVersion } from './programs.js'
@@ -29,7 +29,7 @@ test.each(FOLDERS)('PostgreSQL %i: the guide to dump and restore works and loses
   await using target = await disposableServer(version)
   const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
   try {
-    const { problems } = await walkGuide({
+    const { problems } = await runGuide({
       page: 'docs/operate/dump.md',
       folder,
       serverUrl: server.url,

@@ -55,9 +55,15 @@ describe('the commands', () => {
   })
 
   test('growth is measured on a filled queue and a filled ledger that verifies, and each figure stands beside its bound', async () => {
-    const { figures, reduced } = await benchmark('scale/run.mjs', '--quick', '--only', 'behind,verify', '--json')
+    const { figures, reduced } = await benchmark(
+      'scale/run.mjs',
+      '--quick',
+      '--only',
+      'unclaimableRows,verify',
+      '--json',
+    )
     expect(reduced).toBe(true)
-    expect(figures.map((figure: { case: string }) => figure.case)).toEqual(['behind', 'verify'])
+    expect(figures.map((figure: { case: string }) => figure.case)).toEqual(['unclaimableRows', 'verify'])
     for (const figure of figures) {
       expect(figure).toEqual({
         case: expect.any(String),

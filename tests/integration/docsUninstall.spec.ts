@@ -2,7 +2,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { walkGuide } from '../../scripts/guides/walk.mjs'
+import { runGuide } from '../../scripts/guides/runGuide.mjs'
 import { startPrivateServer } from '../support/server.js'
 import { ask } from '../support/standby.js'
 
@@ -12,7 +12,7 @@ test('the guide to uninstall drops the schema, the roles and the login, and noth
   await chmod(folder, 0o755)
   try {
     const before = await ask(server.url, OUTSIDE)
-    const { problems } = await walkGuide({ page: 'docs/operate/uninstall.md', folder, serverUrl: server.url })
+    const { problems } = await runGuide({ page: 'docs/operate/uninstall.md', folder, serverUrl: server.url })
     expect(problems).toEqual([])
     expect(await ask(server.url, `SELECT to_regclass('public.invoices')::text AS answer`)).toBe('invoices')
     await ask(server.url, 'DROP TABLE public.invoices')

@@ -9,7 +9,7 @@ const SLOWEST = `
   cliDemo relayWorkerKilled deploymentVersions deploymentConcurrency deployment doctorDamage deploymentCli
   embeddedAccounts escalation embeddedStart outboxFuzz outboxPlans railsBook restoreGuard dashboardPages doctor
   platformFleet embeddedProcesses cliProcesses outboxTotals relayWorkerStopped dbConnectionLoss
-  relayConnections deploymentRefusals fuzzFindsPlantedBug relayServerKilled inboxWorker temporaryTableAttack
+  relayConnections deploymentRefusals fuzzFindsMutant relayServerKilled inboxWorker temporaryTableAttack
   outboxAppendOnlyTrigger relayHeldRail`
   .trim()
   .split(/\s+/)

@@ -6,11 +6,11 @@ import { claimCost } from '../claimCost.mjs'
 const BATCH = 100
 const ANALYSED = ['never analysed', 'analysed while empty']
 
-export async function claim({ stage, sizes, calls, print }) {
+export async function claim({ fixture, sizes, calls, print }) {
   const backlogs = sizes([1_000, 100_000, 1_000_000, 5_000_000], [1_000, 2_000])
   const costs = {}
   for (const analysed of ANALYSED) {
-    costs[analysed] = await stage.withDatabase(async (database) => {
+    costs[analysed] = await fixture.withDatabase(async (database) => {
       const client = await database.connect()
       // Or it would be analysed before the first claim.
       await client.query('ALTER TABLE payment_outbox_pending SET (autovacuum_enabled = false)')

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
-const PROGRAM = fileURLToPath(new URL('../../fleetOneDown.mjs', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('../../fleetOneDatabaseDown.mjs', import.meta.url))
 
 /** A difference of two in a hundred is looked for, and two runs of one setting differ by more. */
 const PAIRS_PER_ROUND = 3

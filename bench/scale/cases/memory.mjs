@@ -6,9 +6,9 @@ import { enqueueNumbers, untilDone, withWorkers } from '../workers.mjs'
 const BATCH = 500
 const AHEAD_MAX = 5_000
 
-export async function memory({ stage, sizes, print }) {
+export async function memory({ fixture, sizes, print }) {
   const payments = sizes([1_000_000], [2_000]).at(-1)
-  const samples = await stage.withDatabase(async (database) => {
+  const samples = await fixture.withDatabase(async (database) => {
     const client = await database.connect()
     const ingest = database.open().as('symphony_ingest')
     return withWorkers(database.url, 1, async ([worker]) => {

@@ -1,12 +1,12 @@
 // What the NOTIFY trigger costs 16 writers, with somebody listening: on and off in turn.
 import { enqueue } from 'symphony-pg'
 import { median } from '../../statistics.mjs'
-import { ratesInTurn } from '../writers.mjs'
+import { interleavedRates } from '../writers.mjs'
 
 const WRITERS = 16
 
-export async function notify({ stage, rounds, roundSeconds, print }) {
-  return stage.withDatabase(async (database) => {
+export async function notify({ fixture, rounds, roundSeconds, print }) {
+  return fixture.withDatabase(async (database) => {
     const [owner, listener] = [await database.connect(), await database.connect()]
     let heard = 0
     listener.on('notification', () => (heard += 1))
@@ -14,7 +14,7 @@ export async function notify({ stage, rounds, roundSeconds, print }) {
     const ingest = database.open({ connectionsMax: WRITERS }).as('symphony_ingest')
     const setTrigger = (state) =>
       owner.query(`ALTER TABLE payment_outbox_pending ${state} TRIGGER payment_outbox_pending_notifies`)
-    const rates = await ratesInTurn({
+    const rates = await interleavedRates({
       writers: WRITERS,
       rounds,
       roundSeconds,

@@ -23,10 +23,10 @@ const HEADS_BUSY = {
 }
 const STREAMS_HALTED = { ...SUCCESSORS_WAIT, blocked: 'i.sequence_id > 1 OR i.n % 10 = 0' }
 
-export async function ordered({ stage, sizes, calls, print }) {
+export async function ordered({ fixture, sizes, calls, print }) {
   const participants = sizes([1_000_000], [500]).at(-1)
   const measure = (columns, prepare) =>
-    stage.withDatabase(async (database) => {
+    fixture.withDatabase(async (database) => {
       const [filler, executor] = [await database.connect(), await database.connect('symphony_executor')]
       await fillQueue(filler, { count: 2 * participants, prefix: 's', rail: 'ordered', perParticipant: 2, columns })
       // Beside them some that have no order, to tell what a claim costs anyway.

@@ -5,9 +5,9 @@ import { claimCost } from '../claimCost.mjs'
 
 const BATCH = 100
 
-export async function paused({ stage, sizes, calls, print }) {
+export async function paused({ fixture, sizes, calls, print }) {
   const inFront = sizes([100_000], [1_000]).at(-1)
-  return stage.withDatabase(async (database) => {
+  return fixture.withDatabase(async (database) => {
     const [filler, executor] = [await database.connect(), await database.connect('symphony_executor')]
     const asks = [{ rails: null }, { rails: ['bank', 'paused'] }]
     await fillQueue(filler, { count: 1_000, prefix: 'clean' })

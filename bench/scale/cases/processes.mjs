@@ -7,12 +7,12 @@ const COUNTS = [1, 2, 4]
 /** Runs of one setting differ by this much: less is no loss. */
 const NOISE = 0.05
 
-export async function processes({ stage, sizes, rounds, print }) {
+export async function processes({ fixture, sizes, rounds, print }) {
   const items = sizes([100_000], [400]).at(-1)
   const rates = Object.fromEntries(COUNTS.map((count) => [count, []]))
   for (let round = 0; round < rounds; round++) {
     for (const count of COUNTS.map((_, n) => COUNTS[(n + round) % COUNTS.length])) {
-      rates[count].push(await drain(stage, count, items))
+      rates[count].push(await drain(fixture, count, items))
       print(`round ${round + 1}, ${count} processes: ${Math.round(rates[count].at(-1))} a second`)
     }
   }
@@ -40,8 +40,8 @@ export async function processes({ stage, sizes, rounds, print }) {
   }
 }
 
-async function drain(stage, count, items) {
-  return stage.withDatabase(async (database) => {
+async function drain(fixture, count, items) {
+  return fixture.withDatabase(async (database) => {
     const client = await database.connect()
     const ingest = database.open().as('symphony_ingest')
     return withWorkers(database.url, count, async (workers) => {

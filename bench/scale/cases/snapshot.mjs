@@ -8,10 +8,10 @@ const PER_SECOND = 1_000
 const BATCH = 50
 const BUCKET_SECONDS = 10
 
-export async function snapshot({ stage, seconds, print }) {
-  const clean = await steadily(stage, seconds, async () => {})
+export async function snapshot({ fixture, seconds, print }) {
+  const clean = await steadily(fixture, seconds, async () => {})
   print(`clean: ${tell(clean)}`)
-  const held = await steadily(stage, seconds, async (database) => {
+  const held = await steadily(fixture, seconds, async (database) => {
     const reader = await database.connect()
     await reader.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await reader.query('SELECT count(*) FROM payment_outbox_pending')
@@ -44,8 +44,8 @@ function tell({ perSecond, left, tableMiB }) {
 }
 
 /** Enqueues by the clock, whatever the worker does, so that one that falls behind stays behind. */
-async function steadily(stage, seconds, prepare) {
-  return stage.withDatabase(async (database) => {
+async function steadily(fixture, seconds, prepare) {
+  return fixture.withDatabase(async (database) => {
     const client = await database.connect()
     const ingest = database.open().as('symphony_ingest')
     return withWorkers(database.url, 1, async ([worker]) => {

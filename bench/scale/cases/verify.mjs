@@ -7,10 +7,10 @@ const PER_TRANSACTION = 500
 /** Sealed as it is written, as beside a worker: about two blocks at a time. */
 const SEALED_EVERY = 20
 
-export async function verify({ stage, sizes, print }) {
+export async function verify({ fixture, sizes, print }) {
   // A payment is two rows: its identity and its attempt.
   const payments = Math.ceil(sizes([1_000_000], [2_000]).at(-1) / 2)
-  return stage.withDatabase(async (database) => {
+  return fixture.withDatabase(async (database) => {
     const filler = await database.connect()
     const opened = database.open()
     const sealer = new LedgerSealer(opened.as('symphony_executor'))

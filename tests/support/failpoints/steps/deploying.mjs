@@ -34,7 +34,15 @@ export function deployingSteps(tools) {
       await holder.connect()
       await holder.query(`BEGIN; LOCK TABLE "${schema}".payment_outbox_pending IN ACCESS EXCLUSIVE MODE`)
       const deployed = deployment.deploy({ ...target, reapply: true })
-      await sleep(700)
+      // The attempt times out on the lock, which is the point of this step: the deployment then repeats it.
+      const isWaiting = async () => {
+        const locks = await holder.query(
+          `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = '"${schema}".payment_outbox_pending'::regclass)`,
+        )
+        return locks.rows[0].exists
+      }
+      while (!(await isWaiting())) await sleep(10)
+      while (await isWaiting()) await sleep(10)
       await holder.query('ROLLBACK')
       await holder.end()
       await deployed

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { openDatabase } from 'symphony-pg'
 import { readDispatchEpoch, readOutboxStatus } from 'symphony-pg/outbox'
 import { readBook, startRailBook } from 'symphony-pg/rails'
-import { FinalError, until } from './Processes.mjs'
+import { FinalError, waitUntil } from './Processes.mjs'
 import { Producer } from './Producer.mjs'
 import { symphony, symphonyJson } from './symphony.mjs'
 import { tryPoolingModes } from './poolingModes.mjs'
@@ -22,7 +22,7 @@ const QUIET_MS = 5_000
  * Payments through a cluster whose primary is lost in their midst. Returns what was counted, and what is not as promised; the
  * judge is the auditor, who holds the ledger of the surviving server against the rail's book, which no server keeps.
  */
-export async function play({ cluster, folder, payments, synchronous, say }) {
+export async function runClusterDrill({ cluster, folder, payments, synchronous, say }) {
   const passwords = await deployTo(cluster)
   await cluster.startPgbouncer({ ...passwords, postgres: passwordOf(cluster.superuserUrl) })
   const pooling = await proveModes({ cluster, passwords, say })
@@ -34,7 +34,7 @@ export async function play({ cluster, folder, payments, synchronous, say }) {
   )
   try {
     const [watching, shopping] = databases
-    const scene = {
+    const drill = {
       cluster,
       payments,
       say,
@@ -45,10 +45,10 @@ export async function play({ cluster, folder, payments, synchronous, say }) {
       hosts: await startHosts({ cluster, folder, passwords, bookUrl: book.url }),
     }
     say(`two worker hosts carry payments; the shop sends ${payments}`)
-    const figures = synchronous ? await loseSynchronousPrimary(scene) : await loseAsynchronousPrimary(scene)
-    await drained(scene)
-    const defects = [...pooling.defects, ...figures.defects, ...(await stopHosts(scene.hosts))]
-    const verdict = await auditBooks(scene)
+    const figures = synchronous ? await loseSynchronousPrimary(drill) : await loseAsynchronousPrimary(drill)
+    await drained(drill)
+    const defects = [...pooling.defects, ...figures.defects, ...(await stopHosts(drill.hosts))]
+    const verdict = await auditBooks(drill)
     return {
       figures: { ...pooling.figures, ...figures.figures, ...verdict.figures },
       defects: [...defects, ...verdict.defects],
@@ -102,24 +102,24 @@ async function startHosts({ cluster, folder, passwords, bookUrl }) {
 }
 
 /** A shop that goes on sending, a primary that dies, and nobody who does anything about it. */
-async function loseSynchronousPrimary(scene) {
-  const { payments, producer, watcher, say } = scene
+async function loseSynchronousPrimary(drill) {
+  const { payments, producer, watcher, say } = drill
   const producing = producer.run(() =>
-    until('there is room in the queue', () => hasRoom(scene), { timeoutMs: DRAIN_MS }),
+    waitUntil('there is room in the queue', () => hasRoom(drill), { timeoutMs: DRAIN_MS }),
   )
   // Whoever waits for half of the payments below would otherwise not hear of it.
   producing.catch(() => {})
-  await until('half of the payments are made', async () => (await endedCount(watcher)) >= payments / 2, {
+  await waitUntil('half of the payments are made', async () => (await endedCount(watcher)) >= payments / 2, {
     timeoutMs: DRAIN_MS,
   })
-  await until(
+  await waitUntil(
     'a heartbeat says that commits wait for a standby',
-    async () => (await epochOf(scene))?.synchronous === true,
+    async () => (await epochOf(drill))?.synchronous === true,
   )
   const acknowledgedBefore = producer.acknowledged
-  const failover = await killPrimary(scene)
+  const failover = await killPrimary(drill)
   await producing
-  const epoch = await epochOf(scene)
+  const epoch = await epochOf(drill)
   say(`the shop was told of all ${producer.acknowledged}, after ${producer.retries} calls made again`)
   return {
     figures: { acknowledgedBefore, ...failover, retriesOfTheShop: producer.retries, frozen: epoch.frozen },
@@ -128,23 +128,23 @@ async function loseSynchronousPrimary(scene) {
 }
 
 /** Outcomes that no standby ever heard of are lost with the primary; an operator lets the work go on. */
-async function loseAsynchronousPrimary(scene) {
-  const { cluster, payments, producer, watcher, bookFile, passwords, say } = scene
+async function loseAsynchronousPrimary(drill) {
+  const { cluster, payments, producer, watcher, bookFile, passwords, say } = drill
   await producer.run()
-  await until('some payments are made', async () => (await endedCount(watcher)) >= payments / 10, {
+  await waitUntil('some payments are made', async () => (await endedCount(watcher)) >= payments / 10, {
     timeoutMs: DRAIN_MS,
   })
-  await until('the standbys have all of it', () => cluster.areStandbysLevel(), { timeoutMs: DRAIN_MS })
+  await waitUntil('the standbys have all of it', () => cluster.areStandbysLevel(), { timeoutMs: DRAIN_MS })
   const cut = cluster.cutReplication(await cluster.primary())
   const endedAtCut = await endedCount(watcher)
   say(`replication is cut off (${cut} senders); the primary goes on alone`)
-  await until('more are made', async () => (await endedCount(watcher)) >= endedAtCut + payments / 10, {
+  await waitUntil('more are made', async () => (await endedCount(watcher)) >= endedAtCut + payments / 10, {
     timeoutMs: DRAIN_MS,
   })
   const endedBefore = await endedCount(watcher)
-  const failover = await killPrimary(scene, { resumes: false })
-  const epoch = await until('dispatch is frozen, and everything marked', async () => {
-    const seen = await epochOf(scene)
+  const failover = await killPrimary(drill, { resumes: false })
+  const epoch = await waitUntil('dispatch is frozen, and everything marked', async () => {
+    const seen = await epochOf(drill)
     return seen?.frozen === true && seen.markedAt !== null ? seen : undefined
   })
   const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(watcher)
@@ -186,16 +186,16 @@ async function killPrimary({ cluster, watcher, say }, { resumes = true } = {}) {
   const startedMs = performance.now()
   const processes = await cluster.kill(lost)
   say(`${lost}, the primary, is killed with its Patroni and ${processes} processes; ${endedBefore} payments have ended`)
-  const next = await until('another node leads', async () => {
+  const next = await waitUntil('another node leads', async () => {
     const primary = await cluster.primary()
     return primary === lost ? undefined : primary
   })
   const electedSeconds = secondsSince(startedMs)
   say(`${next} leads after ${electedSeconds} s`)
-  const seen = await until('the new primary answers through PgBouncer', () => endedCount(watcher))
+  const seen = await waitUntil('the new primary answers through PgBouncer', () => endedCount(watcher))
   const answeredSeconds = secondsSince(startedMs)
   if (!resumes) return { electedSeconds, answeredSeconds }
-  await until('a payment ends on the new primary', async () => (await endedCount(watcher)) > seen)
+  await waitUntil('a payment ends on the new primary', async () => (await endedCount(watcher)) > seen)
   const resumedSeconds = secondsSince(startedMs)
   say(`payments end again after ${resumedSeconds} s`)
   return { endedBeforeTheKill: endedBefore, electedSeconds, answeredSeconds, resumedSeconds }
@@ -210,7 +210,7 @@ async function effectsWhileFrozen(bookFile) {
 }
 
 async function drained({ watcher, hosts, say }) {
-  await until(
+  await waitUntil(
     'the queue is empty',
     async () => {
       if (hosts.some(({ hasEnded }) => hasEnded)) throw new FinalError('a worker host ended by itself')

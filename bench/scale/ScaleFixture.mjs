@@ -1,4 +1,4 @@
-// Where the cases play: one embedded server (fsync on), and databases of their own, cloned from one that is deployed.
+// Fixture of the scale cases: one embedded server (fsync on), and databases cloned from one that is deployed.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
@@ -10,7 +10,7 @@ import { temporaryFolder } from '../folder.mjs'
 
 const TEMPLATE = 'scale_template'
 
-export class Stage {
+export class ScaleFixture {
   #folder
   #server
   #databases = 0
@@ -25,13 +25,13 @@ export class Stage {
     const folder = await temporaryFolder('symphony-scale-')
     // Room for a fill of millions of rows without a checkpoint after each gigabyte; all else as it comes.
     const server = await startEmbedded({ dataDir: join(folder, 'server'), settings: { max_wal_size: '4GB' } })
-    const stage = new Stage(folder, server)
+    const fixture = new ScaleFixture(folder, server)
     try {
-      await stage.#asAdministrator(`CREATE DATABASE ${TEMPLATE}`)
-      await deploy({ url: stage.#urlOf(TEMPLATE) })
-      return stage
+      await fixture.#asAdministrator(`CREATE DATABASE ${TEMPLATE}`)
+      await deploy({ url: fixture.#urlOf(TEMPLATE) })
+      return fixture
     } catch (error) {
-      await stage.close()
+      await fixture.close()
       throw error
     }
   }

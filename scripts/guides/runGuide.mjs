@@ -1,5 +1,5 @@
-// Walks a guide as its reader would: in a folder of its own with the package installed, beside a fresh PostgreSQL, every file and every
-// command as it is written, in a real shell. What follows a command as its output must be its output; `…` stands for anything.
+// Runs the files and commands of a guide as its reader would: in a folder with the package installed, beside a fresh PostgreSQL, in a
+// real shell. The output of a command must match the text below it; `…` stands for anything.
 import { spawn } from 'node:child_process'
 import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -9,8 +9,8 @@ import { codeBlocks, fileOf } from './codeBlocks.mjs'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..')
 const LONGEST_MS = 120_000
 
-/** What is wrong, as sentences; nothing if all went well. */
-export async function walkGuide({ page, folder, serverUrl, env = {} }) {
+/** Returns the problems as sentences; none if every command printed its documented output. */
+export async function runGuide({ page, folder, serverUrl, env = {} }) {
   const blocks = codeBlocks(await readFile(join(root, page), 'utf8'))
   await installPackage(folder)
   for (const block of blocks) {
@@ -19,7 +19,7 @@ export async function walkGuide({ page, folder, serverUrl, env = {} }) {
   }
   const steps = blocks.filter(({ language, notRun }) => language === 'console' && notRun === undefined)
   const setup = blocks.flatMap((block) => (block.setup === undefined ? [] : [block.setup])).join('\n')
-  await writeFile(join(folder, 'walk.sh'), script(setup, steps))
+  await writeFile(join(folder, 'guide.sh'), script(setup, steps))
   const said = await run(folder, {
     PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
     HOME: folder,
@@ -65,7 +65,7 @@ function isRefused(output) {
 
 function run(folder, env) {
   return new Promise((resolve) => {
-    const child = spawn('bash', ['walk.sh'], {
+    const child = spawn('bash', ['guide.sh'], {
       cwd: folder,
       env,
       timeout: LONGEST_MS,

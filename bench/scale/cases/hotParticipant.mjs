@@ -3,16 +3,16 @@
 // have participants of their own.
 import { enqueue, enqueueMany } from 'symphony-pg'
 import { median } from '../../statistics.mjs'
-import { ratesInTurn } from '../writers.mjs'
+import { interleavedRates } from '../writers.mjs'
 
 const WRITERS = 16
 const SIZE = 50
 
-export async function hot({ stage, rounds, roundSeconds, print }) {
-  return stage.withDatabase(async (database) => {
+export async function hotParticipant({ fixture, rounds, roundSeconds, print }) {
+  return fixture.withDatabase(async (database) => {
     const ingest = database.open({ connectionsMax: WRITERS }).as('symphony_ingest')
     const payments = (from) => Array.from({ length: SIZE }, (_, n) => payment(from + n, 'hot'))
-    const rates = await ratesInTurn({
+    const rates = await interleavedRates({
       writers: WRITERS,
       rounds,
       roundSeconds,
