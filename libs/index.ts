@@ -42,7 +42,7 @@ export type {
   ClaimedMessage,
   EnqueuedItem,
   EnqueueOptions,
-  MessageReceipt,
+  MessageLeaseRef,
   OutboxInstruction,
   OutboxMessage,
   OutboxState,

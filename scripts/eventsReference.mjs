@@ -54,7 +54,7 @@ const KEPT = {
   BLOCKED: 'the item waits for an earlier item of its ordered stream, or for the end of a pause',
   UNBLOCKED: 'no earlier item and no pause keeps the item from being claimed',
   MARKED_UNKNOWN: 'a freeze marked the outcome of the item as unknown',
-  DISPATCH_BEGUN: 'a call to a rail with `onUnknown: hold` was announced',
+  DISPATCH_BEGUN: 'a worker wrote the dispatch mark before a call to a rail with `onUnknown: hold`',
 }
 const FULL_TRAIL_ONLY = new Set(Object.keys(KEPT).slice(Object.keys(KEPT).indexOf('ENQUEUED')))
 

@@ -1,7 +1,7 @@
 import { isObject, systemClock, type Clock, type JsonObject, type JsonValue } from '../core/index.js'
 import {
   readLatestAttempts,
-  readNow,
+  readDatabaseTime,
   readOutboxStatus,
   readPauses,
   readRailQueues,
@@ -50,7 +50,7 @@ export class StatusCache {
     const rails = railsOf(await readRailQueues(role), pauses, reports)
     const throughput = await readThroughput(role)
     const { latency, errors } = await readLatestAttempts(role)
-    const at = await readNow(role)
+    const at = await readDatabaseTime(role)
     const alive = reports.filter((report) => report.alive).length
     return {
       database: this.#api.databaseName,

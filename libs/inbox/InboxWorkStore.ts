@@ -10,10 +10,10 @@ import {
 } from './db.js'
 import type {
   AbandonedMessage,
-  ClaimedMessage,
+  InboxClaim,
   ClaimFailure,
   ClaimRetry,
-  InboxClaim,
+  InboxClaimRef,
   InboxKey,
   NextInboxEvent,
 } from './types.js'
@@ -46,21 +46,21 @@ export class InboxWorkStore {
     this.#control = database.as('symphony_control')
   }
 
-  claim({ batchSize, leaseSeconds, attemptsMax }: InboxClaimOptions): Promise<ClaimedMessage[]> {
+  claim({ batchSize, leaseSeconds, attemptsMax }: InboxClaimOptions): Promise<InboxClaim[]> {
     return claimInboxBatch(this.#executor, batchSize, this.workerId, leaseSeconds, attemptsMax)
   }
 
-  ack(claims: readonly InboxClaim[]): Promise<InboxKey[]> {
+  ack(claims: readonly InboxClaimRef[]): Promise<InboxKey[]> {
     return ackInboxMessages(this.#executor, claims, this.workerId)
   }
 
   /** Due again later, or dead if that was the last attempt. */
-  abandon(claims: readonly (InboxClaim & ClaimRetry)[]): Promise<AbandonedMessage[]> {
+  abandon(claims: readonly (InboxClaimRef & ClaimRetry)[]): Promise<AbandonedMessage[]> {
     return abandonInboxMessages(this.#executor, claims, this.workerId)
   }
 
   /** Dead at once. */
-  fail(claims: readonly (InboxClaim & ClaimFailure)[]): Promise<InboxKey[]> {
+  fail(claims: readonly (InboxClaimRef & ClaimFailure)[]): Promise<InboxKey[]> {
     return failInboxMessages(this.#executor, claims, this.workerId)
   }
 

@@ -15,7 +15,7 @@ import { abandonInboxMessages, ackInboxMessages, claimInboxBatch, failInboxMessa
 import { InboxFenceLostError } from './errors.js'
 import type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
 import { resolveInboxWorkerOptions, type InboxWorkerOptions, type ResolvedInboxWorkerOptions } from './options.js'
-import type { ClaimedMessage } from './types.js'
+import type { InboxClaim } from './types.js'
 
 export interface InboxHandling {
   /**
@@ -28,7 +28,7 @@ export interface InboxHandling {
 }
 
 /** Handles one message. What it throws makes the message due again; `PermanentFailureError` makes it dead. */
-export type InboxHandler = (message: ClaimedMessage, handling: InboxHandling) => Promise<void>
+export type InboxHandler = (message: InboxClaim, handling: InboxHandling) => Promise<void>
 
 export interface InboxWorkerCounts {
   readonly claimed: number
@@ -141,7 +141,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     return messages.length === wanted
   }
 
-  #take(message: ClaimedMessage, trustedUntilMs: number): void {
+  #take(message: InboxClaim, trustedUntilMs: number): void {
     this.#slots.acquire()
     const giveUp = new Cancellation()
     const leftMs = Math.max(0, trustedUntilMs - this.#clock.monotonicMs())
@@ -157,7 +157,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     this.#inHand.set(handled, giveUp)
   }
 
-  async #carry(message: ClaimedMessage, signal: AbortSignal): Promise<void> {
+  async #carry(message: InboxClaim, signal: AbortSignal): Promise<void> {
     const handler = this.#handlers.get(message.topic)
     if (handler === undefined) return this.#returnUnhandled(message)
     let begun = false
@@ -181,7 +181,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
    * Fenced like everything: if it was committed after all and only the answer was lost, or if another worker has the message,
    * this changes nothing.
    */
-  async #settleFailure(message: ClaimedMessage, error: unknown): Promise<void> {
+  async #settleFailure(message: InboxClaim, error: unknown): Promise<void> {
     if (error instanceof InboxFenceLostError) return this.#onEvent({ type: 'fenceLost', ...about(message) })
     const claim = { ...message, error: describe(error) }
     if (isPermanentFailure(error)) {
@@ -193,7 +193,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     this.#onEvent({ type: abandoned.state === 'dead' ? 'died' : 'retried', error, ...about(message) })
   }
 
-  async #returnUnhandled(message: ClaimedMessage): Promise<void> {
+  async #returnUnhandled(message: InboxClaim): Promise<void> {
     const { missingHandlerDelaySeconds: retryDelaySeconds } = this.#options
     const error = `no handler for the topic ${message.topic} in worker ${this.workerId}`
     await abandonInboxMessages(this.#role, [{ ...message, error, retryDelaySeconds }], this.workerId, false)
@@ -204,7 +204,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
    * What kept a handler from being called says nothing about the message, and is often what keeps the message from being given
    * back, too: so that is tried until the claim is about to end. The slot is kept meanwhile; another message would fare no better.
    */
-  async #returnNotBegun(message: ClaimedMessage, error: unknown, signal: AbortSignal): Promise<void> {
+  async #returnNotBegun(message: InboxClaim, error: unknown, signal: AbortSignal): Promise<void> {
     this.#onEvent({ type: 'notBegun', error, ...about(message) })
     const claim = { ...message, error: `not begun: ${describe(error)}` }
     for (let pauseMs = GIVE_BACK_AGAIN_MS; ; pauseMs *= 2) {
@@ -260,7 +260,7 @@ function emptyCounts(): MutableCounts {
   return { claimed: 0, done: 0, retried: 0, died: 0, handlersMissing: 0, notBegun: 0, fencesLost: 0 }
 }
 
-function about({ source, messageId, topic, attemptCount }: ClaimedMessage) {
+function about({ source, messageId, topic, attemptCount }: InboxClaim) {
   return { source, messageId, topic, attemptCount }
 }
 

@@ -8,7 +8,7 @@ import {
   requiredInboxId,
   redact,
 } from '../core/index.js'
-import type { ClaimRetry, InboxClaim, InboxKey, InboxMessage } from './types.js'
+import type { ClaimRetry, InboxClaimRef, InboxKey, InboxMessage } from './types.js'
 
 /** Arguments as the functions take them, checked before any I/O; each error names the argument and where it stands. */
 
@@ -49,14 +49,14 @@ export interface ClaimColumns {
  * A claim that names no message is quietly left out: it is not among those that could be changed. A fence that is none is a
  * bug of the caller.
  */
-export function namedClaims<Claim extends InboxClaim>(claims: readonly Claim[]): Claim[] {
+export function namedClaims<Claim extends InboxClaimRef>(claims: readonly Claim[]): Claim[] {
   requireList('claims', claims)
   if (claims.length > BATCH_SIZE.max) throw wrongLength('claims', claims)
   return claims.filter(({ source, messageId }) => !isBlank(source) && !isBlank(messageId))
 }
 
-export function claimColumns(claims: readonly InboxClaim[]): ClaimColumns {
-  const each = (field: keyof InboxClaim, check: (argument: string, value: unknown) => string) =>
+export function claimColumns(claims: readonly InboxClaimRef[]): ClaimColumns {
+  const each = (field: keyof InboxClaimRef, check: (argument: string, value: unknown) => string) =>
     claims.map((claim, index) => check(`claims[${index}].${field}`, claim[field]))
   return {
     sources: each('source', requiredInboxId),

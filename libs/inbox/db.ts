@@ -13,11 +13,11 @@ import { call, onlyRow, qualify, type Queryable } from '../db/index.js'
 import { claimColumns, delayColumn, errorColumn, keyValues, messageColumns, namedClaims } from './arguments.js'
 import type {
   AbandonedMessage,
-  ClaimedMessage,
+  InboxClaim,
   ClaimFailure,
   ClaimRetry,
   EnqueuedMessage,
-  InboxClaim,
+  InboxClaimRef,
   InboxEvent,
   InboxFigures,
   InboxKey,
@@ -102,7 +102,7 @@ export async function claimInboxBatch(
   workerId: string,
   leaseSeconds: number,
   attemptsMax: number = ATTEMPTS_MAX_DEFAULT,
-): Promise<ClaimedMessage[]> {
+): Promise<InboxClaim[]> {
   const rows = await call<ClaimedRow>(role, 'claim_inbox_batch', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
     requiredId('workerId', workerId),
@@ -132,7 +132,7 @@ interface KeyRow {
 
 export async function ackInboxMessages(
   role: Queryable,
-  claims: readonly InboxClaim[],
+  claims: readonly InboxClaimRef[],
   workerId: string,
 ): Promise<InboxKey[]> {
   const worker = requiredId('workerId', workerId)
@@ -146,7 +146,7 @@ export async function ackInboxMessages(
 /** With `costsAttempt` false the attempt is given back: for what says nothing about the message, such as no handler here. */
 export async function abandonInboxMessages(
   role: Queryable,
-  claims: readonly (InboxClaim & ClaimRetry)[],
+  claims: readonly (InboxClaimRef & ClaimRetry)[],
   workerId: string,
   costsAttempt = true,
 ): Promise<AbandonedMessage[]> {
@@ -168,7 +168,7 @@ export async function abandonInboxMessages(
 
 export async function failInboxMessages(
   role: Queryable,
-  claims: readonly (InboxClaim & ClaimFailure)[],
+  claims: readonly (InboxClaimRef & ClaimFailure)[],
   workerId: string,
 ): Promise<InboxKey[]> {
   const worker = requiredId('workerId', workerId)

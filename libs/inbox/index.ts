@@ -44,11 +44,11 @@ export { InboxWorkerOptionError } from './options.js'
 export type { InboxWorkerOptions } from './options.js'
 export type {
   AbandonedMessage,
-  ClaimedMessage,
+  InboxClaim,
   ClaimFailure,
   ClaimRetry,
   EnqueuedMessage,
-  InboxClaim,
+  InboxClaimRef,
   InboxEvent,
   InboxFigures,
   InboxKey,

@@ -40,22 +40,22 @@ export interface SightedContent {
   readonly payload: JsonObject
 }
 
-/** What ack, abandon and fail must show: which message, and the fence that its claim was given. */
-export interface InboxClaim extends InboxKey {
+/** Claimed message, as `ack`, `abandon` and `fail` need it: its key, and the fence of its claim. */
+export interface InboxClaimRef extends InboxKey {
   readonly fence: string
 }
 
-export interface ClaimedMessage extends InboxClaim {
+export interface InboxClaim extends InboxClaimRef {
   readonly topic: string
   readonly payload: JsonObject
-  /** This one included. */
+  /** Claims so far, this one included. */
   readonly attemptCount: number
   readonly attemptsMax: number
   readonly sightings: bigint
   readonly claimExpiresAt: Date
   readonly claimedAt: Date
   readonly firstSeenAt: Date
-  /** An earlier claim of it expired without an answer. */
+  /** Whether an earlier claim of the message expired without an answer. */
   readonly takenOver: boolean
 }
 

@@ -4,8 +4,8 @@ import { settleWithin, sleep } from '../worker/index.js'
 import { releaseLease, renewLease } from './db.js'
 import type { OnLeaseEvent } from './events.js'
 import { LostLeaseError, type LossReason } from './LostLeaseError.js'
-import { renewalPatience, trustMs } from './options.js'
-import type { LeaseClaim, LeaseGrant, LeaseRequest } from './types.js'
+import { renewalPatience, trustedLeaseMs } from './options.js'
+import type { LeaseRef, LeaseGrant, LeaseRequest } from './types.js'
 
 export interface LeaseSurroundings {
   readonly role: Queryable
@@ -32,7 +32,7 @@ export class Lease implements AsyncDisposable {
   /** By the database's clock. */
   readonly acquiredAt: Date
   readonly #surroundings: LeaseSurroundings
-  readonly #claim: LeaseClaim
+  readonly #claim: LeaseRef
   readonly #durationMs: number
   readonly #renewEveryMs: number
   readonly #ended = new AbortController()
@@ -53,7 +53,7 @@ export class Lease implements AsyncDisposable {
     this.#renewEveryMs = request.renewEveryMs
     this.#fencingToken = grant.fencingToken
     this.#expiresAt = grant.expiresAt
-    this.#trustedUntilMs = sentAtMs + trustMs(request.durationMs)
+    this.#trustedUntilMs = sentAtMs + trustedLeaseMs(request.durationMs)
     void this.#watchDeadline()
     void this.#keepRenewing()
   }
@@ -178,7 +178,7 @@ export class Lease implements AsyncDisposable {
       this.#fencingToken = renewal.fencingToken
       this.#expiresAt = renewal.expiresAt
     }
-    this.#trustedUntilMs = Math.max(this.#trustedUntilMs, sentAtMs + trustMs(this.#durationMs))
+    this.#trustedUntilMs = Math.max(this.#trustedUntilMs, sentAtMs + trustedLeaseMs(this.#durationMs))
     onEvent({ type: 'renewed', resource: this.resource, owner: this.owner, fencingToken: renewal.fencingToken })
     return true
   }
@@ -189,7 +189,7 @@ export class Lease implements AsyncDisposable {
     this.#end('released')
     // The database itself has another holder, or none.
     if (lostBefore === 'refused' || lostBefore === 'superseded') return false
-    const lastsMs = this.#trustedForMs + this.#durationMs - trustMs(this.#durationMs)
+    const lastsMs = this.#trustedForMs + this.#durationMs - trustedLeaseMs(this.#durationMs)
     const request = releaseLease(this.#surroundings.role, this.#claim)
     return (await settleWithin(request, Math.max(0, lastsMs))) && request
   }

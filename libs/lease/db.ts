@@ -8,7 +8,7 @@ import {
   type Bounds,
 } from '../core/index.js'
 import { call, qualify, type Queryable } from '../db/index.js'
-import type { LeaseClaim, LeaseFigures, LeaseGrant, LeaseRenewal, LeaseRequest, LeaseStatus } from './types.js'
+import type { LeaseRef, LeaseFigures, LeaseGrant, LeaseRenewal, LeaseRequest, LeaseStatus } from './types.js'
 
 /**
  * The functions of leases, one wrapper each, under the same name. Each takes first who asks: `database.as('symphony_executor')`.
@@ -30,7 +30,7 @@ export async function acquireLease(role: Queryable, request: LeaseRequest): Prom
 }
 
 /** Null: it is lost, or never was this owner's. */
-export async function renewLease(role: Queryable, claim: LeaseClaim, durationMs: number): Promise<LeaseRenewal | null> {
+export async function renewLease(role: Queryable, claim: LeaseRef, durationMs: number): Promise<LeaseRenewal | null> {
   const [row] = await call<RenewalRow>(role, 'renew_lease', [
     ...claimValues(claim),
     boundedInteger('durationMs', durationMs, LEASE_DURATION_MS),
@@ -39,7 +39,7 @@ export async function renewLease(role: Queryable, claim: LeaseClaim, durationMs:
 }
 
 /** False: it was lost already, and nothing was changed. */
-export async function releaseLease(role: Queryable, claim: LeaseClaim): Promise<boolean> {
+export async function releaseLease(role: Queryable, claim: LeaseRef): Promise<boolean> {
   const rows = await call<{ release_lease: boolean }>(role, 'release_lease', claimValues(claim))
   return rows[0]?.release_lease === true
 }
@@ -96,7 +96,7 @@ function toRenewal(row: RenewalRow): LeaseRenewal {
   return { fencingToken: BigInt(row.fencing_token), expiresAt: new Date(row.expires_at) }
 }
 
-function claimValues({ resource, owner, leaseId }: LeaseClaim): readonly string[] {
+function claimValues({ resource, owner, leaseId }: LeaseRef): readonly string[] {
   return [requiredId('resource', resource), requiredId('owner', owner), requiredUuid('leaseId', leaseId)]
 }
 

@@ -23,7 +23,7 @@ export type { LossReason } from './LostLeaseError.js'
 export type { AcquireOptions, LeaderOptions, LeasesOptions } from './options.js'
 export type { Lead, Leadership } from './runAsLeader.js'
 export type {
-  LeaseClaim,
+  LeaseRef,
   LeaseFigures,
   LeaseGrant,
   LeaseRenewal,

@@ -89,10 +89,10 @@ export function resolveLeaderOptions(resource: string, given: LeaderOptions): Re
 }
 
 /**
- * How long a lease is trusted, counted from the moment before it was asked for: the database counts from a later one. The
- * margin is for a late timer, for clocks that do not run equally fast, and for what it takes to stop.
+ * Returns how long a lease is trusted, counted from before its request was sent. The database counts from a later moment. The
+ * margin covers a late timer, clocks of different speed, and the time that the holder needs to stop.
  */
-export function trustMs(durationMs: number): number {
+export function trustedLeaseMs(durationMs: number): number {
   return durationMs - Math.min(10_000, durationMs / 10)
 }
 

@@ -15,8 +15,8 @@ export interface LeaseRenewal {
   readonly expiresAt: Date
 }
 
-/** Which lease is meant, and the proof that it is the caller's. */
-export interface LeaseClaim {
+/** Names one lease. Its secret `leaseId` shows that the caller holds it. */
+export interface LeaseRef {
   readonly resource: string
   readonly owner: string
   readonly leaseId: string

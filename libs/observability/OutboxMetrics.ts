@@ -132,9 +132,9 @@ export class OutboxMetrics {
         if (event.items > 0) this.#claimBatches.inc()
         for (const lagMs of event.lagsMs) this.#claimLag.observe(Math.max(0, lagMs) / 1_000)
         return
-      case 'departed':
+      case 'dispatchStarted':
         return this.#inFlight.inc({ rail: event.railType })
-      case 'landed':
+      case 'dispatchFinished':
         return this.#inFlight.dec({ rail: event.railType })
       case 'called':
         this.#dispatchLatency.observe({ rail: event.railType }, event.latencyMs)
@@ -167,7 +167,7 @@ export class OutboxMetrics {
       // Counted by the database: `terminal_blocked_total`, `dispatch_frozen`.
       case 'contradicted':
       case 'frozen':
-      case 'thawed':
+      case 'freezeLifted':
       case 'released':
     }
   }
@@ -205,7 +205,7 @@ const HOLD_REASONS = [
   'RAIL_REFERENCE_INVALID',
   'decided by the database',
 ]
-const FAULTS = ['claiming', 'completing', 'reporting this worker', 'renewing leases', 'repairing leases']
+const FAULTS = ['claiming', 'completing', 'sending heartbeat', 'renewing leases', 'repairing leases']
 const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000]
 /** A payment may wait a tenth of a second or a day. */
 const BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400]

@@ -20,8 +20,8 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
         return log.debug(claim, event.type)
       }
       case 'notified':
-      case 'departed':
-      case 'landed':
+      case 'dispatchStarted':
+      case 'dispatchFinished':
       case 'called':
       case 'released':
       case 'alreadyRecorded':
@@ -47,8 +47,8 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
         return log.error(event, 'database_clock_jumped')
       case 'frozen':
         return log.error({ ...event, remedy: 'symphony freeze show' }, 'dispatch_frozen')
-      case 'thawed':
-        return log.info(event, 'dispatch_thawed')
+      case 'freezeLifted':
+        return log.info(event, 'dispatch_freeze_lifted')
       case 'terminalGuard':
         return log.error(event, 'terminal_guard_hit')
       case 'fault':

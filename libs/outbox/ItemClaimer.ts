@@ -185,7 +185,7 @@ export class ItemClaimer {
       ...(lanes[0]!.rail.money ? { isMessage: false } : {}),
       onUnleased,
       ...guard.claimEpoch,
-      ...(this.#markedRails.length === 0 ? {} : { announcedRails: this.#markedRails }),
+      ...(this.#markedRails.length === 0 ? {} : { markedRails: this.#markedRails }),
     })
   }
 

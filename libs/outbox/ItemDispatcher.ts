@@ -12,7 +12,7 @@ import { LeasedItem } from './LeasedItem.js'
 import { LeaseRenewer, trustedLeaseMs } from './LeaseRenewer.js'
 import { LEASE_MARGIN_MS, type ResolvedRelayerOptions } from './options.js'
 import { RailLane } from './RailLane.js'
-import { tracerIfAny } from './traces.js'
+import { registeredTracer } from './traces.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
 export interface ItemDispatcherOptions {
@@ -121,7 +121,7 @@ export class ItemDispatcher implements DispatchHooks {
     for (let leased = this.queue.next(); leased !== undefined; leased = this.queue.next()) {
       const { railType, outboxId } = leased.item
       this.#running.add(leased)
-      this.#options.events.emit({ type: 'departed', railType, outboxId })
+      this.#options.events.emit({ type: 'dispatchStarted', railType, outboxId })
       void this.#dispatch(leased, this.queue.laneOf(leased))
     }
   }
@@ -181,7 +181,7 @@ export class ItemDispatcher implements DispatchHooks {
     } finally {
       this.#running.delete(leased)
       this.queue.finish(leased)
-      this.#options.events.emit({ type: 'landed', railType: lane.railType, outboxId: leased.item.outboxId })
+      this.#options.events.emit({ type: 'dispatchFinished', railType: lane.railType, outboxId: leased.item.outboxId })
       this.startDispatches()
       if (!this.#isStopping) this.#options.onSlotFree()
       if (this.#running.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve()
@@ -189,7 +189,7 @@ export class ItemDispatcher implements DispatchHooks {
   }
 
   #attempt(leased: LeasedItem, lane: RailLane): Promise<DispatchResult> {
-    const tracer = tracerIfAny()
+    const tracer = registeredTracer()
     if (tracer !== undefined) {
       return this.#spans.traceAttempt(tracer, leased, () => dispatchItem(leased, lane.rail, this))
     }
@@ -260,7 +260,7 @@ export class ItemDispatcher implements DispatchHooks {
         const released = await releaseOutboxLeases(role, leases, relayer.workerId)
         events.emit({ type: 'released', items: released.filter((one) => one.released).length })
       } catch (error) {
-        events.emit({ type: 'fault', during: 'giving leases back', error })
+        events.emit({ type: 'fault', during: 'releasing leases', error })
       }
     }
   }

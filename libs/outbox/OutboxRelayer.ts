@@ -37,7 +37,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   ) {
     const rails = [...loadedRails.values()]
     const relayer = resolveRelayerOptions(options, rails)
-    const { workerId, heartbeatMs, memory } = relayer
+    const { workerId, heartbeatMs, epochStore } = relayer
     this.workerId = workerId
     this.#options = relayer
     this.#events.on(onEvent)
@@ -46,7 +46,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const guard = new RestoreGuard({
       ...shared,
       heartbeatMs,
-      keeper: memory,
+      epochStore,
       onFrozen: () => this.#dispatcher.releaseWaiting(),
     })
     this.#dispatcher = new ItemDispatcher({
@@ -107,7 +107,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       const isRecorded = await settleWithin(this.#completer.drain(), ROUND_DRAIN_MS)
       if (!this.#claimer.isRunning) await this.#dispatcher.rest()
       // The outcomes stay queued and are repeated, but the caller must know that the database does not record them.
-      if (!isRecorded) throw new CompletionsWaitingError(this.#completer.size)
+      if (!isRecorded) throw new CompletionsPendingError(this.#completer.size)
       return tally.counts
     } finally {
       unsubscribe()
@@ -147,10 +147,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 }
 
 /** A round whose outcomes are not recorded yet. None is lost: they stay queued and are repeated. */
-export class CompletionsWaitingError extends AppError {
+export class CompletionsPendingError extends AppError {
   constructor(count: number) {
     super(
-      'COMPLETIONS_WAITING',
+      'COMPLETIONS_PENDING',
       `${count} outcomes not recorded within ${ROUND_DRAIN_MS / 1_000} s; they stay queued and are retried`,
       { remedy: 'Check the database connection.' },
     )

@@ -29,14 +29,14 @@ export interface OutboxMessage {
   readonly ordered?: boolean
 }
 
-/** What a claim gave, and what the verbs want to see again: the id names the message, the token proves the lease. */
-export interface MessageReceipt {
+/** Leased message, as `ack`, `abandon` and `fail` need it: its id, and the token that fences its lease. */
+export interface MessageLeaseRef {
   readonly id: string
   readonly messageId: string
   readonly leaseToken: string
 }
 
-export interface ClaimedMessage extends MessageReceipt {
+export interface ClaimedMessage extends MessageLeaseRef {
   readonly topic: string
   readonly key: string
   readonly payload: JsonObject
@@ -127,7 +127,7 @@ export class OutboxStore {
   }
 
   /** Done: the message ends as DISPATCHED, with its own id as the reference. */
-  async ack(messages: readonly MessageReceipt[]): Promise<string[]> {
+  async ack(messages: readonly MessageLeaseRef[]): Promise<string[]> {
     return this.#complete(messages, ({ id, leaseToken, messageId }) => ({
       outboxId: id,
       leaseToken,
@@ -137,7 +137,7 @@ export class OutboxStore {
   }
 
   /** Not done this time: back to the queue, to be tried again later. The twentieth time it fails. */
-  async abandon(messages: readonly MessageReceipt[], options: AbandonOptions = {}): Promise<string[]> {
+  async abandon(messages: readonly MessageLeaseRef[], options: AbandonOptions = {}): Promise<string[]> {
     return this.#complete(messages, ({ id, leaseToken }) => ({
       outboxId: id,
       leaseToken,
@@ -149,7 +149,7 @@ export class OutboxStore {
   }
 
   /** Will never be done: the message ends as FAILED, with the error kept. */
-  async fail(messages: readonly MessageReceipt[], error: string): Promise<string[]> {
+  async fail(messages: readonly MessageLeaseRef[], error: string): Promise<string[]> {
     if (typeof error !== 'string' || error.trim() === '') {
       throw new InvalidArgumentError('error', 'expected text that says why, for whoever reads the ledger')
     }
@@ -165,8 +165,8 @@ export class OutboxStore {
   }
 
   async #complete(
-    messages: readonly MessageReceipt[],
-    outcomeOf: (receipt: MessageReceipt) => AttemptOutcome,
+    messages: readonly MessageLeaseRef[],
+    outcomeOf: (message: MessageLeaseRef) => AttemptOutcome,
   ): Promise<string[]> {
     // What is no id at all belongs to nobody: as quietly not changed as an id that nobody has.
     const known = messages.filter(({ id, leaseToken }) => isUuid(id) && isUuid(leaseToken))

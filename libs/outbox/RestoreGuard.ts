@@ -3,7 +3,7 @@ import type { Queryable } from '../db/index.js'
 import type { Emitter } from '../worker/index.js'
 import { checkDispatchEpoch } from './operate.js'
 import type { RelayerEvent } from './events.js'
-import type { DispatchFreeze, EpochKeeper, EpochMemory } from './types.js'
+import type { DispatchFreeze, EpochStore, EpochRecord } from './types.js'
 
 export interface RestoreGuardOptions {
   readonly role: Queryable
@@ -12,8 +12,8 @@ export interface RestoreGuardOptions {
   readonly clock: Clock
   /** Maximum age of a check at a claim. A relayer that only runs rounds has no heartbeat to repeat the check. */
   readonly heartbeatMs: number
-  /** Keeps the record beyond this process. Absent: the record ends with the process. */
-  readonly keeper: EpochKeeper | undefined
+  /** Saves the record beyond this process. Absent: the record ends with the process. */
+  readonly epochStore: EpochStore | undefined
   /** Called when dispatch is found frozen, and was open as far as this worker knew. */
   readonly onFrozen: () => Promise<void>
 }
@@ -25,7 +25,7 @@ export interface RestoreGuardOptions {
  */
 export class RestoreGuard {
   readonly #options: RestoreGuardOptions
-  #memory: EpochMemory | undefined
+  #record: EpochRecord | undefined
   #freeze: DispatchFreeze | undefined
   /** Time of the last check by this process's clock; undefined when the check must be repeated. */
   #checkedAtMs: number | undefined
@@ -37,7 +37,7 @@ export class RestoreGuard {
 
   /** Part of every claim's arguments: the database refuses the claim if the server has changed since the check. */
   get claimEpoch(): { readonly epochId?: string } {
-    return this.#memory === undefined ? {} : { epochId: this.#memory.epochId }
+    return this.#record === undefined ? {} : { epochId: this.#record.epochId }
   }
 
   /** Checks again when the last check is too old, and while dispatch is frozen: an operator may have lifted the freeze. */
@@ -62,26 +62,26 @@ export class RestoreGuard {
   }
 
   async #compare(): Promise<void> {
-    const { role, workerId, clock, keeper } = this.#options
-    this.#memory ??= await keeper?.load()
+    const { role, workerId, clock, epochStore } = this.#options
+    this.#record ??= await epochStore?.load()
     // The first call freezes, the second marks the waiting items. Marking may take long, and a timeout must not undo the freeze.
     for (const _ of ['freezing', 'marking']) {
-      const { memory, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#memory)
-      this.#memory = memory
+      const { record, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#record)
+      this.#record = record
       this.#checkedAtMs = clock.monotonicMs()
       await this.#setFreeze(freeze)
-      await this.#save(memory)
+      await this.#save(record)
       if (freeze === undefined || marked) return
     }
   }
 
   /** A failed save is only reported. The record in memory stays valid, so dispatch continues. */
-  async #save(memory: EpochMemory): Promise<void> {
-    const { keeper, events } = this.#options
+  async #save(record: EpochRecord): Promise<void> {
+    const { epochStore, events } = this.#options
     try {
-      await keeper?.save(memory)
+      await epochStore?.save(record)
     } catch (error) {
-      events.emit({ type: 'fault', during: 'keeping the memory of the database', error })
+      events.emit({ type: 'fault', during: 'saving epoch', error })
     }
   }
 
@@ -90,7 +90,7 @@ export class RestoreGuard {
     const isNew = this.#freeze?.frozenAt.getTime() !== freeze?.frozenAt.getTime()
     this.#freeze = freeze
     if (!isNew) return
-    if (freeze === undefined) return events.emit({ type: 'thawed' })
+    if (freeze === undefined) return events.emit({ type: 'freezeLifted' })
     const { cause, reason, frozenAt } = freeze
     events.emit({ type: 'frozen', cause, reason, since: frozenAt })
     await onFrozen()

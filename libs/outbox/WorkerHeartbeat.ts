@@ -115,7 +115,7 @@ export class WorkerHeartbeat {
   }
 
   #reportFault(error: unknown): void {
-    this.#options.events.emit({ type: 'fault', during: 'reporting this worker', error })
+    this.#options.events.emit({ type: 'fault', during: 'sending heartbeat', error })
   }
 }
 

@@ -16,7 +16,7 @@ import {
   type ArgumentName,
 } from '../core/index.js'
 import { activeTraceContext } from './traces.js'
-import type { AttemptOutcome, LeaseClaim, OutboxInstruction } from './types.js'
+import type { AttemptOutcome, LeaseRef, OutboxInstruction } from './types.js'
 
 /** Arguments as the functions take them, checked before any I/O; each error names the argument and where it stands. */
 
@@ -60,7 +60,7 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
 }
 
 export function leaseColumns(
-  leases: readonly LeaseClaim[],
+  leases: readonly LeaseRef[],
   argument = 'leases',
 ): { outboxIds: string[]; leaseTokens: string[] } {
   requireBatch(argument, leases)

@@ -19,7 +19,7 @@ import type {
   EnqueuedItem,
   LateOutcome,
   LateOutcomeEvent,
-  LeaseClaim,
+  LeaseRef,
   LeaseRelease,
   LeaseRenewal,
   OutboxInstruction,
@@ -79,11 +79,11 @@ export interface ClaimOptions {
   readonly rails?: readonly string[]
   /** True: messages only. False: payments only. @default both */
   readonly isMessage?: boolean
-  /** Rails whose calls this worker announces with `beginOutboxDispatch`. @default none */
-  readonly announcedRails?: readonly string[]
-  /** Told of each expired lease that the claim found and did not lease again: a ledger row, and nothing to carry. */
+  /** Rails whose calls this worker marks with `beginOutboxDispatch`. @default none */
+  readonly markedRails?: readonly string[]
+  /** Called for each takeover that the claim did not lease again: it has a ledger row, and the item is not dispatched. */
   readonly onUnleased?: (takeover: UnleasedTakeover) => void
-  /** The epoch of the caller's last check: if it is over, or frozen, the claim is refused instead of being empty. */
+  /** Epoch of the caller's last check. The claim is refused if that epoch has ended or dispatch is frozen. */
   readonly epochId?: string
 }
 
@@ -99,7 +99,7 @@ export async function claimOutboxBatch(
     requiredId('workerId', workerId),
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS),
     optionalRails('rails', options.rails),
-    optionalRails('announcedRails', options.announcedRails),
+    optionalRails('markedRails', options.markedRails),
     options.onUnleased !== undefined,
     options.epochId === undefined ? null : requiredUuid('epochId', options.epochId),
     options.isMessage ?? null,
@@ -109,7 +109,7 @@ export async function claimOutboxBatch(
 
 export async function renewOutboxLease(
   role: Queryable,
-  lease: LeaseClaim,
+  lease: LeaseRef,
   workerId: string,
   leaseSeconds: number,
 ): Promise<Date> {
@@ -124,7 +124,7 @@ export async function renewOutboxLease(
 
 export async function renewOutboxLeases(
   role: Queryable,
-  leases: readonly LeaseClaim[],
+  leases: readonly LeaseRef[],
   workerId: string,
   leaseSeconds: number,
 ): Promise<LeaseRenewal[]> {
@@ -146,7 +146,7 @@ export async function renewOutboxLeases(
   }))
 }
 
-export async function releaseOutboxLease(role: Queryable, lease: LeaseClaim, workerId: string): Promise<void> {
+export async function releaseOutboxLease(role: Queryable, lease: LeaseRef, workerId: string): Promise<void> {
   await call(role, 'release_outbox_lease', [
     requiredUuid('outboxId', lease.outboxId),
     requiredUuid('leaseToken', lease.leaseToken),
@@ -156,7 +156,7 @@ export async function releaseOutboxLease(role: Queryable, lease: LeaseClaim, wor
 
 export async function releaseOutboxLeases(
   role: Queryable,
-  leases: readonly LeaseClaim[],
+  leases: readonly LeaseRef[],
   workerId: string,
 ): Promise<LeaseRelease[]> {
   const { outboxIds, leaseTokens } = leaseColumns(leases)
@@ -169,7 +169,7 @@ export async function releaseOutboxLeases(
 }
 
 /** The mark before a call whose unknown outcome only a person can settle. */
-export async function beginOutboxDispatch(role: Queryable, lease: LeaseClaim, workerId: string): Promise<void> {
+export async function beginOutboxDispatch(role: Queryable, lease: LeaseRef, workerId: string): Promise<void> {
   await call(role, 'begin_outbox_dispatch', [
     requiredUuid('outboxId', lease.outboxId),
     requiredUuid('leaseToken', lease.leaseToken),
@@ -180,7 +180,7 @@ export async function beginOutboxDispatch(role: Queryable, lease: LeaseClaim, wo
 /** Holds a leased item that will not be dispatched. Returns the id of the event. */
 export async function holdLeasedOutboxItem(
   role: Queryable,
-  lease: LeaseClaim,
+  lease: LeaseRef,
   workerId: string,
   reason: string,
 ): Promise<string> {

@@ -22,8 +22,8 @@ export type RelayerEvent =
   | { readonly type: 'notified' }
   /** Notifications can be heard, or no longer; polling goes on in any case. */
   | { readonly type: 'listening'; readonly connected: boolean }
-  /** An item takes one of its rail's slots until it has landed: to be sent, asked about, or found not to be. */
-  | { readonly type: 'departed' | 'landed'; readonly railType: string; readonly outboxId: string }
+  /** An item occupies one of its rail's slots from `dispatchStarted` to `dispatchFinished`, whether or not the rail is called. */
+  | { readonly type: 'dispatchStarted' | 'dispatchFinished'; readonly railType: string; readonly outboxId: string }
   /** A rail was called and answered, or did not. */
   | {
       readonly type: 'called'
@@ -72,8 +72,8 @@ export type RelayerEvent =
   | { readonly type: 'clockJumped'; readonly byMs: number }
   /** Commits may have been lost: nothing is claimed until a person has looked. What waited in this process was given back. */
   | { readonly type: 'frozen'; readonly cause: FreezeCause; readonly reason: string; readonly since: Date }
-  /** A person has looked, and dispatch goes on. */
-  | { readonly type: 'thawed' }
+  /** An operator lifted the freeze. */
+  | { readonly type: 'freezeLifted' }
   /** Something failed that a retry is not known to mend. `during` says what was being done. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown; readonly outboxId?: string }
 

@@ -36,6 +36,7 @@ export {
   checkDispatchEpoch,
   declareOutboxRails,
   deregisterOutboxWorker,
+  describeFreezeCause,
   freezeDispatch,
   heartbeatOutboxWorker,
   liftDispatchFreeze,
@@ -56,9 +57,8 @@ export { enqueueChecked, InvalidPayloadError } from './checkedEnqueue.js'
 export type { EnqueueChecks, InstructionSealer, KnownRails } from './checkedEnqueue.js'
 export type { EnqueueOptions } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
-export { meaningOfFreeze } from './meaningOfFreeze.js'
-export { readInstruction } from './readInstruction.js'
-export type { ReadInstructionOptions } from './readInstruction.js'
+export { parseInstruction } from './parseInstruction.js'
+export type { ParseInstructionOptions } from './parseInstruction.js'
 export { RelayerOptionError } from './options.js'
 export type { RelayerOptions } from './options.js'
 export { OutboxRelayer } from './OutboxRelayer.js'
@@ -68,14 +68,14 @@ export type {
   AbandonOptions,
   ClaimedMessage,
   ClaimRequest,
-  MessageReceipt,
+  MessageLeaseRef,
   OutboxMessage,
   OutboxStoreDatabase,
   OutboxStoreOptions,
 } from './OutboxStore.js'
 export { RailWarnings } from './RailWarnings.js'
 export type { EnqueueWarning } from './RailWarnings.js'
-export { activeTraceContext, continuedTrace } from './traces.js'
+export { activeTraceContext, traceContextFromHeaders } from './traces.js'
 export {
   readContradiction,
   readContradictionPage,
@@ -89,7 +89,7 @@ export type { ContradictionSearch, ProposalSearch } from './reads/decisions.js'
 export {
   readDispatchEpoch,
   readLatestAttempts,
-  readNow,
+  readDatabaseTime,
   readOutboxStatus,
   readPauses,
   readRailFields,
@@ -97,7 +97,7 @@ export {
   readServerVersion,
   readThroughput,
   readWorkerReports,
-} from './reads/figures.js'
+} from './reads/status.js'
 export {
   readAttempts,
   readAttemptViews,
@@ -113,8 +113,8 @@ export type { ItemFilter } from './reads/items.js'
 export { readReplays } from './reads/replay.js'
 export type { ItemReplay, ReplayDifference, TrailGap } from './reads/replay.js'
 export type { ColumnChange, PendingColumn, PendingRow, TrailEvent, TrailStep } from './foldTrail.js'
-export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/searches.js'
-export type { IdPage, ItemSearch } from './reads/searches.js'
+export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/search.js'
+export type { IdPage, ItemSearch } from './reads/search.js'
 export { topicRails } from './topicRails.js'
 export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
@@ -140,13 +140,13 @@ export type {
   DispatchFreeze,
   EnqueuedItem,
   EpochCheck,
-  EpochKeeper,
-  EpochMemory,
+  EpochStore,
+  EpochRecord,
   FreezeCause,
   HoldDecision,
   LateOutcome,
   LateOutcomeEvent,
-  LeaseClaim,
+  LeaseRef,
   LeaseRelease,
   LeaseRenewal,
   OrderedFailurePolicy,

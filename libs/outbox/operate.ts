@@ -17,7 +17,8 @@ import type {
   ApprovedProposal,
   DecisionResult,
   EpochCheck,
-  EpochMemory,
+  EpochRecord,
+  FreezeCause,
   HoldDecision,
   OrderedFailurePolicy,
   PauseKind,
@@ -132,17 +133,22 @@ export async function unservedOutboxRails(role: Queryable, rails: readonly strin
 }
 
 /**
- * Compares the server, and what this worker remembers, with what the database knows; dispatch is frozen where commits may
- * have been lost. Show what the last check answered; nothing at the first.
+ * Compares the server and the worker's record with the database, and freezes dispatch if commits may have been lost. Pass the
+ * `record` of the last check; none at the first.
  */
-export async function checkDispatchEpoch(role: Queryable, workerId: string, memory?: EpochMemory): Promise<EpochCheck> {
+export async function checkDispatchEpoch(role: Queryable, workerId: string, record?: EpochRecord): Promise<EpochCheck> {
   const rows = await call<EpochCheckRow>(role, 'check_dispatch_epoch', [
     requiredId('workerId', workerId),
-    memory === undefined ? null : requiredUuid('memory.epochId', memory.epochId),
-    memory === undefined ? null : String(memory.beatNo),
-    memory === undefined ? null : memory.beatAt,
+    record === undefined ? null : requiredUuid('record.epochId', record.epochId),
+    record === undefined ? null : String(record.beatNo),
+    record === undefined ? null : record.beatAt,
   ])
   return toEpochCheck(onlyRow(rows))
+}
+
+/** Returns what a cause of a freeze means, in words for the operator who decides. */
+export function describeFreezeCause(cause: FreezeCause): string {
+  return FREEZE_CAUSES[cause]
 }
 
 /** After a restore that nothing else can notice. False: it was frozen already. */
@@ -254,4 +260,15 @@ export async function setParticipantOutboxPolicy(
     requiredId('participantId', participantId),
     requiredText('onOrderedFailure', onOrderedFailure, 20),
   ])
+}
+
+const FREEZE_CAUSES: Readonly<Record<FreezeCause, string>> = {
+  ANOTHER_SERVER:
+    'The data is on another server than before: a restored dump, a copy, or an upgrade that made a new one.',
+  ANOTHER_DATABASE: 'The data is in another database than before: a copy, or a dump restored beside it.',
+  LOWER_TIMELINE: 'The server is on an earlier timeline than before: an old primary, or an older backup.',
+  NEW_TIMELINE:
+    'A standby was promoted, or a backup was recovered, and it is not certain that everything had reached it.',
+  LOST_COMMITS: "A worker's epoch record is newer than the database: the database is an earlier state of itself.",
+  OPERATOR: 'An operator froze dispatch.',
 }

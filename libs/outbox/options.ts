@@ -1,5 +1,5 @@
 import { AppError, BATCH_SIZE, boundedInteger, createWorkerId, LEASE_SECONDS, requiredId } from '../core/index.js'
-import type { EpochKeeper } from './types.js'
+import type { EpochStore } from './types.js'
 
 export interface RelayerOptions {
   /** Names this process in leases and in the ledger. @default host, pid and a UUID made at start */
@@ -34,11 +34,11 @@ export interface RelayerOptions {
   readonly breakerOpenMs?: number
   /** How often the worker reports itself. @default 10000 */
   readonly heartbeatMs?: number
-  /** Keeps what this worker remembers of the database for the next one. @default nothing does: it ends with the process */
-  readonly memory?: EpochKeeper
+  /** Saves the last known heartbeat of the database for the next worker. @default none: the record ends with the process */
+  readonly epochStore?: EpochStore
 }
 
-export type ResolvedRelayerOptions = Required<Omit<RelayerOptions, 'memory'>> & Pick<RelayerOptions, 'memory'>
+export type ResolvedRelayerOptions = Required<Omit<RelayerOptions, 'epochStore'>> & Pick<RelayerOptions, 'epochStore'>
 
 const DEFAULTS = Object.freeze({
   leaseSeconds: 60,

@@ -48,7 +48,7 @@ export interface EpochCheckRow {
 export function toEpochCheck(row: EpochCheckRow): EpochCheck {
   const { frozen_at: frozenAt, freeze_cause: cause, freeze_reason: reason, marked } = row
   return {
-    memory: { epochId: row.epoch_id, beatNo: BigInt(row.beat_no), beatAt: toDate(row.beat_at) },
+    record: { epochId: row.epoch_id, beatNo: BigInt(row.beat_no), beatAt: toDate(row.beat_at) },
     freeze:
       frozenAt === null || cause === null ? undefined : { frozenAt: toDate(frozenAt), cause, reason: reason ?? '' },
     marked,

@@ -8,22 +8,21 @@ import {
 } from '@opentelemetry/api'
 import { decodeTraceContext, encodeTraceContext } from '../core/index.js'
 
-/**
- * Spans and the texts that carry them, by OpenTelemetry's API alone: whether anything is traced, and where to, is decided by
- * the SDK of whoever runs the process. Without one all of this is nothing.
- */
+/** Trace context through OpenTelemetry's API alone. The SDK that the application registers decides what is traced, and where to. */
 
-/** The active span, as it is kept with an instruction; undefined where nothing traces. */
+/** Returns the active span as an instruction stores it, or undefined without one. */
 export function activeTraceContext(): string | undefined {
   const active = trace.getActiveSpan()?.spanContext()
   return active === undefined ? undefined : traceContextOf(active)
 }
 
 /**
- * What a request's headers ask to continue, to be spread into an instruction. A span that is active already, such as that of
- * an instrumented server, is nearer than the headers it was made from.
+ * Returns the trace context of a request, to be spread into an instruction. An active span, such as one of an instrumented
+ * server, takes precedence over the headers.
  */
-export function continuedTrace(headers: { readonly [name: string]: unknown }): { readonly traceContext?: string } {
+export function traceContextFromHeaders(headers: { readonly [name: string]: unknown }): {
+  readonly traceContext?: string
+} {
   const traceContext = activeTraceContext() ?? encodeTraceContext(headers['traceparent'], headers['tracestate'])
   return traceContext === undefined ? {} : { traceContext }
 }
@@ -34,7 +33,7 @@ export function traceContextOf(span: SpanContext): string | undefined {
   return encodeTraceContext(`00-${span.traceId}-${span.spanId}-${flags}`, span.traceState?.serialize())
 }
 
-/** A kept context as the parent of what happens here. */
+/** Returns a stored trace context as the parent of a new span. */
 export function remoteParent(traceContext: string | null): SpanContext | undefined {
   const kept = decodeTraceContext(traceContext)
   if (kept === undefined) return undefined
@@ -48,8 +47,8 @@ export function remoteParent(traceContext: string | null): SpanContext | undefin
   }
 }
 
-/** Undefined where no SDK is registered: then no span is begun, and nothing is paid for one. */
-export function tracerIfAny(): Tracer | undefined {
+/** Returns undefined when no SDK is registered. Then no span is created, at no cost. */
+export function registeredTracer(): Tracer | undefined {
   const provider = trace.getTracerProvider()
   return provider instanceof ProxyTracerProvider ? provider.getDelegateTracer(NAME) : provider.getTracer(NAME)
 }

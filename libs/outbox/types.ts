@@ -104,13 +104,13 @@ export type AttemptAction =
   | 'expired'
 
 /** A lease as its holder knows it. */
-export interface LeaseClaim {
+export interface LeaseRef {
   readonly outboxId: string
   readonly leaseToken: string
 }
 
 /** What became of a leased item. */
-export interface AttemptOutcome extends LeaseClaim {
+export interface AttemptOutcome extends LeaseRef {
   readonly state: CompletionState
   readonly railReference?: string | null
   readonly railCode?: string | null
@@ -164,7 +164,7 @@ export interface LeaseRelease {
   readonly released: boolean
 }
 
-export interface LateOutcome extends LeaseClaim {
+export interface LateOutcome extends LeaseRef {
   readonly state: CompletionState
   readonly railReference?: string | null
   readonly railCode?: string | null
@@ -199,7 +199,7 @@ export interface UnrepairedLease {
 export interface UnleasedTakeover {
   readonly outboxId: string
   readonly railType: string
-  /** Why the database held it: at the ceiling, or because an announced call had begun. Null: there was no room, it is in the queue. */
+  /** Why the database held it: at the ceiling, or because a marked call had begun. Null: there was no room, it is in the queue. */
   readonly holdReason: string | null
 }
 
@@ -231,21 +231,21 @@ export type FreezeCause =
   | 'LOWER_TIMELINE'
   /** A failover or a recovery that may have lost commits. */
   | 'NEW_TIMELINE'
-  /** A worker remembers what the database does not: it is an earlier state of itself. */
+  /** A worker's record is newer than the database: the database is an earlier state of itself. */
   | 'LOST_COMMITS'
   | 'OPERATOR'
 
-/** The last heartbeat that a worker was told of. */
-export interface EpochMemory {
+/** Last heartbeat that the database reported to a worker. */
+export interface EpochRecord {
   readonly epochId: string
   readonly beatNo: bigint
   readonly beatAt: Date
 }
 
-/** Keeps a worker's memory beyond its process, outside the database. */
-export interface EpochKeeper {
-  readonly load: () => Promise<EpochMemory | undefined>
-  readonly save: (memory: EpochMemory) => Promise<void>
+/** Saves a worker's epoch record outside the database, so that it outlives the process. */
+export interface EpochStore {
+  readonly load: () => Promise<EpochRecord | undefined>
+  readonly save: (record: EpochRecord) => Promise<void>
 }
 
 export interface DispatchFreeze {
@@ -254,11 +254,11 @@ export interface DispatchFreeze {
   readonly reason: string
 }
 
-/** What a check found. To be remembered until the next. */
+/** Result of an epoch check. The worker passes `record` to its next check. */
 export interface EpochCheck {
-  readonly memory: EpochMemory
+  readonly record: EpochRecord
   /** Undefined: dispatch is open. */
   readonly freeze: DispatchFreeze | undefined
-  /** Whether the items that waited at the last freeze are marked as unknown already. */
+  /** Whether the items that waited at the last freeze are marked as unknown. */
   readonly marked: boolean
 }

@@ -9,7 +9,7 @@ export interface RepairCounts {
   readonly leasesRepaired: number
   /** The first hundred repaired items: a log line needs a bound. */
   readonly outboxIds: readonly string[]
-  /** How many items it held, by reason: at the retry ceiling, or because an announced call had begun. */
+  /** How many items it held, by reason: at the retry ceiling, or because a marked call had begun. */
   readonly holdsPlaced: Readonly<Record<string, number>>
   readonly leasesUnrepaired: number
   /** The first hundred items it could not repair, with the attempt it could not record. */

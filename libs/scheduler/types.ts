@@ -95,7 +95,7 @@ export interface JobRunClaim {
   readonly leaseToken: string
 }
 
-interface ClaimedMessage {
+interface ClaimedWork {
   readonly topic: string
   readonly participantId: string | null
   readonly payload: JsonObject
@@ -105,12 +105,12 @@ interface ClaimedMessage {
   readonly leaseExpiresAt: Date
 }
 
-export interface ClaimedTimer extends ClaimedMessage {
+export interface ClaimedTimer extends ClaimedWork {
   readonly timerId: string
   readonly dueAt: Date
 }
 
-export interface ClaimedJobRun extends ClaimedMessage {
+export interface ClaimedJobRun extends ClaimedWork {
   readonly runId: string
   readonly jobName: string
   readonly scheduledFor: Date

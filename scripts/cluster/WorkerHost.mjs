@@ -7,7 +7,7 @@ import { SYMPHONY } from './symphony.mjs'
 const rails = fileURLToPath(new URL('rails.mjs', import.meta.url))
 const STOP_MS = 60_000
 
-/** One machine of the fleet: a worker with a file of settings, a port and a memory of its own. */
+/** One machine of the fleet: a worker with a file of settings, a port and an epoch file of its own. */
 export class WorkerHost {
   #processes
   #process
@@ -29,7 +29,7 @@ export class WorkerHost {
       batchSize: 100,
       repairIntervalMs: 2_000,
       port: 0,
-      memoryFile: join(folder, `${name}.memory`),
+      epochFile: join(folder, `${name}.epoch`),
       logLevel: 'info',
       ...settings,
     }

@@ -389,7 +389,9 @@ describe('dispatch', () => {
     await page.getByRole('region', { name: 'Alerts' }).getByRole('link', { name: 'Why it is frozen' }).click()
     const freeze = page.getByRole('region', { name: 'Freeze' })
     await freeze.getByText('Dispatch is frozen: nothing is sent.').waitFor()
-    expect(await freeze.innerText()).toMatch(/A person froze it\.[^]*OPERATOR snapshot of 03:00 restored[^]*pavel/)
+    expect(await freeze.innerText()).toMatch(
+      /An operator froze dispatch\.[^]*OPERATOR snapshot of 03:00 restored[^]*pavel/,
+    )
     await freeze.getByRole('heading', { name: 'Before lifting' }).waitFor()
 
     await freeze.getByRole('button', { name: 'Lift the freeze' }).click()

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../libs/db/index.js'
-import { acquireLease, releaseLease, purgeDeadLeases, renewLease, type LeaseClaim } from '../../libs/lease/index.js'
+import { acquireLease, releaseLease, purgeDeadLeases, renewLease, type LeaseRef } from '../../libs/lease/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
 import { Beliefs } from './Beliefs.js'
@@ -157,7 +157,7 @@ class Sequence {
       : body({ ...acting.chosen[0]!, owner: `o${acting.worker}` })
   }
 
-  #claimOf({ resource, owner, lease }: Holding): LeaseClaim {
+  #claimOf({ resource, owner, lease }: Holding): LeaseRef {
     return { resource: this.#full(resource), owner, leaseId: this.#names.id(lease) }
   }
 

@@ -28,8 +28,8 @@ import {
   type ClaimedItem,
   type DecisionResult,
   type EnqueuedItem,
-  type EpochMemory,
-  type MessageReceipt,
+  type EpochRecord,
+  type MessageLeaseRef,
 } from '../../libs/outbox/index.js'
 import { sealLedgerBlock } from '../../libs/ledger/index.js'
 import { compareAnswers, NOTHING_DONE, refuseDifferences } from './answers.js'
@@ -80,8 +80,8 @@ export class OutboxSequence {
   readonly #timeline = new Timeline()
   readonly #queue: OutboxQueue
   readonly #leases = new Beliefs<KnownLease>(WORKERS)
-  /** The last heartbeat that each worker was told of. */
-  readonly #memories = new Map<number, EpochMemory>()
+  /** Epoch record of each worker. */
+  readonly #records = new Map<number, EpochRecord>()
 
   constructor(hands: OutboxHands, number: number) {
     this.#hands = hands
@@ -131,13 +131,13 @@ export class OutboxSequence {
       case 'claim': {
         const worker = `w${step.worker}`
         const rails = RAIL_CHOICES[step.rails]!
-        const announced = ANNOUNCED_CHOICES[step.announce]!
+        const marked = ANNOUNCED_CHOICES[step.announce]!
         return this.#same(
-          () => model.claim(worker, step.batch, LEASE_SECONDS, rails, announced, step.isMessage),
+          () => model.claim(worker, step.batch, LEASE_SECONDS, rails, marked, step.isMessage),
           async () => {
             const items = await claimOutboxBatch(executor, step.batch, worker, LEASE_SECONDS, {
               ...(rails === null ? {} : { rails: rails.map((rail) => this.#full(rail)) }),
-              ...(announced.length === 0 ? {} : { announcedRails: announced.map((rail) => this.#full(rail)) }),
+              ...(marked.length === 0 ? {} : { markedRails: marked.map((rail) => this.#full(rail)) }),
               ...ofKind(step.isMessage),
             })
             const told = items.map((item) => this.#tellClaimed(item))
@@ -187,7 +187,7 @@ export class OutboxSequence {
       case 'fail':
         return this.#withLeases(step.lease, step.count, (leases, worker) => {
           const store = this.#store(worker)
-          const receipts = leases.map((lease) => this.#receiptOf(lease))
+          const receipts = leases.map((lease) => this.#messageRefOf(lease))
           const outcomes = leases.map((lease, index) => ({
             ...lease,
             ...verbOutcome(step.do, receipts[index]!.messageId),
@@ -216,8 +216,8 @@ export class OutboxSequence {
           () => model.heartbeat(),
           async () => {
             await heartbeatOutboxWorker(executor, worker)
-            const check = await checkDispatchEpoch(executor, worker, this.#memories.get(step.worker))
-            this.#memories.set(step.worker, check.memory)
+            const check = await checkDispatchEpoch(executor, worker, this.#records.get(step.worker))
+            this.#records.set(step.worker, check.record)
             return check.freeze === undefined ? 'open' : `frozen, ${check.marked ? 'marked' : 'not marked'}`
           },
         )
@@ -507,7 +507,7 @@ export class OutboxSequence {
     return new OutboxStore({ as }, { owner, leaseSeconds: LEASE_SECONDS })
   }
 
-  #receiptOf({ item, token }: KnownLease): MessageReceipt {
+  #messageRefOf({ item, token }: KnownLease): MessageLeaseRef {
     const { key } = this.#model.items.find(({ name }) => name === item)!
     return { id: this.#names.id(item), leaseToken: this.#names.id(token), messageId: this.#full(`i${key}`) }
   }

@@ -166,10 +166,10 @@ export class OutboxModel {
     batchSize: number,
     leaseSeconds: number,
     rails: readonly string[] | null,
-    announced: readonly string[],
+    marked: readonly string[],
     isMessage: boolean | null,
   ): string[] {
-    return this.#lease(worker, batchSize, leaseSeconds, rails, announced, isMessage).map(
+    return this.#lease(worker, batchSize, leaseSeconds, rails, marked, isMessage).map(
       ({ item, token, takenOver }) =>
         `${describe(item)} ${token} after ${count(item)} streak ${item.streak}${takenOver ? ' taken over' : ''}${evidence(item)}`,
     )
@@ -187,7 +187,7 @@ export class OutboxModel {
     batchSize: number,
     leaseSeconds: number,
     rails: readonly string[] | null,
-    announced: readonly string[],
+    marked: readonly string[],
     isMessage: boolean | null,
   ): { item: Item; token: string; takenOver: boolean }[] {
     if (this.#state.freeze !== null || this.#isPaused('all', 'all')) return []
@@ -202,7 +202,7 @@ export class OutboxModel {
       .toSorted(byDueTime)
       .slice(0, batchSize - takenOver.length)
     return [...takenOver, ...due].toSorted(byDueTime).map((item) => {
-      const mark = announced.includes(item.rail) ? 'awaited' : null
+      const mark = marked.includes(item.rail) ? 'awaited' : null
       const token = `token${++this.#state.tokens}`
       item.lease = { token, worker, expires: exactly('claim', leaseSeconds * SECOND), mark }
       return { item, token, takenOver: takenOver.includes(item) }
@@ -212,7 +212,7 @@ export class OutboxModel {
   /** A worker that may have called the rail and died. */
   #expire(item: Item): void {
     const { token, worker, mark } = item.lease!
-    // A call that was to be announced and was not was never made.
+    // A call that was to be marked and was not marked was never made.
     item.unknown ||= mark !== 'awaited'
     const { unknown } = item
     item.attempts.push({ state: 'ZOMBIE_REQUEUE', token, worker, reference: null, action: 'expired', unknown })
@@ -510,7 +510,7 @@ export class OutboxModel {
     return true
   }
 
-  /** Frozen, nothing is claimed and no announced call begins; everything else goes on. */
+  /** Frozen, nothing is claimed and no marked call begins; everything else goes on. */
   freeze(): boolean {
     if (this.#state.freeze !== null) return false
     this.#state.freeze = { items: this.items.length, marked: false }

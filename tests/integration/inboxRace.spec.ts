@@ -7,7 +7,7 @@ import {
   purgeInboxMessages,
   readInboxEvents,
   recordInboxSighting,
-  type ClaimedMessage,
+  type InboxClaim,
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildMessage, endedAgo, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
@@ -99,7 +99,7 @@ test('claims at once are disjoint and complete, also of expired ones', async () 
     await enqueueInboxMessages(own.as('symphony_ingest'), messages)
     for (const round of ['due', 'expired']) {
       const { values, errors } = await race(own, 'symphony_executor', 8, async (connection, n) => {
-        const claimed: ClaimedMessage[] = []
+        const claimed: InboxClaim[] = []
         for (;;) {
           const batch = await claimInboxBatch(connection, 7, `worker-${n}`, 600)
           if (batch.length === 0) return claimed

@@ -55,10 +55,10 @@ async function enqueueMany(railType: string, count: number, payload = {}): Promi
   return items.map(({ outboxId }) => outboxId)
 }
 
-/** Items that a worker leased and died with; `begun`: in the middle of announced calls. */
+/** Items that a worker leased and died with; `begun`: in the middle of marked calls. */
 async function enqueueAbandoned(railType: string, count: number, begun = false): Promise<void> {
   await enqueueMany(railType, count)
-  const leases = await claim(db, railType, { workerId: DEAD, announced: begun })
+  const leases = await claim(db, railType, { workerId: DEAD, marked: begun })
   for (const lease of leases) {
     if (begun) await beginOutboxDispatch(db.as('symphony_executor'), lease, DEAD)
     await db.expireLease(lease.outboxId)
@@ -261,7 +261,7 @@ async function loseLeasesAtCompletion(count: number): Promise<RecordingRail> {
   await enqueueMany('late', count)
   const relayer = meteredRelayer([rail])
   expect(await relayer.runOnce()).toMatchObject({ leasesLost: count })
-  // An item whose lease expired is carried alone on its rail.
+  // An item whose lease expired is dispatched alone on its rail.
   for (let left = count; left > 0; left -= 1) expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
   return rail
 }

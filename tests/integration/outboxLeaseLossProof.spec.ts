@@ -12,7 +12,7 @@ import {
   renewOutboxLease,
   repairExpiredLeases,
   type ClaimedItem,
-  type LeaseClaim,
+  type LeaseRef,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
@@ -37,7 +37,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 /** Everything a lease allows. */
-const acts: Readonly<Record<string, (role: Queryable, lease: LeaseClaim, workerId: string) => Promise<unknown>>> = {
+const acts: Readonly<Record<string, (role: Queryable, lease: LeaseRef, workerId: string) => Promise<unknown>>> = {
   'complete as DISPATCHED': (role, { outboxId, leaseToken }, workerId) =>
     completeOutboxAttempt(role, workerId, { outboxId, leaseToken, state: 'DISPATCHED' }),
   'complete as FAILED': (role, { outboxId, leaseToken }, workerId) =>

@@ -234,11 +234,11 @@ describe('unknown outcomes, by policy', () => {
     expect(rail.calls).toEqual([])
   })
 
-  test('an item whose lease expired before is carried alone', async () => {
+  test('an item whose lease expired before is dispatched alone', async () => {
     const { railType } = buildInstruction()
-    const suspects = await Promise.all(Array.from({ length: 3 }, () => enqueue(db, { railType })))
+    const quarantined = await Promise.all(Array.from({ length: 3 }, () => enqueue(db, { railType })))
     await claim(db, railType)
-    await Promise.all(suspects.map(({ outboxId }) => db.expireLease(outboxId)))
+    await Promise.all(quarantined.map(({ outboxId }) => db.expireLease(outboxId)))
     await Promise.all(Array.from({ length: 5 }, () => enqueue(db, { railType })))
     const alone = new Map<string, number>()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
@@ -247,13 +247,13 @@ describe('unknown outcomes, by policy', () => {
       alone.set(reference, Math.max(alone.get(reference) ?? 0, rail.gauge.now))
       return { outcome: 'success', reference }
     })
-    // Whoever waits beside a suspect goes back, and is found by the next round.
+    // The batch-mates of a quarantined item are released, and the next round claims them.
     const { relayer } = relayerFor(rail)
     for (let left = 8; left > 0;) {
       const { dispatched } = await relayer.runOnce()
       left -= dispatched
     }
-    expect(suspects.map(({ outboxId }) => alone.get(outboxId))).toEqual([1, 1, 1])
+    expect(quarantined.map(({ outboxId }) => alone.get(outboxId))).toEqual([1, 1, 1])
   })
 })
 

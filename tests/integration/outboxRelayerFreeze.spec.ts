@@ -57,7 +57,7 @@ test('a relayer that remembers what the database has forgotten sends nothing, sa
 
   await liftDispatchFreeze(control(), 'compared')
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
-  expect(told('thawed')).toHaveLength(1)
+  expect(told('freezeLifted')).toHaveLength(1)
   expect(told('frozen')).toHaveLength(1)
   expect(told('fault')).toEqual([])
 })
@@ -95,32 +95,32 @@ test('rounds alone keep the memory fresh: what happened since the first of them 
 
 test('a worker that comes after a restore notices it by what the one before has kept in a file', async () => {
   const { railType } = buildInstruction()
-  const folder = await mkdtemp(join(tmpdir(), 'symphony-memory-'))
+  const folder = await mkdtemp(join(tmpdir(), 'symphony-epoch-'))
   onTestFinished(() => rm(folder, { recursive: true }))
-  const path = join(folder, 'memory.json')
-  const memory = () => new EpochFile(path)
+  const path = join(folder, 'epoch.json')
+  const epochFile = () => new EpochFile(path)
   const { rails } = recordingRail({ type: railType })
-  await new OutboxRelayer(db.database, rails, { memory: memory() }).runOnce()
+  await new OutboxRelayer(db.database, rails, { epochStore: epochFile() }).runOnce()
   const { epoch_id: epochId, beat_no: beatNo } = (await epochRow(db))!
-  expect(await memory().load()).toMatchObject({ epochId, beatNo })
+  expect(await epochFile().load()).toMatchObject({ epochId, beatNo })
   await rewindEpoch(db, 'beat_no = 0')
   const forgetful = relayerFor(recordingRail({ type: railType }))
   await forgetful.relayer.runOnce()
   expect(forgetful.told('frozen')).toEqual([])
-  const next = relayerFor(recordingRail({ type: railType }), { memory: memory() })
+  const next = relayerFor(recordingRail({ type: railType }), { epochStore: epochFile() })
   await next.relayer.runOnce()
   expect(next.told('frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
-  expect(await memory().load()).toMatchObject({ epochId: (await epochRow(db))!.epoch_id })
+  expect(await epochFile().load()).toMatchObject({ epochId: (await epochRow(db))!.epoch_id })
 
   await writeFile(path, '{"epochId":')
-  await expect(memory().load()).rejects.toMatchObject({ code: 'MEMORY_UNREADABLE' })
+  await expect(epochFile().load()).rejects.toMatchObject({ code: 'EPOCH_FILE_UNREADABLE' })
   expect(await new EpochFile(join(folder, 'none')).load()).toBeUndefined()
   // A folder that is gone: the worker says so, and works on.
   const homeless = relayerFor(recordingRail({ type: railType }), {
-    memory: new EpochFile(join(folder, 'no', 'file')),
+    epochStore: new EpochFile(join(folder, 'no', 'file')),
   })
   await homeless.relayer.runOnce()
-  expect(homeless.told('fault')).toMatchObject([{ during: 'keeping the memory of the database' }])
+  expect(homeless.told('fault')).toMatchObject([{ during: 'saving epoch' }])
 })
 
 test('what waits in a relayer when somebody freezes dispatch is given back; what is under way is recorded', async () => {
@@ -145,7 +145,7 @@ test('what waits in a relayer when somebody freezes dispatch is given back; what
   expect(told('fault')).toEqual([])
 })
 
-test('an announced call that a freeze forestalls is not made, and its lease goes back', async () => {
+test('a marked call that a freeze forestalls is not made, and its lease goes back', async () => {
   const { railType } = buildInstruction()
   const payload = { '~standard': { version: 1, vendor: 'test', validate: freezing } } as const
   const rail = recordingRail({ type: railType, onUnknown: 'hold', payload })

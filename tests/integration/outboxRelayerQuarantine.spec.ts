@@ -12,25 +12,25 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-test('while an item whose lease expired before is carried, nothing else is leased to wait beside it', async () => {
+test('while an item whose lease expired before is dispatched, no other item of its rail is leased', async () => {
   const { railType } = buildInstruction()
   const answered = gate()
   const rail = recordingRail({ type: railType }, async ({ reference }) => {
     await answered.opened
     return { outcome: 'success', reference: `paid-${reference}` }
   })
-  const suspect = await enqueue(db, { railType })
+  const quarantined = await enqueue(db, { railType })
   await claimOnly(db, railType)
-  await db.expireLease(suspect.outboxId)
+  await db.expireLease(quarantined.outboxId)
   const relayer = new OutboxRelayer(db.database, rail.rails)
   const first = relayer.runOnce()
-  await expect.poll(() => rail.calls.map(({ reference }) => reference), POLL_OPTIONS).toEqual([suspect.outboxId])
+  await expect.poll(() => rail.calls.map(({ reference }) => reference), POLL_OPTIONS).toEqual([quarantined.outboxId])
   const other = await enqueue(db, { railType })
-  // What there is room for is decided before this call returns, so the suspect is surely still in flight.
+  // The relayer decides what to claim before this call returns, while the quarantined item is still in flight.
   const second = relayer.runOnce()
   answered.open()
   await Promise.all([first, second])
-  expect(await pendingRow(db, suspect.outboxId)).toBeUndefined()
+  expect(await pendingRow(db, quarantined.outboxId)).toBeUndefined()
   expect(await pendingRow(db, other.outboxId)).toMatchObject({ claimed_by: null, attempt_count: 0 })
   await relayer.runOnce()
   expect(await pendingRow(db, other.outboxId)).toBeUndefined()
@@ -48,49 +48,49 @@ function gatedRail() {
 }
 
 test('after one expiry an item waits for its own rail alone, and keeps no other rail waiting', async () => {
-  const [hung, suspected, other] = [gatedRail(), gatedRail(), gatedRail()]
-  const rails = new Map([...hung.rail.rails, ...suspected.rail.rails, ...other.rail.rails])
-  const suspect = (await enqueue(db, { railType: suspected.railType })).outboxId
-  await claimOnly(db, suspected.railType)
+  const [hung, quarantineRail, other] = [gatedRail(), gatedRail(), gatedRail()]
+  const rails = new Map([...hung.rail.rails, ...quarantineRail.rail.rails, ...other.rail.rails])
+  const quarantined = (await enqueue(db, { railType: quarantineRail.railType })).outboxId
+  await claimOnly(db, quarantineRail.railType)
   const relayer = new OutboxRelayer(db.database, rails, { pollMs: 50 })
   await relayer.start()
   const calling = await enqueue(db, { railType: hung.railType })
   await expect.poll(hung.called, POLL_OPTIONS).toEqual([calling.outboxId])
-  // A call hangs elsewhere: the suspect goes. The suspect hangs: others go, but none beside it on its rail.
-  await db.expireLease(suspect)
-  await expect.poll(suspected.called, POLL_OPTIONS).toEqual([suspect])
-  const beside = await enqueue(db, { railType: suspected.railType })
+  // A hung call on another rail does not delay the quarantined item. While that one hangs, only its own rail waits.
+  await db.expireLease(quarantined)
+  await expect.poll(quarantineRail.called, POLL_OPTIONS).toEqual([quarantined])
+  const beside = await enqueue(db, { railType: quarantineRail.railType })
   const elsewhere = await enqueue(db, { railType: other.railType })
   await expect.poll(other.called, POLL_OPTIONS).toEqual([elsewhere.outboxId])
-  expect(suspected.called()).toEqual([suspect])
-  for (const { open } of [hung, suspected, other]) open()
-  await expect.poll(suspected.called, POLL_OPTIONS).toEqual([suspect, beside.outboxId])
+  expect(quarantineRail.called()).toEqual([quarantined])
+  for (const { open } of [hung, quarantineRail, other]) open()
+  await expect.poll(quarantineRail.called, POLL_OPTIONS).toEqual([quarantined, beside.outboxId])
   await relayer.stop()
-  expect(suspected.rail.gauge.most).toBe(1)
+  expect(quarantineRail.rail.gauge.most).toBe(1)
 })
 
 test('after two expiries in a row an item waits until nothing is in flight in the process', async () => {
-  const [hung, suspected] = [gatedRail(), gatedRail()]
-  suspected.open()
-  const relayer = new OutboxRelayer(db.database, new Map([...hung.rail.rails, ...suspected.rail.rails]))
+  const [hung, quarantineRail] = [gatedRail(), gatedRail()]
+  quarantineRail.open()
+  const relayer = new OutboxRelayer(db.database, new Map([...hung.rail.rails, ...quarantineRail.rail.rails]))
   const calling = await enqueue(db, { railType: hung.railType })
   const first = relayer.runOnce()
   await expect.poll(hung.called, POLL_OPTIONS).toEqual([calling.outboxId])
-  const suspect = (await enqueue(db, { railType: suspected.railType })).outboxId
+  const quarantined = (await enqueue(db, { railType: quarantineRail.railType })).outboxId
   for (let expiries = 0; expiries < 2; expiries += 1) {
-    await claimOnly(db, suspected.railType)
-    await db.expireLease(suspect)
+    await claimOnly(db, quarantineRail.railType)
+    await db.expireLease(quarantined)
   }
   const second = relayer.runOnce()
   await expect.poll(() => relayer.gauge.waiting, POLL_OPTIONS).toBe(1)
-  expect(suspected.called()).toEqual([])
+  expect(quarantineRail.called()).toEqual([])
   hung.open()
   await Promise.all([first, second])
-  expect(suspected.called()).toEqual([suspect])
+  expect(quarantineRail.called()).toEqual([quarantined])
 })
 
 test.each([1, 2])(
-  'of items whose leases expired together %d times, one is carried and the others go back: whoever dies now dies with one',
+  'of items whose leases expired together %d times, one is dispatched, the others are released',
   async (expiries) => {
     const { railType, rail, open, called } = gatedRail()
     const items = await Promise.all([1, 2, 3].map(() => enqueue(db, { railType })))

@@ -41,8 +41,8 @@ function observe(rails: readonly RecordingRail[], options: RelayerOptions = {}, 
   const mostInFlight = (railType: string) => {
     let now = 0
     const counts = events.map((event) => {
-      if (event.type === 'departed' && event.railType === railType) now += 1
-      if (event.type === 'landed' && event.railType === railType) now -= 1
+      if (event.type === 'dispatchStarted' && event.railType === railType) now += 1
+      if (event.type === 'dispatchFinished' && event.railType === railType) now -= 1
       return now
     })
     return Math.max(0, ...counts)

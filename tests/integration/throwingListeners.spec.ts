@@ -116,7 +116,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
     }
     expect([...seen]).toEqual(
       expect.arrayContaining(
-        'claimed notified listening departed called landed unknownCode recorded leaseLost lateOutcome held breaker'.split(
+        'claimed notified listening dispatchStarted called dispatchFinished unknownCode recorded leaseLost lateOutcome held breaker'.split(
           ' ',
         ),
       ),

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import {
   claimInboxBatch,
   enqueueInboxMessage,
-  type ClaimedMessage,
+  type InboxClaim,
   type InboxKey,
   type InboxMessage,
 } from '../../libs/inbox/index.js'
@@ -39,7 +39,7 @@ export async function claimOf(
   db: TestDatabase,
   { source }: Pick<InboxKey, 'source'>,
   { workerId = WORKER, leaseSeconds = 600, attemptsMax }: ClaimSettings = {},
-): Promise<ClaimedMessage[]> {
+): Promise<InboxClaim[]> {
   const claimed = await claimInboxBatch(db.as('symphony_executor'), 1_000, workerId, leaseSeconds, attemptsMax)
   return claimed.filter((message) => message.source === source)
 }
@@ -48,7 +48,7 @@ export async function enqueuedAndClaimed(
   db: TestDatabase,
   overrides: Partial<InboxMessage> = {},
   settings: ClaimSettings = {},
-): Promise<ClaimedMessage> {
+): Promise<InboxClaim> {
   const [claim] = await claimOf(db, await enqueued(db, overrides), settings)
   if (claim === undefined) throw new Error('the message was not claimed')
   return claim

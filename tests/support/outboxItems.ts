@@ -45,19 +45,19 @@ export interface ClaimSettings {
   readonly leaseSeconds?: number
   readonly batchSize?: number
   /** Whether the worker announces its calls to these rails. */
-  readonly announced?: boolean
+  readonly marked?: boolean
 }
 
 /** What is due on these rails. */
 export function claim(
   db: TestDatabase,
   rails: string | readonly string[],
-  { workerId = WORKER, leaseSeconds = 600, batchSize = 100, announced = false }: ClaimSettings = {},
+  { workerId = WORKER, leaseSeconds = 600, batchSize = 100, marked = false }: ClaimSettings = {},
 ): Promise<ClaimedItem[]> {
   const list = typeof rails === 'string' ? [rails] : rails
   return claimOutboxBatch(db.as('symphony_executor'), batchSize, workerId, leaseSeconds, {
     rails: list,
-    ...(announced ? { announcedRails: list } : {}),
+    ...(marked ? { markedRails: list } : {}),
   })
 }
 

@@ -158,10 +158,10 @@ export class RandomOutbox {
   async #claim(): Promise<void> {
     const workerId = `worker-${this.#int(1, 3)}`
     const rails = this.#chance(0.5) ? { rails: [this.#pick(this.#rails)] } : { rails: this.#rails }
-    const announced = this.#chance(0.3) ? { announcedRails: [this.#pick(this.#rails)] } : {}
+    const marked = this.#chance(0.3) ? { markedRails: [this.#pick(this.#rails)] } : {}
     const items = await claimOutboxBatch(this.#hands.executor(), this.#int(1, 5), workerId, this.#int(60, 3600), {
       ...rails,
-      ...announced,
+      ...marked,
     })
     this.#leases.push(...items.map(({ outboxId, leaseToken }) => ({ outboxId, leaseToken, workerId })))
   }
@@ -444,10 +444,10 @@ class Tour {
     return railType
   }
 
-  async #claim(railType: string, announced = false): Promise<ClaimedItem> {
+  async #claim(railType: string, marked = false): Promise<ClaimedItem> {
     const [item] = await claimOutboxBatch(this.#hands.executor(), 1, WORKER, 600, {
       rails: [railType],
-      ...(announced ? { announcedRails: [railType] } : {}),
+      ...(marked ? { markedRails: [railType] } : {}),
     })
     return item!
   }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { parseTimestamp } from '../../libs/core/index.js'
-import { readInstruction } from '../../libs/outbox/index.js'
+import { parseInstruction } from '../../libs/outbox/index.js'
 
 test.each([
   ['2026-01-31T12:00:00Z', '2026-01-31T12:00:00.000Z'],
@@ -30,8 +30,8 @@ test.each([
 
 test('an instruction without a key is its own; one whose key is null, or of another name, is refused', () => {
   const instruction = { instructionId: 'i', participantId: 'p', railType: 'r', payload: {} }
-  expect(readInstruction(instruction).idempotencyKey).toBe('i')
-  expect(() => readInstruction({ ...instruction, idempotencyKey: null })).toThrow(/^idempotencyKey: /)
+  expect(parseInstruction(instruction).idempotencyKey).toBe('i')
+  expect(() => parseInstruction({ ...instruction, idempotencyKey: null })).toThrow(/^idempotencyKey: /)
 })
 
 test('an unknown field is named where it looks like a name, and by its place where it may be data', () => {
@@ -40,5 +40,5 @@ test('an unknown field is named where it looks like a name, and by its place whe
 })
 
 function readLine(field: string): unknown {
-  return readInstruction({ instructionId: 'i', [field]: 1 }, { place: 'line 7, ' })
+  return parseInstruction({ instructionId: 'i', [field]: 1 }, { place: 'line 7, ' })
 }

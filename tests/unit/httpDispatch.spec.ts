@@ -53,7 +53,7 @@ test('dispatch is frozen by a person and lifted by a person, each under their na
     freeze: {
       by: 'olga',
       cause: 'OPERATOR',
-      meaning: 'A person froze it.',
+      meaning: 'An operator froze dispatch.',
       reason: 'snapshot of 03:00',
       itemsMarked: null,
     },

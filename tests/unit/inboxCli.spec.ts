@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { loadWebhooksFile } from '../../libs/cli/processes/ProcessHttpServer.js'
-import { failInboxMessages, type ClaimedMessage, type InboxKey } from '../../libs/inbox/index.js'
+import { failInboxMessages, type InboxClaim, type InboxKey } from '../../libs/inbox/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueued, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
@@ -13,7 +13,7 @@ import { enqueued, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMes
 let db: TestDatabase
 let folder: string
 let person: { readonly name: string; readonly url: string }
-let dead: ClaimedMessage
+let dead: InboxClaim
 beforeAll(async () => {
   db = await createTestDatabase()
   folder = await mkdtemp(join(tmpdir(), 'symphony-inbox-'))
@@ -25,7 +25,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-async function deadMessage(): Promise<ClaimedMessage> {
+async function deadMessage(): Promise<InboxClaim> {
   const claim = await enqueuedAndClaimed(db, { payload: { card: 'CANARY4929' } })
   await failInboxMessages(db.as('symphony_executor'), [{ ...claim, error: 'the account is closed' }], WORKER)
   return claim

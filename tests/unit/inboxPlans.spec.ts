@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { enqueueInboxMessages, type ClaimedMessage } from '../../libs/inbox/index.js'
+import { enqueueInboxMessages, type InboxClaim } from '../../libs/inbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildMessage, claimOf, enqueued, WORKER } from '../support/inboxMessages.js'
 import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
@@ -49,7 +49,7 @@ async function claims(): Promise<unknown[]> {
   return valuesOf(claimed)
 }
 
-function valuesOf(claimed: readonly ClaimedMessage[]): unknown[] {
+function valuesOf(claimed: readonly InboxClaim[]): unknown[] {
   return [
     claimed.map(({ source }) => source),
     claimed.map(({ messageId }) => messageId),

@@ -11,8 +11,8 @@ import {
   Inbox,
   InboxWorkStore,
   readInboxEvents,
-  type ClaimedMessage,
   type InboxClaim,
+  type InboxClaimRef,
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 import {
@@ -39,10 +39,10 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-const keyOf = ({ source, messageId }: InboxClaim) => ({ source, messageId })
+const keyOf = ({ source, messageId }: InboxClaimRef) => ({ source, messageId })
 
 /** The three verbs, each with the keys that it says it changed. */
-const VERBS: Readonly<Record<string, (claims: readonly InboxClaim[], workerId?: string) => Promise<unknown[]>>> = {
+const VERBS: Readonly<Record<string, (claims: readonly InboxClaimRef[], workerId?: string) => Promise<unknown[]>>> = {
   ack: (claims, workerId = WORKER) => ackInboxMessages(db.as('symphony_executor'), claims, workerId),
   abandon: async (claims, workerId = WORKER) =>
     (await abandonInboxMessages(db.as('symphony_executor'), claims, workerId)).map(({ source, messageId }) => ({
@@ -156,7 +156,7 @@ describe('claim', () => {
       const messages = Array.from({ length: 7 }, (_, n) => buildMessage({ source: 's', messageId: `m-${6 - n}` }))
       await enqueueInboxMessages(own.as('symphony_ingest'), messages)
       const executor = own.as('symphony_executor')
-      const claimed: ClaimedMessage[] = []
+      const claimed: InboxClaim[] = []
       for (const size of [3, 2, 3, 1]) claimed.push(...(await claimInboxBatch(executor, size, WORKER, 60)))
       expect(claimed.map(({ messageId }) => messageId)).toEqual(messages.map(({ messageId }) => messageId))
       expect(new Set(claimed.map(({ fence }) => fence)).size).toBe(7)
@@ -364,7 +364,7 @@ describe('retention', () => {
   test('forgets, a batch at a time and the oldest first, what was done long enough ago, and nothing else', async () => {
     await withTestDatabase(async (own) => {
       const retention = new InboxWorkStore(own.database, WORKER)
-      const claims: ClaimedMessage[] = []
+      const claims: InboxClaim[] = []
       for (let n = 0; n < 5; n += 1) claims.push(await enqueuedAndClaimed(own))
       await retention.ack(claims)
       for (const [n, claim] of claims.entries()) await endedAgo(own, claim, 101 + n)

@@ -5,7 +5,7 @@ import {
   InboxWorker,
   InboxWorkerOptionError,
   readInboxEvents,
-  type ClaimedMessage,
+  type InboxClaim,
   type InboxHandler,
   type InboxHandling,
   type InboxWorkerEvent,
@@ -71,7 +71,7 @@ const typesOf = () => events.map(({ type }) => type)
 
 describe('one round', () => {
   test('hands each message to the handler of its topic, and commits its write together with "done"', async () => {
-    const seen: ClaimedMessage[] = []
+    const seen: InboxClaim[] = []
     const one = await enqueued(db, { topic: 'one', payload: { n: 1 } })
     const two = await enqueued(db, { topic: 'two' })
     const handlers: Record<string, InboxHandler> = {
@@ -221,7 +221,7 @@ describe('one round', () => {
     await expect.poll(() => database.as('symphony_executor').query('SELECT 1'), POLL_OPTIONS).toBeDefined()
     const { opened, open } = gate()
     const handlers = {
-      [messages[0]!.topic]: async (claimed: ClaimedMessage, handling: InboxHandling) => {
+      [messages[0]!.topic]: async (claimed: InboxClaim, handling: InboxHandling) => {
         await opened
         await write(claimed, handling)
       },

@@ -7,7 +7,7 @@ import {
   releaseLease,
   purgeDeadLeases,
   renewLease,
-  type LeaseClaim,
+  type LeaseRef,
 } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildResource, expireResource, leaseRow } from '../support/leaseRows.js'
@@ -25,7 +25,7 @@ const executor = () => db.as('symphony_executor')
 const OWNER = 'owner-1'
 const HOUR_SECONDS = 3_600
 
-interface Held extends LeaseClaim {
+interface Held extends LeaseRef {
   readonly fencingToken: bigint
 }
 
@@ -36,7 +36,7 @@ async function hold(resource = buildResource(), durationMs = 60_000): Promise<He
 }
 
 describe('the fence', () => {
-  test.each<[string, (claim: Held) => LeaseClaim]>([
+  test.each<[string, (claim: Held) => LeaseRef]>([
     ['an invalid owner', (claim) => ({ ...claim, owner: 'another' })],
     ['an owner in another case', (claim) => ({ ...claim, owner: OWNER.toUpperCase() })],
     ['another lease id', (claim) => ({ ...claim, leaseId: randomUUID() })],
@@ -236,6 +236,6 @@ test.each<[string, () => Promise<unknown>, Function, string]>([
   expect(error).toMatchObject({ argument })
 })
 
-function claimWith(part: Partial<LeaseClaim>): LeaseClaim {
+function claimWith(part: Partial<LeaseRef>): LeaseRef {
   return { resource: 'r', owner: 'o', leaseId: randomUUID(), ...part }
 }

@@ -113,11 +113,11 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, found by %s,', 
   })
 
   test('is recorded as expired with a known outcome while its marked call had not begun', async () => {
-    expect(await expire(await enqueueAndClaim(db, {}, { announced: true }))).toEqual(['ZOMBIE_REQUEUE expired'])
+    expect(await expire(await enqueueAndClaim(db, {}, { marked: true }))).toEqual(['ZOMBIE_REQUEUE expired'])
   })
 
   test('is recorded as expired with an unknown outcome once its marked call had begun', async () => {
-    const lease = await enqueueAndClaim(db, {}, { announced: true })
+    const lease = await enqueueAndClaim(db, {}, { marked: true })
     await beginOutboxDispatch(db.as('symphony_executor'), lease, WORKER)
     expect(await expire(lease)).toEqual(['ZOMBIE_REQUEUE expired unknown'])
   })

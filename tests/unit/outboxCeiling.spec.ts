@@ -136,10 +136,10 @@ describe('an item of unknown outcome at the ceiling', () => {
   })
 })
 
-describe('an announced item', () => {
+describe('a marked item', () => {
   test('whose 20th lease expires before its call began is held, and nothing is unknown', async () => {
     const item = await enqueueAndFail(db, CEILING - 1)
-    await claimOnly(db, item.railType, { announced: true })
+    await claimOnly(db, item.railType, { marked: true })
     await db.expireLease(item.outboxId)
     await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
     expect(await lastOf(item)).toBe('20 ZOMBIE_REQUEUE')

@@ -363,7 +363,7 @@ describe('taking over an expired lease', () => {
     const { railType } = buildInstruction()
     const executor = db.as('symphony_executor')
     const takeOver = async (told?: UnleasedTakeover[]) => {
-      const begun = await enqueueAndClaim(db, { railType }, { announced: true })
+      const begun = await enqueueAndClaim(db, { railType }, { marked: true })
       await beginOutboxDispatch(executor, begun, WORKER)
       await db.expireLease(begun.outboxId)
       const { outboxId: due } = await enqueue(db, { railType })

@@ -10,7 +10,7 @@ import {
   type AttemptOutcome,
   type ClaimedItem,
   type CompletionVerdict,
-  type LeaseClaim,
+  type LeaseRef,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
@@ -550,7 +550,7 @@ test('a success cannot be held: refused (22023), and the lease still lives', asy
   expect(await complete(db, lease, { state: 'DISPATCHED', railReference: 'paid' })).toMatchObject({ attemptNo: 1 })
 })
 
-function successOf({ outboxId, leaseToken }: LeaseClaim): AttemptOutcome {
+function successOf({ outboxId, leaseToken }: LeaseRef): AttemptOutcome {
   return { outboxId, leaseToken, state: 'DISPATCHED', railReference: `ref-${outboxId}` }
 }
 

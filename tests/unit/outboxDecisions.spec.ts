@@ -569,8 +569,8 @@ describe('an item in flight', () => {
     expect(await approve(pavel, await propose(olga, lease.outboxId, 'RETRY'))).toMatchObject({ decision: 'RETRY' })
   })
 
-  test('whose announced call never began is not unknown, so that RETRY takes one', async () => {
-    const lease = await enqueueAndClaim(db, {}, { announced: true })
+  test('whose marked call never began is not unknown, so that RETRY takes one', async () => {
+    const lease = await enqueueAndClaim(db, {}, { marked: true })
     await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
     await db.expireLease(lease.outboxId)
     expect((await resolveOutboxHold(olga.control, lease.outboxId, 'RETRY', 'never called')).status).toBe('APPLIED')

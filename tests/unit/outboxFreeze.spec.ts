@@ -14,7 +14,7 @@ import {
   releaseOutboxLease,
   renewOutboxLease,
   repairExpiredLeases,
-  type EpochMemory,
+  type EpochRecord,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { rewindEpoch, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
@@ -39,7 +39,7 @@ afterAll(() => db.drop())
 beforeEach(() => forgetEpochs(db))
 
 const executor = () => db.as('symphony_executor')
-const check = (memory?: EpochMemory, workerId = WORKER) => checkDispatchEpoch(executor(), workerId, memory)
+const check = (record?: EpochRecord, workerId = WORKER) => checkDispatchEpoch(executor(), workerId, record)
 const lift = (reason = 'the books agree') => liftDispatchFreeze(olga.control, reason)
 const freeze = (reason = 'restored by hand') => freezeDispatch(olga.control, reason)
 
@@ -75,10 +75,10 @@ describe('an epoch', () => {
   })
 
   test('lasts as long as the run of the server: further claims and checks begin no other', async () => {
-    const { memory } = await check()
+    const { record } = await check()
     expect(await isOpen()).toBe(true)
-    expect((await check(memory)).memory.epochId).toBe(memory.epochId)
-    expect(await epochRow(db)).toMatchObject({ epoch_no: 1, epoch_id: memory.epochId })
+    expect((await check(record)).record.epochId).toBe(record.epochId)
+    expect(await epochRow(db)).toMatchObject({ epoch_no: 1, epoch_id: record.epochId })
   })
 
   test.for([
@@ -92,7 +92,7 @@ describe('an epoch', () => {
     expect(await isOpen()).toBe(true)
     const after = await epochRow(db)
     expect(after).toMatchObject({ epoch_no: 2, frozen: false })
-    expect(after!.epoch_id).not.toBe(before.memory.epochId)
+    expect(after!.epoch_id).not.toBe(before.record.epochId)
   })
 
   test('is begun once, however many claim at once', async () => {
@@ -191,34 +191,34 @@ describe('what the data brings along', () => {
 
 describe('what a worker remembers', () => {
   test('a heartbeat that the database knows is none the worse for having been followed by others', async () => {
-    const { memory } = await check()
+    const { record } = await check()
     await db.queryNoRole('UPDATE dispatch_epochs SET beat_no = beat_no + 1')
-    expect((await check(memory)).freeze).toBeUndefined()
+    expect((await check(record)).freeze).toBeUndefined()
     await rewindEpoch(db)
-    expect((await check(memory)).freeze).toBeUndefined()
+    expect((await check(record)).freeze).toBeUndefined()
   })
 
   test('a heartbeat beyond the last that the database knows freezes dispatch', async () => {
-    const { memory } = await check()
+    const { record } = await check()
     await rewindEpoch(db)
-    expect((await check(memory)).freeze).toBeUndefined()
-    const { freeze: found } = await check({ ...memory, beatNo: memory.beatNo + 1n })
+    expect((await check(record)).freeze).toBeUndefined()
+    const { freeze: found } = await check({ ...record, beatNo: record.beatNo + 1n })
     expect(found).toMatchObject({ cause: 'LOST_COMMITS', reason: expect.stringContaining(`worker ${WORKER} was told`) })
     expect(await isOpen()).toBe(false)
   })
 
   test('an epoch that the database does not know freezes dispatch', async () => {
-    const { memory } = await check()
-    expect((await check({ ...memory, epochId: randomUUID() })).freeze).toMatchObject({ cause: 'LOST_COMMITS' })
+    const { record } = await check()
+    expect((await check({ ...record, epochId: randomUUID() })).freeze).toMatchObject({ cause: 'LOST_COMMITS' })
     expect(await isOpen()).toBe(false)
   })
 
   test('what is older than the last lifting is settled, what is younger is news', async () => {
-    const { memory } = await check()
+    const { record } = await check()
     await freeze()
     await lift()
     const { lifted_at: liftedAt } = (await epochRow(db))!
-    const lost = { epochId: randomUUID(), beatNo: memory.beatNo }
+    const lost = { epochId: randomUUID(), beatNo: record.beatNo }
     const before = new Date(liftedAt!.getTime() - 1_000)
     expect((await check({ ...lost, beatAt: before })).freeze).toBeUndefined()
     await rewindEpoch(db)
@@ -229,13 +229,13 @@ describe('what a worker remembers', () => {
 
   test('heartbeats count up, at most once a second', async () => {
     const first = await check()
-    expect(first.memory.beatNo).toBe(1n)
-    expect((await check(first.memory)).memory.beatNo).toBe(1n)
+    expect(first.record.beatNo).toBe(1n)
+    expect((await check(first.record)).record.beatNo).toBe(1n)
     await db.queryNoRole(`UPDATE dispatch_epochs SET beat_at = now() - interval '2 seconds'`)
-    expect((await check(first.memory)).memory.beatNo).toBe(2n)
+    expect((await check(first.record)).record.beatNo).toBe(2n)
     // A clock that was set back does not stop them.
     await db.queryNoRole(`UPDATE dispatch_epochs SET beat_at = now() + interval '1 hour'`)
-    expect((await check(first.memory)).memory.beatNo).toBe(3n)
+    expect((await check(first.record)).record.beatNo).toBe(3n)
   })
 
   test('each heartbeat tells anew whether replication is synchronous', async () => {
@@ -247,14 +247,14 @@ describe('what a worker remembers', () => {
 
   test('a claim that shows an epoch is refused when it is over or frozen, and one that shows none gets nothing', async () => {
     const { railType } = await enqueue(db)
-    const { memory } = await check()
+    const { record } = await check()
     const claimIn = (epochId: string) => claimOutboxBatch(executor(), 1, WORKER, 60, { rails: [railType], epochId })
     expect(await failureOf(claimIn(randomUUID()))).toBeInstanceOf(DispatchFrozenError)
     await rewindEpoch(db)
-    expect(await failureOf(claimIn(memory.epochId))).toMatchObject({ code: 'DISPATCH_FROZEN', sqlstate: 'P7009' })
-    // Refused, and therefore nothing was begun: that is for the check, which has a memory to compare.
+    expect(await failureOf(claimIn(record.epochId))).toMatchObject({ code: 'DISPATCH_FROZEN', sqlstate: 'P7009' })
+    // A refused claim begins no epoch. Only the check does, because it has a record to compare.
     expect(await epochRow(db)).toMatchObject({ epoch_no: 1 })
-    const { memory: current } = await check(memory)
+    const { record: current } = await check(record)
     await freeze()
     expect(await failureOf(claimIn(current.epochId))).toBeInstanceOf(DispatchFrozenError)
     expect(await claim(db, railType)).toEqual([])
@@ -276,7 +276,7 @@ describe('while dispatch is frozen', () => {
   })
 
   test('a lease taken before does not depart, and departs after', async () => {
-    const lease = await enqueueAndClaim(db, {}, { announced: true })
+    const lease = await enqueueAndClaim(db, {}, { marked: true })
     await freeze()
     expect(await failureOf(beginOutboxDispatch(executor(), lease, WORKER))).toBeInstanceOf(DispatchFrozenError)
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'awaited' })
@@ -317,19 +317,19 @@ describe('while dispatch is frozen', () => {
     await placeOutboxHold(olga.control, held.outboxId, 'please wait')
     const { participantId } = await enqueue(db, { ordered: true })
     const blocked = await enqueue(db, { participantId, ordered: true })
-    const { memory } = await check()
+    const { record } = await check()
     const waiting = [leased, due, held, scheduled, blocked]
-    const lost = { ...memory, epochId: randomUUID() }
+    const lost = { ...record, epochId: randomUUID() }
     const frozen = await check(lost)
     expect(frozen).toMatchObject({ freeze: { cause: 'LOST_COMMITS' }, marked: false })
     for (const { outboxId } of waiting) expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: false })
     const later = await enqueue(db)
-    expect(await check(frozen.memory)).toMatchObject({ freeze: { cause: 'LOST_COMMITS' }, marked: true })
+    expect(await check(frozen.record)).toMatchObject({ freeze: { cause: 'LOST_COMMITS' }, marked: true })
     for (const { outboxId } of waiting) expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true })
     expect(await pendingRow(db, later.outboxId)).toMatchObject({ outcome_unknown: false })
     const { items_marked: count, marked_at: at } = (await epochRow(db))!
     expect(count).toBeGreaterThanOrEqual(5n)
-    await check(frozen.memory)
+    await check(frozen.record)
     expect(await epochRow(db)).toMatchObject({ items_marked: count, marked_at: at })
   })
 

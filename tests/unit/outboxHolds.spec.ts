@@ -73,8 +73,8 @@ test('a hold is an event with the person and the reason, and so is its end', asy
   expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: null, held_by: null, held_at: null })
 })
 
-async function leasedAndHeld(announced = false) {
-  const lease = await enqueueAndClaim(db, {}, { announced })
+async function leasedAndHeld(marked = false) {
+  const lease = await enqueueAndClaim(db, {}, { marked })
   await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
   expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: lease.leaseToken, claimed_by: WORKER })
   return lease
@@ -124,7 +124,7 @@ describe('a hold on an item in flight leaves its lease alone', () => {
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('its call is announced', async () => {
+  test('its call is marked', async () => {
     const lease = await leasedAndHeld(true)
     await beginOutboxDispatch(executor(), lease, WORKER)
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })

@@ -189,8 +189,8 @@ describe('a late success', () => {
     expect((await eventRows(db, lease.outboxId)).map(({ event_type }) => event_type)).toEqual(['LATE_OUTCOME'])
   })
 
-  test('is handed over even if the lease had not begun its announced call, as far as anybody knew', async () => {
-    const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, announced: true })
+  test('is handed over even if the lease had not begun its marked call, as far as anybody knew', async () => {
+    const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, marked: true })
     await db.expireLease(lease.outboxId)
     await report(lease, PAID)
     const next = await claimOnly(db, lease.railType, { workerId: HEIR })
@@ -378,7 +378,7 @@ describe.for(['repair', 'takeover'] as const)('a late success, when %s finds the
   })
 
   test('keeps an item claimable whose marked call had begun', async () => {
-    const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, announced: true })
+    const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, marked: true })
     await beginOutboxDispatch(db.as('symphony_executor'), lease, SLOW)
     await report(lease, PAID)
     await findExpired(lease)

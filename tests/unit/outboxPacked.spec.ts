@@ -83,7 +83,7 @@ test('a claim returns what its rows say: plain, traced, ordered, of unknown outc
     buildPayment(rail, { ordered: true }),
     buildPayment(rail, { traceContext: TRACE }),
   ])
-  const first = await claim({ announcedRails: [rail] })
+  const first = await claim({ markedRails: [rail] })
   const leaseOf = (item: { outboxId: string }) => first.find(({ outboxId }) => outboxId === item.outboxId)!
   await beginOutboxDispatch(executor(), leaseOf(held!), 'w')
   const retry = first

@@ -6,7 +6,7 @@ import { call as callFunction, quoteIdentifier, type RoleHandle } from '../../li
 import { deploy } from '../../libs/deployment/index.js'
 import { recordLedgerVerification } from '../../libs/ledger/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
-import type { ClaimedMessage } from '../../libs/inbox/index.js'
+import type { InboxClaim } from '../../libs/inbox/index.js'
 import {
   declareOutboxRails,
   freezeDispatch,
@@ -752,7 +752,7 @@ async function deadMessage(): Promise<string[]> {
   return key
 }
 
-function inboxClaims({ source, messageId, fence }: ClaimedMessage): unknown[] {
+function inboxClaims({ source, messageId, fence }: InboxClaim): unknown[] {
   return [[source], [messageId], [fence], WORKER]
 }
 

@@ -1162,8 +1162,8 @@ async function createJobName(): Promise<Arguments> {
 }
 
 async function createEpoch(): Promise<Arguments> {
-  const { memory } = await checkDispatchEpoch(db.as('symphony_executor'), WORKER)
-  const { epochId, beatNo, beatAt } = memory
+  const { record } = await checkDispatchEpoch(db.as('symphony_executor'), WORKER)
+  const { epochId, beatNo, beatAt } = record
   return { p_epoch_id: uuid(epochId), p_beat_no: `${beatNo}`, p_beat_at: `'${beatAt.toISOString()}'` }
 }
 

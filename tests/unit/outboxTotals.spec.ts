@@ -89,7 +89,7 @@ test('outbox_throughput counts the attempts that left the outcome unknown, befor
   await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED', railReference: 'ref' })
   const expired = await enqueueAndClaim(db)
   await db.expireLease(expired.outboxId)
-  const unsent = await enqueueAndClaim(db, {}, { announced: true })
+  const unsent = await enqueueAndClaim(db, {}, { marked: true })
   await db.expireLease(unsent.outboxId)
   await fold()
   expect((await unknown()) - before).toBe(2)

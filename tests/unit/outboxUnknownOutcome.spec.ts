@@ -37,7 +37,7 @@ afterAll(() => db.drop())
 
 const repair = () => repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
 const begin = (lease: ClaimedItem) => beginOutboxDispatch(db.as('symphony_executor'), lease, WORKER)
-const announced = () => enqueueAndClaim(db, {}, { announced: true })
+const markedLease = () => enqueueAndClaim(db, {}, { marked: true })
 
 /** Leased, with the mark of an earlier attempt. */
 async function unknownLease(): Promise<ClaimedItem> {
@@ -63,22 +63,22 @@ describe.for(['repair', 'takeover'] as const)('a lease that expires, noticed by 
     expect(next).toMatchObject([{ outcomeUnknown: true, expiryStreak: 1, attemptCount: 1 }])
   })
 
-  test('before an announced call began is an ordinary requeue: nothing is unknown', async () => {
-    const lease = await announced()
+  test('before a marked call began is an ordinary requeue: nothing is unknown', async () => {
+    const lease = await markedLease()
     const next = await expire(lease, noticedBy)
     expect(next).toMatchObject([{ outboxId: lease.outboxId, outcomeUnknown: false, evidence: null, attemptCount: 1 }])
     expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test('before an announced call began does not clear an older mark', async () => {
+  test('before a marked call began does not clear an older mark', async () => {
     const first = await enqueueAndClaim(db)
     await complete(db, first, { state: 'RETRYABLE', outcomeUnknown: true })
-    const lease = await makeDueAndClaim(db, first, { announced: true })
+    const lease = await makeDueAndClaim(db, first, { marked: true })
     expect(await expire(lease, noticedBy)).toMatchObject([{ outcomeUnknown: true }])
   })
 
-  test('after an announced call began holds the item for a person, with its ledger row and an event', async () => {
-    const lease = await announced()
+  test('after a marked call began holds the item for a person, with its ledger row and an event', async () => {
+    const lease = await markedLease()
     await begin(lease)
     expect(await expire(lease, noticedBy)).toEqual([])
     const [attempt, ...more] = await attemptRows(db, lease.outboxId)
@@ -102,24 +102,24 @@ describe.for(['repair', 'takeover'] as const)('a lease that expires, noticed by 
     ])
   })
 
-  test('is announced anew: the mark of a call belongs to its lease', async () => {
-    const lease = await announced()
+  test('is marked anew: the mark of a call belongs to its lease', async () => {
+    const lease = await markedLease()
     await begin(lease)
     await complete(db, lease, { state: 'RETRYABLE' })
-    const next = await makeDueAndClaim(db, lease, { announced: true })
+    const next = await makeDueAndClaim(db, lease, { marked: true })
     expect(await pendingRow(db, next.outboxId)).toMatchObject({ dispatch_mark: 'awaited' })
     expect(await expire(next, noticedBy)).toMatchObject([{ outcomeUnknown: false }])
   })
 })
 
-describe('an announced call that has begun', () => {
+describe('a marked call that has begun', () => {
   test('cannot be given back: its lease stays until its outcome is known', async () => {
-    const lease = await announced()
+    const lease = await markedLease()
     await begin(lease)
     const refusal = await failureOf(releaseOutboxLease(db.as('symphony_executor'), lease, WORKER))
     expect(refusal).toBeInstanceOf(HeldError)
     expect(refusal).toMatchObject({ sqlstate: 'P7006' })
-    const other = await announced()
+    const other = await markedLease()
     expect(await releaseOutboxLeases(db.as('symphony_executor'), [lease, other], WORKER)).toEqual([
       { outboxId: lease.outboxId, released: false },
       { outboxId: other.outboxId, released: true },
@@ -131,14 +131,14 @@ describe('an announced call that has begun', () => {
   })
 
   test('can be given back before it begins', async () => {
-    const lease = await announced()
+    const lease = await markedLease()
     await releaseOutboxLease(db.as('symphony_executor'), lease, WORKER)
     expect(await claimOnly(db, lease.railType)).toMatchObject({ outcomeUnknown: false, attemptCount: 0 })
   })
 
-  test('may be announced twice, and completed as anything', async () => {
+  test('may be marked twice, and completed as anything', async () => {
     for (const state of ['DISPATCHED', 'FAILED', 'RETRYABLE'] as const) {
-      const lease = await announced()
+      const lease = await markedLease()
       await begin(lease)
       await begin(lease)
       expect(await complete(db, lease, { state })).toEqual({ attemptNo: 1, state, held: false })
@@ -146,7 +146,7 @@ describe('an announced call that has begun', () => {
   })
 
   test('holds the item when it ends without an answer', async () => {
-    const lease = await announced()
+    const lease = await markedLease()
     await begin(lease)
     expect(await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true })).toEqual({
       attemptNo: 1,
@@ -161,7 +161,7 @@ describe('an announced call that has begun', () => {
 
   test('is marked unknown when its worker holds the item instead, and is not when it had not begun', async () => {
     for (const begun of [true, false]) {
-      const lease = await announced()
+      const lease = await markedLease()
       if (begun) await begin(lease)
       await holdLeasedOutboxItem(db.as('symphony_executor'), lease, WORKER, 'not this one')
       expect(await pendingRow(db, lease.outboxId)).toMatchObject({

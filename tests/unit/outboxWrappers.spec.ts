@@ -58,8 +58,8 @@ const refusals: readonly Refusal[] = [
   ['claimOutboxBatch', [10, WORKER, 60, { rails: [] }], 'rails', outOfRange],
   ['claimOutboxBatch', [10, WORKER, 60, { rails: 'sepa' }], 'rails', invalid],
   ['claimOutboxBatch', [10, WORKER, 60, { rails: ['sepa', ''] }], 'rails[1]', invalid],
-  ['claimOutboxBatch', [10, WORKER, 60, { announcedRails: [] }], 'announcedRails', outOfRange],
-  ['claimOutboxBatch', [10, WORKER, 60, { announcedRails: [null] }], 'announcedRails[0]', invalid],
+  ['claimOutboxBatch', [10, WORKER, 60, { markedRails: [] }], 'markedRails', outOfRange],
+  ['claimOutboxBatch', [10, WORKER, 60, { markedRails: [null] }], 'markedRails[0]', invalid],
 
   ...leases('renewOutboxLease', [WORKER, 60]),
   ['renewOutboxLease', [LEASE, '', 60], 'workerId', invalid],
@@ -275,7 +275,7 @@ describe('what is allowed', () => {
     const { outboxId } = await outbox.enqueuePaymentOutbox(db.as('symphony_ingest'), instruction)
     const [claimed] = await outbox.claimOutboxBatch(executor, 1000, longest, 3600, {
       rails: [longest],
-      announcedRails: [longest],
+      markedRails: [longest],
     })
     await outbox.renewOutboxLease(executor, claimed!, longest, 1)
     await outbox.completeOutboxAttempt(executor, longest, {

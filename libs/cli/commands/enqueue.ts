@@ -8,7 +8,7 @@ import {
   enqueueMany,
   InvalidPayloadError,
   RailWarnings,
-  readInstruction,
+  parseInstruction,
   type EnqueuedItem,
   type EnqueueWarning,
   type InstructionSealer,
@@ -114,7 +114,7 @@ function instructionOf(flags: GivenFlags): OutboxInstruction {
   if (typeof payload !== 'string') {
     throw new InvalidArgumentError('--payload', 'expected a JSON object, or --file with many instructions')
   }
-  return readInstruction({
+  return parseInstruction({
     instructionId: given('--instruction', instruction),
     participantId: given('--participant', participant),
     railType: given('--rail', rail),
@@ -200,7 +200,7 @@ async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promi
 function readLine(text: string, line: number): OutboxInstruction {
   const place = `line ${line}`
   const value = parseStrictJson(text, { argument: place, depthMax: PAYLOAD_DEPTH_MAX + 1 })
-  return readInstruction(value, { place: `${place}, ` })
+  return parseInstruction(value, { place: `${place}, ` })
 }
 
 async function enqueueBatch(

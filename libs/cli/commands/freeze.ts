@@ -45,7 +45,7 @@ export function registerFreeze(program: Command, cli: Cli): void {
 }
 
 const HELP = `
-Frozen means: nothing is claimed and no announced call begins. Enqueueing, and recording what is in flight, go on.
+Frozen means: nothing is claimed and no marked call begins. Enqueueing, and recording what is in flight, go on.
 Every payment that waited is of unknown outcome then: it is asked about, sent again or held, as its rail declares.
 "symphony pause all" stops claims without marking payments.
 

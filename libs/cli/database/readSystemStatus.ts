@@ -3,7 +3,7 @@ import { readInboxFigures } from '../../inbox/index.js'
 import { readLeaseFigures } from '../../lease/index.js'
 import { readSealingStatus } from '../../ledger/index.js'
 import type { SystemStatus } from '../../observability/index.js'
-import { readDispatchEpoch, readNow, readOutboxStatus } from '../../outbox/index.js'
+import { readDispatchEpoch, readDatabaseTime, readOutboxStatus } from '../../outbox/index.js'
 import { readSchedulerFigures } from '../../scheduler/index.js'
 
 /** How everything stands, by one connection: a look must not take the pool from those who work. */
@@ -13,7 +13,7 @@ export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsag
   return database.as('symphony_readonly').transaction(async (tx) => {
     // Sent one behind the other, without waiting for each answer.
     const [at, outbox, epoch, inbox, scheduler, leases, sealing] = await Promise.all([
-      readNow(tx),
+      readDatabaseTime(tx),
       readOutboxStatus(tx),
       readDispatchEpoch(tx),
       readInboxFigures(tx),

@@ -1,4 +1,4 @@
-import { meaningOfFreeze, type DispatchEpoch, type ItemFreeze, type ShownMoney } from '../../outbox/index.js'
+import { describeFreezeCause, type DispatchEpoch, type ItemFreeze, type ShownMoney } from '../../outbox/index.js'
 
 /** `12.50 EUR to ••••3000`, as far as the field classes of the rail allow. */
 export function describeMoney({ amount, currency, destination, destinationWithheld }: ShownMoney): string {
@@ -23,7 +23,7 @@ export function describeFreeze(epoch: DispatchEpoch | undefined): readonly strin
   return [
     `Dispatch is FROZEN since ${frozenAt?.toISOString()}: nothing is sent. Found by ${frozenBy}.`,
     `  ${freezeCause}: ${freezeReason}.`,
-    `  ${freezeCause === null ? '' : meaningOfFreeze(freezeCause)}`,
+    `  ${freezeCause === null ? '' : describeFreezeCause(freezeCause)}`,
     `  ${describeMarks(epoch)}`,
     `  ${REMEDY}`,
   ]

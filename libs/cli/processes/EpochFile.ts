@@ -1,19 +1,19 @@
 import { readFile, rename, writeFile } from 'node:fs/promises'
 import { AppError, hasCode, isUuid } from '../../core/index.js'
-import type { EpochKeeper, EpochMemory } from '../../outbox/index.js'
+import type { EpochStore, EpochRecord } from '../../outbox/index.js'
 
 /**
- * The last heartbeat that a worker was told of, in a file that outlives it: a database that is put back to an older state
- * while no worker runs is noticed by the next one. The file must not be part of what is restored.
+ * Saves the last heartbeat that the database reported to a worker. If the database is restored to an older state while no
+ * worker runs, the next worker detects it by this file. A restore must not include the file.
  */
-export class EpochFile implements EpochKeeper {
+export class EpochFile implements EpochStore {
   readonly #path: string
 
   constructor(path: string) {
     this.#path = path
   }
 
-  async load(): Promise<EpochMemory | undefined> {
+  async load(): Promise<EpochRecord | undefined> {
     let text: string
     try {
       text = await readFile(this.#path, 'utf8')
@@ -21,13 +21,13 @@ export class EpochFile implements EpochKeeper {
       if (hasCode(error, 'ENOENT')) return undefined
       throw this.#unreadable(error)
     }
-    const memory = parse(text)
-    if (memory === undefined) throw this.#unreadable()
-    return memory
+    const record = parse(text)
+    if (record === undefined) throw this.#unreadable()
+    return record
   }
 
-  /** Whole or not at all: a reader finds the old content or the new. */
-  async save({ epochId, beatNo, beatAt }: EpochMemory): Promise<void> {
+  /** Replaces the file atomically: a reader finds the old content or the new. */
+  async save({ epochId, beatNo, beatAt }: EpochRecord): Promise<void> {
     const unfinished = `${this.#path}.${process.pid}.tmp`
     await writeFile(
       unfinished,
@@ -37,7 +37,7 @@ export class EpochFile implements EpochKeeper {
   }
 
   #unreadable(cause?: unknown): AppError {
-    return new AppError('MEMORY_UNREADABLE', `The file of --memory-file cannot be read: ${this.#path}.`, {
+    return new AppError('EPOCH_FILE_UNREADABLE', `The file of --epoch-file cannot be read: ${this.#path}.`, {
       ...(cause === undefined ? {} : { cause }),
       remedy:
         'If the database was not restored since this worker last ran, delete the file; else: symphony freeze place.',
@@ -45,7 +45,7 @@ export class EpochFile implements EpochKeeper {
   }
 }
 
-function parse(text: string): EpochMemory | undefined {
+function parse(text: string): EpochRecord | undefined {
   const [, epochId, beatNo, beatAt] = SHAPE.exec(text) ?? []
   if (epochId === undefined || beatNo === undefined || beatAt === undefined) return undefined
   const at = new Date(beatAt)

@@ -30,7 +30,7 @@ export interface WorkerServicesOptions {
 export class WorkerServices {
   readonly workerId: string
   readonly #rails: ReadonlyMap<string, LoadedRail>
-  readonly #memory: EpochFile | undefined
+  readonly #epochFile: EpochFile | undefined
   readonly #relayer: OutboxRelayer
   readonly #repair: LeaseRepairWorker
   readonly #sealer: LedgerSealer
@@ -38,11 +38,11 @@ export class WorkerServices {
   readonly #verifier: LedgerVerifier | undefined
 
   constructor({ database, rails, settings, log, metrics, watch }: WorkerServicesOptions) {
-    const { workerId, memoryFile, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } =
+    const { workerId, epochFile, leaseSeconds, batchSize, concurrency, pollMs, listen, renewLeases, shutdownMs } =
       settings
     this.#rails = rails
     metrics?.outbox.declareRails(rails.keys())
-    this.#memory = memoryFile === undefined ? undefined : new EpochFile(memoryFile)
+    this.#epochFile = epochFile === undefined ? undefined : new EpochFile(epochFile)
     this.#relayer = new OutboxRelayer(
       database,
       rails,
@@ -55,7 +55,7 @@ export class WorkerServices {
         renewLeases,
         shutdownMs,
         ...(workerId === undefined ? {} : { workerId }),
-        ...(this.#memory === undefined ? {} : { memory: this.#memory }),
+        ...(this.#epochFile === undefined ? {} : { epochStore: this.#epochFile }),
       },
       guardListener(metrics?.outbox.onRelayerEvent, logRelayerEvents(log), watch.onEvent),
     )
@@ -82,8 +82,8 @@ export class WorkerServices {
   }
 
   async start(): Promise<void> {
-    // A memory that cannot be read is said before anything is claimed without it.
-    await this.#memory?.load()
+    // An unreadable epoch file is reported before the first claim.
+    await this.#epochFile?.load()
     await this.#relayer.start()
     await this.#repair.start()
     await this.#sealer.start()

@@ -219,12 +219,12 @@ export const SETTINGS = Object.freeze({
     default: 25_000,
     help: 'how long a stop waits for calls in progress before it gives them up',
   }),
-  memoryFile: setting({
-    flag: '--memory-file <file>',
-    env: 'SYMPHONY_MEMORY_FILE',
+  epochFile: setting({
+    flag: '--epoch-file <file>',
+    env: 'SYMPHONY_EPOCH_FILE',
     kind: path(),
     default: undefined,
-    help: 'keeps what this worker has seen of the database, so that the next one notices an older state of it',
+    help: 'file that saves the epoch of the database, so that the next worker detects a restore',
   }),
   http: setting({
     flag: '--http',
@@ -383,7 +383,7 @@ export const RELAY = [
   'verifyRowsPerSecond',
   'renewLeases',
   'shutdownMs',
-  'memoryFile',
+  'epochFile',
 ] as const
 
 /** How fields of payloads are protected, for a process that enqueues or shows them. */

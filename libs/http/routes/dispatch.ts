@@ -2,7 +2,7 @@ import { Type, type Static } from 'typebox'
 import {
   freezeDispatch,
   liftDispatchFreeze,
-  meaningOfFreeze,
+  describeFreezeCause,
   readDispatchEpoch,
   type DispatchEpoch,
 } from '../../outbox/index.js'
@@ -86,7 +86,7 @@ export function dispatchRoutes({ roles }: Api): readonly Route[] {
             at: EXAMPLE.at,
             by: 'alice',
             cause: 'OPERATOR',
-            meaning: meaningOfFreeze('OPERATOR'),
+            meaning: describeFreezeCause('OPERATOR'),
             reason: 'the snapshot of 03:00 was restored',
             itemsMarked: null,
           },
@@ -145,7 +145,7 @@ function freezeIn({ frozen, frozenAt, frozenBy, freezeCause, freezeReason, marke
     at: frozenAt.toISOString(),
     by: frozenBy ?? '',
     cause: freezeCause,
-    meaning: meaningOfFreeze(freezeCause),
+    meaning: describeFreezeCause(freezeCause),
     reason: freezeReason ?? '',
     itemsMarked: markedAt === null ? null : String(itemsMarked ?? 0),
   }

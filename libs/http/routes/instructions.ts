@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { InvalidArgumentError, parseTimestamp, requiredIdempotencyKey, type Clock } from '../../core/index.js'
 import {
-  continuedTrace,
+  traceContextFromHeaders,
   enqueueChecked,
   RailWarnings,
   readAttemptViews,
@@ -89,7 +89,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       handle: async ({ identity, body, request, reply }) => {
         const instruction = toInstruction(body, {
           idempotencyKey: requiredKey(request),
-          trace: continuedTrace(request.headers),
+          trace: traceContextFromHeaders(request.headers),
         })
         requireParticipant(identity, instruction.participantId)
         // A statement of its own: when it returns, it is committed, and only then is anything answered.
@@ -118,7 +118,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
         answer: { items: [ACCEPTED_EXAMPLE] },
       },
       handle: async ({ identity, body, request }) => {
-        const trace = continuedTrace(request.headers)
+        const trace = traceContextFromHeaders(request.headers)
         const instructions = body.instructions.map((one, index) =>
           toInstruction(one, { idempotencyKey: one.idempotencyKey, place: `instructions[${index}].`, trace }),
         )
@@ -201,7 +201,7 @@ interface Origin {
   readonly idempotencyKey: string | undefined
   /** Prefix of the field's name in an error. @default nothing */
   readonly place?: string
-  readonly trace: ReturnType<typeof continuedTrace>
+  readonly trace: ReturnType<typeof traceContextFromHeaders>
 }
 
 function parseTime(argument: string, text: string): Date {

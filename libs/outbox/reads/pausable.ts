@@ -1,7 +1,7 @@
 import { AppError, nearestSpelling, requiredId } from '../../core/index.js'
 import { qualify, type Queryable } from '../../db/index.js'
 import type { PauseKind } from '../types.js'
-import { STRETCH, type ItemSearch } from './searches.js'
+import { STRETCH, type ItemSearch } from './search.js'
 
 /** A name that the database does not know: no declared rail, no waiting item, no participant. */
 export class UnknownNameError extends AppError {

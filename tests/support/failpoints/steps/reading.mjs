@@ -47,7 +47,7 @@ export function readingSteps(tools) {
         outbox.readRailQueues,
         outbox.readThroughput,
         outbox.readLatestAttempts,
-        outbox.readNow,
+        outbox.readDatabaseTime,
         outbox.readServerVersion,
       ])
         await read(look())

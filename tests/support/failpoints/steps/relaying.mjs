@@ -133,7 +133,7 @@ export function relayingSteps(tools) {
       await admin('UPDATE payment_outbox_pending SET outcome_unknown = true WHERE outbox_id = $1', [outboxId])
       await relayer([rail({ type: 'hold', onUnknown: 'hold' })]).runOnce()
     },
-    'an announced call': async () => {
+    'a marked call': async () => {
       await enqueue(buildPayment({ railType: 'hold' }))
       await relayer([rail({ type: 'hold', onUnknown: 'hold' })]).runOnce()
     },
@@ -143,8 +143,12 @@ export function relayingSteps(tools) {
       await relayer([rail({ type: 'inquire', onUnknown: 'inquire', settleMs: 300 })]).runOnce()
     },
     'a freeze, heard and lifted': async () => {
-      const memory = { kept: undefined, load: async () => memory.kept, save: async (beat) => void (memory.kept = beat) }
-      const worker = relayer([rail()], { memory, heartbeatMs: 100 })
+      const epochStore = {
+        record: undefined,
+        load: async () => epochStore.record,
+        save: async (record) => void (epochStore.record = record),
+      }
+      const worker = relayer([rail()], { epochStore, heartbeatMs: 100 })
       await worker.runOnce()
       await outbox.freezeDispatch(as('control'), 'a drill')
       await sleep(120)

@@ -3,7 +3,7 @@ import fastify from 'fastify'
 import { enqueue, IdempotencyConflictError, openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
-import { OutboxRelayer, readInstruction } from 'symphony-pg/outbox'
+import { OutboxRelayer, readItems } from 'symphony-pg/outbox'
 import { loadRails } from 'symphony-pg/rails'
 
 async function symphony(app, { url, rails, onEvent }) {
@@ -11,7 +11,7 @@ async function symphony(app, { url, rails, onEvent }) {
   const relayer = new OutboxRelayer(database, loadRails(rails), {}, onEvent)
   app.decorate('payments', {
     enqueue: (instruction) => enqueue(instruction, { tx: database.as('symphony_ingest') }),
-    read: (instructionId) => readInstruction(database.as('symphony_readonly'), instructionId),
+    read: (instructionId) => readItems(database.as('symphony_readonly'), { instructionId }),
   })
   app.addHook('onReady', () => relayer.start())
   app.addHook('onClose', async () => {

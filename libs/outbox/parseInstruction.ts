@@ -9,8 +9,8 @@ import {
 } from '../core/index.js'
 import type { OutboxInstruction } from './types.js'
 
-export interface ReadInstructionOptions {
-  /** What errors put before the name of a field: `line 7, `. @default nothing */
+export interface ParseInstructionOptions {
+  /** Prefix of field names in errors, such as `line 7, `. @default empty */
   readonly place?: string
 }
 
@@ -18,13 +18,13 @@ export interface ReadInstructionOptions {
  * Parses an instruction from JSON, such as a line of a file. Refuses an unknown field: a misspelt `notBefore` would otherwise
  * pay at once. Either of `instructionId` and `idempotencyKey` may be missing: each defaults to the other.
  */
-export function readInstruction(value: JsonValue, options: ReadInstructionOptions = {}): OutboxInstruction {
+export function parseInstruction(value: JsonValue, options: ParseInstructionOptions = {}): OutboxInstruction {
   const { place = '' } = options
   const at = (field: string) => `${place}${field}`
   if (!isObject(value)) throw new InvalidArgumentError(at('instruction'), 'expected an object')
   for (const [position, field] of Object.keys(value).entries()) {
     if (FIELDS.includes(field)) continue
-    // A key may be data, too: it is named only where it looks like a name.
+    // A key may be data too. The error names it only if it looks like a name.
     const named = keyPath('', field, position).replace(/^\./, '')
     throw new InvalidArgumentError(at(named), `unknown field; expected ${FIELDS.join(', ')}`)
   }

@@ -2,7 +2,7 @@ import { minUuidV7At, isoMicros, onlyRow, qualify, type Queryable } from '../../
 import type { FieldClasses } from '../../rails/index.js'
 import type { DispatchEpoch, OutboxStatus } from '../statusTypes.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
-import { PENDING_STATES } from './searches.js'
+import { PENDING_STATES } from './search.js'
 
 /** A statement with values, be it none, is prepared: these are asked every second, and planning them costs as much as running them. */
 const PREPARED: readonly unknown[] = []
@@ -145,8 +145,8 @@ export async function readLatestAttempts(role: Queryable): Promise<LatestAttempt
   return onlyRow(rows)
 }
 
-/** The database's clock, to the microsecond. */
-export async function readNow(role: Queryable): Promise<string> {
+/** Reads the database's clock, to the microsecond. */
+export async function readDatabaseTime(role: Queryable): Promise<string> {
   const { rows } = await role.query<{ now: string }>(`SELECT ${isoMicros('statement_timestamp()')} AS now`, PREPARED)
   return onlyRow(rows).now
 }
