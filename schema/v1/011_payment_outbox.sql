@@ -151,8 +151,7 @@ COMMENT ON COLUMN payment_outbox_pending.claimed_by IS
   'The worker that holds the lease. Being leased is being in flight.';
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
 COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS
-  'For rails whose calls are announced: awaited until begin_outbox_dispatch, begun after it. Null: calls are not '
-  'announced.';
+  'For rails whose calls are marked: awaited until begin_outbox_dispatch, begun after it. Null: calls are not marked.';
 COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
   'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a '
   'counter.';

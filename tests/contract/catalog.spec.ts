@@ -50,7 +50,7 @@ describe('functions', () => {
          WHERE p.pronamespace = ours.oid AND NOT p.prosecdef AND p.prosqlbody IS NULL
            AND p.prorettype <> 'trigger'::regtype ORDER BY 1`,
       ),
-    ).toEqual(['record_deployment', 'refuse_argument', 'refuse_stale_snapshot', 'set_actor_gateway'])
+    ).toEqual(['record_deployment', 'refuse_argument', 'require_read_committed', 'set_actor_gateway'])
   })
 
   test('triggers run with the rights of whoever fires them', async () => {
@@ -96,7 +96,8 @@ describe('functions', () => {
   test('those that promise to change nothing are these, and all others may', async () => {
     expect(await functionsOf('i')).toEqual([
       'api_scope_role',
-      'count_openings',
+      'contradicting_late_success',
+      'count_open_brackets',
       'has_inexact_number',
       'is_double_number',
       'is_id',
@@ -108,7 +109,6 @@ describe('functions', () => {
       'outbox_backoff',
       'outbox_base_key',
       'outbox_block_root',
-      'outbox_other_success',
       'person_key',
       'shows_long_number',
       'trace_context_or_null',
@@ -121,6 +121,7 @@ describe('functions', () => {
       'is_id_list',
       'is_outbox_paused',
       'is_replicated_synchronously',
+      'late_paid_item',
       'master_keys_in_use',
       'next_inbox_event',
       'next_outbox_event',
@@ -131,12 +132,11 @@ describe('functions', () => {
       'outbox_content_hash',
       'outbox_evidence',
       'outbox_hold_detail',
-      'outbox_paid_late_as',
       'outbox_payment_items',
       'payload_defect',
       'read_subject_keys',
-      'refuse_stale_snapshot',
       'require_key_scope',
+      'require_read_committed',
       'require_utf8_session',
       'small_payload_text',
       'unserved_outbox_rails',

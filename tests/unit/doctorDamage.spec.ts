@@ -35,7 +35,7 @@ async function damage(): Promise<readonly Finding[]> {
 
 test('data that keeps its promises is not complained about', async () => {
   expect(await damage()).toEqual([])
-  await db.queryNoRole(`SELECT fold_outbox_tallies()`)
+  await db.queryNoRole(`SELECT roll_up_outbox_tallies()`)
   expect(await damage()).toEqual([])
 })
 
@@ -52,19 +52,19 @@ describe('each promise that is broken is named', () => {
       INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
       SELECT outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload
       FROM payment_outbox_attempts WHERE state = 'DISPATCHED'`)
-    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_ENDED', found: 'both' }])
+    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', found: 'both' }])
   })
 
   test('an item that vanished from the queue', async () => {
     await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)
-    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_ENDED', found: 'neither' }])
+    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', found: 'neither' }])
   })
 
   test('an item in the queue that was never admitted', async () => {
     await db.queryNoRole(`
       INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
       VALUES (gen_random_uuid(), 'smuggled', 'participant', 99, 'k', 'rail', '{}')`)
-    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_ENDED', expected: 'an identity' }])
+    expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', expected: 'an identity' }])
   })
 
   test('a gap in the attempts', async () => {
@@ -105,7 +105,7 @@ describe('each promise that is broken is named', () => {
     await db.queryNoRole('DROP VIEW supervisor_outbox_status')
     await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)
     const codes = (await damage()).map(({ code }) => code)
-    expect(codes).toEqual(expect.arrayContaining(['TOTALS_MATCH_LEDGER', 'ITEMS_ARE_PENDING_OR_ENDED']))
+    expect(codes).toEqual(expect.arrayContaining(['TOTALS_MATCH_LEDGER', 'ITEMS_ARE_PENDING_OR_TERMINAL']))
   })
 })
 
@@ -116,5 +116,5 @@ test('an item older than the newest ones is looked at only by a full examination
     FROM generate_series(1, 10000) n GROUP BY n / 1000`)
   expect(await damage()).toEqual([])
   const { findings } = await doctor({ url: db.url, schema: db.schema, full: true })
-  expect(findings).toContainEqual(expect.objectContaining({ code: 'ITEMS_ARE_PENDING_OR_ENDED', found: 'neither' }))
+  expect(findings).toContainEqual(expect.objectContaining({ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', found: 'neither' }))
 })

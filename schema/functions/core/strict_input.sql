@@ -189,15 +189,15 @@ COMMENT ON FUNCTION small_payload_text(jsonb) IS
   'The text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
 
 -- translate() takes eight times as long.
-CREATE OR REPLACE FUNCTION count_openings(p_text text) RETURNS integer
+CREATE OR REPLACE FUNCTION count_open_brackets(p_text text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_text) - octet_length(replace(replace(p_text, '{', ''), '[', ''));
-COMMENT ON FUNCTION count_openings(text) IS
+COMMENT ON FUNCTION count_open_brackets(text) IS
   'Number of opening brackets and braces in the text of a JSON value, strings included.';
 
 CREATE OR REPLACE FUNCTION is_plain_payload_text(p_text text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN COALESCE(NOT shows_long_number(p_text) AND count_openings(p_text) <= 32, false);
+RETURN COALESCE(NOT shows_long_number(p_text) AND count_open_brackets(p_text) <= 32, false);
 COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that needs no further check.';
 
 -- Describes the valid payload if this one is not, else null. Numbers are checked in binary form before any conversion

@@ -17,7 +17,7 @@ BEGIN
   IF v_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_context', v_defect);
   END IF;
-  PERFORM refuse_stale_snapshot();
+  PERFORM require_read_committed();
 
   LOOP
     SELECT * INTO v_held FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
@@ -105,7 +105,7 @@ BEGIN
     PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
   END IF;
   PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
-  PERFORM refuse_stale_snapshot();
+  PERFORM require_read_committed();
   PERFORM FROM symphony_lease_floor f FOR UPDATE;
   v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
   WITH dead AS (
@@ -145,7 +145,7 @@ BEGIN
   IF p_lease_id IS NULL THEN
     PERFORM refuse_argument('p_lease_id', 'the id that acquire_lease gave');
   END IF;
-  PERFORM refuse_stale_snapshot();
+  PERFORM require_read_committed();
   SELECT * INTO v_lease FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
   v_now := clock_timestamp();
   IF v_lease.lease_id = p_lease_id AND v_lease.owner = p_owner AND v_lease.expires_at > v_now THEN

@@ -2,7 +2,7 @@
 
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
-  p_rails text[] DEFAULT NULL, p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false,
+  p_rails text[] DEFAULT NULL, p_marked_rails text[] DEFAULT NULL, p_report_unleased boolean DEFAULT false,
   p_epoch_id uuid DEFAULT NULL, p_is_message boolean DEFAULT NULL
 ) RETURNS TABLE (
   outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text,
@@ -43,11 +43,11 @@ BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
   END IF;
-  IF p_announced_rails IS NOT NULL AND NOT is_id_list(p_announced_rails) THEN
-    PERFORM refuse_argument('p_announced_rails', 'null for none, or a plain list of 1 to 1000 rails');
+  IF p_marked_rails IS NOT NULL AND NOT is_id_list(p_marked_rails) THEN
+    PERFORM refuse_argument('p_marked_rails', 'null for none, or a plain list of 1 to 1000 rails');
   END IF;
-  IF p_report_held IS NULL THEN
-    PERFORM refuse_argument('p_report_held', 'true or false');
+  IF p_report_unleased IS NULL THEN
+    PERFORM refuse_argument('p_report_unleased', 'true or false');
   END IF;
 
   -- 2. Read every condition in one statement: freeze, pauses, unverified blocks, expired leases, trail, kinds. Items of
@@ -158,7 +158,7 @@ BEGIN
     UPDATE payment_outbox_pending p
     SET claimed_by = p_worker_id, lease_token = gen_random_uuid(), claimed_at = v_now,
       lease_expires_at = v_now + make_interval(secs => p_lease_seconds),
-      dispatch_mark = CASE WHEN p.rail_type = ANY (p_announced_rails) THEN 'awaited' END
+      dispatch_mark = CASE WHEN p.rail_type = ANY (p_marked_rails) THEN 'awaited' END
     WHERE p.ctid = ANY (v_rows) AND p.lease_token IS NULL
     RETURNING p.*
   )
@@ -179,7 +179,7 @@ BEGIN
   END IF;
 
   -- 7. Report takeovers that ended in a hold or in the queue, if the caller counts them.
-  IF p_report_held AND cardinality(v_expired) > 0 THEN
+  IF p_report_unleased AND cardinality(v_expired) > 0 THEN
     RETURN QUERY
     SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
       p.attempt_count, p.lease_token, p.lease_expires_at, p.claimed_at, p.outcome_unknown, p.expiry_streak, true,
@@ -190,8 +190,8 @@ END
 $$;
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS
   'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for '
-  'messages, false for payments, null for both. p_report_held adds items that the claim took over and did not lease, '
-  'without a token. Returns nothing while dispatch is frozen or everything is paused.';
+  'messages, false for payments, null for both. p_report_unleased adds takeovers that the claim did not lease, without '
+  'a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- Evidence for the next worker of an item with an unknown outcome: the last attempt and the late outcome.
 CREATE OR REPLACE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb) RETURNS jsonb

@@ -1,5 +1,5 @@
 -- Outcomes: what became of an attempt. Three ways lead here, and each appends exactly one ledger row: a worker
--- completes (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (decide.sql).
+-- completes (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (decisions.sql).
 --
 -- The rules, once:
 --   * the number is the ledger's highest plus one, read after the row is locked;
@@ -36,17 +36,17 @@ $$;
 COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS
   'Delay after attempt n: bounded, exponential, spread by a hash of the id.';
 
--- Two successes under two references may be two payments. The later word alarms, whichever of the two it is, and
--- whoever recorded it: a worker, or two people.
-CREATE OR REPLACE FUNCTION outbox_other_success(p_late_outcome jsonb, p_rail_reference text) RETURNS jsonb
+-- Two successes under two rail references may be two payments. The later report raises the alarm, whether a worker or
+-- two operators recorded it.
+CREATE OR REPLACE FUNCTION contradicting_late_success(p_late_outcome jsonb, p_rail_reference text) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
   WHEN p_late_outcome ->> 'state' = 'DISPATCHED' AND p_late_outcome ->> 'rail_reference' IS DISTINCT
     FROM p_rail_reference
   THEN p_late_outcome
 END;
-COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS
-  'Internal: a late word, if it was that the rail paid under another reference than this one; else null.';
+COMMENT ON FUNCTION contradicting_late_success(jsonb, text) IS
+  'Internal: returns the late outcome if it is a success under another rail reference; else null.';
 
 CREATE OR REPLACE FUNCTION complete_outbox_attempts(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[],
@@ -93,7 +93,7 @@ BEGIN
         WHERE n.outbox_id = g.outbox_id OFFSET 0) i ON true
       ORDER BY g.ordinal);
   END IF;
-  -- 2. Record payments that their rail has paid, the short way, if nothing else is to be weighed.
+  -- 2. Record a batch of successes by the fast path.
   IF 'DISPATCHED' = ALL (p_states) THEN
     SELECT e.recorded, e.outbox_ids, e.attempt_ids, e.attempt_nos, e.heads, e.contradicted, e.contradictions,
       e.contradicted_by,
@@ -102,7 +102,7 @@ BEGIN
     INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_heads, v_contradicted, v_contradictions,
       v_contradicted_by,
       v_states, v_helds, v_newly_held
-    FROM end_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
+    FROM complete_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
       p_error_codes, p_error_messages, p_latencies_ms, p_actions) e;
   END IF;
   -- 3. Otherwise lock the leases and judge each outcome by the rules above.
@@ -197,7 +197,7 @@ BEGIN
       v_contradicted, v_contradictions, v_contradicted_by
     FROM (
       SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
-        CASE WHEN j.effective = 'DISPATCHED' THEN outbox_other_success(j.late_outcome,
+        CASE WHEN j.effective = 'DISPATCHED' THEN contradicting_late_success(j.late_outcome,
           j.rail_reference) END AS contradiction
       FROM judged j
     ) j;
@@ -214,7 +214,7 @@ BEGIN
 
   -- 6. Advance ordered streams, and write events.
   IF v_heads IS NOT NULL THEN
-    PERFORM end_outbox_heads(v_heads);
+    PERFORM settle_ordered_heads(v_heads);
   END IF;
   SELECT s.full_trail INTO v_full_trail FROM symphony_settings s;
   IF v_newly_held OR v_full_trail THEN
@@ -419,3 +419,84 @@ END
 $$;
 COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamptz, boolean) IS
   'Internal: the events of a completion: new holds always, every step where the full trail is on.';
+
+-- The fast path of a completion, for a batch of successes. One statement deletes the items, and makes their ledger rows
+-- of the deleted rows. If a rule of the slow path applies, it returns nothing and has changed nothing: a lease that
+-- ended, a token that is not the row's, a lease that is listed twice.
+--
+-- The deletion visits the keys in the order of ids, as lock_live_outbox_leases does. It reads the last attempt by its
+-- own snapshot. That is safe: a transaction that appends an attempt ends the lease, and the deletion skips the row.
+CREATE OR REPLACE FUNCTION complete_dispatched_outbox_items(
+  p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[],
+  p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[]
+) RETURNS TABLE (
+  recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[],
+  contradicted uuid[], contradictions jsonb[], contradicted_by uuid[]
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: paid
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_deleted bigint;
+  v_soonest_expiry timestamptz;
+BEGIN
+  WITH ended AS MATERIALIZED (
+    DELETE FROM payment_outbox_pending p
+    WHERE p.outbox_id = ANY (p_outbox_ids) AND p.claimed_by = p_worker_id AND p.lease_expires_at > v_now
+    RETURNING p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
+      p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered
+  ), judged AS MATERIALIZED (
+    SELECT g.ordinal::integer, e.*, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
+      COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
+      contradicting_late_success(e.late_outcome, g.rail_reference) AS contradiction
+    FROM ended e
+    JOIN unnest(p_outbox_ids, p_lease_tokens, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
+      p_latencies_ms,
+        p_actions)
+      WITH ORDINALITY AS g(outbox_id, lease_token, rail_reference, rail_code, error_code, error_message, latency_ms,
+        action, ordinal)
+      ON g.outbox_id = e.outbox_id AND g.lease_token = e.lease_token
+    LEFT JOIN LATERAL (
+      SELECT a.attempt_no FROM payment_outbox_attempts a
+      WHERE a.outbox_id = e.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+    ) last ON true
+  ), appended AS (
+    INSERT INTO payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+        attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms,
+        worker_id, lease_token, created_at, action, outcome_unknown)
+    SELECT j.attempt_id, j.outbox_id, j.instruction_id, j.participant_id, j.sequence_id, j.idempotency_key,
+      j.rail_type, j.payload, j.attempt_no, 'DISPATCHED', j.claimed_at, v_now, j.rail_reference, j.rail_code,
+      j.error_code, j.error_message, j.latency_ms, p_worker_id, j.lease_token, v_now,
+      j.action, false
+    FROM judged j
+  ), tallied AS (
+    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched)
+    SELECT v_now, count(*) FROM ended HAVING count(*) > 0
+  )
+  SELECT array_agg(j.ordinal), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
+    array_agg(j.attempt_id) FILTER (WHERE j.ordered),
+    array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    (SELECT count(*) FROM ended), min(j.lease_expires_at)
+  INTO recorded, outbox_ids, attempt_ids, attempt_nos, heads, contradicted, contradictions, contradicted_by,
+    v_deleted, v_soonest_expiry
+  FROM judged j;
+  -- The rows are locked, so the clock now says whether each lease is live.
+  IF v_deleted <> COALESCE(cardinality(recorded), 0) OR v_soonest_expiry <= clock_timestamp() THEN
+    RAISE unique_violation;
+  END IF;
+  recorded := COALESCE(recorded, '{}');
+  RETURN NEXT;
+EXCEPTION WHEN unique_violation THEN
+  -- Also raised when one lease is listed twice. The subtransaction rolls back, and the slow path records the batch or
+  -- raises the real violation.
+  RETURN;
+END
+$$;
+COMMENT ON FUNCTION complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[],
+  text[]) IS
+  'Internal: the fast path for a batch of successes. Returns nothing if the slow path must record the batch.';

@@ -33,7 +33,7 @@ DECLARE
   v_contradiction outbox_contradictions;
   v_review_id uuid;
 BEGIN
-  PERFORM refuse_stale_snapshot();
+  PERFORM require_read_committed();
   SELECT * INTO v_contradiction FROM outbox_contradictions c WHERE c.event_id = p_event_id;
   IF v_contradiction.event_id IS NULL THEN
     PERFORM refuse_argument('p_event_id', 'the id of a TERMINAL_BLOCKED event');

@@ -146,7 +146,7 @@ BEGIN
       octet_length(g.instruction_id) BETWEEN 1 AND 128 AND octet_length(g.participant_id) BETWEEN 1 AND 128
         AND octet_length(g.idempotency_key) BETWEEN 1 AND 128 AND octet_length(g.rail_type) BETWEEN 1 AND 128
         AND strpos(g.idempotency_key, '~redrive~') = 0
-        AND octet_length(g.payload_text) <= 4096 AND count_openings(g.payload_text) <= 32
+        AND octet_length(g.payload_text) <= 4096 AND count_open_brackets(g.payload_text) <= 32
         AND COALESCE(g.not_before BETWEEN now() - interval '100 years' AND now() + interval '100 years', true)
         AND (p_ordered IS NULL OR g.ordered IS NOT NULL) AS is_within_bounds
     FROM (

@@ -203,7 +203,7 @@ DECLARE
 BEGIN
   -- The epoch that the caller read, not the newest: another session may have begun this one meanwhile.
   SELECT * INTO v_last FROM dispatch_epochs e WHERE e.epoch_no = p_last_epoch_no;
-  SELECT s.system_identifier, s.timeline, s.database_oid, s.recovery_target INTO v_server FROM dispatch_server() s;
+  SELECT s.system_identifier, s.timeline, s.database_oid, s.recovery_target INTO v_server FROM server_identity() s;
   -- A freeze outlives a restart. A concurrent session that begins the same epoch waits here and finds a conflict.
   INSERT INTO dispatch_epochs
     (epoch_no, epoch_id, began_at, system_identifier, timeline, database_oid, server_started_at, database_name,
@@ -250,7 +250,7 @@ COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS
   'Internal: records the server of a new epoch, and freezes dispatch unless the previous server surely lost nothing.';
 
 -- A hosting provider may withhold these facts. An unknown fact is null, not an error.
-CREATE OR REPLACE FUNCTION dispatch_server()
+CREATE OR REPLACE FUNCTION server_identity()
 RETURNS TABLE (system_identifier bigint, timeline integer, database_oid oid, recovery_target text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -279,7 +279,7 @@ BEGIN
   FROM pg_database d WHERE d.datname = current_database();
 END
 $$;
-COMMENT ON FUNCTION dispatch_server() IS
+COMMENT ON FUNCTION server_identity() IS
   'Internal: system identifier, timeline and database of this server, and its recovery target.';
 
 CREATE OR REPLACE FUNCTION is_replicated_synchronously() RETURNS boolean

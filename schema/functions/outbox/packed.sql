@@ -31,7 +31,7 @@ COMMENT ON FUNCTION enqueue_outbox_packed(
 -- leased.
 CREATE OR REPLACE FUNCTION claim_outbox_packed(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL,
-  p_announced_rails text[] DEFAULT NULL, p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL,
+  p_marked_rails text[] DEFAULT NULL, p_report_unleased boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL,
   p_is_message boolean DEFAULT NULL,
   OUT items text, OUT payloads text, OUT lease_expires_at timestamptz, OUT claimed_at timestamptz, OUT exceptions text
 )
@@ -54,7 +54,7 @@ BEGIN
         OR c.trace_context IS NOT NULL OR c.lease_token IS NULL)::text
   INTO items, payloads, lease_expires_at, claimed_at, exceptions
   FROM claim_outbox_batch(
-    p_batch_size, p_worker_id, p_lease_seconds, p_rails, p_announced_rails, p_report_held, p_epoch_id, p_is_message)
+    p_batch_size, p_worker_id, p_lease_seconds, p_rails, p_marked_rails, p_report_unleased, p_epoch_id, p_is_message)
     WITH ORDINALITY AS c(outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
       attempt_count, lease_token, lease_expires_at, claimed_at, outcome_unknown, expiry_streak, taken_over, ordered,
       evidence, created_at, due_at, trace_context, hold_reason, ordinal);

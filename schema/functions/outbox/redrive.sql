@@ -9,10 +9,10 @@ AS $$
 DECLARE
   v_actor text := outbox_actor();
 BEGIN
-  PERFORM refuse_stale_snapshot();
+  PERFORM require_read_committed();
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   PERFORM lock_redrivable_outbox_item(p_outbox_id);
-  PERFORM refuse_beside_open_proposal(p_outbox_id);
+  PERFORM require_no_open_proposal(p_outbox_id);
   RETURN QUERY SELECT 'PROPOSED', propose_outbox_decision(p_outbox_id, 'REDRIVE', p_reason, NULL, v_actor);
 END
 $$;
@@ -75,7 +75,7 @@ BEGIN
     ) a ON true
   LOOP
     IF v_other.state = 'DISPATCHED' THEN
-      PERFORM raise_already_ended(v_other.outbox_id);
+      PERFORM raise_already_terminal(v_other.outbox_id);
     END IF;
     IF v_other.state IS NULL THEN
       RAISE EXCEPTION 'HELD: outbox item %: this payment is still on its way under the key %',
@@ -83,7 +83,7 @@ BEGIN
         USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
     END IF;
   END LOOP;
-  v_paid_as := outbox_paid_late_as(p_outbox_id);
+  v_paid_as := late_paid_item(p_outbox_id);
   IF v_paid_as IS NOT NULL THEN
     RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', v_paid_as
       USING ERRCODE = 'P7006', HINT = 'Reconcile with the rail first: sending it again could pay twice.';
@@ -192,7 +192,7 @@ COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS
   'Internal: enqueues a FAILED item again as a new item that names it.';
 
 -- Returns the item that a late report says the rail paid, or null.
-CREATE OR REPLACE FUNCTION outbox_paid_late_as(p_outbox_id uuid) RETURNS uuid
+CREATE OR REPLACE FUNCTION late_paid_item(p_outbox_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -206,8 +206,8 @@ AS $$
   ) late
   LIMIT 1
 $$;
-COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS
-  'Internal: the item of this payment that the rail paid, by a late report.';
+COMMENT ON FUNCTION late_paid_item(uuid) IS
+  'Internal: returns the item of this payment that the rail paid, according to a late report.';
 
 -- The rail paid an item that was recorded as FAILED and redriven. The redrive, if still pending, is held for two
 -- people. A payment has at most one open redrive.

@@ -112,7 +112,7 @@ BEGIN
     PERFORM refuse_argument('p_report_failures', 'true or false');
   END IF;
   PERFORM verify_blocked_outbox_items(1000);
-  PERFORM fold_outbox_tallies();
+  PERFORM roll_up_outbox_tallies();
   -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are
   -- passed over, a thousand at the most, and found again by the next call.
   LOOP

@@ -1,6 +1,6 @@
--- Folds the tallies into minutes, and minutes older than two hours into one row. The lock on the settings admits one
--- caller at a time; another caller returns at once.
-CREATE OR REPLACE FUNCTION fold_outbox_tallies() RETURNS bigint
+-- Adds the tallies to totals per minute, and minutes older than two hours to one row. The lock on the settings admits
+-- one caller at a time; another caller returns at once.
+CREATE OR REPLACE FUNCTION roll_up_outbox_tallies() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
@@ -41,4 +41,5 @@ BEGIN
   RETURN v_folded;
 END
 $$;
-COMMENT ON FUNCTION fold_outbox_tallies() IS 'Internal: folds the tallies of recorded attempts into totals per minute.';
+COMMENT ON FUNCTION roll_up_outbox_tallies() IS
+  'Internal: adds the tallies of recorded attempts to totals per minute.';

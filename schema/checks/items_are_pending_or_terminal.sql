@@ -1,6 +1,6 @@
--- Every item is either pending or ended, and every pending item has an identity. Examines the newest
+-- Every item is either pending or terminal, and every pending item has an identity. Examines the newest
 -- symphony.examined_items items, or all if the setting is empty.
-SELECT i.outbox_id::text AS object, 'pending or ended' AS expected,
+SELECT i.outbox_id::text AS object, 'pending or terminal' AS expected,
   CASE WHEN p.outbox_id IS NULL THEN 'neither' ELSE 'both' END AS found
 FROM (
   SELECT d.outbox_id FROM payment_outbox_identities d

@@ -7,7 +7,7 @@
 -- unblocked. If another transaction is changing it, the mark stays for the next verification.
 
 -- Halts the stream of a FAILED item if its participant's policy says so, and advances the other streams.
-CREATE OR REPLACE FUNCTION end_outbox_heads(p_attempt_ids uuid[]) RETURNS void
+CREATE OR REPLACE FUNCTION settle_ordered_heads(p_attempt_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -49,8 +49,8 @@ BEGIN
     SELECT DISTINCT a.participant_id FROM payment_outbox_attempts a WHERE a.attempt_id = ANY (p_attempt_ids)));
 END
 $$;
-COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS
-  'Internal: halts or advances the ordered streams in which these attempts ended an item.';
+COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS
+  'Internal: halts or advances the ordered streams in which these attempts are terminal.';
 
 -- Unblocks the first ordered item of each participant, unless a pause stands. Idempotent. It repeats the query after
 -- each step, because another transaction may have ended the item while this one waited for the row.

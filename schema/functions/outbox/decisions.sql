@@ -16,7 +16,7 @@ DECLARE
 BEGIN
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   IF NOT lock_outbox_item(p_outbox_id) THEN
-    PERFORM raise_already_ended(p_outbox_id);
+    PERFORM raise_already_terminal(p_outbox_id);
   END IF;
   UPDATE payment_outbox_pending p
   SET hold_reason = p_reason, held_by = v_actor, held_at = clock_timestamp()
@@ -46,7 +46,7 @@ DECLARE
   v_actor text := outbox_actor();
   v_unknown boolean;
 BEGIN
-  PERFORM refuse_stale_snapshot();
+  PERFORM require_read_committed();
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
   IF p_decision IS NULL OR p_decision NOT IN ('DISPATCHED', 'FAILED', 'RETRY') THEN
     PERFORM refuse_argument('p_decision', 'DISPATCHED, FAILED or RETRY');
@@ -58,7 +58,7 @@ BEGIN
     PERFORM refuse_argument('p_rail_reference', 'null unless the decision is DISPATCHED');
   END IF;
   v_unknown := lock_held_outbox_item(p_outbox_id, v_actor, p_decision);
-  PERFORM refuse_beside_open_proposal(p_outbox_id);
+  PERFORM require_no_open_proposal(p_outbox_id);
   IF p_decision = 'RETRY' AND NOT v_unknown THEN
     PERFORM apply_outbox_decision(p_outbox_id, p_decision, p_reason, NULL, v_actor, NULL);
     RETURN QUERY SELECT 'APPLIED', NULL::uuid;
@@ -83,7 +83,7 @@ DECLARE
   v_position bigint;
   v_redriven_as uuid;
 BEGIN
-  PERFORM refuse_stale_snapshot();
+  PERFORM require_read_committed();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
   IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
     RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id,
@@ -134,18 +134,19 @@ COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS
 
 -- Behind the actions.
 
--- Under a snapshot that stays, another's open proposal or a late report that the rail paid would go unseen.
-CREATE OR REPLACE FUNCTION refuse_stale_snapshot() RETURNS void
+-- A snapshot of the whole transaction would hide another actor's open proposal, or a late report that the rail paid.
+CREATE OR REPLACE FUNCTION require_read_committed() RETURNS void
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION 'a decision needs what is known now, and this transaction sees an earlier moment'
-      USING ERRCODE = 'serialization_failure', HINT = 'Decide in a transaction under READ COMMITTED.';
+    RAISE EXCEPTION 'this call needs READ COMMITTED; this transaction runs under %',
+      upper(current_setting('transaction_isolation'))
+      USING ERRCODE = 'serialization_failure', HINT = 'Run the call in a READ COMMITTED transaction.';
   END IF;
 END
 $$;
-COMMENT ON FUNCTION refuse_stale_snapshot() IS
+COMMENT ON FUNCTION require_read_committed() IS
   'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
 CREATE OR REPLACE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text) RETURNS void
@@ -165,7 +166,7 @@ $$;
 COMMENT ON FUNCTION require_operator_arguments(uuid, text) IS
   'Internal: raises 22023 unless the item exists and a reason is given.';
 
-CREATE OR REPLACE FUNCTION raise_already_ended(p_outbox_id uuid) RETURNS void
+CREATE OR REPLACE FUNCTION raise_already_terminal(p_outbox_id uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
@@ -179,7 +180,7 @@ BEGIN
     USING ERRCODE = 'P7001', HINT = 'An ending is final. A FAILED payment can be sent again with redrive_outbox_item.';
 END
 $$;
-COMMENT ON FUNCTION raise_already_ended(uuid) IS 'Internal: raises P7001, naming the ending.';
+COMMENT ON FUNCTION raise_already_terminal(uuid) IS 'Internal: raises P7001 with the terminal state of the item.';
 
 CREATE OR REPLACE FUNCTION lock_open_outbox_proposal(p_proposal_id uuid) RETURNS payment_outbox_proposals
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -215,7 +216,7 @@ DECLARE
 BEGIN
   PERFORM lock_outbox_payment(p_outbox_id);
   IF NOT lock_outbox_item(p_outbox_id) THEN
-    PERFORM raise_already_ended(p_outbox_id);
+    PERFORM raise_already_terminal(p_outbox_id);
   END IF;
   -- A lease that has run out says nothing any more, but it belongs in the ledger before the decision does.
   PERFORM expire_outbox_leases(ARRAY[p_outbox_id], p_actor, true);
@@ -232,7 +233,7 @@ BEGIN
     RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', p_outbox_id
       USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
   END IF;
-  v_paid_as := outbox_paid_late_as(p_outbox_id);
+  v_paid_as := late_paid_item(p_outbox_id);
   IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
     RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid the same payment as item %',
       p_outbox_id, v_paid_as
@@ -244,9 +245,9 @@ END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
--- While one decision waits for its second person, nobody makes another, not even one that needs a single person: what
--- is being decided must not change meanwhile.
-CREATE OR REPLACE FUNCTION refuse_beside_open_proposal(p_outbox_id uuid) RETURNS void
+-- While a proposal waits for its approval, no other decision about the item is allowed, not even one that needs a
+-- single person: the approver must decide about the same state as the proposer.
+CREATE OR REPLACE FUNCTION require_no_open_proposal(p_outbox_id uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
@@ -261,8 +262,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION refuse_beside_open_proposal(uuid) IS
-  'Internal: raises P7006 while a proposal about the item is open.';
+COMMENT ON FUNCTION require_no_open_proposal(uuid) IS
+  'Internal: raises P7006 if a proposal about the item is open.';
 
 CREATE OR REPLACE FUNCTION propose_outbox_decision(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text
@@ -330,7 +331,7 @@ BEGIN
       FROM item i
     )
     SELECT i.attempt_id, i.ordered,
-      CASE WHEN p_decision = 'DISPATCHED' THEN outbox_other_success(i.late_outcome, p_rail_reference) END
+      CASE WHEN p_decision = 'DISPATCHED' THEN contradicting_late_success(i.late_outcome, p_rail_reference) END
     INTO v_attempt_id, v_ordered, v_contradiction
     FROM item i;
     INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, failed)
@@ -346,7 +347,7 @@ BEGIN
   IF v_attempt_id IS NOT NULL THEN
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
     IF v_ordered THEN
-      PERFORM end_outbox_heads(ARRAY[v_attempt_id]);
+      PERFORM settle_ordered_heads(ARRAY[v_attempt_id]);
     END IF;
   END IF;
 END
