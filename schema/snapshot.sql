@@ -644,7 +644,7 @@ COMMENT ON TABLE payment_outbox_pending IS 'The queue: every item that has not e
 COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'A cache of the ledger''s highest attempt number, capped at 20. Nothing is decided by it: functions read the ledger.';
 COMMENT ON COLUMN payment_outbox_pending.claimed_by IS 'The worker that holds the lease. Being leased is being in flight.';
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
-COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS 'For rails whose calls are announced: awaited until begin_outbox_dispatch, begun after it. Null: calls are not announced.';
+COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS 'For rails whose calls are marked: awaited until begin_outbox_dispatch, begun after it. Null: calls are not marked.';
 COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS 'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a counter.';
 COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'Number of leases in a row that expired: a payload that kills its worker shows here.';
 COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'Outcome that a worker reported after it lost its lease. A success here is completed without a call of the rail.';
@@ -1254,7 +1254,7 @@ RETURNS TABLE(lease_id uuid, fencing_token bigint, acquired_at timestamp with ti
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 93bb294b85260be90c9f64e576aa76cc4fee96f116f10e3154daece8c3287f43
+-- body: sha256 b2b370f44fd30dd4fe7c3d9b127fe2d5293a6e09b38d6262ea4329c4e197efbd
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Acquires a free, expired or own resource, with a new lease_id and a greater token; no row while another owner holds it.';
 
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) of symphony_owner
@@ -1336,7 +1336,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 fb0326d161d3b11d67649b7b19188a0b582ca6d216561e9fdfe7bd674f5e754c
+-- body: sha256 c4f4b756cd1ee1d47eed3f283ef859c728380dbb16bea05dd04721fb142ea503
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: ends a held item, or gives it back to the queue, with its ledger row and event.';
 
 -- function approve_outbox_proposal(uuid) of symphony_owner
@@ -1347,7 +1347,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2381bd662205af63908c8470d91ec79a5e3350e9dd9833dc6f13b2127be72566
+-- body: sha256 40a96f14711b2810b2ba51a5333f28b93cd513d51300cbda01cac6a0a7aec126
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
 
 -- function authenticate_api_key(text, bytea) of symphony_owner
@@ -1369,7 +1369,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 dbbd8cbb74422735a88aedf1f4e9e80524273cb7450662403732d073491ed342
+-- body: sha256 382fcaf2e9f2d5d987b2b85fb1de55e6cbf55c1683d22504a1d9eb7f3289cf0c
 COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: records the server of a new epoch, and freezes dispatch unless the previous server surely lost nothing.';
 
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner
@@ -1525,7 +1525,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 2511e778306f3e3acb6bca44cd4642a5be5b610b27cab595ebdfe6391b8aebb5
+-- body: sha256 fed3f5458a2841097029fdecfbca77c2d91f2a63ba48636c9e1a118a0067cd46
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Internal: raises 22023 for the first item that is not acceptable.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -1623,7 +1623,7 @@ SET search_path=symphony, pg_temp
 COMMENT ON FUNCTION claim_job_runs(integer, text, integer, text[]) IS 'Leases due runs to one worker, at most the batch size, in order; each with its token.';
 
 -- function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
-CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid, p_is_message boolean DEFAULT NULL::boolean)
+CREATE FUNCTION claim_outbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_marked_rails text[] DEFAULT NULL::text[], p_report_unleased boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid, p_is_message boolean DEFAULT NULL::boolean)
 RETURNS TABLE(outbox_id uuid, instruction_id text, participant_id text, sequence_id bigint, idempotency_key text, rail_type text, payload jsonb, attempt_count integer, lease_token uuid, lease_expires_at timestamp with time zone, claimed_at timestamp with time zone, outcome_unknown boolean, expiry_streak integer, taken_over boolean, ordered boolean, evidence jsonb, created_at timestamp with time zone, due_at timestamp with time zone, trace_context text, hold_reason text)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1636,16 +1636,16 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c3624dcb437e3dfbb57f0eb506b7e3fd19c019710d07dc71169721d58d48671f
-COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_held adds items that the claim took over and did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
+-- body: sha256 827b4af0267cbeb2cc6be0a972bac9e4be8d94ec031790376986cb0786cb97f6
+COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_unleased adds takeovers that the claim did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
-CREATE FUNCTION claim_outbox_packed(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_announced_rails text[] DEFAULT NULL::text[], p_report_held boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid, p_is_message boolean DEFAULT NULL::boolean, OUT items text, OUT payloads text, OUT lease_expires_at timestamp with time zone, OUT claimed_at timestamp with time zone, OUT exceptions text)
+CREATE FUNCTION claim_outbox_packed(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL::text[], p_marked_rails text[] DEFAULT NULL::text[], p_report_unleased boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL::uuid, p_is_message boolean DEFAULT NULL::boolean, OUT items text, OUT payloads text, OUT lease_expires_at timestamp with time zone, OUT claimed_at timestamp with time zone, OUT exceptions text)
 RETURNS record
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 493eaffefc896903a46f06c43af09a9cfc2e10b74105cf03efa805d9460dd1bb
+-- body: sha256 b587fb230175c1c6cd09359406a1802444b2184f9680bf9023a2f4ed76838d42
 COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'claim_outbox_batch with one line per leased item, a JSON array of payloads, and JSON for the items with rare facts.';
 
 -- function claim_tasks(text, integer, text, integer, text[]) of symphony_owner
@@ -1686,6 +1686,22 @@ SET search_path=symphony, pg_temp
 -- body: sha256 b51243f76d33c60ae991ffd32b23d9f4a7214d2709f9b8d22692c4d970dcba9f
 COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
 
+-- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
+CREATE FUNCTION complete_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[])
+RETURNS TABLE(recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[], contradicted uuid[], contradictions jsonb[], contradicted_by uuid[])
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=on
+SET enable_mergejoin=off
+SET enable_nestloop=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 6c33478b0843d789ce779555957bd46a8fabd151a7717ceb787289d5c459d95a
+COMMENT ON FUNCTION complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: the fast path for a batch of successes. Returns nothing if the slow path must record the batch.';
+
 -- function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
 CREATE FUNCTION complete_outbox_attempt(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state outbox_attempt_state, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer, p_retry_delay_seconds integer DEFAULT NULL::integer, p_outcome_unknown boolean DEFAULT NULL::boolean, p_hold_reason text DEFAULT NULL::text, p_action text DEFAULT NULL::text)
 RETURNS TABLE(attempt_no integer, state outbox_attempt_state, held boolean)
@@ -1717,7 +1733,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 62fcf5ef736db592a2565085adecf66d266ed60ce852a54544f28156ef55b556
+-- body: sha256 fa88c847220b44bd717507d3f375097bfecbc203bc7a9ab61c74f6b2798862db
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
 
 -- function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
@@ -1729,13 +1745,21 @@ SET search_path=symphony, pg_temp
 -- body: sha256 824bef1d43c4fff20250e74b9d6dc638f11b0af4618a853a3a24ffb5ed032826
 COMMENT ON FUNCTION complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'complete_outbox_attempts with the attempt numbers of items recorded as DISPATCHED, in order, and JSON for all others.';
 
--- function count_openings(text) of symphony_owner
-CREATE FUNCTION count_openings(p_text text)
+-- function contradicting_late_success(jsonb, text) of symphony_owner
+CREATE FUNCTION contradicting_late_success(p_late_outcome jsonb, p_rail_reference text)
+RETURNS jsonb
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+-- body: sha256 02a58736855c54b63f886b948c4122f21b93b1c62270ae818a17e2d1eede6076
+COMMENT ON FUNCTION contradicting_late_success(jsonb, text) IS 'Internal: returns the late outcome if it is a success under another rail reference; else null.';
+
+-- function count_open_brackets(text) of symphony_owner
+CREATE FUNCTION count_open_brackets(p_text text)
 RETURNS integer
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 4a7daf7d45c6d787f9b133f6c96e7844ce330b2bf7dba1a430e185011842c759
-COMMENT ON FUNCTION count_openings(text) IS 'Number of opening brackets and braces in the text of a JSON value, strings included.';
+COMMENT ON FUNCTION count_open_brackets(text) IS 'Number of opening brackets and braces in the text of a JSON value, strings included.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -1831,15 +1855,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 937bb49e22c398ae7c8c244e5a97d5ef9e41aee9c9cddd0bde09e25c7bcf5fb1
 COMMENT ON FUNCTION destroy_subject_key(text, text) IS 'Destroys the key of a subject, for good: its encrypted fields become unreadable. Returns whether there was a key.';
 
--- function dispatch_server() of symphony_owner
-CREATE FUNCTION dispatch_server()
-RETURNS TABLE(system_identifier bigint, timeline integer, database_oid oid, recovery_target text)
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
--- body: sha256 3c426b160794e9f8c5ce621f891080079102273ea1c7eb8d3e0331c52d946eef
-COMMENT ON FUNCTION dispatch_server() IS 'Internal: system identifier, timeline and database of this server, and its recovery target.';
-
 -- function due_jobs(integer) of symphony_owner
 CREATE FUNCTION due_jobs(p_batch_size integer)
 RETURNS TABLE(job_name text, cron text, time_zone text, missed_runs text, next_due_at timestamp with time zone, revision bigint, observed_at timestamp with time zone)
@@ -1850,38 +1865,6 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 a4f82cfd8abb4b555d1407212962284d24eddf54e18dcb7504594d1429cdc040
 COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs that are due and not postponed, longest due first, at most the batch size.';
-
--- function end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
-CREATE FUNCTION end_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[])
-RETURNS TABLE(recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[], contradicted uuid[], contradictions jsonb[], contradicted_by uuid[])
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=on
-SET enable_mergejoin=off
-SET enable_nestloop=off
-SET enable_seqscan=off
-SET jit=off
-SET plan_cache_mode=force_generic_plan
-SET search_path=symphony, pg_temp
--- body: sha256 1a8fd700beb9df69409e076ebbad589eb23bfa6278ed20e355b70921c8e593a6
-COMMENT ON FUNCTION end_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: records items that the rail has paid, if nothing else is to be weighed; returns what it did, or nothing.';
-
--- function end_outbox_heads(uuid[]) of symphony_owner
-CREATE FUNCTION end_outbox_heads(p_attempt_ids uuid[])
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET jit=off
-SET plan_cache_mode=force_generic_plan
-SET search_path=symphony, pg_temp
--- body: sha256 1d40df3297354d3830839a3c5fb33add4b34f9675cb2d13100eb63f3c2a04ddb
-COMMENT ON FUNCTION end_outbox_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts ended an item.';
 
 -- function end_task_claims(text, uuid[], uuid[], text, text, text, integer) of symphony_owner
 CREATE FUNCTION end_task_claims(p_kind text, p_task_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
@@ -2072,15 +2055,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 8490357975581b4605fe9a6ca39e579a719a3c544c3e895f3b0a46d9e8e2917f
 COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS 'Internal: true per item that is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
 
--- function fold_outbox_tallies() of symphony_owner
-CREATE FUNCTION fold_outbox_tallies()
-RETURNS bigint
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
--- body: sha256 84f16056808f52e20fd5fbd6501ec65fca06f8429125de65c30460adbd4d3be9
-COMMENT ON FUNCTION fold_outbox_tallies() IS 'Internal: folds the tallies of recorded attempts into totals per minute.';
-
 -- function freeze_dispatch(text) of symphony_owner
 CREATE FUNCTION freeze_dispatch(p_reason text)
 RETURNS boolean
@@ -2236,7 +2210,7 @@ CREATE FUNCTION is_plain_payload_text(p_text text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
--- body: sha256 42b3bd376fb09e027b28c1c171675f6f68e35bf99c46882974b825e5e082a5a4
+-- body: sha256 e23b7f1917378f3f98fe51bc0fcadc7594aa9445b54f1b0ff6edb1f96d1caeef
 COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that needs no further check.';
 
 -- function is_replicated_synchronously() of symphony_owner
@@ -2255,6 +2229,22 @@ LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 98b43cf219a8bf366f79267dc272756a6fee309f9ff1f7055da39d23801b166e
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
+
+-- function late_paid_item(uuid) of symphony_owner
+CREATE FUNCTION late_paid_item(p_outbox_id uuid)
+RETURNS uuid
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 bad5c4ac7fa0021c917161c867c9be39f7560936f46aa186fa7d22dc8f451f68
+COMMENT ON FUNCTION late_paid_item(uuid) IS 'Internal: returns the item of this payment that the rail paid, according to a late report.';
 
 -- function ledger_sealing_status() of symphony_owner
 CREATE FUNCTION ledger_sealing_status()
@@ -2297,7 +2287,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 e17ad7be3b7d7701fef0705550685ccf299f07ff0489e2b671c254c490c3d5a7
+-- body: sha256 ab15d6a97e9962da8a7059bf4b218d3b7286df3317ce45d9a4e91e216d185776
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
 -- function lock_inbox_message(text, text) of symphony_owner
@@ -2333,7 +2323,7 @@ RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 0b432940384faac0e5849d16ad7a4b306761a6e10c6ecd877fadeeb55d193886
+-- body: sha256 493fdfd7367781731dc34818aa5c97cc628d540727abe006b5b93788a027de2b
 COMMENT ON FUNCTION lock_live_lease(text, text, uuid) IS 'Internal: locks a resource; returns the time if this owner and lease_id hold it live, else null.';
 
 -- function lock_live_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -2393,7 +2383,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ce079b514f7bdfc0a5504e8dda5e904df6fe3d9fb2778b55cbce276ff9e60dbe
+-- body: sha256 0a6d57ed55ec340a591504935514074955807961e2233fe2d087645405e34102
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item and returns the position of its redrive in a halted stream, or raises P7001 or P7006.';
 
 -- function mark_frozen_outbox_items(integer, text) of symphony_owner
@@ -2602,30 +2592,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 fa8b340b1a393e70ceabb252e3dc772d8e5fb20995f844c3988b471a094e23cb
 COMMENT ON FUNCTION outbox_hold_detail(text, timestamp with time zone) IS 'Internal: the detail of HOLD_PLACED: the reason, and the time where the full trail is on.';
 
--- function outbox_other_success(jsonb, text) of symphony_owner
-CREATE FUNCTION outbox_other_success(p_late_outcome jsonb, p_rail_reference text)
-RETURNS jsonb
-LANGUAGE sql IMMUTABLE
-PARALLEL SAFE
--- body: sha256 02a58736855c54b63f886b948c4122f21b93b1c62270ae818a17e2d1eede6076
-COMMENT ON FUNCTION outbox_other_success(jsonb, text) IS 'Internal: a late word, if it was that the rail paid under another reference than this one; else null.';
-
--- function outbox_paid_late_as(uuid) of symphony_owner
-CREATE FUNCTION outbox_paid_late_as(p_outbox_id uuid)
-RETURNS uuid
-LANGUAGE sql STABLE
-SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET jit=off
-SET plan_cache_mode=force_generic_plan
-SET search_path=symphony, pg_temp
--- body: sha256 bad5c4ac7fa0021c917161c867c9be39f7560936f46aa186fa7d22dc8f451f68
-COMMENT ON FUNCTION outbox_paid_late_as(uuid) IS 'Internal: the item of this payment that the rail paid, by a late report.';
-
 -- function outbox_payment_items(uuid) of symphony_owner
 CREATE FUNCTION outbox_payment_items(p_outbox_id uuid)
 RETURNS SETOF payment_outbox_identities
@@ -2686,7 +2652,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 a2bc284dd1e1af1545d89e94c8f1b2b211ca0fdb4fa547cf1ef04eac02dc217a
+-- body: sha256 00392b485991fae645025e984af4036e0adc42bb4bcab8ae0e5d4c1faac8e874
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Keeps an item from being claimed until its hold is resolved. A lease in hand goes on and may still end the item.';
 
 -- function place_outbox_items(text[], boolean[], boolean[]) of symphony_owner
@@ -2731,7 +2697,7 @@ RETURNS integer
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 919b58a3caa1ee4e7309eba16543e41d721de477e18932a11608028d5f67621a
+-- body: sha256 3bffec4f9114038d17e226c4ea227df87b22d9dab266f399d906d2831dff95fe
 COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS 'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
 
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
@@ -2780,8 +2746,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 2645250e36cae0917fc9df28f45cd02782c43ec606d09a6af06070a7c45d61bf
 COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Removes one batch of messages that were done, or last sighted, at least so long ago; returns their number.';
 
--- function raise_already_ended(uuid) of symphony_owner
-CREATE FUNCTION raise_already_ended(p_outbox_id uuid)
+-- function raise_already_terminal(uuid) of symphony_owner
+CREATE FUNCTION raise_already_terminal(p_outbox_id uuid)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2789,7 +2755,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 d8a97f987ef16ce978d73e9f2f3a6ecc6448fd700e33b29204819a8854aa5c73
-COMMENT ON FUNCTION raise_already_ended(uuid) IS 'Internal: raises P7001, naming the ending.';
+COMMENT ON FUNCTION raise_already_terminal(uuid) IS 'Internal: raises P7001 with the terminal state of the item.';
 
 -- function raise_dispatch_frozen(boolean) of symphony_owner
 CREATE FUNCTION raise_dispatch_frozen(p_frozen boolean)
@@ -2920,7 +2886,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2075630445a1a96d46e1f14a93c517375e827fa17906af772a51df3747db4c6c
+-- body: sha256 4fc807ce4eda000c5d1c012cb9298a31414bd1066904b50f19824c51fa2a3ad5
 COMMENT ON FUNCTION redrive_outbox_item(uuid, text) IS 'Proposes to send a FAILED item again, as a new item of the same instruction. A second person must approve.';
 
 -- function redrive_position(uuid) of symphony_owner
@@ -2942,17 +2908,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 bb47c72d5486fd86b3bf2ae1b63ad90d01b2587cfca538d16542934bff778ac3
 COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 with the name of an argument and the expected value.';
 
--- function refuse_beside_open_proposal(uuid) of symphony_owner
-CREATE FUNCTION refuse_beside_open_proposal(p_outbox_id uuid)
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_seqscan=off
-SET jit=off
-SET search_path=symphony, pg_temp
--- body: sha256 bbc3ba3cac8181af29284f4ed67d2750f95ea045ef1e6101c2f9bb30fc47ad0e
-COMMENT ON FUNCTION refuse_beside_open_proposal(uuid) IS 'Internal: raises P7006 while a proposal about the item is open.';
-
 -- function refuse_mutation() of symphony_owner
 CREATE FUNCTION refuse_mutation()
 RETURNS trigger
@@ -2960,14 +2915,6 @@ LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
 -- body: sha256 0e67eda876b563533a97642e7d12bf969fe15a770b5409e427333a94c1918dd1
 COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001 for any UPDATE, DELETE or TRUNCATE it is attached to.';
-
--- function refuse_stale_snapshot() of symphony_owner
-CREATE FUNCTION refuse_stale_snapshot()
-RETURNS void
-LANGUAGE plpgsql STABLE
-SET search_path=symphony, pg_temp
--- body: sha256 e4bb584a110f61368f1be6b7db4cfd8d1a447f48b1b3dda3211ca680a5934d14
-COMMENT ON FUNCTION refuse_stale_snapshot() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
 -- function release_expired_tasks(text) of symphony_owner
 CREATE FUNCTION release_expired_tasks(p_kind text)
@@ -3073,7 +3020,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 a3e1554d4a63f55e99ba74bd1f1c42b250c2436c410fe4b2d0543f040ecf7560
+-- body: sha256 b1a70cb2bab12d35de936e569b3a3317b82f1123b606d2c5d87d33bf2fd53dfd
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';
 
 -- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) of symphony_owner
@@ -3101,6 +3048,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 0941cb764d5140decf390ce9ac4a60b9475149ac23b9ff14094cfa15c37fae80
 COMMENT ON FUNCTION require_key_scope(text) IS 'Internal: raises 22023 for an invalid key scope, 42501 for a login that is no gateway.';
 
+-- function require_no_open_proposal(uuid) of symphony_owner
+CREATE FUNCTION require_no_open_proposal(p_outbox_id uuid)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 bbc3ba3cac8181af29284f4ed67d2750f95ea045ef1e6101c2f9bb30fc47ad0e
+COMMENT ON FUNCTION require_no_open_proposal(uuid) IS 'Internal: raises P7006 if a proposal about the item is open.';
+
 -- function require_operator_arguments(uuid, text) of symphony_owner
 CREATE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text)
 RETURNS void
@@ -3111,6 +3069,14 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 46ac206ec67b2299be719269c3cd6af0e5ce63b3220806aec6e1d678ae848d50
 COMMENT ON FUNCTION require_operator_arguments(uuid, text) IS 'Internal: raises 22023 unless the item exists and a reason is given.';
+
+-- function require_read_committed() of symphony_owner
+CREATE FUNCTION require_read_committed()
+RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path=symphony, pg_temp
+-- body: sha256 d5776ebd793dabf9363985a6f7a20d50afb14db9e54a5e824900a21bef7a1542
+COMMENT ON FUNCTION require_read_committed() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
 
 -- function require_utf8_session() of symphony_owner
 CREATE FUNCTION require_utf8_session()
@@ -3145,7 +3111,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 04d0fb94f216723c64d934f063c97cf39de22e7e99c33c99bd6a8ece704b85e6
+-- body: sha256 2cc6df7ea14f4090543cb5531117c7aa1d6df40812360616362af4e9e037e09b
 COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS 'Lifts a hold (RETRY where nothing is unknown), or proposes a decision that a second person must approve.';
 
 -- function resume_job(text, bigint, timestamp with time zone) of symphony_owner
@@ -3176,7 +3142,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 9323e4806e57c06cad5d1bd53db61955fc88fd92168f34410f3b383821951411
+-- body: sha256 261706e35a950b2b15483f57e459ee7ddd968e72fb09bfb7904c20977fee0156
 COMMENT ON FUNCTION review_outbox_contradiction(uuid, text) IS 'Records that an operator compared a contradiction with the rail; returns the id of the event. Changes no outcome.';
 
 -- function revive_inbox_message(text, text, text) of symphony_owner
@@ -3210,6 +3176,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 0bebde3bd355e990d1e266d1b6fcae48355bd1d78bd992afc033095fa76cd594
 COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Wraps data keys under another master key; the encrypted fields do not change. Returns their number.';
 
+-- function roll_up_outbox_tallies() of symphony_owner
+CREATE FUNCTION roll_up_outbox_tallies()
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 84f16056808f52e20fd5fbd6501ec65fca06f8429125de65c30460adbd4d3be9
+COMMENT ON FUNCTION roll_up_outbox_tallies() IS 'Internal: adds the tallies of recorded attempts to totals per minute.';
+
 -- function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) of symphony_owner
 CREATE FUNCTION schedule_timer(p_topic text, p_payload jsonb, p_due_at timestamp with time zone, p_participant_id text DEFAULT NULL::text, p_delivery text DEFAULT 'outbox'::text, p_timer_id uuid DEFAULT NULL::uuid)
 RETURNS uuid
@@ -3228,6 +3203,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 6de05be0f22ab3e97872ea5d78eb317fb1b5abd2bbb207be449bd3b94eaa226b
 COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. No row: nothing to seal, another session seals, or the last block is not full and younger than the interval.';
 
+-- function server_identity() of symphony_owner
+CREATE FUNCTION server_identity()
+RETURNS TABLE(system_identifier bigint, timeline integer, database_oid oid, recovery_target text)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 3c426b160794e9f8c5ce621f891080079102273ea1c7eb8d3e0331c52d946eef
+COMMENT ON FUNCTION server_identity() IS 'Internal: system identifier, timeline and database of this server, and its recovery target.';
+
 -- function set_actor_gateway(text, boolean) of symphony_owner
 CREATE FUNCTION set_actor_gateway(p_login text, p_names_people boolean)
 RETURNS void
@@ -3244,6 +3228,22 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 731ccbe94dbf7d8cc39922357656749ff881a4be55da27f7526d361cb8d9896d
 COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Sets whether a FAILED head of a participant''s ordered stream unblocks the next item (continue) or halts the stream (halt).';
+
+-- function settle_ordered_heads(uuid[]) of symphony_owner
+CREATE FUNCTION settle_ordered_heads(p_attempt_ids uuid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 1d40df3297354d3830839a3c5fb33add4b34f9675cb2d13100eb63f3c2a04ddb
+COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts are terminal.';
 
 -- function shows_long_number(text) of symphony_owner
 CREATE FUNCTION shows_long_number(p_text text)

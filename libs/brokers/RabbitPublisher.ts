@@ -1,8 +1,8 @@
 import { NotSentError } from '../rails/index.js'
-import { refuseGivenUp } from './brokerMessage.js'
+import { throwIfAborted } from './brokerMessage.js'
 import { RabbitLink, type RabbitConnection, type RabbitMessage } from './RabbitLink.js'
-import { givenUp } from './UnconfirmedError.js'
-import { unlessAborted } from './unlessAborted.js'
+import { abortedError } from './UnconfirmedError.js'
+import { rejectOnAbort } from './rejectOnAbort.js'
 
 /**
  * A link when it is needed: opened for the first message, and anew for the first one after it broke. A channel is closed by
@@ -20,9 +20,9 @@ export class RabbitPublisher {
   }
 
   async publish(message: RabbitMessage, signal: AbortSignal): Promise<void> {
-    const link = await unlessAborted(this.#open(), signal, () => new NotSentError('given up while connecting'))
-    refuseGivenUp(signal)
-    await unlessAborted(link.publish(message), signal, givenUp)
+    const link = await rejectOnAbort(this.#open(), signal, () => new NotSentError('given up while connecting'))
+    throwIfAborted(signal)
+    await rejectOnAbort(link.publish(message), signal, abortedError)
   }
 
   async close(): Promise<void> {

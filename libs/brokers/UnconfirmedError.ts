@@ -7,6 +7,6 @@ export class UnconfirmedError extends AppError {
   }
 }
 
-export function givenUp(): UnconfirmedError {
+export function abortedError(): UnconfirmedError {
   return new UnconfirmedError('given up before the broker confirmed it')
 }

@@ -26,7 +26,7 @@ export function messageWriter<Payload extends object>(
   }
   const bodyOf = body ?? requestBody
   return (request, signal) => {
-    refuseGivenUp(signal)
+    throwIfAborted(signal)
     // A worker that was stopped and woke up again: its lease is somebody else's by now.
     if (clock.now() >= request.notAfter) throw new NotSentError('the lease behind this message has ended')
     return textOf(bodyOf, request)
@@ -48,7 +48,7 @@ function textOf<Payload extends object>(
 }
 
 /** Before each step that leaves this process: a call that was given up must not be published any more. */
-export function refuseGivenUp(signal: AbortSignal): void {
+export function throwIfAborted(signal: AbortSignal): void {
   if (signal.aborted) throw new NotSentError('given up before it was published')
 }
 

@@ -8,8 +8,8 @@ import {
   type AtLeastOncePolicy,
   type BrokerDeclaration,
 } from './brokerOptions.js'
-import { givenUp, UnconfirmedError } from './UnconfirmedError.js'
-import { unlessAborted } from './unlessAborted.js'
+import { abortedError, UnconfirmedError } from './UnconfirmedError.js'
+import { rejectOnAbort } from './rejectOnAbort.js'
 
 /** A declaration like that of any rail, but with `kafka` in place of the calls. */
 export type KafkaRailOptions<Payload extends object = JsonObject> = BrokerDeclaration<Payload> &
@@ -74,7 +74,7 @@ export function kafkaRail<Payload extends object>(options: KafkaRailOptions<Payl
           throw new UnconfirmedError('Kafka has not confirmed it', { cause: error })
         },
       )
-      return unlessAborted(answer, signal, givenUp)
+      return rejectOnAbort(answer, signal, abortedError)
     },
   }
 }

@@ -2,7 +2,7 @@ import { boundedInteger, InvalidArgumentError, requiredText, type JsonObject } f
 import { NotSentError, RAIL_TIMEOUT_DEFAULT_MS } from '../rails/index.js'
 import { MESSAGE_KEYS, messageWriter, type BrokerMessageOptions, type WriteMessage } from './brokerMessage.js'
 import { fieldsOf, refusePolicy, requireMethods, type BrokerDeclaration } from './brokerOptions.js'
-import { objectionToStream, type NatsHeaders, type NatsJetStream } from './natsStream.js'
+import { findStreamProblem, type NatsHeaders, type NatsJetStream } from './natsStream.js'
 
 /** A declaration like that of any rail, but with `nats` in place of the calls. */
 export interface NatsRailOptions<Payload extends object = JsonObject> extends BrokerDeclaration<Payload> {
@@ -92,16 +92,16 @@ function streamCheck(jetstream: NatsJetStream, stream: string): () => Promise<vo
   let isRight = false
   return async () => {
     if (isRight) return
-    const objection = await objectionTo(jetstream, stream)
-    if (objection !== undefined) throw new NotSentError(`the stream ${stream} cannot be used: ${objection}`)
+    const problem = await readStreamProblem(jetstream, stream)
+    if (problem !== undefined) throw new NotSentError(`the stream ${stream} cannot be used: ${problem}`)
     isRight = true
   }
 }
 
-async function objectionTo(jetstream: NatsJetStream, stream: string): Promise<string | undefined> {
+async function readStreamProblem(jetstream: NatsJetStream, stream: string): Promise<string | undefined> {
   try {
     const { streams } = await jetstream.jetstreamManager(false)
-    return objectionToStream(await streams.info(stream))
+    return findStreamProblem(await streams.info(stream))
   } catch (error) {
     throw new NotSentError(`the stream ${stream} could not be asked what it keeps`, { cause: error })
   }

@@ -7,11 +7,11 @@ import {
   type RailRequest,
   type RailStatus,
 } from '../rails/index.js'
-import { refuseGivenUp, traceHeaders } from './brokerMessage.js'
+import { throwIfAborted, traceHeaders } from './brokerMessage.js'
 import { resolveNatsOptions, type NatsRailOptions, type ResolvedNats } from './natsOptions.js'
-import { objectionToStream, remembersSince, timeOfReference, type NatsPubAck } from './natsStream.js'
-import { givenUp, UnconfirmedError } from './UnconfirmedError.js'
-import { unlessAborted } from './unlessAborted.js'
+import { findStreamProblem, retainsEverythingSince, timeOfReference, type NatsPubAck } from './natsStream.js'
+import { abortedError, UnconfirmedError } from './UnconfirmedError.js'
+import { rejectOnAbort } from './rejectOnAbort.js'
 
 /**
  * Publishes to NATS JetStream, at most once for as long as the stream keeps what it was sent.
@@ -41,8 +41,8 @@ async function publish<Payload extends object>(
   { signal }: RailContext,
 ): Promise<RailAnswer> {
   const text = nats.write(request, signal)
-  await unlessAborted(nats.requireStream(), signal, () => new NotSentError('given up before it was published'))
-  refuseGivenUp(signal)
+  await rejectOnAbort(nats.requireStream(), signal, () => new NotSentError('given up before it was published'))
+  throwIfAborted(signal)
   const subject = subjectOf(nats, request)
   const headers = nats.headers?.()
   for (const [name, value] of Object.entries(traceHeaders(request))) headers?.set(name, value)
@@ -53,7 +53,7 @@ async function publish<Payload extends object>(
     ...(headers === undefined ? {} : { headers }),
   })
   const answer = published.then(answerOf, (error: unknown) => answerToError(nats, subject, error))
-  return unlessAborted(answer, signal, givenUp)
+  return rejectOnAbort(answer, signal, abortedError)
 }
 
 function answerOf({ stream, seq }: NatsPubAck): RailAnswer {
@@ -79,7 +79,7 @@ async function inquire<Payload extends object>(
   request: RailRequest<Payload>,
   { signal }: RailContext,
 ): Promise<RailStatus> {
-  return unlessAborted(statusOf(nats, request), signal, () => new UnconfirmedError('given up before it was answered'))
+  return rejectOnAbort(statusOf(nats, request), signal, () => new UnconfirmedError('given up before it was answered'))
 }
 
 async function statusOf<Payload extends object>(
@@ -91,9 +91,9 @@ async function statusOf<Payload extends object>(
   const { streams } = await nats.jetstream.jetstreamManager(false)
   // Asked afterwards, so that nothing can have been forgotten in between.
   const info = await streams.info(nats.stream)
-  const objection = objectionToStream(info)
-  if (objection !== undefined) return { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: objection }
-  return remembersSince(info, timeOfReference(request.reference), nats.clocksApartMs)
+  const problem = findStreamProblem(info)
+  if (problem !== undefined) return { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: problem }
+  return retainsEverythingSince(info, timeOfReference(request.reference), nats.clocksApartMs)
     ? { outcome: 'absent' }
     : { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: FORGOTTEN }
 }

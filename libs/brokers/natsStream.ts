@@ -45,7 +45,7 @@ export interface NatsStreamState {
  * Why this stream cannot be asked what became of a payment, or undefined. Only `limits` keeps what was consumed: of a
  * message that a work queue has given away and forgotten, it would say that it never came.
  */
-export function objectionToStream({ config }: NatsStreamInfo): string | undefined {
+export function findStreamProblem({ config }: NatsStreamInfo): string | undefined {
   if (config.retention !== 'limits') {
     return `its retention is ${config.retention}, which forgets what was consumed; expected limits, or onUnknown: "hold"`
   }
@@ -56,7 +56,7 @@ export function objectionToStream({ config }: NatsStreamInfo): string | undefine
  * Whether all that was stored since a payment was made is still there. Only then does "not found" mean that it was never
  * stored: streams forget by age, by size, by hand, and all at once when they are made anew.
  */
-export function remembersSince(
+export function retainsEverythingSince(
   { created, state }: NatsStreamInfo,
   madeAt: Date | undefined,
   clocksApartMs: number,

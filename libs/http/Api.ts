@@ -1,4 +1,4 @@
-import type { InstructionSealer, KnownRails, OutboxStatus, readItemViews } from '../outbox/index.js'
+import type { InstructionEncryptor, KnownRails, OutboxStatus, readItemViews } from '../outbox/index.js'
 import type { Identity } from './access/Identity.js'
 import type { AlertRule } from '../observability/index.js'
 import type { Alert, DatabaseView } from './shapes/overview.js'
@@ -25,7 +25,7 @@ export interface ApiRoles {
 export type ShowPayload = (payload: string) => { readonly text: string; readonly masked: boolean }
 
 /** What is done to payloads on the way in and out, by the classes that rails declare for their fields. */
-export interface PayloadProtection extends InstructionSealer {
+export interface PayloadProtection extends InstructionEncryptor {
   /** Shows the text of payloads of a rail, by the field classes that any process has declared for it. */
   readonly showerOf: (role: Role, railType: string) => Promise<ShowPayload>
 }

@@ -1,6 +1,6 @@
 import { decodeTraceContext, type Clock } from '../core/index.js'
 import { DispatchFrozenError, isLeaseLostError, type Queryable } from '../db/index.js'
-import { VERDICT_CODES, type LoadedRail, type RailVerdict, type StatusVerdict } from '../rails/index.js'
+import { RAIL_RESULT_CODES, type LoadedRail, type RailResult, type StatusResult } from '../rails/index.js'
 import { settleWithin, type Emitter } from '../worker/index.js'
 import { AttemptSpans } from './AttemptSpans.js'
 import { beginOutboxDispatch, holdLeasedOutboxItem, releaseOutboxLeases } from './db.js'
@@ -135,22 +135,22 @@ export class ItemDispatcher implements DispatchHooks {
     await beginOutboxDispatch(this.#options.role, item, this.#options.relayer.workerId)
   }
 
-  onCalled(leased: LeasedItem, verdict: RailVerdict): void {
+  onCalled(leased: LeasedItem, result: RailResult): void {
     const { events } = this.#options
     const { railType, outboxId } = leased.item
-    const { kind: answer, latencyMs } = verdict
+    const { kind: answer, latencyMs } = result
     if (answer === 'success') events.emit({ type: 'called', railType, outboxId, answer, latencyMs })
     else {
-      const error = OWN_CODES.has(verdict.code) ? verdict.code : answer
+      const error = OWN_CODES.has(result.code) ? result.code : answer
       events.emit({ type: 'called', railType, outboxId, answer, latencyMs, error })
     }
-    if (verdict.unknownCode === true) {
-      events.emit({ type: 'unknownCode', railType, outboxId, code: verdict.railCode ?? verdict.code })
+    if (result.unknownCode === true) {
+      events.emit({ type: 'unknownCode', railType, outboxId, code: result.railCode ?? result.code })
     }
     this.#updateBreaker(this.queue.laneOf(leased), answer)
   }
 
-  onInquired(leased: LeasedItem, { kind }: StatusVerdict): void {
+  onInquired(leased: LeasedItem, { kind }: StatusResult): void {
     this.#updateBreaker(this.queue.laneOf(leased), kind)
   }
 
@@ -242,7 +242,7 @@ export class ItemDispatcher implements DispatchHooks {
   }
 
   /** Counts a call without an answer as a failure of the rail. A refusal is an answer, and so is `absent`. */
-  #updateBreaker(lane: RailLane, answer: RailVerdict['kind'] | StatusVerdict['kind']): void {
+  #updateBreaker(lane: RailLane, answer: RailResult['kind'] | StatusResult['kind']): void {
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
     if (lane.breaker.state !== 'open') return
@@ -284,6 +284,6 @@ export class ItemDispatcher implements DispatchHooks {
 }
 
 /** Codes of a rail's errors are the rail's own. A label of a metric must come from a short list. */
-const OWN_CODES: ReadonlySet<string> = new Set(Object.values(VERDICT_CODES))
+const OWN_CODES: ReadonlySet<string> = new Set(Object.values(RAIL_RESULT_CODES))
 const ABORTED_CALLS_MS = 2_000
 const RELEASES_MAX = 500

@@ -18,15 +18,15 @@ export class InvalidPayloadError extends AppError {
   }
 }
 
-export interface InstructionSealer {
-  seal(tx: Queryable, instructions: readonly OutboxInstruction[]): Promise<readonly OutboxInstruction[]>
+export interface InstructionEncryptor {
+  encrypt(tx: Queryable, instructions: readonly OutboxInstruction[]): Promise<readonly OutboxInstruction[]>
 }
 
 export interface EnqueueChecks {
   /** Rails that check payloads before COMMIT, and whose types are the only known ones. @default no check */
   readonly rails?: KnownRails | undefined
   /** Encrypts the fields that a rail declares as encrypted, before anything leaves this process, and refuses what it forbids. */
-  readonly protection?: InstructionSealer | undefined
+  readonly protection?: InstructionEncryptor | undefined
 }
 
 /**
@@ -41,8 +41,8 @@ export async function enqueueChecked(
 ): Promise<EnqueuedItem[]> {
   const faults = rails === undefined || rails.size === 0 ? [] : await findFaults(instructions, rails)
   const send = async (role: Queryable) => {
-    const sealed = protection === undefined ? instructions : await protection.seal(role, instructions)
-    return enqueuePaymentOutboxBatch(role, sealed, options)
+    const stored = protection === undefined ? instructions : await protection.encrypt(role, instructions)
+    return enqueuePaymentOutboxBatch(role, stored, options)
   }
   if (faults.every((fault) => fault === undefined)) return send(tx)
   return undoOnError(tx, async (inner) => {

@@ -4,12 +4,12 @@ import {
   callRail,
   inquireRail,
   validatePayload,
-  VERDICT_CODES,
+  RAIL_RESULT_CODES,
   type DispatchOptions,
   type LoadedRail,
   type RailRequest,
-  type RailVerdict,
-  type StatusVerdict,
+  type RailResult,
+  type StatusResult,
 } from '../rails/index.js'
 import type { LeasedItem } from './LeasedItem.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
@@ -27,8 +27,8 @@ export type DispatchResult =
 export interface DispatchHooks {
   /** Writes the dispatch mark, for rails whose unknown outcomes an operator decides. */
   begin(leased: LeasedItem): Promise<void>
-  onCalled(leased: LeasedItem, verdict: RailVerdict): void
-  onInquired(leased: LeasedItem, answer: StatusVerdict): void
+  onCalled(leased: LeasedItem, result: RailResult): void
+  onInquired(leased: LeasedItem, answer: StatusResult): void
   /** Called when a rail answers after its deadline, with the outcome that the answer means. */
   onLateAnswer(outcome: AttemptOutcome): void
   /** Returns how much of the lease must be left for a call to start. */
@@ -60,7 +60,7 @@ export async function dispatchItem(
   if (item.outcomeUnknown && rail.onUnknown === 'hold') return { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }
   let payload = item.payload
   if (rail.fields.length > 0) {
-    const opened = await rail.openPayload(item)
+    const opened = await rail.decryptPayload(item)
     // A payload that cannot be decrypted is held, neither sent nor failed: an operator may have the key.
     if (!opened.ok) return { kind: 'hold', reason: opened.reason }
     payload = opened.payload
@@ -92,9 +92,9 @@ export async function dispatchItem(
     }
   }
   leased.startCall(rail.timeoutMs)
-  const verdict = await callRail(rail, requestFor(leased, payload), callOptions(leased, rail, hooks, settled))
-  hooks.onCalled(leased, verdict)
-  return { kind: 'complete', outcome: outcomeOf(item, rail, verdict, settled) }
+  const result = await callRail(rail, requestFor(leased, payload), callOptions(leased, rail, hooks, settled))
+  hooks.onCalled(leased, result)
+  return { kind: 'complete', outcome: outcomeOf(item, rail, result, settled) }
 }
 
 /** A function of its own, so that the variables of `dispatchItem` are not kept on the heap for a late answer. */
@@ -116,17 +116,17 @@ async function inquire(
   leased.startCall(rail.timeoutMs)
   const answer = await inquireRail(rail, requestFor(leased, payload), { signal: leased })
   hooks.onInquired(leased, answer)
-  const told = { ...toldBy(answer), action: 'inquired' } as const
+  const details = { ...answerDetails(answer), action: 'inquired' } as const
   switch (answer.kind) {
     case 'success':
-      return complete(item, { ...told, state: 'DISPATCHED', railReference: answer.reference })
+      return complete(item, { ...details, state: 'DISPATCHED', railReference: answer.reference })
     case 'terminal':
-      return complete(item, { ...told, state: 'FAILED', errorCode: answer.code, outcomeUnknown: false })
+      return complete(item, { ...details, state: 'FAILED', errorCode: answer.code, outcomeUnknown: false })
     case 'absent': {
       // The request of a suspended worker may still arrive. So absence counts only after the rail's settling time.
       if (sinceLastAttemptMs(leased) >= rail.settleMs) return 'absent'
       return complete(item, {
-        ...told,
+        ...details,
         state: 'RETRYABLE',
         errorCode: 'INQUIRY_TOO_EARLY',
         // The full settling time, not the rest: this inquiry is the last attempt at the next claim.
@@ -135,7 +135,7 @@ async function inquire(
     }
     case 'unknown':
       return complete(item, {
-        ...told,
+        ...details,
         ...retryAfter(answer),
         state: 'RETRYABLE',
         errorCode: answer.code,
@@ -151,59 +151,59 @@ function sinceLastAttemptMs({ item, sinceClaimMs }: LeasedItem): number {
   return item.claimedAt.getTime() - ended.getTime() + sinceClaimMs
 }
 
-function outcomeOf(item: ClaimedItem, rail: LoadedRail, verdict: RailVerdict, settled: boolean): AttemptOutcome {
+function outcomeOf(item: ClaimedItem, rail: LoadedRail, result: RailResult, settled: boolean): AttemptOutcome {
   const { outboxId, leaseToken } = item
-  const { railCode, errorMessage, latencyMs } = toldBy(verdict)
+  const { railCode, errorMessage, latencyMs } = answerDetails(result)
   // Written out because nearly every outcome is a success, and object spreads are slow.
-  if (verdict.kind === 'success') {
+  if (result.kind === 'success') {
     return {
       outboxId,
       leaseToken,
       state: 'DISPATCHED',
-      railReference: verdict.reference,
+      railReference: result.reference,
       railCode,
       errorMessage,
       latencyMs,
     }
   }
-  const told = { outboxId, leaseToken, railCode, errorMessage, latencyMs }
+  const details = { outboxId, leaseToken, railCode, errorMessage, latencyMs }
   // A definitive inquiry answers for every earlier attempt.
   const cleared = settled ? { outcomeUnknown: false } : {}
-  switch (verdict.kind) {
+  switch (result.kind) {
     case 'terminal':
       // The refusal of an idempotent rail answers for every attempt under the same reference.
       return {
-        ...told,
+        ...details,
         ...(rail.onUnknown === 'resend' ? { outcomeUnknown: false } : cleared),
         state: 'FAILED',
-        errorCode: verdict.code,
+        errorCode: result.code,
       }
     case 'retryable':
-      return { ...told, ...cleared, ...retryAfter(verdict), state: 'RETRYABLE', errorCode: verdict.code }
+      return { ...details, ...cleared, ...retryAfter(result), state: 'RETRYABLE', errorCode: result.code }
     case 'notSent':
       return {
-        ...told,
+        ...details,
         ...cleared,
-        ...retryAfter(verdict),
+        ...retryAfter(result),
         state: 'RETRYABLE',
-        errorCode: verdict.code,
+        errorCode: result.code,
         action: 'not_sent',
       }
     case 'unknown':
       return {
-        ...told,
-        ...retryAfter(verdict),
+        ...details,
+        ...retryAfter(result),
         state: 'RETRYABLE',
-        errorCode: verdict.code,
+        errorCode: result.code,
         outcomeUnknown: true,
         ...(rail.onUnknown === 'hold' ? { holdReason: 'OUTCOME_UNKNOWN' } : {}),
-        ...holdForReference(verdict),
+        ...holdForReference(result),
       }
   }
 }
 
 /** Returns the details of a rail's answer, as the ledger stores them. */
-function toldBy({ railCode, message, latencyMs }: RailVerdict | StatusVerdict): {
+function answerDetails({ railCode, message, latencyMs }: RailResult | StatusResult): {
   readonly railCode: string | null
   readonly errorMessage: string | null
   readonly latencyMs: number
@@ -212,11 +212,11 @@ function toldBy({ railCode, message, latencyMs }: RailVerdict | StatusVerdict): 
 }
 
 /** Holds an item that was paid under an unusable reference: the rail would repeat it, so two people record the payment. */
-function holdForReference({ code }: RailVerdict | StatusVerdict): { readonly holdReason?: string } {
-  return code === VERDICT_CODES.badReference ? { holdReason: code } : {}
+function holdForReference({ code }: RailResult | StatusResult): { readonly holdReason?: string } {
+  return code === RAIL_RESULT_CODES.badReference ? { holdReason: code } : {}
 }
 
-function retryAfter({ retryAfterMs }: RailVerdict | StatusVerdict): { readonly retryDelaySeconds?: number } {
+function retryAfter({ retryAfterMs }: RailResult | StatusResult): { readonly retryDelaySeconds?: number } {
   return retryAfterMs === undefined ? {} : { retryDelaySeconds: Math.ceil(retryAfterMs / 1_000) }
 }
 

@@ -31,7 +31,7 @@ export type RelayerEvent =
       readonly outboxId: string
       readonly answer: 'success' | 'terminal' | 'retryable' | 'unknown' | 'notSent'
       readonly latencyMs: number
-      /** Of anything but a success: one of `VERDICT_CODES` where Symphony judged, or `answer` where the rail said it. */
+      /** Absent for a success. One of `RAIL_RESULT_CODES` if Symphony classified the answer; else the same as `answer`. */
       readonly error?: string
     }
   /** An answer with a code that the rail's table does not know, or that disagrees with it. Somebody should look. */

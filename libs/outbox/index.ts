@@ -54,7 +54,7 @@ export {
 export type { DeclaredRail } from './operate.js'
 export { enqueue, enqueueMany } from './enqueue.js'
 export { enqueueChecked, InvalidPayloadError } from './checkedEnqueue.js'
-export type { EnqueueChecks, InstructionSealer, KnownRails } from './checkedEnqueue.js'
+export type { EnqueueChecks, InstructionEncryptor, KnownRails } from './checkedEnqueue.js'
 export type { EnqueueOptions } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
 export { parseInstruction } from './parseInstruction.js'

@@ -82,8 +82,8 @@ interface ClaimException {
 
 export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTakeover) => void): ClaimedItem[] {
   const exceptions = new Map<number, ClaimException>()
-  const said: readonly ClaimException[] = JSON.parse(row.exceptions ?? '[]')
-  for (const one of said) {
+  const listed: readonly ClaimException[] = JSON.parse(row.exceptions ?? '[]')
+  for (const one of listed) {
     if (one.ordinal !== null) exceptions.set(one.ordinal - 1, one)
     else onUnleased?.({ outboxId: one.outbox_id, railType: one.rail_type, holdReason: one.hold_reason })
   }
@@ -184,8 +184,8 @@ interface VerdictException {
 
 /** A verdict for each id, in their order. */
 export function unpackVerdicts(row: PackedVerdicts, outboxIds: readonly string[]): CompletionVerdict[] {
-  const said: readonly VerdictException[] = JSON.parse(row.exceptions ?? '[]')
-  const exceptions = new Map(said.map((one) => [one.ordinal - 1, one]))
+  const listed: readonly VerdictException[] = JSON.parse(row.exceptions ?? '[]')
+  const exceptions = new Map(listed.map((one) => [one.ordinal - 1, one]))
   const attemptNos = row.attempt_nos?.split(' ') ?? []
   let next = 0
   return outboxIds.map((outboxId, index) => {

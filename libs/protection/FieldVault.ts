@@ -13,24 +13,24 @@ import {
   mapFields,
   refuseCardNumbers,
   rulesOf,
-  SEALED_PREFIX,
+  ENCRYPTED_PREFIX,
   type FieldRule,
   type LoadedRail,
-  type OpenedPayload,
-  type OpenPayload,
-  type SealedItem,
+  type DecryptedPayload,
+  type DecryptPayload,
+  type EncryptedItem,
   type UnreadableReason,
 } from '../rails/index.js'
 import { ensureSubjectKeys, readSubjectKeys, type WrappedKey } from './db.js'
-import { keyIdOf, openField, sealField, unwrapKey, wrapKey, type DataKey } from './envelope.js'
+import { keyIdOf, decryptField, encryptField, unwrapKey, wrapKey, type DataKey } from './envelope.js'
 import { FieldKeyMissingError, SubjectErasedError } from './errors.js'
 import { SECRET_BYTES, type MasterKeys } from './MasterKeys.js'
 
-/** What a rail says about the fields of its payloads. A loaded rail is one of these. */
+/** Field classes and subject of a rail. A loaded rail is one of these. */
 export type ProtectedRail = Pick<LoadedRail, 'fields' | 'subject'>
 
-/** The parts of an instruction that protection looks at. */
-export interface SealableInstruction {
+/** Parts of an instruction that the vault reads. */
+export interface EncryptableInstruction {
   readonly instructionId: string
   readonly participantId: string
   readonly idempotencyKey: string
@@ -39,24 +39,24 @@ export interface SealableInstruction {
 }
 
 /**
- * Encrypts before the database and decrypts before the rail, by what the rails declare. It keeps no data key: each is read when
- * it is needed, so that one that was destroyed is gone everywhere at once.
+ * Encrypts fields before the enqueue and decrypts them before the rail call, as the rails declare. It stores no data key: each is
+ * read when needed, so a destroyed key is gone everywhere at once.
  */
 export class FieldVault {
   readonly #rails: ReadonlyMap<string, ProtectedRail>
   readonly #masters: MasterKeys | undefined
 
-  /** Without master keys it still refuses what is forbidden, and every payload with a field to encrypt. */
+  /** Without master keys the vault refuses card numbers in forbidden fields, and every payload with a field to encrypt. */
   constructor(rails: ReadonlyMap<string, ProtectedRail>, masters?: MasterKeys) {
     this.#rails = rails
     this.#masters = masters
   }
 
   /**
-   * The same instructions as they may be stored. The same plaintext under the same key gives the same bytes, today and after a
-   * rotation, so a repeated instruction is still the same one. `role` is the caller's transaction, or symphony_ingest.
+   * Returns the instructions with their fields encrypted. The same plaintext under the same key gives the same bytes, also after
+   * a rotation, so a repeated instruction stays the same. `role` is the caller's transaction, or symphony_ingest.
    */
-  async seal<Instruction extends SealableInstruction>(
+  async encrypt<Instruction extends EncryptableInstruction>(
     role: Queryable,
     instructions: readonly Instruction[],
   ): Promise<readonly Instruction[]> {
@@ -69,11 +69,11 @@ export class FieldVault {
     const subjects = new Set(drafts.flatMap(({ subject }) => subject ?? []))
     if (subjects.size === 0) return instructions
     const keys = await this.#keysFor(role, [...subjects])
-    return drafts.map((draft) => sealDraft(draft, keys))
+    return drafts.map((draft) => encryptDraft(draft, keys))
   }
 
-  /** For a rail, decrypting as `role`, which is symphony_executor. */
-  opener(role: Queryable, { fields }: ProtectedRail): OpenPayload {
+  /** Returns the function that decrypts payloads of a rail. `role` is symphony_executor. */
+  decrypter(role: Queryable, { fields }: ProtectedRail): DecryptPayload {
     const encrypted = rulesOf(fields, 'encrypted')
     return async (item) => {
       const keyIds = new Set<string>()
@@ -81,23 +81,23 @@ export class FieldVault {
       mapFields(item.payload, encrypted, (value) => {
         const keyId = keyIdOf(value)
         if (keyId !== undefined) keyIds.add(keyId)
-        // What calls itself ours and is not: damaged, or a value that only looks like one.
-        else isUnreadable ||= typeof value === 'string' && value.startsWith(SEALED_PREFIX)
+        // A value with our prefix that is no ciphertext of ours: damaged, or made to look like one.
+        else isUnreadable ||= typeof value === 'string' && value.startsWith(ENCRYPTED_PREFIX)
         return value
       })
       if (isUnreadable) return { ok: false, reason: 'FIELD_UNREADABLE' }
       if (keyIds.size === 0) return { ok: true, payload: item.payload }
       const keys = await this.#openKeys(await readSubjectKeys(role, [...keyIds]))
-      return openPayload(item, encrypted, keys)
+      return decryptPayload(item, encrypted, keys)
     }
   }
 
-  #draft<Instruction extends SealableInstruction>(instruction: Instruction, place: string): Draft<Instruction> {
+  #draft<Instruction extends EncryptableInstruction>(instruction: Instruction, place: string): Draft<Instruction> {
     const rail = this.#rails.get(instruction.railType)
     const rules = rulesOf(rail?.fields ?? [], 'encrypted')
     const unchanged = { instruction, place, rules, subject: undefined, payload: instruction.payload }
     if (rail === undefined || rail.fields.length === 0) return unchanged
-    // Checked and copied first: what is looked at below is what is sent, whatever getters the caller's object has.
+    // Copied first: getters of the caller's object could return another value later.
     const payload: JsonObject = JSON.parse(encodePayload(instruction.payload, place))
     refuseCardNumbers(payload, rail.fields, place)
     let hasSecrets = false
@@ -110,7 +110,7 @@ export class FieldVault {
     return { instruction, place, rules, subject, payload }
   }
 
-  /** Those that are destroyed are not among them. */
+  /** Returns data keys by subject, without destroyed ones. */
   async #keysFor(role: Queryable, subjects: readonly string[]): Promise<ReadonlyMap<string, DataKey>> {
     if (this.#masters === undefined) throw new FieldKeyMissingError('This process has no master key to encrypt with.')
     const master = await this.#masters.current()
@@ -151,33 +151,33 @@ export class FieldVault {
   }
 }
 
-/** The same rails, which decrypt before each call what this vault has encrypted. */
+/** Returns the rails with a `decryptPayload` that uses this vault. */
 export function protectedRails(
   rails: ReadonlyMap<string, LoadedRail>,
   vault: FieldVault,
   role: Queryable,
 ): ReadonlyMap<string, LoadedRail> {
-  return new Map([...rails].map(([type, rail]) => [type, { ...rail, openPayload: vault.opener(role, rail) }]))
+  return new Map([...rails].map(([type, rail]) => [type, { ...rail, decryptPayload: vault.decrypter(role, rail) }]))
 }
 
-/** Whether any of these rails needs keys to be carried. */
+/** Returns whether any of these rails has an encrypted field. */
 export function encryptsFields(rails: ReadonlyMap<string, ProtectedRail>): boolean {
   return [...rails.values()].some(({ fields }) => rulesOf(fields, 'encrypted').length > 0)
 }
 
 interface Draft<Instruction> {
   readonly instruction: Instruction
-  /** What errors call its payload. */
+  /** Name of its payload in errors. */
   readonly place: string
   readonly rules: readonly FieldRule[]
-  /** Undefined: there is nothing to encrypt. */
+  /** Undefined if no field is to be encrypted. */
   readonly subject: string | undefined
   readonly payload: JsonObject
 }
 
 function subjectOf(
   { subject }: ProtectedRail,
-  { participantId }: SealableInstruction,
+  { participantId }: EncryptableInstruction,
   payload: JsonObject,
   place: string,
 ): string {
@@ -187,7 +187,7 @@ function subjectOf(
   return requiredId(`${place}/${subject.join('/')}`, found)
 }
 
-function sealDraft<Instruction extends SealableInstruction>(
+function encryptDraft<Instruction extends EncryptableInstruction>(
   { instruction, place, rules, subject, payload }: Draft<Instruction>,
   keys: ReadonlyMap<string, DataKey>,
 ): Instruction {
@@ -195,28 +195,28 @@ function sealDraft<Instruction extends SealableInstruction>(
   const key = keys.get(subject)
   if (key === undefined) throw new SubjectErasedError(place)
   const { instructionId, idempotencyKey } = instruction
-  const sealed = mapFields(payload, rules, (value, { pointer }) =>
-    sealField(key, { instructionId, idempotencyKey, pointer }, canonicalJson(value)),
+  const encrypted = mapFields(payload, rules, (value, { pointer }) =>
+    encryptField(key, { instructionId, idempotencyKey, pointer }, canonicalJson(value)),
   )
-  return { ...instruction, payload: sealed }
+  return { ...instruction, payload: encrypted }
 }
 
-function openPayload(
-  { payload, instructionId, idempotencyKey }: SealedItem,
+function decryptPayload(
+  { payload, instructionId, idempotencyKey }: EncryptedItem,
   rules: readonly FieldRule[],
   keys: ReadonlyMap<string, DataKey | UnreadableReason>,
-): OpenedPayload {
+): DecryptedPayload {
   let reason: UnreadableReason | undefined
   const opened = mapFields(payload, rules, (value, { pointer }) => {
     const keyId = keyIdOf(value)
-    // In the clear: a producer that does not encrypt, or one from before the rail declared it.
+    // Plaintext: the producer does not encrypt, or enqueued before the rail declared the field.
     if (typeof value !== 'string' || keyId === undefined) return value
     const key = keys.get(keyId) ?? 'FIELD_KEY_MISSING'
     if (typeof key === 'string') {
       reason ??= key
       return value
     }
-    const plaintext = openField(key, { instructionId, idempotencyKey, pointer }, value)
+    const plaintext = decryptField(key, { instructionId, idempotencyKey, pointer }, value)
     if (plaintext !== undefined) return JSON.parse(plaintext)
     reason ??= 'FIELD_UNREADABLE'
     return value

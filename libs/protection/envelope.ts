@@ -1,16 +1,16 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
 import { isUuid } from '../core/index.js'
-import { SEALED_PREFIX } from '../rails/index.js'
+import { ENCRYPTED_PREFIX } from '../rails/index.js'
 import type { MasterKey } from './MasterKeys.js'
 
 /**
  * AES-256-GCM twice: a data key encrypts fields, a master key wraps data keys.
  *
- * **A field** becomes `symphony.sealed.v1.<key id>.<base64url of nonce, ciphertext, tag>`. Its nonce is no random number but a
- * keyed hash of what is encrypted and of where it stands, because the same instruction enqueued again must be the same to
- * the byte. That is safe: a nonce repeats only together with the plaintext and the place it was made for, and then the
- * ciphertext is the one that was there already; equal values in two payments have nothing in common. The tag also covers the
- * place (key, instruction, idempotency key, pointer), so that a ciphertext moved elsewhere does not open.
+ * **A field** becomes `symphony.sealed.v1.<key id>.<base64url of nonce, ciphertext, tag>`. Its nonce is a
+ * keyed hash of the plaintext and its context, because the same instruction enqueued again must give the same bytes. That is
+ * safe: a nonce repeats only for the same plaintext and context, and then the ciphertext is the same. Equal values in two
+ * payments have different ciphertexts. The tag also covers the context (key, instruction, idempotency key, pointer), so a
+ * ciphertext that was moved elsewhere cannot be decrypted.
  *
  * **A data key** is wrapped under a random nonce, and its tag covers its id and subject.
  */
@@ -20,68 +20,68 @@ export interface DataKey {
   readonly secret: Buffer
 }
 
-/** What a ciphertext is bound to. */
-export interface SealedPlace {
+/** Payment and place that a ciphertext is bound to. */
+export interface EncryptionContext {
   readonly instructionId: string
   readonly idempotencyKey: string
   readonly pointer: string
 }
 
-export function sealField(key: DataKey, place: SealedPlace, plaintext: string): string {
-  const bound = boundTo(key, place)
+export function encryptField(key: DataKey, context: EncryptionContext, plaintext: string): string {
+  const bound = boundTo(key, context)
   const text = Buffer.from(plaintext)
   const nonce = createHmac('sha256', derived(key, 'nonce'))
     .update(lengthPrefixed([bound, text]))
     .digest()
     .subarray(0, NONCE_BYTES)
-  const sealed = encrypt(derived(key, 'encryption'), nonce, bound, text)
-  return `${PREFIX}${key.id}.${sealed.toString('base64url')}`
+  const ciphertext = encryptBytes(derived(key, 'encryption'), nonce, bound, text)
+  return `${PREFIX}${key.id}.${ciphertext.toString('base64url')}`
 }
 
-/** Undefined: it was changed, or was made for another place or key. */
-export function openField(key: DataKey, place: SealedPlace, sealed: string): string | undefined {
-  const parts = partsOf(sealed)
+/** Returns undefined if the ciphertext was changed, or was made for another context or key. */
+export function decryptField(key: DataKey, context: EncryptionContext, ciphertext: string): string | undefined {
+  const parts = partsOf(ciphertext)
   if (parts === undefined || parts.keyId !== key.id) return undefined
-  return decrypt(derived(key, 'encryption'), boundTo(key, place), parts.sealed)?.toString()
+  return decryptBytes(derived(key, 'encryption'), boundTo(key, context), parts.ciphertext)?.toString()
 }
 
-/** The id of the key that a ciphertext names; undefined: it is none of ours. */
+/** Returns the id of the key that a ciphertext names, or undefined if the value is no ciphertext of ours. */
 export function keyIdOf(value: unknown): string | undefined {
   return typeof value === 'string' ? partsOf(value)?.keyId : undefined
 }
 
 export function wrapKey(master: MasterKey, key: DataKey, subject: string): string {
   const bound = lengthPrefixed([WRAPPING, key.id, subject])
-  return encrypt(master.secret, randomBytes(NONCE_BYTES), bound, key.secret).toString('base64url')
+  return encryptBytes(master.secret, randomBytes(NONCE_BYTES), bound, key.secret).toString('base64url')
 }
 
-/** Undefined: it was wrapped under another master key, for another subject, or was changed. */
+/** Returns undefined if the key was wrapped under another master key or for another subject, or was changed. */
 export function unwrapKey(master: MasterKey, id: string, subject: string, wrapped: string): DataKey | undefined {
   const bound = lengthPrefixed([WRAPPING, id, subject])
-  const secret = decrypt(master.secret, bound, Buffer.from(wrapped, 'base64url'))
+  const secret = decryptBytes(master.secret, bound, Buffer.from(wrapped, 'base64url'))
   return secret === undefined ? undefined : { id, secret }
 }
 
-function encrypt(secret: Buffer, nonce: Buffer, bound: Buffer, plaintext: Buffer): Buffer {
+function encryptBytes(secret: Buffer, nonce: Buffer, bound: Buffer, plaintext: Buffer): Buffer {
   const cipher = createCipheriv('aes-256-gcm', secret, nonce, { authTagLength: TAG_BYTES }).setAAD(bound)
   return Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()])
 }
 
-function decrypt(secret: Buffer, bound: Buffer, sealed: Buffer): Buffer | undefined {
-  if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
-  const decipher = createDecipheriv('aes-256-gcm', secret, sealed.subarray(0, NONCE_BYTES), {
+function decryptBytes(secret: Buffer, bound: Buffer, ciphertext: Buffer): Buffer | undefined {
+  if (ciphertext.length < NONCE_BYTES + TAG_BYTES) return undefined
+  const decipher = createDecipheriv('aes-256-gcm', secret, ciphertext.subarray(0, NONCE_BYTES), {
     authTagLength: TAG_BYTES,
   })
-  decipher.setAAD(bound).setAuthTag(sealed.subarray(-TAG_BYTES))
+  decipher.setAAD(bound).setAuthTag(ciphertext.subarray(-TAG_BYTES))
   try {
-    return Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
+    return Buffer.concat([decipher.update(ciphertext.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
   } catch {
     return undefined
   }
 }
 
-/** A redrive is the same payment under a key with a number behind it, and carries the same payload. */
-function boundTo({ id }: DataKey, { instructionId, idempotencyKey, pointer }: SealedPlace): Buffer {
+/** A redrive has the same payload, and the key with a suffix. Both are bound to the key without the suffix. */
+function boundTo({ id }: DataKey, { instructionId, idempotencyKey, pointer }: EncryptionContext): Buffer {
   return lengthPrefixed([PREFIX, id, instructionId, idempotencyKey.replace(REDRIVE, ''), pointer])
 }
 
@@ -99,15 +99,17 @@ function derived({ secret }: DataKey, use: 'nonce' | 'encryption'): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `${PREFIX}${use}`, 32))
 }
 
-function partsOf(value: string): { readonly keyId: string; readonly sealed: Buffer } | undefined {
+function partsOf(value: string): { readonly keyId: string; readonly ciphertext: Buffer } | undefined {
   if (!value.startsWith(PREFIX)) return undefined
   const [keyId = '', text = '', ...more] = value.slice(PREFIX.length).split('.')
-  const sealed = Buffer.from(text, 'base64url')
-  // Read back: two spellings of one ciphertext would be two payloads.
-  return isUuid(keyId) && more.length === 0 && sealed.toString('base64url') === text ? { keyId, sealed } : undefined
+  const ciphertext = Buffer.from(text, 'base64url')
+  // Encoded again, because two spellings of one ciphertext would be two payloads.
+  return isUuid(keyId) && more.length === 0 && ciphertext.toString('base64url') === text
+    ? { keyId, ciphertext }
+    : undefined
 }
 
-const PREFIX = `${SEALED_PREFIX}v1.`
+const PREFIX = `${ENCRYPTED_PREFIX}v1.`
 const WRAPPING = 'symphony.wrapped.v1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16

@@ -4,7 +4,7 @@
  *
  * | who | does what | with |
  * | --- | --- | --- |
- * | a producer | `vault.seal`, before the enqueue: the database never sees the plaintext | the current master key |
+ * | a producer | `vault.encrypt`, before the enqueue: the database never sees the plaintext | the current master key |
  * | a worker | opens, just before a rail is called or asked (`protectedRails`) | every master key in use |
  * | an operator | rewraps data keys under another master key; destroys a subject's | those, or none |
  *
@@ -22,7 +22,7 @@ export {
 export type { KeyDestruction, MasterKeyUse, OfferedKey, SubjectKeyCounts, WrappedKey } from './db.js'
 export { FieldKeyMissingError, MasterKeysError, SubjectErasedError } from './errors.js'
 export { encryptsFields, FieldVault, protectedRails } from './FieldVault.js'
-export type { ProtectedRail, SealableInstruction } from './FieldVault.js'
+export type { ProtectedRail, EncryptableInstruction } from './FieldVault.js'
 export { KeyRing, readKeyRing, SECRET_BYTES } from './MasterKeys.js'
 export type { MasterKey, MasterKeys } from './MasterKeys.js'
 export { rewrapKeys } from './rewrapKeys.js'

@@ -1,27 +1,33 @@
 import { systemClock, type Clock, type StopSignal } from '../core/index.js'
 import { describeThrown } from './describeThrown.js'
-import { judgeAnswer, judgeStatus, VERDICT_CODES, type Judgement, type Unpaid } from './judgeAnswer.js'
+import {
+  classifyAnswer,
+  classifyStatus,
+  RAIL_RESULT_CODES,
+  type ClassifiedAnswer,
+  type UnsuccessfulAnswer,
+} from './classifyAnswer.js'
 import type { LoadedRail } from './loadRails.js'
 import { isNotSentError } from './NotSentError.js'
-import { withholdFields, type Redact } from './fields/withholdFields.js'
+import { redactFields, type Redact } from './fields/redactFields.js'
 import type { RailRequest } from './types.js'
-import { TimedWork, withDeadline, type Ending, type Waited, type WorkContext } from './withDeadline.js'
+import { TimedWork, withDeadline, type Settled, type DeadlineResult, type WorkContext } from './withDeadline.js'
 
 /**
- * What became of a call.
+ * Result of a call.
  *
- * | kind | what is certain | what follows |
+ * | kind | certain | outcome |
  * | --- | --- | --- |
  * | `success` | paid, under `reference` | DISPATCHED |
  * | `terminal` | not paid, and never will be | FAILED |
- * | `retryable` | not paid this time | tried again |
- * | `notSent` | nothing reached the rail | tried again; the rail, not the payment, is in trouble |
+ * | `retryable` | not paid by this call | RETRYABLE |
+ * | `notSent` | nothing reached the rail | RETRYABLE; the fault is the rail's, not the payment's |
  * | `unknown` | nothing | the rail's `onUnknown` decides |
  */
-export type RailVerdict = Judgement<'terminal' | 'retryable' | 'unknown' | 'notSent'> & Timed
+export type RailResult = ClassifiedAnswer<'terminal' | 'retryable' | 'unknown' | 'notSent'> & Timed
 
-/** What an inquiry found. `absent`: the rail has never seen the reference. */
-export type StatusVerdict = Judgement<'terminal' | 'absent' | 'unknown'> & Timed
+/** Result of an inquiry. `absent`: the rail has never seen the reference. */
+export type StatusResult = ClassifiedAnswer<'terminal' | 'absent' | 'unknown'> & Timed
 
 interface Timed {
   readonly latencyMs: number
@@ -36,26 +42,26 @@ export interface CallOptions {
 
 export interface DispatchOptions extends CallOptions {
   /**
-   * Told what the adapter said after the call had been given up: evidence, too late to be the verdict. Not called for
-   * what says nothing (a throw, garbage). It must not throw: nobody is left to catch it.
+   * Called with an answer that arrives after the call was stopped. Such an answer is evidence, not the result. Not called for a
+   * throw or a malformed answer. It must not throw: no caller is left to catch it.
    */
-  readonly onLateAnswer?: (verdict: RailVerdict) => void
+  readonly onLateAnswer?: (result: RailResult) => void
 }
 
-/** The one way to send a payment. Returns a verdict by the rail's timeout, whatever the adapter does; never throws. */
-export function callRail(rail: LoadedRail, request: RailRequest, options: DispatchOptions = {}): Promise<RailVerdict> {
+/** Sends a payment. Returns a result by the rail's timeout, whatever the adapter does. Never throws. */
+export function callRail(rail: LoadedRail, request: RailRequest, options: DispatchOptions = {}): Promise<RailResult> {
   const call = new DispatchCall(rail, request, options)
   const { signal } = options
   return signal?.aborted === true ? Promise.resolve(call.notSent()) : call.within(rail.timeoutMs, signal)
 }
 
 /** One call of a rail's `dispatch`. */
-class DispatchCall extends TimedWork<unknown, RailVerdict> {
+class DispatchCall extends TimedWork<unknown, RailResult> {
   readonly #rail: LoadedRail
   readonly #request: RailRequest
   readonly #options: DispatchOptions
   readonly #startedMs: number
-  /** Made before the call: an adapter may change the payload, and its secrets must not reach the ledger all the same. */
+  /** Created before the call, because an adapter may change the payload. Its secrets must not reach the ledger. */
   readonly #redact: Redact
 
   constructor(rail: LoadedRail, request: RailRequest, options: DispatchOptions) {
@@ -64,82 +70,85 @@ class DispatchCall extends TimedWork<unknown, RailVerdict> {
     this.#request = request
     this.#options = options
     this.#startedMs = (options.clock ?? systemClock).monotonicMs()
-    this.#redact = withholdFields(request.payload, rail.fields)
+    this.#redact = redactFields(request.payload, rail.fields)
   }
 
-  notSent(): RailVerdict {
-    return this.#timed({ kind: 'notSent', code: VERDICT_CODES.aborted })
+  notSent(): RailResult {
+    return this.#timed({ kind: 'notSent', code: RAIL_RESULT_CODES.aborted })
   }
 
   protected override work(context: WorkContext): unknown {
     return this.#rail.dispatch(this.#request, context)
   }
 
-  protected override conclude(call: Waited<unknown>): RailVerdict {
-    if (call.cut === undefined) return this.#judge(call.ending)
-    if (call.ending === undefined) {
-      void call.end.then((ending) => this.#reportLate(this.#judge(ending)))
+  protected override conclude(call: DeadlineResult<unknown>): RailResult {
+    if (call.stoppedBy === undefined) return this.#classify(call.settled)
+    if (call.settled === undefined) {
+      void call.end.then((settled) => this.#reportLate(this.#classify(settled)))
     } else {
-      const verdict = this.#judge(call.ending)
-      // Of an aborted call only a clear answer counts: its error is our own doing.
-      if (verdict.kind !== 'unknown') return verdict
+      const result = this.#classify(call.settled)
+      // After an abort only a definite answer counts: the abort itself causes errors.
+      if (result.kind !== 'unknown') return result
     }
-    return this.#timed(cutShort(call.cut, this.#rail))
+    return this.#timed(stoppedResult(call.stoppedBy, this.#rail))
   }
 
-  #judge(ending: Ending<unknown>): RailVerdict {
-    return this.#timed(judgeDispatch(this.#rail, ending, this.#redact))
+  #classify(settled: Settled<unknown>): RailResult {
+    return this.#timed(classifyDispatch(this.#rail, settled, this.#redact))
   }
 
-  #reportLate(verdict: RailVerdict): void {
-    if (verdict.kind !== 'unknown') this.#options.onLateAnswer?.(verdict)
+  #reportLate(result: RailResult): void {
+    if (result.kind !== 'unknown') this.#options.onLateAnswer?.(result)
   }
 
-  #timed<Judged extends object>(judgement: Judged): Judged & Timed {
-    return timed(judgement, this.#options.clock ?? systemClock, this.#startedMs)
+  #timed<Answer extends object>(answer: Answer): Answer & Timed {
+    return timed(answer, this.#options.clock ?? systemClock, this.#startedMs)
   }
 }
 
-/** Asks the rail what became of a reference. Never throws: whatever is not an answer is `unknown`. */
+/** Asks the rail for the outcome of a reference. Never throws: anything but an answer is `unknown`. */
 export async function inquireRail(
   rail: LoadedRail,
   request: RailRequest,
   { signal, clock = systemClock }: CallOptions = {},
-): Promise<StatusVerdict> {
+): Promise<StatusResult> {
   const startedMs = clock.monotonicMs()
-  const redact = withholdFields(request.payload, rail.fields)
+  const redact = redactFields(request.payload, rail.fields)
   const { queryStatus } = rail
-  if (queryStatus === undefined) return timed({ kind: 'unknown', code: VERDICT_CODES.notAskable }, clock, startedMs)
+  if (queryStatus === undefined) return timed({ kind: 'unknown', code: RAIL_RESULT_CODES.notAskable }, clock, startedMs)
   const call = await withDeadline((context) => queryStatus(request, context), {
     timeoutMs: rail.timeoutMs,
     signal,
   })
-  if (call.ending?.how === 'answered') return timed(judgeStatus(rail, call.ending.value, redact), clock, startedMs)
-  const judged = call.cut === undefined ? judgeThrown(call.ending.error, redact) : cutShort(call.cut, rail)
-  return timed(judged, clock, startedMs)
+  if (call.settled?.how === 'answered') return timed(classifyStatus(rail, call.settled.value, redact), clock, startedMs)
+  const classified =
+    call.stoppedBy === undefined ? classifyThrown(call.settled.error, redact) : stoppedResult(call.stoppedBy, rail)
+  return timed(classified, clock, startedMs)
 }
 
-function judgeDispatch(
+function classifyDispatch(
   rail: LoadedRail,
-  ending: Ending<unknown>,
+  settled: Settled<unknown>,
   redact: Redact,
-): Judgement<'terminal' | 'retryable' | 'unknown' | 'notSent'> {
-  if (ending.how === 'answered') return judgeAnswer(rail, ending.value, redact)
-  const judged = judgeThrown(ending.error, redact)
-  return isNotSentError(ending.error) ? { ...judged, kind: 'notSent', code: VERDICT_CODES.notSent } : judged
+): ClassifiedAnswer<'terminal' | 'retryable' | 'unknown' | 'notSent'> {
+  if (settled.how === 'answered') return classifyAnswer(rail, settled.value, redact)
+  const classified = classifyThrown(settled.error, redact)
+  return isNotSentError(settled.error)
+    ? { ...classified, kind: 'notSent', code: RAIL_RESULT_CODES.notSent }
+    : classified
 }
 
-function judgeThrown(error: unknown, redact: Redact): Unpaid<'unknown'> {
-  return { kind: 'unknown', code: VERDICT_CODES.threw, message: redact(describeThrown(error)) }
+function classifyThrown(error: unknown, redact: Redact): UnsuccessfulAnswer<'unknown'> {
+  return { kind: 'unknown', code: RAIL_RESULT_CODES.threw, message: redact(describeThrown(error)) }
 }
 
-function cutShort(cut: 'timeout' | 'aborted', rail: LoadedRail): Unpaid<'unknown'> {
-  return cut === 'timeout'
-    ? { kind: 'unknown', code: VERDICT_CODES.timeout, message: `no answer within ${rail.timeoutMs} ms` }
-    : { kind: 'unknown', code: VERDICT_CODES.aborted, message: 'the call was given up before it was answered' }
+function stoppedResult(stoppedBy: 'timeout' | 'aborted', rail: LoadedRail): UnsuccessfulAnswer<'unknown'> {
+  return stoppedBy === 'timeout'
+    ? { kind: 'unknown', code: RAIL_RESULT_CODES.timeout, message: `no answer within ${rail.timeoutMs} ms` }
+    : { kind: 'unknown', code: RAIL_RESULT_CODES.aborted, message: 'the call was aborted before the rail answered' }
 }
 
-/** Adds to a judgement, which is its maker's no longer, how long it took. */
-function timed<Judged extends object>(judgement: Judged, clock: Clock, startedMs: number): Judged & Timed {
-  return Object.assign(judgement, { latencyMs: clock.monotonicMs() - startedMs })
+/** Adds the duration to an answer. Changes the object. */
+function timed<Answer extends object>(answer: Answer, clock: Clock, startedMs: number): Answer & Timed {
+  return Object.assign(answer, { latencyMs: clock.monotonicMs() - startedMs })
 }

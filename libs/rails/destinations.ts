@@ -53,7 +53,7 @@ async function loadPhones(): Promise<Check> {
 }
 
 /** For a rail that does not say what it pays to: what presents itself as a phone number or an IBAN must be one. */
-export function kindOfDestination(text: string): DestinationKind {
+export function detectDestinationKind(text: string): DestinationKind {
   if (text.startsWith('+')) return 'phone'
   return IBAN_SHAPE.test(text) ? 'iban' : 'account'
 }

@@ -10,7 +10,7 @@ import {
   requiredText,
 } from '../core/index.js'
 import type { Bounds } from '../core/index.js'
-import { openWithoutKeys, type OpenPayload } from './fields/openPayload.js'
+import { rejectEncryptedFields, type DecryptPayload } from './fields/decryptPayload.js'
 import { overlap, readFieldRules, readPointer, type FieldRule } from './fields/fieldRules.js'
 import type { StandardSchema } from './standardSchema.js'
 import type {
@@ -43,7 +43,7 @@ export interface LoadedRail {
   /** Where the payload names whose data it is, by its keys; undefined: the participant's. */
   readonly subject: readonly string[] | undefined
   /** Called before each dispatch and inquiry. Without keys it refuses what is encrypted. */
-  readonly openPayload: OpenPayload
+  readonly decryptPayload: DecryptPayload
   readonly close: () => Promise<void>
 }
 
@@ -120,7 +120,7 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
     codes: optional(declared['codes'], (value) => readCodes(field('codes'), value)),
     fields,
     subject: optional(declared['subject'], (value) => readSubject(field('subject'), value, fields)),
-    openPayload: openWithoutKeys(fields),
+    decryptPayload: rejectEncryptedFields(fields),
     close: async () => declared.close?.(),
   })
 }

@@ -9,7 +9,7 @@ import {
 } from '../core/index.js'
 import type { JsonObject } from '../core/index.js'
 import { CardNumberRefusedError, refuseCardNumbers } from './fields/cardNumbers.js'
-import { isDestination, kindOfDestination } from './destinations.js'
+import { isDestination, detectDestinationKind } from './destinations.js'
 import type { LoadedRail } from './loadRails.js'
 import type { StandardIssue, StandardResult } from './standardSchema.js'
 import type { DestinationKind } from './types.js'
@@ -114,7 +114,7 @@ function faultOfDestination(
   if (typeof destination !== 'string' || destination === '') {
     return fault('INVALID_DESTINATION', 'destination: expected text that is not empty')
   }
-  const kind = rail.destination ?? kindOfDestination(destination)
+  const kind = rail.destination ?? detectDestinationKind(destination)
   const verdict = isDestination[kind](destination)
   return typeof verdict === 'boolean' ? destinationFault(kind, verdict) : destinationFaultLater(kind, verdict)
 }
@@ -160,16 +160,16 @@ async function faultBySchema(rail: LoadedRail, payload: JsonObject): Promise<Pay
 
 const ISSUES_SHOWN_MAX = 5
 
-/** A validator may be asynchronous, and then it may hang; it gets as long as the rail itself. */
+/** Runs a check with the rail's timeout: an asynchronous validator may hang. */
 async function checked<Value, Result>(
   rail: LoadedRail,
   check: (value: Value) => Result | Promise<Result>,
   value: Value,
 ): Promise<Result> {
-  const { ending } = await withDeadline(() => check(value), { timeoutMs: rail.timeoutMs })
-  if (ending === undefined) throw new PayloadCheckError(`did not end within ${rail.timeoutMs} ms`)
-  if (ending.how === 'threw') throw ending.error
-  return ending.value
+  const { settled } = await withDeadline(() => check(value), { timeoutMs: rail.timeoutMs })
+  if (settled === undefined) throw new PayloadCheckError(`did not end within ${rail.timeoutMs} ms`)
+  if (settled.how === 'threw') throw settled.error
+  return settled.value
 }
 
 function placeOf({ path = [] }: StandardIssue, payload: JsonObject): string {

@@ -11,36 +11,35 @@ export interface WorkContext {
   readonly signal: AbortSignal
 }
 
-export type Ending<Value> =
+export type Settled<Value> =
   | { readonly how: 'answered'; readonly value: Value }
   | { readonly how: 'threw'; readonly error: unknown }
 
-export type Waited<Value> =
-  | { readonly cut: undefined; readonly ending: Ending<Value> }
+export type DeadlineResult<Value> =
+  | { readonly stoppedBy: undefined; readonly settled: Settled<Value> }
   | {
-      /** Why nobody waited any longer. */
-      readonly cut: 'timeout' | 'aborted'
-      /** How the work ended, if it obeyed its signal at once. */
-      readonly ending: Ending<Value> | undefined
-      /** How the work ends, whenever that is. It may be never; it does not reject. */
-      readonly end: Promise<Ending<Value>>
+      /** Reason for which the wait ended before the work did. */
+      readonly stoppedBy: 'timeout' | 'aborted'
+      /** Result of the work, if it obeyed its signal at once. */
+      readonly settled: Settled<Value> | undefined
+      /** Resolves with the result of the work, perhaps never. It does not reject. */
+      readonly end: Promise<Settled<Value>>
     }
 
 /**
- * Runs `work` and returns when it ends or at the deadline, whichever is first, and never rejects. At the deadline its
- * signal is aborted, but nothing depends on the work obeying: a hung adapter would otherwise keep its slot, and its
- * worker's shutdown, for ever.
+ * Runs `work` and returns when it ends or at the deadline, whichever is first. Never rejects. At the deadline it aborts the
+ * signal of the work and does not wait for it: a hung adapter would otherwise block its slot, and a shutdown, for ever.
  */
 export function withDeadline<Value>(
   work: (context: WorkContext) => Value | Promise<Value>,
   { timeoutMs, signal }: Deadline,
-): Promise<Waited<Value>> {
+): Promise<DeadlineResult<Value>> {
   return new PlainWork(work).within(timeoutMs, signal)
 }
 
 /**
- * One piece of work that is waited for as `withDeadline` says. A subclass says what the work is and what its end means. It is an
- * object of its own rather than closures, because each payment makes one.
+ * One piece of work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result.
+ * It is an object rather than closures, because each payment creates one.
  */
 export abstract class TimedWork<Value, Result> {
   readonly #context = new CallContext()
@@ -48,16 +47,16 @@ export abstract class TimedWork<Value, Result> {
   #timer: NodeJS.Timeout | undefined
   #resolve: ((result: Result) => void) | undefined
   #reject: ((error: unknown) => void) | undefined
-  #isCut = false
-  #ending: Ending<Value> | undefined
-  /** Resolves the `end` of work that was cut. */
-  #tellEnd: ((ending: Ending<Value>) => void) | undefined
+  #isStopped = false
+  #settled: Settled<Value> | undefined
+  /** Resolves the `end` of work whose wait was stopped. */
+  #resolveEnd: ((settled: Settled<Value>) => void) | undefined
   #abort: (() => void) | undefined
 
   protected abstract work(context: WorkContext): Value | Promise<Value>
 
-  /** Returns the result that an end means. An error that it throws rejects the promise of `within`. */
-  protected abstract conclude(waited: Waited<Value>): Result
+  /** Returns the result that `within` resolves to. An error that it throws rejects that promise. */
+  protected abstract conclude(waited: DeadlineResult<Value>): Result
 
   /** Starts the work. Called once. */
   within(timeoutMs: number, signal: StopSignal | undefined): Promise<Result> {
@@ -66,7 +65,7 @@ export abstract class TimedWork<Value, Result> {
       this.#reject = reject
       this.#signal = signal
       // Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees.
-      this.#timer = setTimeout(cutAtTimeout, timeoutMs, this)
+      this.#timer = setTimeout(stopAtTimeout, timeoutMs, this)
       this.#begin()
     })
   }
@@ -74,37 +73,38 @@ export abstract class TimedWork<Value, Result> {
   #begin(): void {
     try {
       const result = this.work(this.#context)
-      // The caller gets a value that is there already later, too, and never before `within` returns.
+      // A synchronous value also arrives asynchronously, after `within` has returned.
       Promise.resolve(result).then(
-        (value) => this.#ended({ how: 'answered', value }),
-        (error: unknown) => this.#ended({ how: 'threw', error }),
+        (value) => this.#onSettled({ how: 'answered', value }),
+        (error: unknown) => this.#onSettled({ how: 'threw', error }),
       )
     } catch (error) {
-      queueMicrotask(() => this.#ended({ how: 'threw', error }))
+      queueMicrotask(() => this.#onSettled({ how: 'threw', error }))
     }
-    if (this.#signal?.aborted === true) return this.cut('aborted')
+    if (this.#signal?.aborted === true) return this.stop('aborted')
     if (this.#signal === undefined) return
-    this.#abort = () => this.cut('aborted')
+    this.#abort = () => this.stop('aborted')
     this.#signal.addEventListener('abort', this.#abort)
   }
 
-  cut(why: keyof typeof REASONS): void {
-    this.#isCut = true
+  /** Stops the wait and aborts the signal of the work. */
+  stop(reason: keyof typeof REASONS): void {
+    this.#isStopped = true
     this.#clear()
-    const end = new Promise<Ending<Value>>((told) => (this.#tellEnd = told))
-    CallContext.stopOf(this.#context).abort(new DOMException(...REASONS[why]))
-    // An adapter that obeys its signal knows best what it had sent by then, so its reaction gets one turn to arrive.
-    setImmediate(() => this.#finish({ cut: why, ending: this.#ending, end }))
+    const end = new Promise<Settled<Value>>((resolve) => (this.#resolveEnd = resolve))
+    CallContext.stopOf(this.#context).abort(new DOMException(...REASONS[reason]))
+    // An adapter that obeys its signal knows what it has sent. Its answer gets one turn of the event loop to arrive.
+    setImmediate(() => this.#finish({ stoppedBy: reason, settled: this.#settled, end }))
   }
 
-  #ended(ending: Ending<Value>): void {
-    this.#ending = ending
-    if (this.#isCut) return this.#tellEnd?.(ending)
+  #onSettled(settled: Settled<Value>): void {
+    this.#settled = settled
+    if (this.#isStopped) return this.#resolveEnd?.(settled)
     this.#clear()
-    this.#finish({ cut: undefined, ending })
+    this.#finish({ stoppedBy: undefined, settled })
   }
 
-  #finish(waited: Waited<Value>): void {
+  #finish(waited: DeadlineResult<Value>): void {
     try {
       this.#resolve?.(this.conclude(waited))
     } catch (error) {
@@ -118,7 +118,7 @@ export abstract class TimedWork<Value, Result> {
   }
 }
 
-class PlainWork<Value> extends TimedWork<Value, Waited<Value>> {
+class PlainWork<Value> extends TimedWork<Value, DeadlineResult<Value>> {
   readonly #work: (context: WorkContext) => Value | Promise<Value>
 
   constructor(work: (context: WorkContext) => Value | Promise<Value>) {
@@ -130,13 +130,13 @@ class PlainWork<Value> extends TimedWork<Value, Waited<Value>> {
     return this.#work(context)
   }
 
-  protected override conclude(waited: Waited<Value>): Waited<Value> {
+  protected override conclude(waited: DeadlineResult<Value>): DeadlineResult<Value> {
     return waited
   }
 }
 
-function cutAtTimeout(timed: { cut(why: 'timeout'): void }): void {
-  timed.cut('timeout')
+function stopAtTimeout(timed: { stop(reason: 'timeout'): void }): void {
+  timed.stop('timeout')
 }
 
 /**

@@ -224,7 +224,7 @@ test('after a subject was shredded its fields are unreadable, and the ledger ver
     'SELECT payload FROM payment_outbox_attempts WHERE outbox_id = $1',
     [outboxId],
   )
-  const open = made.vault.opener(db.as('symphony_executor'), made.rail.rails.get(railType)!)
+  const open = made.vault.decrypter(db.as('symphony_executor'), made.rail.rails.get(railType)!)
   const opened = await open({ ...instruction, payload: rows[0]!.payload })
   expect(opened).toEqual({ ok: false, reason: 'FIELD_KEY_DESTROYED' })
 })

@@ -9,7 +9,7 @@ import {
   inquireRail,
   loadRail,
   signRequest,
-  VERDICT_CODES,
+  RAIL_RESULT_CODES,
   type HttpOptions,
   type LoadedRail,
 } from '../../libs/rails/index.js'
@@ -131,13 +131,13 @@ describe('an answer', () => {
     [201, { reference: 'r-1', code: 'DONE' }, 'success', 'DONE'],
     [202, { reference: 'r-1' }, 'success', 'OK'],
     [200, { reference: 17 }, 'success', 'OK'],
-    [200, {}, 'unknown', VERDICT_CODES.noReference],
-    [200, { reference: '' }, 'unknown', VERDICT_CODES.noReference],
-    [200, { reference: null }, 'unknown', VERDICT_CODES.noReference],
-    [200, { reference: 1.5 }, 'unknown', VERDICT_CODES.noReference],
-    [200, { data: { reference: 'r-1' } }, 'unknown', VERDICT_CODES.noReference],
-    [200, ['r-1'], 'unknown', VERDICT_CODES.noReference],
-    [204, undefined, 'unknown', VERDICT_CODES.noReference],
+    [200, {}, 'unknown', RAIL_RESULT_CODES.noReference],
+    [200, { reference: '' }, 'unknown', RAIL_RESULT_CODES.noReference],
+    [200, { reference: null }, 'unknown', RAIL_RESULT_CODES.noReference],
+    [200, { reference: 1.5 }, 'unknown', RAIL_RESULT_CODES.noReference],
+    [200, { data: { reference: 'r-1' } }, 'unknown', RAIL_RESULT_CODES.noReference],
+    [200, ['r-1'], 'unknown', RAIL_RESULT_CODES.noReference],
+    [204, undefined, 'unknown', RAIL_RESULT_CODES.noReference],
     [300, {}, 'unknown', 'HTTP_300'],
     [303, {}, 'unknown', 'HTTP_303'],
     [400, { code: 'BAD_ACCOUNT' }, 'terminal', 'BAD_ACCOUNT'],
@@ -329,7 +329,7 @@ describe('what may have been sent is unknown', () => {
   it('a connection cut after the request was read', async () => {
     const server = await serve((_, response) => response.destroy())
     const verdict = await callRail(railTo({ url: server.url }), railRequest())
-    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.threw })
+    expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.threw })
     expect(server.received).toHaveLength(1)
   })
 
@@ -360,7 +360,7 @@ describe('what may have been sent is unknown', () => {
   it('an answer whose headers never come; the connection is given up', async () => {
     const server = await serve(() => {})
     const rail = railTo({ url: server.url }, { timeoutMs: 100 })
-    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.timeout })
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.timeout })
     await expect.poll(() => server.connections.open).toBe(0)
   })
 
@@ -370,7 +370,7 @@ describe('what may have been sent is unknown', () => {
       response.write('{"reference":')
     })
     const rail = railTo({ url: server.url }, { timeoutMs: 100 })
-    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.timeout })
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.timeout })
   })
 
   it('what is no HTTP', async () => {

@@ -15,7 +15,7 @@ import {
   httpRail,
   loadRails,
   NotSentError,
-  showPayloadText,
+  maskPayloadText,
   type LoadedRail,
   type RailDeclaration,
   type RailAnswer,
@@ -310,8 +310,8 @@ async function refusedRequests(): Promise<void> {
     log,
     api: {
       protection: {
-        seal: (role, instructions) => vault.seal(role, instructions),
-        showerOf: async (_role, railType) => (text) => showPayloadText(text, rails.get(railType)?.fields ?? []),
+        encrypt: (role, instructions) => vault.encrypt(role, instructions),
+        showerOf: async (_role, railType) => (text) => maskPayloadText(text, rails.get(railType)?.fields ?? []),
       },
     },
     webhooks: {

@@ -7,7 +7,7 @@ import {
   type NatsJetStream,
   type NatsStreamInfo,
 } from '../../libs/brokers/index.js'
-import { objectionToStream, remembersSince, timeOfReference } from '../../libs/brokers/natsStream.js'
+import { findStreamProblem, retainsEverythingSince, timeOfReference } from '../../libs/brokers/natsStream.js'
 import { callRail, loadRail, type Rail } from '../../libs/rails/index.js'
 import { railRequest } from '../support/railRequest.js'
 
@@ -267,18 +267,18 @@ describe('what a stream of NATS says of a payment that it does not have', () => 
     ['it may be younger', false, stream({}, { created: at(-0.5).toISOString() })],
     ['its times cannot be read', false, stream({}, { created: 'yesterday' })],
   ])('%s: believed is %s', ([, expected, info]) => {
-    expect(remembersSince(info, at(0), MINUTE)).toBe(expected)
+    expect(retainsEverythingSince(info, at(0), MINUTE)).toBe(expected)
   })
 
   test('of a payment whose age is not known it is not believed', () => {
-    expect(remembersSince(stream({}), undefined, 0)).toBe(false)
+    expect(retainsEverythingSince(stream({}), undefined, 0)).toBe(false)
   })
 
   test('only a stream that keeps what was consumed, and that acknowledges, can be used', () => {
-    expect(objectionToStream(stream({}))).toBeUndefined()
-    expect(objectionToStream(stream({}, { config: { retention: 'workqueue' } }))).toContain('workqueue')
-    expect(objectionToStream(stream({}, { config: { retention: 'interest' } }))).toContain('interest')
-    expect(objectionToStream(stream({}, { config: { retention: 'limits', no_ack: true } }))).toContain('no_ack')
+    expect(findStreamProblem(stream({}))).toBeUndefined()
+    expect(findStreamProblem(stream({}, { config: { retention: 'workqueue' } }))).toContain('workqueue')
+    expect(findStreamProblem(stream({}, { config: { retention: 'interest' } }))).toContain('interest')
+    expect(findStreamProblem(stream({}, { config: { retention: 'limits', no_ack: true } }))).toContain('no_ack')
   })
 
   test('an outbox id says when it was made; another id does not', () => {

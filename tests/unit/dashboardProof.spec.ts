@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { checkProof, firstBreak, payloadIn, type RowDefect } from '../../libs/dashboard/data/ledgerProof.js'
 import type { Proof, ProofRow } from '../../libs/http/index.js'
 import { enqueuePaymentOutboxBatch, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
-import { loadRails, showPayloadText } from '../../libs/rails/index.js'
+import { loadRails, maskPayloadText } from '../../libs/rails/index.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { buildInstruction, enqueue, enqueueAndFail } from '../support/outboxItems.js'
@@ -35,8 +35,8 @@ beforeAll(async () => {
     limits: { requestsPerSecond: 100_000 },
     api: {
       protection: {
-        seal: async (_tx, instructions) => instructions,
-        showerOf: async (_role, railType) => (text) => showPayloadText(text, MASKING.get(railType)?.fields ?? []),
+        encrypt: async (_tx, instructions) => instructions,
+        showerOf: async (_role, railType) => (text) => maskPayloadText(text, MASKING.get(railType)?.fields ?? []),
       },
     },
   })

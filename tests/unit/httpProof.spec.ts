@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { checkProof } from '../../libs/dashboard/data/ledgerProof.js'
 import type { Proof } from '../../libs/http/index.js'
 import { enqueuePaymentOutboxBatch, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
-import { loadRails, showPayloadText } from '../../libs/rails/index.js'
+import { loadRails, maskPayloadText } from '../../libs/rails/index.js'
 import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import {
@@ -38,8 +38,8 @@ beforeAll(async () => {
   http = await openHttpFixture(ledger.db, {
     api: {
       protection: {
-        seal: async (_tx, instructions) => instructions,
-        showerOf: async (_role, railType) => (text) => showPayloadText(text, MASKING.get(railType)?.fields ?? []),
+        encrypt: async (_tx, instructions) => instructions,
+        showerOf: async (_role, railType) => (text) => maskPayloadText(text, MASKING.get(railType)?.fields ?? []),
       },
     },
   })

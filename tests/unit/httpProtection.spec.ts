@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Proof } from '../../libs/http/index.js'
 import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { destroySubjectKey, FieldVault, KeyRing } from '../../libs/protection/index.js'
-import { loadRails, showPayloadText } from '../../libs/rails/index.js'
+import { loadRails, maskPayloadText } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { buildInstruction } from '../support/outboxItems.js'
@@ -20,7 +20,7 @@ const rail = (type: string, fields: object) => ({
   dispatch: () => ({ outcome: 'terminal', code: 'NO' }),
 })
 const rails = loadRails([
-  rail('sealed', { '/iban': 'encrypted', '/memo': 'forbidden' }),
+  rail('encrypted', { '/iban': 'encrypted', '/memo': 'forbidden' }),
   rail('masked', { '/iban': 'masked' }),
   rail('open', {}),
 ])
@@ -41,9 +41,9 @@ afterAll(async () => {
 
 function protectionWith(vault: FieldVault) {
   return {
-    seal: vault.seal.bind(vault),
+    encrypt: vault.encrypt.bind(vault),
     showerOf: async (_role: unknown, railType: string) => (text: string) =>
-      showPayloadText(text, rails.get(railType)?.fields ?? []),
+      maskPayloadText(text, rails.get(railType)?.fields ?? []),
   }
 }
 
@@ -53,7 +53,7 @@ function bodyOf({ idempotencyKey: _key, ...body }: OutboxInstruction): object {
 
 describe('an instruction', () => {
   test('with a field to encrypt is stored as ciphertext, alone and in a batch; repeated, it is the same one', async () => {
-    const instruction = buildInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     const first = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     const again = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     expect([first.status, again.status]).toEqual([201, 200])
@@ -61,7 +61,7 @@ describe('an instruction', () => {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({
-        instructions: [instruction, buildInstruction({ railType: 'sealed', payload: { iban: IBAN } })],
+        instructions: [instruction, buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })],
       }),
     })
     expect(JSON.parse(await batch.text()).items.map(({ created }: { created: boolean }) => created)).toEqual([
@@ -69,20 +69,20 @@ describe('an instruction', () => {
       true,
     ])
     const { rows } = await db.queryNoRole<{ text: string }>(
-      `SELECT string_agg(p.payload::text, ' ') AS text FROM payment_outbox_pending p WHERE rail_type = 'sealed'`,
+      `SELECT string_agg(p.payload::text, ' ') AS text FROM payment_outbox_pending p WHERE rail_type = 'encrypted'`,
     )
     expect(rows[0]!.text).not.toContain(IBAN)
   })
 
   test('with a card number where none may be is refused, the place named and not the number', async () => {
-    const body = bodyOf(buildInstruction({ railType: 'sealed', payload: { memo: 'pay 4111 1111 1111 1111' } }))
+    const body = bodyOf(buildInstruction({ railType: 'encrypted', payload: { memo: 'pay 4111 1111 1111 1111' } }))
     const problem = await problemOf(await fixture.post(body, randomUUID()))
     expect(problem).toMatchObject({ status: 422, code: 'CARD_NUMBER_REFUSED', argument: 'payload/memo' })
     expect(JSON.stringify(problem)).not.toContain('4111')
   })
 
   test('about somebody whose key was destroyed is refused', async () => {
-    const instruction = buildInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     await destroySubjectKey(db.as('symphony_control'), instruction.participantId, 'asked to')
     const problem = await problemOf(await fixture.post(bodyOf(instruction), randomUUID()))
@@ -91,7 +91,7 @@ describe('an instruction', () => {
 
   test('with a field to encrypt is refused by a server without a key, and taken by none in the clear', async () => {
     const keyless = await openHttpFixture(db, { api: { protection: protectionWith(new FieldVault(rails)) } })
-    const instruction = buildInstruction({ railType: 'sealed', payload: { iban: IBAN } })
+    const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     expect(await problemOf(await keyless.post(bodyOf(instruction), 'k'))).toMatchObject({
       status: 503,
       code: 'ENCRYPTION_UNAVAILABLE',

@@ -3,16 +3,16 @@ import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InvalidArgumentError, type JsonObject } from '../../libs/core/index.js'
 import { canonicalJson } from '../../libs/core/index.js'
-import { keyIdOf, openField, sealField, unwrapKey, wrapKey } from '../../libs/protection/envelope.js'
+import { keyIdOf, decryptField, encryptField, unwrapKey, wrapKey } from '../../libs/protection/envelope.js'
 import { KeyRing, readKeyRing } from '../../libs/protection/index.js'
-import { withholdFields } from '../../libs/rails/fields/withholdFields.js'
+import { redactFields } from '../../libs/rails/fields/redactFields.js'
 import {
   callRail,
   CardNumberRefusedError,
   holdsCardNumber,
   refuseCardNumbers,
-  showPayload,
-  showPayloadText,
+  maskPayload,
+  maskPayloadText,
   validatePayload,
 } from '../../libs/rails/index.js'
 import { PAYABLE, railOf, railRequest } from '../support/railRequest.js'
@@ -60,7 +60,7 @@ describe('what is shown', () => {
   }
 
   test('is each field by its class, and the rest as it is', () => {
-    expect(showPayload(payload, fields)).toEqual({
+    expect(maskPayload(payload, fields)).toEqual({
       masked: true,
       payload: {
         iban: '••••3000',
@@ -74,9 +74,9 @@ describe('what is shown', () => {
 
   test('is the same text where nothing is masked, and nothing at all of what cannot be read', () => {
     const exact = '{"n": 1.50}'
-    expect(showPayloadText(exact, fields)).toEqual({ text: exact, masked: false })
-    expect(showPayloadText('{"iban": 0.1234567890123456789}', fields)).toEqual({ text: '••••', masked: true })
-    expect(showPayloadText('{"iban": 1e400}', rulesFor({ '/x': 'public' }).fields).masked).toBe(false)
+    expect(maskPayloadText(exact, fields)).toEqual({ text: exact, masked: false })
+    expect(maskPayloadText('{"iban": 0.1234567890123456789}', fields)).toEqual({ text: '••••', masked: true })
+    expect(maskPayloadText('{"iban": 1e400}', rulesFor({ '/x': 'public' }).fields).masked).toBe(false)
   })
 })
 
@@ -150,13 +150,13 @@ describe('text of a rail', () => {
       'pin739!',
       's3cret-α',
     ].join(' | ')
-    const kept = withholdFields(payload, fields)(text)
+    const kept = redactFields(payload, fields)(text)
     for (const secret of ['hunter2', 'hunter', '739', 's3cret', 'cGFzc']) expect(kept).not.toContain(secret)
     expect(kept).toContain('fine')
   })
 
   test('is cleared before it is cut, so that no half of a value is left', () => {
-    const kept = withholdFields(payload, fields)(`${'x'.repeat(1_990)}${payload.password}`)
+    const kept = redactFields(payload, fields)(`${'x'.repeat(1_990)}${payload.password}`)
     expect(kept).not.toMatch(/pass/)
   })
 
@@ -178,20 +178,20 @@ describe('an envelope', () => {
   test('opens to what was sealed, and is the same for the same text at the same place only', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
-        const sealed = sealField(key, place, text)
-        expect(openField(key, place, sealed)).toBe(text)
-        expect(sealField(key, place, text)).toBe(sealed)
+        const sealed = encryptField(key, place, text)
+        expect(decryptField(key, place, sealed)).toBe(text)
+        expect(encryptField(key, place, text)).toBe(sealed)
         expect(keyIdOf(sealed)).toBe(key.id)
       }),
       { numRuns: 20 },
     )
     const all = [
-      sealField(key, place, 'x'),
-      sealField(key, place, 'y'),
-      sealField(key, { ...place, pointer: '/b' }, 'x'),
-      sealField(key, { ...place, instructionId: 'j' }, 'x'),
-      sealField(key, { ...place, idempotencyKey: 'l' }, 'x'),
-      sealField({ ...key, secret: randomBytes(32) }, place, 'x'),
+      encryptField(key, place, 'x'),
+      encryptField(key, place, 'y'),
+      encryptField(key, { ...place, pointer: '/b' }, 'x'),
+      encryptField(key, { ...place, instructionId: 'j' }, 'x'),
+      encryptField(key, { ...place, idempotencyKey: 'l' }, 'x'),
+      encryptField({ ...key, secret: randomBytes(32) }, place, 'x'),
     ]
     // The nonces too: with one nonce for two texts the tag's key would be found.
     const nonces = all.map((sealed) =>
@@ -201,28 +201,28 @@ describe('an envelope', () => {
   })
 
   test('does not open elsewhere, under another key, or with one bit changed', () => {
-    const sealed = sealField(key, place, 'DE89370400440532013000')
-    expect(openField(key, { ...place, pointer: '/b' }, sealed)).toBeUndefined()
-    expect(openField(key, { ...place, instructionId: 'j' }, sealed)).toBeUndefined()
-    expect(openField(key, { ...place, idempotencyKey: 'l' }, sealed)).toBeUndefined()
-    expect(openField({ ...key, secret: randomBytes(32) }, place, sealed)).toBeUndefined()
-    expect(openField({ ...key, id: randomUUID() }, place, sealed)).toBeUndefined()
+    const sealed = encryptField(key, place, 'DE89370400440532013000')
+    expect(decryptField(key, { ...place, pointer: '/b' }, sealed)).toBeUndefined()
+    expect(decryptField(key, { ...place, instructionId: 'j' }, sealed)).toBeUndefined()
+    expect(decryptField(key, { ...place, idempotencyKey: 'l' }, sealed)).toBeUndefined()
+    expect(decryptField({ ...key, secret: randomBytes(32) }, place, sealed)).toBeUndefined()
+    expect(decryptField({ ...key, id: randomUUID() }, place, sealed)).toBeUndefined()
     const [head, body] = [sealed.slice(0, sealed.lastIndexOf('.') + 1), sealed.split('.').at(-1)!]
     const bytes = Buffer.from(body, 'base64url')
     for (let bit = 0; bit < bytes.length * 8; bit += 1) {
       const changed = Buffer.from(bytes)
       changed[bit >> 3]! ^= 1 << (bit & 7)
-      expect(openField(key, place, head + changed.toString('base64url'))).toBeUndefined()
+      expect(decryptField(key, place, head + changed.toString('base64url'))).toBeUndefined()
     }
     expect(keyIdOf(`${sealed}=`)).toBeUndefined()
     expect(keyIdOf(`${sealed}.x`)).toBeUndefined()
     expect(keyIdOf(head)).toBe(key.id)
-    expect(openField(key, place, head)).toBeUndefined()
+    expect(decryptField(key, place, head)).toBeUndefined()
   })
 
   test('of a payment is that of its redrives', () => {
-    const sealed = sealField(key, place, 'x')
-    expect(openField(key, { ...place, idempotencyKey: 'k~redrive~2' }, sealed)).toBe('x')
+    const sealed = encryptField(key, place, 'x')
+    expect(decryptField(key, { ...place, idempotencyKey: 'k~redrive~2' }, sealed)).toBe('x')
   })
 
   test('of a key opens for its subject and id alone', () => {

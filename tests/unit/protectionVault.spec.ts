@@ -163,12 +163,12 @@ describe('what is forbidden, and what needs no key', () => {
       loadRails([{ type: 'r', onUnknown: 'hold', dispatch: () => 1, fields: { '/a': 'encrypted' } }]),
     )
     const instructions = [buildInstruction(), buildInstruction({ railType: 'r', payload: { b: 1 } })]
-    expect(await keyless.seal(ingest(), instructions)).toBe(instructions)
+    expect(await keyless.encrypt(ingest(), instructions)).toBe(instructions)
   })
 
   test('more than a batch is refused before anything is asked', async () => {
     const instructions = Array.from({ length: 1_001 }, () => buildInstruction())
-    expect(await failureOf(fixture().fixture.vault.seal(ingest(), instructions))).toBeInstanceOf(ArgumentRangeError)
+    expect(await failureOf(fixture().fixture.vault.encrypt(ingest(), instructions))).toBeInstanceOf(ArgumentRangeError)
   })
 })
 

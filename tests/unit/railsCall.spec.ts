@@ -5,9 +5,9 @@ import {
   callRail,
   inquireRail,
   NotSentError,
-  VERDICT_CODES,
+  RAIL_RESULT_CODES,
   type LoadedRail,
-  type RailVerdict,
+  type RailResult,
 } from '../../libs/rails/index.js'
 import { answering, railOf, railRequest } from '../support/railRequest.js'
 
@@ -39,7 +39,7 @@ describe('an answer without a table of codes', () => {
       { outcome: 'unknown', code: 'EH' },
       { kind: 'unknown', code: 'EH', railCode: 'EH' },
     ],
-    [{ outcome: 'unknown' }, { kind: 'unknown', code: VERDICT_CODES.unknown }],
+    [{ outcome: 'unknown' }, { kind: 'unknown', code: RAIL_RESULT_CODES.unknown }],
   ])('%j stands', async (answer, verdict) => {
     expect(await callRail(answering(answer), railRequest())).toEqual({ ...verdict, latencyMs: expect.any(Number) })
   })
@@ -86,7 +86,7 @@ describe('garbage is unknown', () => {
     ['a function', () => ({ outcome: 'success', reference: 'r' })],
   ])('%s', async (_, answer) => {
     const verdict = await callRail(answering(answer), railRequest())
-    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.malformed })
+    expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.malformed })
     expect(verdict.unknownCode).toBeUndefined()
   })
 
@@ -98,7 +98,7 @@ describe('garbage is unknown', () => {
     ['null', null],
   ])('a success whose reference is %s', async (_, reference) => {
     const verdict = await callRail(answering({ outcome: 'success', reference }), railRequest())
-    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.noReference })
+    expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.noReference })
   })
 
   it.each([
@@ -109,7 +109,7 @@ describe('garbage is unknown', () => {
     ['10 MB', 'r'.repeat(10_000_000), `reference of 10000000 characters: "${'r'.repeat(200)}…"`],
   ])('a success whose reference is %s keeps the reference as evidence', async (_, reference, message) => {
     const verdict = await callRail(answering({ outcome: 'success', reference }), railRequest())
-    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.badReference, message })
+    expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.badReference, message })
     const told = await callRail(answering({ outcome: 'success', reference, message: 'paid' }), railRequest())
     expect(told.message).toBe(`${message}; paid`)
   })
@@ -135,17 +135,17 @@ describe('with a table of codes, the table decides', () => {
   })
 
   it.each([
-    [{ outcome: 'terminal', code: 'LATER' }, VERDICT_CODES.codeDisagrees],
-    [{ outcome: 'retryable', code: 'NO' }, VERDICT_CODES.codeDisagrees],
-    [{ outcome: 'success', reference: 'r', code: 'NO' }, VERDICT_CODES.codeDisagrees],
-    [{ outcome: 'terminal', code: 'OK' }, VERDICT_CODES.codeDisagrees],
-    [{ outcome: 'unknown', code: 'OK' }, VERDICT_CODES.codeDisagrees],
-    [{ outcome: 'terminal', code: 'GONE' }, VERDICT_CODES.codeDisagrees],
-    [{ outcome: 'terminal', code: 'NEW' }, VERDICT_CODES.codeNotListed],
-    [{ outcome: 'success', reference: 'r', code: 'NEW' }, VERDICT_CODES.codeNotListed],
-    [{ outcome: 'unknown', code: 'NEW' }, VERDICT_CODES.codeNotListed],
-    [{ outcome: 'terminal', code: 'no' }, VERDICT_CODES.codeNotListed],
-    [{ outcome: 'terminal', code: 'constructor' }, VERDICT_CODES.codeNotListed],
+    [{ outcome: 'terminal', code: 'LATER' }, RAIL_RESULT_CODES.codeDisagrees],
+    [{ outcome: 'retryable', code: 'NO' }, RAIL_RESULT_CODES.codeDisagrees],
+    [{ outcome: 'success', reference: 'r', code: 'NO' }, RAIL_RESULT_CODES.codeDisagrees],
+    [{ outcome: 'terminal', code: 'OK' }, RAIL_RESULT_CODES.codeDisagrees],
+    [{ outcome: 'unknown', code: 'OK' }, RAIL_RESULT_CODES.codeDisagrees],
+    [{ outcome: 'terminal', code: 'GONE' }, RAIL_RESULT_CODES.codeDisagrees],
+    [{ outcome: 'terminal', code: 'NEW' }, RAIL_RESULT_CODES.codeNotListed],
+    [{ outcome: 'success', reference: 'r', code: 'NEW' }, RAIL_RESULT_CODES.codeNotListed],
+    [{ outcome: 'unknown', code: 'NEW' }, RAIL_RESULT_CODES.codeNotListed],
+    [{ outcome: 'terminal', code: 'no' }, RAIL_RESULT_CODES.codeNotListed],
+    [{ outcome: 'terminal', code: 'constructor' }, RAIL_RESULT_CODES.codeNotListed],
   ])('%j is unknown, and flagged', async (answer, code) => {
     const verdict = await callRail(answering(answer, { codes: CODES }), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code, railCode: answer.code, unknownCode: true })
@@ -203,12 +203,12 @@ describe('a throw', () => {
     const rail = railOf(() => {
       throw thrown
     })
-    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.threw })
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.threw })
     const later = railOf(async () => {
       await sleep(1)
       throw thrown
     })
-    expect(await callRail(later, railRequest())).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.threw })
+    expect(await callRail(later, railRequest())).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.threw })
   })
 
   it.each([
@@ -221,7 +221,7 @@ describe('a throw', () => {
       }),
       railRequest(),
     )
-    expect(verdict).toMatchObject({ kind: 'notSent', code: VERDICT_CODES.notSent })
+    expect(verdict).toMatchObject({ kind: 'notSent', code: RAIL_RESULT_CODES.notSent })
   })
 
   it('is described by code, message and cause', async () => {
@@ -262,7 +262,11 @@ describe('time', () => {
   it('a rail that ignores its signal does not hold the call: unknown at the deadline', async () => {
     const rail = railOf(() => new Promise(() => {}), { timeoutMs: 50 })
     const verdict = await callRail(rail, railRequest())
-    expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.timeout, message: 'no answer within 50 ms' })
+    expect(verdict).toMatchObject({
+      kind: 'unknown',
+      code: RAIL_RESULT_CODES.timeout,
+      message: 'no answer within 50 ms',
+    })
     expect(verdict.latencyMs).toBeGreaterThanOrEqual(49)
     expect(verdict.latencyMs).toBeLessThan(5_000)
   })
@@ -279,7 +283,7 @@ describe('time', () => {
         }),
       { timeoutMs: 20 },
     )
-    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.timeout })
+    expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.timeout })
     expect(aborted).toMatchObject({ name: 'TimeoutError' })
   })
 
@@ -302,7 +306,7 @@ describe('time', () => {
       { signal: controller.signal },
     )
     controller.abort()
-    expect(await verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.aborted })
+    expect(await verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.aborted })
   })
 
   it('a call given up before it began is not sent, and not begun', async () => {
@@ -328,10 +332,10 @@ describe('time', () => {
   })
 })
 
-async function lateVerdict(rail: LoadedRail): Promise<RailVerdict | undefined> {
-  const late: RailVerdict[] = []
+async function lateVerdict(rail: LoadedRail): Promise<RailResult | undefined> {
+  const late: RailResult[] = []
   const verdict = await callRail(rail, railRequest(), { onLateAnswer: (given) => late.push(given) })
-  expect(verdict).toMatchObject({ kind: 'unknown', code: VERDICT_CODES.timeout })
+  expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.timeout })
   expect(late).toEqual([])
   await sleep(150)
   expect(late.length).toBeLessThanOrEqual(1)
@@ -390,23 +394,23 @@ describe('inquireRail', () => {
       { outcome: 'success', reference: 'r-1' },
       { kind: 'success', reference: 'r-1', code: 'OK' },
     ],
-    [{ outcome: 'success' }, { kind: 'unknown', code: VERDICT_CODES.noReference }],
-    [{ outcome: 'terminal' }, { kind: 'terminal', code: VERDICT_CODES.terminal }],
+    [{ outcome: 'success' }, { kind: 'unknown', code: RAIL_RESULT_CODES.noReference }],
+    [{ outcome: 'terminal' }, { kind: 'terminal', code: RAIL_RESULT_CODES.terminal }],
     [
       { outcome: 'terminal', code: 'NO' },
       { kind: 'terminal', code: 'NO', railCode: 'NO' },
     ],
-    [{ outcome: 'absent' }, { kind: 'absent', code: VERDICT_CODES.absent }],
-    [{ outcome: 'unknown' }, { kind: 'unknown', code: VERDICT_CODES.unknown }],
+    [{ outcome: 'absent' }, { kind: 'absent', code: RAIL_RESULT_CODES.absent }],
+    [{ outcome: 'unknown' }, { kind: 'unknown', code: RAIL_RESULT_CODES.unknown }],
     [
       { outcome: 'unknown', retryAfterMs: 3_000 },
-      { kind: 'unknown', code: VERDICT_CODES.unknown, retryAfterMs: 3_000 },
+      { kind: 'unknown', code: RAIL_RESULT_CODES.unknown, retryAfterMs: 3_000 },
     ],
     [
       { outcome: 'retryable', code: 'LATER' },
-      { kind: 'unknown', code: VERDICT_CODES.malformed, railCode: 'LATER' },
+      { kind: 'unknown', code: RAIL_RESULT_CODES.malformed, railCode: 'LATER' },
     ],
-    [undefined, { kind: 'unknown', code: VERDICT_CODES.malformed }],
+    [undefined, { kind: 'unknown', code: RAIL_RESULT_CODES.malformed }],
   ])('%j', async (status, verdict) => {
     expect(await inquireRail(asked(status), railRequest())).toEqual({ ...verdict, latencyMs: expect.any(Number) })
   })
@@ -444,7 +448,7 @@ describe('inquireRail', () => {
   it('a rail that cannot be asked is not asked', async () => {
     expect(await inquireRail(answering({}), railRequest())).toMatchObject({
       kind: 'unknown',
-      code: VERDICT_CODES.notAskable,
+      code: RAIL_RESULT_CODES.notAskable,
     })
   })
 })

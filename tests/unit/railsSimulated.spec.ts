@@ -11,7 +11,7 @@ import {
   serveRailBook,
   SIMULATED_BEHAVIOURS,
   simulatedRail,
-  VERDICT_CODES,
+  RAIL_RESULT_CODES,
   type LoadedRail,
   type RailEffect,
   type SimulatedRailOptions,
@@ -51,10 +51,10 @@ describe('a scripted payment', () => {
     ['terminal', { kind: 'terminal', code: 'SIM_REJECTED' }, 0],
     ['retryable', { kind: 'retryable', code: 'SIM_BUSY' }, 0],
     ['slow', { kind: 'success', code: 'SIM_PAID' }, 1],
-    ['timeoutAfterPaying', { kind: 'unknown', code: VERDICT_CODES.timeout }, 1],
+    ['timeoutAfterPaying', { kind: 'unknown', code: RAIL_RESULT_CODES.timeout }, 1],
     ['duplicate', { kind: 'success', code: 'SIM_PAID' }, 1],
-    ['garbage', { kind: 'unknown', code: VERDICT_CODES.malformed }, 1],
-    ['refused', { kind: 'notSent', code: VERDICT_CODES.notSent }, 0],
+    ['garbage', { kind: 'unknown', code: RAIL_RESULT_CODES.malformed }, 1],
+    ['refused', { kind: 'notSent', code: RAIL_RESULT_CODES.notSent }, 0],
     ['nonsense', { kind: 'terminal', code: 'SIM_SCRIPT_UNKNOWN' }, 0],
   ])('%s', async (script, verdict, effects) => {
     const request = simulate(script)

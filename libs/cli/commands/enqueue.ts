@@ -11,7 +11,7 @@ import {
   parseInstruction,
   type EnqueuedItem,
   type EnqueueWarning,
-  type InstructionSealer,
+  type InstructionEncryptor,
   type KnownRails,
   type OutboxInstruction,
 } from '../../outbox/index.js'
@@ -145,7 +145,7 @@ interface EnqueuedFile extends EnqueuedCounts {
 interface EnqueueTarget {
   readonly ingest: Queryable
   readonly rails: KnownRails
-  readonly vault: InstructionSealer
+  readonly vault: InstructionEncryptor
 }
 
 interface NumberedInstruction {

@@ -22,7 +22,7 @@ import {
 } from '../../http/index.js'
 import { alertRules, AlertWatch, Metrics, type AlertRule } from '../../observability/index.js'
 import { readItems, readRailFields } from '../../outbox/index.js'
-import { mergeFieldRules, showPayloadText } from '../../rails/index.js'
+import { mergeFieldRules, maskPayloadText } from '../../rails/index.js'
 import { settleWithin } from '../../worker/index.js'
 import { readSystemStatus } from '../database/readSystemStatus.js'
 import type { AlertSettings, ApiSettings, ProcessSettings } from '../settings/settings.js'
@@ -141,10 +141,10 @@ function apiOf(database: Database, { databaseName, readStatusSnapshot, protectio
 
 function payloadProtection({ rails, vault }: Protection): PayloadProtection {
   return {
-    seal: (role, instructions) => vault.seal(role, instructions),
+    encrypt: (role, instructions) => vault.encrypt(role, instructions),
     showerOf: async (role, railType) => {
       const rules = mergeFieldRules(rails.get(railType)?.fields ?? [], await readRailFields(role, railType))
-      return (text) => showPayloadText(text, rules)
+      return (text) => maskPayloadText(text, rules)
     },
   }
 }

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { boundedInteger, systemClock, type JsonObject } from '../../core/index.js'
-import { callRail, type RailVerdict } from '../callRail.js'
+import { callRail, type RailResult } from '../callRail.js'
 import type { LoadedRail } from '../loadRails.js'
 import type { RailRequest } from '../types.js'
 import { fail, skip } from './findings.js'
@@ -53,15 +53,15 @@ export class Sandbox {
     return this.#refusedPayload === undefined ? skip('it needs refusedPayload') : this.request(this.#refusedPayload)
   }
 
-  async call(request: RailRequest): Promise<RailVerdict> {
-    const verdict = await callRail(this.rail, request)
-    return verdict.unknownCode === true ? fail(`the code ${verdict.railCode} is not what the table says`) : verdict
+  async call(request: RailRequest): Promise<RailResult> {
+    const result = await callRail(this.rail, request)
+    return result.unknownCode === true ? fail(`the code ${result.railCode} is not what the table says`) : result
   }
 
-  async pay(request: RailRequest): Promise<RailVerdict & { readonly kind: 'success' }> {
-    const verdict = await this.call(request)
-    if (verdict.kind === 'success') return verdict
-    return fail(`expected success, got ${verdict.kind} (${verdict.code}: ${verdict.message ?? 'no text'})`)
+  async pay(request: RailRequest): Promise<RailResult & { readonly kind: 'success' }> {
+    const result = await this.call(request)
+    if (result.kind === 'success') return result
+    return fail(`expected success, got ${result.kind} (${result.code}: ${result.message ?? 'no text'})`)
   }
 
   async expectEffects({ reference }: RailRequest, expected: number): Promise<string> {

@@ -86,8 +86,10 @@ async function abortEnds(sandbox: Sandbox): Promise<string> {
   const controller = new AbortController()
   const call = settled(async () => sandbox.rail.dispatch(sandbox.request(), { signal: controller.signal }))
   controller.abort()
-  const { cut } = await withDeadline(() => call, { timeoutMs: sandbox.abortPatienceMs })
-  return cut === undefined ? 'it ended' : fail(`still running ${sandbox.abortPatienceMs} ms after its signal aborted`)
+  const { stoppedBy } = await withDeadline(() => call, { timeoutMs: sandbox.abortPatienceMs })
+  return stoppedBy === undefined
+    ? 'it ended'
+    : fail(`still running ${sandbox.abortPatienceMs} ms after its signal aborted`)
 }
 
 async function abortedPaysNothing(sandbox: Sandbox): Promise<string> {

@@ -99,17 +99,17 @@ function ownHeaders(
 }
 
 function readAnswer(http: ResolvedHttp, codes: RailCodes | undefined, response: HttpResponse): RailAnswer {
-  const said = readBody(http.pointers, response)
-  const outcome = refine(outcomeOfStatus(http.statusOutcomes, response.status), response.status, said.code, codes)
+  const answer = readBody(http.pointers, response)
+  const outcome = refine(outcomeOfStatus(http.statusOutcomes, response.status), response.status, answer.code, codes)
   if (outcome === 'success') {
-    // Without a reference this is no success; whoever judges the answer says so.
-    return { outcome, reference: said.reference ?? '', ...(said.code === undefined ? {} : { code: said.code }) }
+    // Without a reference this is no success: `classifyAnswer` makes it unknown.
+    return { outcome, reference: answer.reference ?? '', ...(answer.code === undefined ? {} : { code: answer.code }) }
   }
   const retryAfterMs = readRetryAfterMs(response.headers['retry-after'], http.clock.now())
   return {
     outcome,
-    code: said.code ?? codeOfStatus(response.status),
-    ...(said.message === undefined ? {} : { message: said.message }),
+    code: answer.code ?? codeOfStatus(response.status),
+    ...(answer.message === undefined ? {} : { message: answer.message }),
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
   }
 }
@@ -136,24 +136,24 @@ function codesOfStatuses(outcomes: StatusOutcomes): RailCodes {
 }
 
 function readStatus(http: ResolvedHttp, query: ResolvedStatusQuery, response: HttpResponse): RailStatus {
-  const said = readBody(query.pointers, response)
+  const answer = readBody(query.pointers, response)
   const details = {
-    ...(said.code === undefined ? {} : { code: said.code }),
-    ...(said.message === undefined ? {} : { message: said.message }),
+    ...(answer.code === undefined ? {} : { code: answer.code }),
+    ...(answer.message === undefined ? {} : { message: answer.message }),
   }
-  if (response.status === NOT_FOUND && (said.document !== undefined || response.body.length === 0)) {
+  if (response.status === NOT_FOUND && (answer.document !== undefined || response.body.length === 0)) {
     return { outcome: 'absent', ...details }
   }
   if (!isSuccessStatus(response.status)) {
     const retryAfterMs = readRetryAfterMs(response.headers['retry-after'], http.clock.now())
-    const message = said.message ?? `the question was answered with ${codeOfStatus(response.status)}`
+    const message = answer.message ?? `the inquiry was answered with ${codeOfStatus(response.status)}`
     return { outcome: 'unknown', ...details, message, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) }
   }
   const outcome =
     query.state === undefined
       ? 'success'
-      : (query.outcomes.get(readText(query.state(said.document)) ?? '') ?? 'unknown')
-  return outcome === 'success' ? { outcome, reference: said.reference ?? '', ...details } : { outcome, ...details }
+      : (query.outcomes.get(readText(query.state(answer.document)) ?? '') ?? 'unknown')
+  return outcome === 'success' ? { outcome, reference: answer.reference ?? '', ...details } : { outcome, ...details }
 }
 
 /**

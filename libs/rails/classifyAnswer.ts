@@ -5,40 +5,40 @@ import {
   requiredText,
 } from '../core/index.js'
 import type { LoadedRail } from './loadRails.js'
-import type { Redact } from './fields/withholdFields.js'
+import type { Redact } from './fields/redactFields.js'
 import type { RailOutcome } from './types.js'
 
-/** What an answer amounts to, once it has been checked against the contract and the rail's own table. */
-export type Judgement<Kind extends string> = SuccessJudgement | Unpaid<Kind>
+/** Answer of a rail after the checks against the contract and the rail's table of codes. */
+export type ClassifiedAnswer<Kind extends string> = PaidAnswer | UnsuccessfulAnswer<Kind>
 
-export interface SuccessJudgement extends JudgementDetails {
+export interface PaidAnswer extends AnswerDetails {
   readonly kind: 'success'
-  /** The rail's own. */
+  /** Rail reference. */
   readonly reference: string
 }
 
-export interface Unpaid<Kind extends string> extends JudgementDetails {
+export interface UnsuccessfulAnswer<Kind extends string> extends AnswerDetails {
   readonly kind: Kind
   readonly reference?: undefined
 }
 
-interface JudgementDetails {
-  /** The rail's code, or one of `VERDICT_CODES` where Symphony had to judge by itself. */
+interface AnswerDetails {
+  /** Code of the rail, or one of `RAIL_RESULT_CODES` if Symphony classified the answer itself. */
   readonly code: string
-  /** The rail's code, whatever was made of it. */
+  /** Code of the rail, even if `code` is another one. */
   readonly railCode?: string
   /** Redacted and bounded. */
   readonly message?: string
   readonly retryAfterMs?: number
-  /** The rail gives a table of codes, and this answer is not covered by it: count it, and tell somebody. */
+  /** The rail has a table of codes that does not cover this answer. The relayer reports it. */
   readonly unknownCode?: true
 }
 
-/** Codes of our own in verdicts: what Symphony concluded, not what the rail said. */
-export const VERDICT_CODES = Object.freeze({
+/** Codes that Symphony assigns to a result. All other codes are the rail's. */
+export const RAIL_RESULT_CODES = Object.freeze({
   /** A success without a code. */
   success: 'OK',
-  /** Not an answer of the contract: no such outcome, no code where one is required. */
+  /** An answer against the contract: no such outcome, or no code where one is required. */
   malformed: 'RAIL_ANSWER_MALFORMED',
   noReference: 'RAIL_REFERENCE_MISSING',
   /** A success whose reference is too long or has characters that cannot be stored or printed. */
@@ -57,84 +57,88 @@ export const VERDICT_CODES = Object.freeze({
   unknown: 'RAIL_UNKNOWN',
 })
 
-/** Zero would spend all attempts in a second; beyond a day it is a mistake of the rail, and the payment should be seen. */
+/** Bounds of `retryAfterMs`. Zero would use all attempts within a second. More than a day is a mistake of the rail. */
 export const RETRY_AFTER_MS = Object.freeze({ min: 1_000, max: 86_400_000 })
 
-type UnpaidAnswer = Exclude<RailOutcome, 'success'>
-type UnpaidStatus = 'terminal' | 'absent' | 'unknown'
+type UnsuccessfulOutcome = Exclude<RailOutcome, 'success'>
+type UnsuccessfulStatus = 'terminal' | 'absent' | 'unknown'
 
-/** Judges the answer to a dispatch. Whatever is not clearly one of the other outcomes is unknown. */
-export function judgeAnswer(
+/** Classifies the answer to a dispatch. An answer that is not clearly one of the other outcomes is unknown. */
+export function classifyAnswer(
   rail: LoadedRail,
-  answer: unknown,
+  returned: unknown,
   redact: Redact = redactByShape,
-): Judgement<UnpaidAnswer> {
-  const said = readAnswer(answer)
-  // A refusal that does not say why is not the contract's, and the payment would be declared failed on its word.
-  if (said?.code === undefined && (said?.outcome === 'terminal' || said?.outcome === 'retryable')) {
-    return { kind: 'unknown', code: VERDICT_CODES.malformed, ...detailsOf(said, redact) }
+): ClassifiedAnswer<UnsuccessfulOutcome> {
+  const answer = parseAnswer(returned)
+  // The contract requires a code of a refusal. Without one, the payment must not be FAILED.
+  if (answer?.code === undefined && (answer?.outcome === 'terminal' || answer?.outcome === 'retryable')) {
+    return { kind: 'unknown', code: RAIL_RESULT_CODES.malformed, ...detailsOf(answer, redact) }
   }
-  return judge(rail, said, isUnpaidAnswer, redact)
+  return classify(rail, answer, isUnsuccessfulOutcome, redact)
 }
 
-/** Judges the answer to an inquiry. */
-export function judgeStatus(
+/** Classifies the answer to an inquiry. */
+export function classifyStatus(
   rail: LoadedRail,
   status: unknown,
   redact: Redact = redactByShape,
-): Judgement<UnpaidStatus> {
-  return judge(rail, readAnswer(status), isUnpaidStatus, redact)
+): ClassifiedAnswer<UnsuccessfulStatus> {
+  return classify(rail, parseAnswer(status), isUnsuccessfulStatus, redact)
 }
 
-function judge<Kind extends UnpaidAnswer | UnpaidStatus>(
+function classify<Kind extends UnsuccessfulOutcome | UnsuccessfulStatus>(
   rail: LoadedRail,
-  said: SaidByRail | undefined,
-  isUnpaid: (outcome: unknown) => outcome is Kind,
+  answer: ParsedAnswer | undefined,
+  isUnsuccessful: (outcome: unknown) => outcome is Kind,
   redact: Redact,
-): Judgement<Kind | 'unknown'> {
-  if (said === undefined) return { kind: 'unknown', code: VERDICT_CODES.malformed }
-  const { outcome, reference, code } = said
-  const details = detailsOf(said, redact)
-  if (outcome !== 'success' && !isUnpaid(outcome)) {
-    return { kind: 'unknown', code: VERDICT_CODES.malformed, ...details }
+): ClassifiedAnswer<Kind | 'unknown'> {
+  if (answer === undefined) return { kind: 'unknown', code: RAIL_RESULT_CODES.malformed }
+  const { outcome, reference, code } = answer
+  const details = detailsOf(answer, redact)
+  if (outcome !== 'success' && !isUnsuccessful(outcome)) {
+    return { kind: 'unknown', code: RAIL_RESULT_CODES.malformed, ...details }
   }
-  const objection = objectionOf(rail, outcome, code)
-  if (objection !== undefined) return { kind: 'unknown', code: objection, unknownCode: true, ...details }
+  const problem = findCodeProblem(rail, outcome, code)
+  if (problem !== undefined) return { kind: 'unknown', code: problem, unknownCode: true, ...details }
   if (outcome !== 'success') return { kind: outcome, code: details.railCode ?? CODE_WITHOUT[outcome], ...details }
   if (reference !== undefined) {
-    return { kind: 'success', reference, code: details.railCode ?? VERDICT_CODES.success, ...details }
+    return { kind: 'success', reference, code: details.railCode ?? RAIL_RESULT_CODES.success, ...details }
   }
-  const { badReference } = said
-  if (badReference === undefined) return { kind: 'unknown', code: VERDICT_CODES.noReference, ...details }
+  const { badReference } = answer
+  if (badReference === undefined) return { kind: 'unknown', code: RAIL_RESULT_CODES.noReference, ...details }
   // Not redacted, as a usable reference is not: people need it to find the payment.
   const message = details.message === undefined ? badReference : `${badReference}; ${details.message}`
-  return { kind: 'unknown', code: VERDICT_CODES.badReference, ...details, message }
+  return { kind: 'unknown', code: RAIL_RESULT_CODES.badReference, ...details, message }
 }
 
-function isUnpaidAnswer(outcome: unknown): outcome is UnpaidAnswer {
+function isUnsuccessfulOutcome(outcome: unknown): outcome is UnsuccessfulOutcome {
   return outcome === 'terminal' || outcome === 'retryable' || outcome === 'unknown'
 }
 
-function isUnpaidStatus(outcome: unknown): outcome is UnpaidStatus {
+function isUnsuccessfulStatus(outcome: unknown): outcome is UnsuccessfulStatus {
   return outcome === 'terminal' || outcome === 'absent' || outcome === 'unknown'
 }
 
-function objectionOf(rail: LoadedRail, outcome: RailOutcome | 'absent', code: string | undefined): string | undefined {
+function findCodeProblem(
+  rail: LoadedRail,
+  outcome: RailOutcome | 'absent',
+  code: string | undefined,
+): string | undefined {
   if (rail.codes === undefined || code === undefined) return undefined
   const listed = rail.codes.get(code)
-  if (listed === undefined) return VERDICT_CODES.codeNotListed
-  return listed === outcome ? undefined : VERDICT_CODES.codeDisagrees
+  if (listed === undefined) return RAIL_RESULT_CODES.codeNotListed
+  return listed === outcome ? undefined : RAIL_RESULT_CODES.codeDisagrees
 }
 
-/** For an answer that gives none where none is required. */
-const CODE_WITHOUT: Readonly<Record<UnpaidAnswer | UnpaidStatus, string>> = {
-  terminal: VERDICT_CODES.terminal,
-  retryable: VERDICT_CODES.malformed,
-  absent: VERDICT_CODES.absent,
-  unknown: VERDICT_CODES.unknown,
+/** Codes for answers that have none and need none. */
+const CODE_WITHOUT: Readonly<Record<UnsuccessfulOutcome | UnsuccessfulStatus, string>> = {
+  terminal: RAIL_RESULT_CODES.terminal,
+  retryable: RAIL_RESULT_CODES.malformed,
+  absent: RAIL_RESULT_CODES.absent,
+  unknown: RAIL_RESULT_CODES.unknown,
 }
 
-interface SaidByRail {
+interface ParsedAnswer {
   readonly outcome: unknown
   readonly reference: string | undefined
   /** Description of a reference that cannot be recorded as it is: evidence for the people who decide. */
@@ -144,8 +148,8 @@ interface SaidByRail {
   readonly retryAfterMs: number | undefined
 }
 
-/** Each property is read once: an adapter may hand over anything, and a second look might see something else. */
-function readAnswer(answer: unknown): SaidByRail | undefined {
+/** Reads each property once: a getter of an adapter's object may return another value the second time. */
+function parseAnswer(answer: unknown): ParsedAnswer | undefined {
   if (typeof answer !== 'object' || answer === null) return undefined
   try {
     const { outcome, reference, code, message, retryAfterMs }: { readonly [field: string]: unknown } = { ...answer }
@@ -163,7 +167,7 @@ function readAnswer(answer: unknown): SaidByRail | undefined {
   }
 }
 
-/** Text that can be stored as it is. A reference that had to be repaired would no longer find the payment. */
+/** Returns text that can be stored unchanged. A repaired reference would not find the payment. */
 function readText(value: unknown, lengthMax: number): string | undefined {
   if (value === undefined) return undefined
   try {
@@ -195,14 +199,14 @@ function readRetryAfter(value: unknown): number | undefined {
 }
 
 function detailsOf(
-  { outcome, code, message, retryAfterMs }: SaidByRail,
+  { outcome, code, message, retryAfterMs }: ParsedAnswer,
   redact: Redact,
 ): {
   railCode?: string
   message?: string
   retryAfterMs?: number
 } {
-  // A success mostly says nothing else.
+  // The common case: a success without a code.
   if (code === undefined && message === undefined && retryAfterMs === undefined) return {}
   return {
     ...(code === undefined ? {} : { railCode: redact(code, ERROR_CODE_LENGTH_MAX) }),

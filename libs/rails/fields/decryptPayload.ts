@@ -2,7 +2,7 @@ import type { JsonObject } from '../../core/index.js'
 import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 
 /** What a payload was encrypted for: its ciphertext opens nowhere else. */
-export interface SealedItem {
+export interface EncryptedItem {
   readonly instructionId: string
   readonly idempotencyKey: string
   readonly payload: JsonObject
@@ -17,23 +17,23 @@ export interface SealedItem {
  */
 export type UnreadableReason = 'FIELD_KEY_MISSING' | 'FIELD_KEY_DESTROYED' | 'FIELD_UNREADABLE'
 
-export type OpenedPayload =
+export type DecryptedPayload =
   | { readonly ok: true; readonly payload: JsonObject }
   | { readonly ok: false; readonly reason: UnreadableReason }
 
 /** Decrypts what is encrypted. Throws only where the keys could not be asked for. */
-export type OpenPayload = (item: SealedItem) => Promise<OpenedPayload>
+export type DecryptPayload = (item: EncryptedItem) => Promise<DecryptedPayload>
 
 /** What marks a value as ciphertext of ours, whatever follows. */
-export const SEALED_PREFIX = 'symphony.sealed.'
+export const ENCRYPTED_PREFIX = 'symphony.sealed.'
 
 /** For a rail that nobody gave keys: it carries what is in the clear, and nothing that a rail could not make sense of. */
-export function openWithoutKeys(rules: readonly FieldRule[]): OpenPayload {
+export function rejectEncryptedFields(rules: readonly FieldRule[]): DecryptPayload {
   const encrypted = rulesOf(rules, 'encrypted')
   return async ({ payload }) => {
     let isSealed = false
     mapFields(payload, encrypted, (value) => {
-      isSealed ||= typeof value === 'string' && value.startsWith(SEALED_PREFIX)
+      isSealed ||= typeof value === 'string' && value.startsWith(ENCRYPTED_PREFIX)
       return value
     })
     return isSealed ? { ok: false, reason: 'FIELD_KEY_MISSING' } : { ok: true, payload }

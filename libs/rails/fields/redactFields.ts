@@ -9,7 +9,7 @@ export type Redact = (text: string, lengthMax?: number) => string
  * forbidden in its answer, or an adapter that throws with it in the message, would put it into a ledger that nobody may edit.
  * Before the text is cut to its length, so that no half of a value is left at the end.
  */
-export function withholdFields(payload: JsonObject, rules: readonly FieldRule[]): Redact {
+export function redactFields(payload: JsonObject, rules: readonly FieldRule[]): Redact {
   if (rules.length === 0) return redact
   const secrets = secretsIn(payload, rulesOf(rules, 'masked', 'encrypted', 'forbidden'))
   if (secrets.length === 0) return redact

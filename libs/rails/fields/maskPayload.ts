@@ -1,14 +1,14 @@
 import { isObject, parseStrictJson, PAYLOAD_BYTES_MAX, type JsonObject, type JsonValue } from '../../core/index.js'
 import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 
-export interface ShownPayload {
+export interface MaskedPayload {
   readonly payload: JsonObject
   /** Whether anything of it is not shown. */
   readonly masked: boolean
 }
 
 /** A payload for people: each field as its class allows. */
-export function showPayload(payload: JsonObject, rules: readonly FieldRule[]): ShownPayload {
+export function maskPayload(payload: JsonObject, rules: readonly FieldRule[]): MaskedPayload {
   let masked = false
   const shown = mapFields(payload, rulesOf(rules, 'masked', 'encrypted', 'forbidden'), (value, { rule }) => {
     masked = true
@@ -18,11 +18,11 @@ export function showPayload(payload: JsonObject, rules: readonly FieldRule[]): S
 }
 
 /** The same of text as the ledger has it. Text of another shape is withheld whole: nobody knows what it holds. */
-export function showPayloadText(text: string, rules: readonly FieldRule[]): { text: string; masked: boolean } {
+export function maskPayloadText(text: string, rules: readonly FieldRule[]): { text: string; masked: boolean } {
   if (rules.every(({ fieldClass }) => fieldClass === 'public')) return { text, masked: false }
   const payload = parse(text)
   if (payload === undefined) return { text: MASK, masked: true }
-  const shown = showPayload(payload, rules)
+  const shown = maskPayload(payload, rules)
   return shown.masked ? { text: JSON.stringify(shown.payload), masked: true } : { text, masked: false }
 }
 
