@@ -1,5 +1,4 @@
 import { systemClock, type Clock, type StopSignal } from '../core/index.js'
-import { describeThrown } from './describeThrown.js'
 import {
   classifyAnswer,
   classifyStatus,
@@ -7,9 +6,9 @@ import {
   type ClassifiedAnswer,
   type UnsuccessfulAnswer,
 } from './classifyAnswer.js'
+import { redactFields, type Redact } from './fields/redactFields.js'
 import type { LoadedRail } from './loadRails.js'
 import { isNotSentError } from './NotSentError.js'
-import { redactFields, type Redact } from './fields/redactFields.js'
 import type { RailRequest } from './types.js'
 import { TimedWork, withDeadline, type Settled, type DeadlineResult, type WorkContext } from './withDeadline.js'
 
@@ -151,4 +150,25 @@ function stoppedResult(stoppedBy: 'timeout' | 'aborted', rail: LoadedRail): Unsu
 /** Adds the duration to an answer. Changes the object. */
 function timed<Answer extends object>(answer: Answer, clock: Clock, startedMs: number): Answer & Timed {
   return Object.assign(answer, { latencyMs: clock.monotonicMs() - startedMs })
+}
+
+/**
+ * What a thrown value says, in a line: a code if it has one, its message, and the same of its cause. Never a stack, and
+ * never a property, because errors of HTTP clients carry the whole request in theirs.
+ */
+function describeThrown(thrown: unknown): string {
+  try {
+    if (!(thrown instanceof Error)) return typeof thrown === 'string' ? thrown : `threw ${typeof thrown}`
+    const own = describeError(thrown)
+    return thrown.cause instanceof Error ? `${own} (${describeError(thrown.cause)})` : own
+  } catch {
+    // Getters and proxies may throw in turn.
+    return 'threw something that cannot be read'
+  }
+}
+
+function describeError(error: Error): string {
+  const code: unknown = Reflect.get(error, 'code')
+  const label = typeof code === 'string' && code !== '' ? code : error.name
+  return `${label}: ${error.message}`
 }

@@ -1,34 +1,41 @@
 /**
- * The outside world: rails, which move the money, and the one way to call them.
+ * Rails: the external systems that move money, and the functions that call them.
  *
- * A rail is declared (a plain object: `types.ts`), loaded once at start (`loadRails`, which refuses what is wrong with
- * it), and then, for each payment: checked (`validatePayload`), called (`callRail`), and, where nobody knows what came of
- * that, asked (`inquireRail`). None of the three throws or hangs. Each ends in a verdict, and the rule of all verdicts is:
- * a payment is *unknown* unless it is certain that it was made or was not.
+ * A rail is declared as a plain object (`types.ts`) and loaded once at start (`loadRails`, which refuses a faulty declaration).
+ * For each payment a relayer validates the payload (`validatePayload`), calls the rail (`callRail`), and inquires about an unknown
+ * outcome (`inquireRail`). None of the three throws or hangs. A result is `unknown` unless it is certain that the rail paid or
+ * did not pay.
  *
- * | what happened | verdict |
+ * | event | result |
  * | --- | --- |
- * | an answer of the contract, in agreement with the rail's table of codes | what it says |
+ * | an answer that follows the contract and agrees with the rail's table of codes | its own outcome |
  * | `NotSentError` | `notSent`: nothing reached the rail |
- * | a timeout, an abort, a throw, garbage, a success without a reference, a code that is not listed | `unknown` |
+ * | a timeout, an abort, a throw, a malformed answer, a success without a reference, a code that is not listed | `unknown` |
  *
- * Nothing is kept here: a crash during a call leaves a lease that expires and an outcome that is unknown, and the
- * database says what follows. Text of a rail is redacted (`redact`) before it leaves this room.
+ * This module stores nothing: a crash during a call leaves a lease that expires and an unknown outcome, and the database decides
+ * what follows. Text of a rail is redacted (`redact`) before it leaves this module.
  *
- * Shipped are `httpRail`, and `simulatedRail` with a durable book of what it paid (`readBook`). `runRailContract` is for
- * those who write their own. Rails that publish to a broker are in a room of their own, `brokers`.
+ * The module has `httpRail`, and `simulatedRail` with a durable rail book (`readBook`). `runRailContract` tests an adapter.
+ * Rails that publish to a broker are in `libs/brokers`.
  */
 export { callRail, inquireRail } from './callRail.js'
 export type { CallOptions, DispatchOptions, RailResult, StatusResult } from './callRail.js'
 export { RailContractError, runRailContract } from './contract/runRailContract.js'
 export type { RuleResult } from './contract/runRailContract.js'
 export type { ContractOptions } from './contract/Sandbox.js'
-export { defineRail } from './defineRail.js'
 export { CardNumberRefusedError, holdsCardNumber, refuseCardNumbers } from './fields/cardNumbers.js'
-export { mapFields, mergeFieldRules, rulesOf } from './fields/fieldRules.js'
-export type { FieldClass, FieldClasses, FieldPlace, FieldRule, VisitField } from './fields/fieldRules.js'
-export { ENCRYPTED_PREFIX } from './fields/decryptPayload.js'
-export type { DecryptedPayload, DecryptPayload, EncryptedItem, UnreadableReason } from './fields/decryptPayload.js'
+export { ENCRYPTED_PREFIX, mapFields, mergeFieldRules, rulesOf } from './fields/fieldRules.js'
+export type {
+  DecryptedPayload,
+  DecryptPayload,
+  EncryptedItem,
+  FieldClass,
+  FieldClasses,
+  FieldPlace,
+  FieldRule,
+  UnreadableReason,
+  VisitField,
+} from './fields/fieldRules.js'
 export { maskPayload, maskPayloadText } from './fields/maskPayload.js'
 export type { MaskedPayload } from './fields/maskPayload.js'
 export type { HttpHeaders, HttpOptions, HttpRailOptions, HttpStatusOptions } from './http/httpOptions.js'
@@ -37,23 +44,20 @@ export { httpRail } from './http/httpRail.js'
 export type { TlsMaterial } from './http/HttpTransport.js'
 export { signRequest } from './http/requestSignature.js'
 export type { SignedParts, SigningKey } from './http/requestSignature.js'
-export { RETRY_AFTER_MS, RAIL_RESULT_CODES } from './classifyAnswer.js'
+export { RAIL_RESULT_CODES, RETRY_AFTER_MS } from './classifyAnswer.js'
 export { loadRail, loadRails, RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS } from './loadRails.js'
 export type { LoadedRail, LoadOptions } from './loadRails.js'
 export { isNotSentError, NotSentError } from './NotSentError.js'
 export { redact } from '../core/index.js'
-export { requestBody } from './requestBody.js'
 export { SIMULATED_BEHAVIOURS } from './simulated/behaviours.js'
 export type { BehaviourWeights, SimulatedBehaviour } from './simulated/behaviours.js'
-export { serveRailBook } from './simulated/bookServer.js'
-export type { BookServer, BookServerOptions } from './simulated/bookServer.js'
+export { serveRailBook, startRailBook } from './simulated/bookServer.js'
+export type { BookServer, BookServerOptions, RailBookProcess } from './simulated/bookServer.js'
 export { readBook } from './simulated/readBook.js'
 export type { RailEffect } from './simulated/readBook.js'
 export { SIMULATED_CODES, simulatedRail } from './simulated/simulatedRail.js'
 export type { SimulatedRailOptions } from './simulated/simulatedRail.js'
-export { startRailBook } from './simulated/startRailBook.js'
-export type { RailBookProcess } from './simulated/startRailBook.js'
-export type { StandardIssue, StandardResult, StandardSchema } from './standardSchema.js'
+export { defineRail, requestBody } from './types.js'
 export type {
   DestinationKind,
   DestinationValidator,
@@ -65,6 +69,9 @@ export type {
   RailOutcome,
   RailRequest,
   RailStatus,
+  StandardIssue,
+  StandardResult,
+  StandardSchema,
   UnknownPolicy,
 } from './types.js'
 export { validatePayload } from './validatePayload.js'

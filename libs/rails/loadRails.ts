@@ -8,12 +8,18 @@ import {
   rejectUnknownKeys,
   requiredId,
   requiredText,
+  type Bounds,
 } from '../core/index.js'
-import type { Bounds } from '../core/index.js'
-import { rejectEncryptedFields, type DecryptPayload } from './fields/decryptPayload.js'
-import { overlap, readFieldRules, readPointer, type FieldRule } from './fields/fieldRules.js'
-import type { StandardSchema } from './standardSchema.js'
+import {
+  rejectEncryptedFields,
+  type DecryptPayload,
+  overlap,
+  readFieldRules,
+  readPointer,
+  type FieldRule,
+} from './fields/fieldRules.js'
 import type {
+  StandardSchema,
   DestinationKind,
   DestinationValidator,
   Rail,

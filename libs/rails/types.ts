@@ -1,6 +1,5 @@
 import type { JsonObject } from '../core/index.js'
 import type { FieldClasses } from './fields/fieldRules.js'
-import type { StandardSchema } from './standardSchema.js'
 
 /**
  * What to do when a call may have reached the rail and nobody knows what came of it. There is no default: only who
@@ -133,3 +132,38 @@ export type RailStatus =
     }
 
 export type RailCodes = Readonly<Record<string, RailOutcome | 'absent'>>
+
+/**
+ * Part of Standard Schema (version 1) that Symphony reads. zod, valibot, arktype and others implement it, so a rail can use any
+ * of them and Symphony depends on none.
+ */
+export interface StandardSchema<Input = unknown> {
+  readonly '~standard': {
+    readonly version: 1
+    readonly vendor: string
+    readonly validate: (value: unknown) => StandardResult | Promise<StandardResult>
+    /** Absent at run time. Holds the type that the schema accepts. */
+    readonly types?: { readonly input: Input; readonly output: unknown } | undefined
+  }
+}
+
+export type StandardResult =
+  | { readonly value: unknown; readonly issues?: undefined }
+  | { readonly issues: readonly StandardIssue[] }
+
+export interface StandardIssue {
+  /** Not used: validators quote the offending value here. */
+  readonly message: string
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
+}
+
+/** Returns the rail unchanged. Only adds types: `request.payload` has the type that the `payload` schema accepts. */
+export function defineRail<Payload extends object = JsonObject>(rail: Rail<Payload>): Rail<Payload> {
+  return rail
+}
+
+/** Returns the default body of a request: the fields that are the same on every attempt. */
+export function requestBody(request: RailRequest<object>): object {
+  const { reference, instructionId, participantId, sequenceId, idempotencyKey, payload } = request
+  return { reference, instructionId, participantId, sequenceId: String(sequenceId), idempotencyKey, payload }
+}

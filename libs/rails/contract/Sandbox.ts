@@ -1,9 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { boundedInteger, systemClock, type JsonObject } from '../../core/index.js'
+import { boundedInteger, systemClock, type JsonObject, AppError } from '../../core/index.js'
 import { callRail, type RailResult } from '../callRail.js'
 import type { LoadedRail } from '../loadRails.js'
 import type { RailRequest } from '../types.js'
-import { fail, skip } from './findings.js'
 
 export interface ContractOptions {
   /** A payload that the rail, or its sandbox, pays. It will be paid several times, under different references. */
@@ -95,4 +94,18 @@ function deepFreeze<Value extends object>(value: Value): Value {
     if (typeof member === 'object' && member !== null && !(member instanceof Date)) deepFreeze(member)
   }
   return Object.freeze(value)
+}
+
+/** Thrown by a rule that does not hold. */
+class RuleBroken extends AppError {}
+
+/** Thrown by a rule that cannot be checked. */
+export class RuleSkipped extends AppError {}
+
+export function fail(detail: string): never {
+  throw new RuleBroken('RULE_BROKEN', detail)
+}
+
+export function skip(why: string): never {
+  throw new RuleSkipped('RULE_SKIPPED', why)
 }

@@ -1,9 +1,10 @@
-import { AppError } from '../../core/index.js'
+import { AppError, redact } from '../../core/index.js'
+import { inquireRail } from '../callRail.js'
 import { loadRail } from '../loadRails.js'
 import type { RailDeclaration } from '../types.js'
-import { RuleSkipped } from './findings.js'
-import { RULES } from './rules.js'
-import { Sandbox, type ContractOptions } from './Sandbox.js'
+import { validatePayload } from '../validatePayload.js'
+import { withDeadline } from '../withDeadline.js'
+import { RuleSkipped, Sandbox, type ContractOptions, fail, skip } from './Sandbox.js'
 
 export interface RuleResult {
   readonly rule: string
@@ -50,5 +51,128 @@ async function resultOf(rule: string, check: () => Promise<string>): Promise<Rul
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error)
     return error instanceof RuleSkipped ? { rule, ok: true, detail, skipped: true } : { rule, ok: false, detail }
+  }
+}
+
+interface Rule {
+  readonly rule: string
+  /** Returns what was found, in a few words. */
+  readonly check: (sandbox: Sandbox) => Promise<string>
+}
+
+const RULES: readonly Rule[] = [
+  { rule: 'the sample payload passes the checks before a dispatch', check: samplePasses },
+  { rule: 'a payment succeeds with a usable reference', check: paysWithReference },
+  { rule: 'our reference reaches the rail', check: referenceArrives },
+  { rule: 'a payment moves money once', check: paysOnce },
+  { rule: 'sending again under the same reference pays nothing more', check: resendPaysOnce },
+  { rule: 'a paid reference is found, under the reference of the payment', check: paidIsFound },
+  { rule: 'a reference never sent is absent', check: unsentIsAbsent },
+  { rule: 'an aborted call ends soon', check: abortEnds },
+  { rule: 'a call that is aborted before it begins pays nothing', check: abortedPaysNothing },
+  { rule: 'a refusal is terminal, and pays nothing', check: refusalIsTerminal },
+  { rule: 'the text of a refusal holds no account, card or credential', check: refusalHoldsNoSecret },
+]
+
+async function samplePasses({ rail, payload }: Sandbox): Promise<string> {
+  const check = await validatePayload(rail, payload)
+  return check.ok ? 'it passes' : fail(`${check.code}, ${check.message}`)
+}
+
+async function paysWithReference(sandbox: Sandbox): Promise<string> {
+  const { reference } = await sandbox.pay(sandbox.request())
+  return `paid as ${reference}`
+}
+
+async function referenceArrives(sandbox: Sandbox): Promise<string> {
+  const request = sandbox.request()
+  await sandbox.pay(request)
+  if (sandbox.effectsOf !== undefined) {
+    return (await sandbox.effectsOf(request.reference)) > 0
+      ? 'the sandbox knows it'
+      : fail('the sandbox knows nothing under our reference')
+  }
+  if (sandbox.rail.queryStatus === undefined) return skip('it needs effectsOf or queryStatus')
+  const { kind } = await inquireRail(sandbox.rail, request)
+  return kind === 'success' ? 'the rail finds it' : fail(`the rail says ${kind} of a reference it has paid`)
+}
+
+async function paysOnce(sandbox: Sandbox): Promise<string> {
+  const request = sandbox.request()
+  await sandbox.pay(request)
+  return sandbox.expectEffects(request, 1)
+}
+
+async function resendPaysOnce(sandbox: Sandbox): Promise<string> {
+  if (sandbox.rail.onUnknown !== 'resend') return skip('only where onUnknown is "resend"')
+  const request = sandbox.request()
+  const first = await sandbox.pay(request)
+  const second = await sandbox.pay({ ...request, attempt: request.attempt + 1 })
+  if (first.reference !== second.reference) {
+    return fail(`the second answer names another payment: ${second.reference} instead of ${first.reference}`)
+  }
+  return sandbox.effectsOf === undefined ? 'both answers name one payment' : sandbox.expectEffects(request, 1)
+}
+
+async function paidIsFound(sandbox: Sandbox): Promise<string> {
+  if (sandbox.rail.queryStatus === undefined) return skip('the rail has no queryStatus')
+  const request = sandbox.request()
+  const paid = await sandbox.pay(request)
+  const found = await inquireRail(sandbox.rail, request)
+  if (found.kind !== 'success') return fail(`expected success, got ${found.kind} (${found.code})`)
+  return found.reference === paid.reference
+    ? `found as ${found.reference}`
+    : fail(`found as ${found.reference}, but it was paid as ${paid.reference}`)
+}
+
+async function unsentIsAbsent(sandbox: Sandbox): Promise<string> {
+  if (sandbox.rail.queryStatus === undefined) return skip('the rail has no queryStatus')
+  const { kind, code } = await inquireRail(sandbox.rail, sandbox.request())
+  return kind === 'absent' ? 'absent' : fail(`expected absent, got ${kind} (${code})`)
+}
+
+async function abortEnds(sandbox: Sandbox): Promise<string> {
+  const controller = new AbortController()
+  const call = settled(async () => sandbox.rail.dispatch(sandbox.request(), { signal: controller.signal }))
+  controller.abort()
+  const { stoppedBy } = await withDeadline(() => call, { timeoutMs: sandbox.abortPatienceMs })
+  return stoppedBy === undefined
+    ? 'it ended'
+    : fail(`still running ${sandbox.abortPatienceMs} ms after its signal aborted`)
+}
+
+async function abortedPaysNothing(sandbox: Sandbox): Promise<string> {
+  const request = sandbox.request()
+  await settled(async () => sandbox.rail.dispatch(request, { signal: AbortSignal.abort() }))
+  if (sandbox.effectsOf !== undefined) return sandbox.expectEffects(request, 0)
+  if (sandbox.rail.queryStatus === undefined) return skip('it needs effectsOf or queryStatus')
+  const { kind } = await inquireRail(sandbox.rail, request)
+  return kind === 'absent' ? 'absent' : fail(`the rail says ${kind} of a call that was given up before it began`)
+}
+
+async function refusalIsTerminal(sandbox: Sandbox): Promise<string> {
+  const request = sandbox.refusedRequest()
+  const { kind, code } = await sandbox.call(request)
+  if (kind !== 'terminal') return fail(`expected terminal, got ${kind} (${code})`)
+  return sandbox.effectsOf === undefined ? `terminal (${code})` : sandbox.expectEffects(request, 0)
+}
+
+async function refusalHoldsNoSecret(sandbox: Sandbox): Promise<string> {
+  const request = sandbox.refusedRequest()
+  const answer = await sandbox.rail.dispatch(request, { signal: AbortSignal.timeout(sandbox.rail.timeoutMs) })
+  const text = 'message' in answer ? (answer.message ?? '') : ''
+  if (text === '') return 'it has no text'
+  const { destination } = request.payload
+  const isQuoted = typeof destination === 'string' && text.includes(destination)
+  return isQuoted || redact(text) !== text
+    ? fail('Symphony would redact it before it is stored; better it never leaves the adapter')
+    : 'it holds none'
+}
+
+async function settled(call: () => Promise<unknown>): Promise<void> {
+  try {
+    await call()
+  } catch {
+    // How it ends is not asked, only that it does.
   }
 }

@@ -139,3 +139,42 @@ const CLASSES: readonly FieldClass[] = ['public', 'masked', 'encrypted', 'forbid
 const EACH = '*'
 const RULES_MAX = 200
 const POINTER = /^(?:\/(?:[^~/]|~[01])+){1,32}$/
+
+/** Item whose payload has encrypted fields. A ciphertext can be decrypted for this payment only. */
+export interface EncryptedItem {
+  readonly instructionId: string
+  readonly idempotencyKey: string
+  readonly payload: JsonObject
+}
+
+/**
+ * Reason for which the fields of a payload cannot be decrypted. Nothing is sent, and the item is held.
+ *
+ * - `FIELD_KEY_MISSING`: this process lacks the master key, or the database lacks the data key.
+ * - `FIELD_KEY_DESTROYED`: the subject's key was destroyed. The payment cannot be made any more.
+ * - `FIELD_UNREADABLE`: the ciphertext was changed, or belongs to another payment or place.
+ */
+export type UnreadableReason = 'FIELD_KEY_MISSING' | 'FIELD_KEY_DESTROYED' | 'FIELD_UNREADABLE'
+
+export type DecryptedPayload =
+  | { readonly ok: true; readonly payload: JsonObject }
+  | { readonly ok: false; readonly reason: UnreadableReason }
+
+/** Decrypts the encrypted fields of a payload. Throws only if the keys cannot be read. */
+export type DecryptPayload = (item: EncryptedItem) => Promise<DecryptedPayload>
+
+/** Prefix of every ciphertext. Stored in payloads, so it does not change. */
+export const ENCRYPTED_PREFIX = 'symphony.sealed.'
+
+/** Returns the `decryptPayload` of a rail without keys: plaintext passes, and a ciphertext is `FIELD_KEY_MISSING`. */
+export function rejectEncryptedFields(rules: readonly FieldRule[]): DecryptPayload {
+  const encrypted = rulesOf(rules, 'encrypted')
+  return async ({ payload }) => {
+    let isEncrypted = false
+    mapFields(payload, encrypted, (value) => {
+      isEncrypted ||= typeof value === 'string' && value.startsWith(ENCRYPTED_PREFIX)
+      return value
+    })
+    return isEncrypted ? { ok: false, reason: 'FIELD_KEY_MISSING' } : { ok: true, payload }
+  }
+}

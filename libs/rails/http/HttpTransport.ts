@@ -63,7 +63,7 @@ export class HttpTransport {
 
   async exchange({ method, url, headers, body }: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
     const agent = await this.#agent
-    if (signal.aborted) throw new NotSentError('given up before it was sent')
+    if (signal.aborted) throw new NotSentError('aborted before it was sent')
     return new Promise((resolve, reject) => {
       const exchange = new Exchange(this.#responseBytesMax, signal, resolve, reject)
       agent.dispatch(
@@ -119,7 +119,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     // Given up while it waited for a connection, and reported as not sent: it must not be sent now.
-    if (this.#signal.aborted) controller.abort(new NotSentError('given up while waiting for a connection'))
+    if (this.#signal.aborted) controller.abort(new NotSentError('aborted while waiting for a connection'))
     else this.#controller = controller
   }
 
@@ -148,7 +148,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   readonly #onAbort = () => {
-    const error = new Error('given up before it was answered', { cause: this.#signal.reason })
+    const error = new Error('aborted before it was answered', { cause: this.#signal.reason })
     if (this.#controller === undefined) this.#reject(this.#describe(error))
     else this.#controller.abort(error)
   }

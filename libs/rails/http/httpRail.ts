@@ -1,8 +1,15 @@
 import { parseStrictJson, type JsonValue } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
-import { requestBody } from '../requestBody.js'
-import type { Rail, RailAnswer, RailCodes, RailContext, RailOutcome, RailRequest, RailStatus } from '../types.js'
-import { codeOfStatus, isSuccessStatus, outcomeOfStatus, type StatusOutcomes } from './httpOutcomes.js'
+import {
+  requestBody,
+  type Rail,
+  type RailAnswer,
+  type RailCodes,
+  type RailContext,
+  type RailOutcome,
+  type RailRequest,
+  type RailStatus,
+} from '../types.js'
 import {
   isOwnHeader,
   resolveHttpOptions,
@@ -11,9 +18,15 @@ import {
   type ResolvedHttp,
   type ResolvedStatusQuery,
 } from './httpOptions.js'
+import {
+  codeOfStatus,
+  isSuccessStatus,
+  outcomeOfStatus,
+  type StatusOutcomes,
+  readRetryAfterMs,
+} from './httpOutcomes.js'
 import { HttpTransport, type HttpRequest, type HttpResponse } from './HttpTransport.js'
 import { signRequest } from './requestSignature.js'
-import { readRetryAfterMs } from './retryAfter.js'
 
 /**
  * A rail that speaks JSON over HTTPS. Each request carries the reference as `Idempotency-Key`, the end of the lease as

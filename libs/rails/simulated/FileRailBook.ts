@@ -4,7 +4,7 @@ import { dirname } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { promisify } from 'node:util'
 import { AppError, systemClock, type Clock } from '../../core/index.js'
-import { decodeLine, encodeLines, type BookLine } from './bookLines.js'
+import { decodeLine, encodeLines, type BookLine } from './readBook.js'
 import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
 
 interface Waiting {

@@ -1,5 +1,8 @@
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
 import {
   ArgumentRangeError,
   boundedInteger,
@@ -7,6 +10,7 @@ import {
   parseStrictJson,
   requiredId,
   requiredText,
+  AppError,
 } from '../../core/index.js'
 import { FileRailBook } from './FileRailBook.js'
 import type { BookPayment } from './RailBook.js'
@@ -124,4 +128,44 @@ async function listening(server: Server, port: number): Promise<void> {
   server.listen(port, '127.0.0.1')
   // Rejects on 'error': a port that is taken.
   await once(server, 'listening')
+}
+
+export interface RailBookProcess {
+  /** For `simulatedRail({ bookUrl })`. */
+  readonly url: string
+  readonly pid: number
+  /** Resolves when the process has ended. Safe twice. */
+  readonly stop: () => Promise<void>
+}
+
+/** Starts a rail book in a process of its own, which ends when this process ends. */
+export async function startRailBook(options: {
+  readonly file: string
+  readonly port?: number
+}): Promise<RailBookProcess> {
+  const program = fileURLToPath(new URL('railBookProcess.js', import.meta.url))
+  const child = spawn(process.execPath, [program, JSON.stringify(options)], {
+    // A group of its own: Ctrl-C in the terminal must not end the rail before the workers have drained.
+    detached: true,
+    // The other end of this pipe is closed by the kernel when this process is gone; that is its signal to end.
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  const ended = once(child, 'exit')
+  for await (const line of createInterface(child.stdout)) {
+    const { url, reason }: { url?: string; reason?: string } = JSON.parse(line)
+    if (url === undefined) throw notStarted(reason)
+    return {
+      url,
+      pid: child.pid ?? 0,
+      stop: async () => {
+        child.stdin.end()
+        await ended
+      },
+    }
+  }
+  throw notStarted('its process ended without an answer')
+}
+
+function notStarted(reason = 'no reason was given'): AppError {
+  return new AppError('RAIL_BOOK_NOT_STARTED', `the rail book could not be started: ${reason}`)
 }
