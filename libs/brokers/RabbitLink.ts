@@ -1,5 +1,5 @@
 import { NotSentError } from '../rails/index.js'
-import { UnconfirmedError } from './UnconfirmedError.js'
+import { UnconfirmedError } from './brokerMessage.js'
 
 /** The parts of `amqplib` that the rail calls. */
 export interface RabbitConnection {

@@ -1,4 +1,4 @@
-import { InvalidArgumentError, systemClock, type Clock, type JsonValue } from '../core/index.js'
+import { InvalidArgumentError, systemClock, type Clock, type JsonValue, AppError } from '../core/index.js'
 import { NotSentError, requestBody, type RailRequest } from '../rails/index.js'
 
 /** What every broker rail may be told about its messages. */
@@ -47,9 +47,9 @@ function textOf<Payload extends object>(
   return text
 }
 
-/** Before each step that leaves this process: a call that was given up must not be published any more. */
+/** Throws `NotSentError` if the call was aborted. Called before each step that sends something. */
 export function throwIfAborted(signal: AbortSignal): void {
-  if (signal.aborted) throw new NotSentError('given up before it was published')
+  if (signal.aborted) throw new NotSentError('aborted before it was published')
 }
 
 /** The trace of the attempt, as headers. */
@@ -58,4 +58,36 @@ export function traceHeaders({ traceparent, tracestate }: RailRequest<object>): 
     ...(traceparent === undefined ? {} : { traceparent }),
     ...(tracestate === undefined ? {} : { tracestate }),
   }
+}
+
+/**
+ * Returns the result of `work`, or rejects with `createError()` when the signal aborts. Clients of brokers take no signal: the
+ * work continues in the background, and its result is ignored.
+ */
+export async function rejectOnAbort<Value>(
+  work: Promise<Value>,
+  signal: AbortSignal,
+  createError: () => Error,
+): Promise<Value> {
+  const ended = new AbortController()
+  const aborted = new Promise<never>((_, reject) => {
+    if (signal.aborted) reject(createError())
+    else signal.addEventListener('abort', () => reject(createError()), { signal: ended.signal })
+  })
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    ended.abort()
+  }
+}
+
+/** The broker's client has the message, and the broker has not confirmed it: the message may have arrived. */
+export class UnconfirmedError extends AppError {
+  constructor(message: string, options: { readonly cause?: unknown } = {}) {
+    super('BROKER_UNCONFIRMED', message, options)
+  }
+}
+
+export function abortedError(): UnconfirmedError {
+  return new UnconfirmedError('aborted before the broker confirmed it')
 }

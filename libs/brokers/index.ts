@@ -28,4 +28,4 @@ export type {
 export type { RabbitChannel, RabbitConnection, RabbitPublishOptions } from './RabbitLink.js'
 export { rabbitRail } from './rabbitRail.js'
 export type { RabbitOptions, RabbitRailOptions } from './rabbitRail.js'
-export { UnconfirmedError } from './UnconfirmedError.js'
+export { UnconfirmedError } from './brokerMessage.js'

@@ -1,6 +1,14 @@
 import { InvalidArgumentError, requiredText, type JsonObject } from '../core/index.js'
 import { NotSentError, type Rail, type RailAnswer, type RailRequest } from '../rails/index.js'
-import { MESSAGE_KEYS, messageWriter, traceHeaders, type BrokerMessageOptions } from './brokerMessage.js'
+import {
+  MESSAGE_KEYS,
+  messageWriter,
+  traceHeaders,
+  type BrokerMessageOptions,
+  rejectOnAbort,
+  abortedError,
+  UnconfirmedError,
+} from './brokerMessage.js'
 import {
   fieldsOf,
   readAtLeastOnce,
@@ -8,8 +16,6 @@ import {
   type AtLeastOncePolicy,
   type BrokerDeclaration,
 } from './brokerOptions.js'
-import { abortedError, UnconfirmedError } from './UnconfirmedError.js'
-import { rejectOnAbort } from './rejectOnAbort.js'
 
 /** A declaration like that of any rail, but with `kafka` in place of the calls. */
 export type KafkaRailOptions<Payload extends object = JsonObject> = BrokerDeclaration<Payload> &

@@ -7,11 +7,9 @@ import {
   type RailRequest,
   type RailStatus,
 } from '../rails/index.js'
-import { throwIfAborted, traceHeaders } from './brokerMessage.js'
+import { throwIfAborted, traceHeaders, rejectOnAbort, abortedError, UnconfirmedError } from './brokerMessage.js'
 import { resolveNatsOptions, type NatsRailOptions, type ResolvedNats } from './natsOptions.js'
 import { findStreamProblem, retainsEverythingSince, timeOfReference, type NatsPubAck } from './natsStream.js'
-import { abortedError, UnconfirmedError } from './UnconfirmedError.js'
-import { rejectOnAbort } from './rejectOnAbort.js'
 
 /**
  * Publishes to NATS JetStream, at most once for as long as the stream keeps what it was sent.
@@ -41,7 +39,7 @@ async function publish<Payload extends object>(
   { signal }: RailContext,
 ): Promise<RailAnswer> {
   const text = nats.write(request, signal)
-  await rejectOnAbort(nats.requireStream(), signal, () => new NotSentError('given up before it was published'))
+  await rejectOnAbort(nats.requireStream(), signal, () => new NotSentError('aborted before it was published'))
   throwIfAborted(signal)
   const subject = subjectOf(nats, request)
   const headers = nats.headers?.()
@@ -79,7 +77,7 @@ async function inquire<Payload extends object>(
   request: RailRequest<Payload>,
   { signal }: RailContext,
 ): Promise<RailStatus> {
-  return rejectOnAbort(statusOf(nats, request), signal, () => new UnconfirmedError('given up before it was answered'))
+  return rejectOnAbort(statusOf(nats, request), signal, () => new UnconfirmedError('aborted before it was answered'))
 }
 
 async function statusOf<Payload extends object>(

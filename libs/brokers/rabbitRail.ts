@@ -1,9 +1,16 @@
 import { InvalidArgumentError, type JsonObject } from '../core/index.js'
 import { NotSentError, type Rail, type RailRequest } from '../rails/index.js'
-import { MESSAGE_KEYS, messageWriter, traceHeaders, type BrokerMessageOptions } from './brokerMessage.js'
+import {
+  MESSAGE_KEYS,
+  messageWriter,
+  traceHeaders,
+  type BrokerMessageOptions,
+  throwIfAborted,
+  rejectOnAbort,
+  abortedError,
+} from './brokerMessage.js'
 import { fieldsOf, readAtLeastOnce, type AtLeastOncePolicy, type BrokerDeclaration } from './brokerOptions.js'
-import type { RabbitConnection } from './RabbitLink.js'
-import { RabbitPublisher } from './RabbitPublisher.js'
+import { type RabbitConnection, RabbitLink, type RabbitMessage } from './RabbitLink.js'
 
 /** A declaration like that of any rail, but with `rabbit` in place of the calls. The connection is closed with the rail. */
 export type RabbitRailOptions<Payload extends object = JsonObject> = Omit<BrokerDeclaration<Payload>, 'close'> &
@@ -80,6 +87,50 @@ function readRoutingKey<Payload extends object>(
       return readName(field, given(request))
     } catch (error) {
       throw new NotSentError('the routing key could not be made', { cause: error })
+    }
+  }
+}
+
+/**
+ * Opens a link for the first message, and again for the first message after the link broke. RabbitMQ closes a channel at the
+ * first error; the outcome of every message on its way is then unknown.
+ */
+class RabbitPublisher {
+  readonly #connect: () => Promise<RabbitConnection>
+  readonly #exchange: string
+  #link: Promise<RabbitLink> | undefined
+  #isClosed = false
+
+  constructor(connect: () => Promise<RabbitConnection>, exchange: string) {
+    this.#connect = connect
+    this.#exchange = exchange
+  }
+
+  async publish(message: RabbitMessage, signal: AbortSignal): Promise<void> {
+    const link = await rejectOnAbort(this.#open(), signal, () => new NotSentError('aborted while connecting'))
+    throwIfAborted(signal)
+    await rejectOnAbort(link.publish(message), signal, abortedError)
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    const link = await this.#link?.catch(() => undefined)
+    await link?.close()
+  }
+
+  #open(): Promise<RabbitLink> {
+    if (this.#isClosed) return Promise.reject(new NotSentError('the rail was closed'))
+    this.#link ??= this.#openAnew()
+    return this.#link
+  }
+
+  async #openAnew(): Promise<RabbitLink> {
+    const forget = () => (this.#link = undefined)
+    try {
+      return await RabbitLink.open(this.#connect, this.#exchange, forget)
+    } catch (error) {
+      forget()
+      throw new NotSentError('no channel could be opened', { cause: error })
     }
   }
 }

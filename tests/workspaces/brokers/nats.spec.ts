@@ -238,7 +238,7 @@ test('a server frozen past the deadline: unknown; it thaws, and the message it t
   expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
   // The adapter itself has obeyed: with nobody to answer, only its signal can have ended it.
   await expect(async () => rail.dispatch(late, { signal: AbortSignal.timeout(10) })).rejects.toThrow(
-    'given up before the broker confirmed it',
+    'aborted before the broker confirmed it',
   )
   server.broker.thaw()
   await expect.poll(async () => (await inquireRail(rail, late)).kind).toBe('success')

@@ -258,7 +258,7 @@ describe('what may have been published', () => {
     // The adapter itself has obeyed: with nobody to answer, only its signal can have ended it.
     const another = railRequest()
     const ended = async () => rail.dispatch(another, { signal: AbortSignal.timeout(10) })
-    await expect(ended).rejects.toThrow('given up before the broker confirmed it')
+    await expect(ended).rejects.toThrow('aborted before the broker confirmed it')
     server.broker.thaw()
     const ids: string[] = []
     await expect.poll(async () => ids.push(...(await take(place.queue)))).toBe(2)
