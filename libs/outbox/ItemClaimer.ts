@@ -2,7 +2,6 @@ import type { Clock } from '../core/index.js'
 import { DispatchFrozenError, type Database, type Listener, type Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { PollLoop, yieldToEventLoop, Wakeup, type Emitter, type PollResult } from '../worker/index.js'
-import { DatabaseClock } from './DatabaseClock.js'
 import { claimOutboxBatch } from './db.js'
 import type { DispatchQueue, LaneGroup } from './DispatchQueue.js'
 import type { RelayerEvent } from './events.js'
@@ -234,7 +233,39 @@ function without(lanes: ReadonlySet<RailLane>, removed: readonly RailLane[]): Re
   return new Set([...lanes].filter((lane) => !removed.includes(lane)))
 }
 
+/**
+ * Tracks the difference between the database's clock and this process's. Both run at the same speed, so the difference is
+ * constant but for the time of an answer. A jump means that one clock was set: leases may be shorter than this process assumes.
+ */
+class DatabaseClock {
+  readonly #clock: Clock
+  /** Last known difference: the database's clock minus this process's. */
+  #aheadMs: number | undefined
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Compares the clocks by an answer with the database's time. Returns the size of a jump, or undefined. */
+  observe(databaseNow: Date, sentAtMs: number): number | undefined {
+    const answerMs = this.#clock.monotonicMs() - sentAtMs
+    const aheadMs = databaseNow.getTime() - sentAtMs
+    const before = this.#aheadMs
+    this.#aheadMs = aheadMs
+    if (before === undefined || Math.abs(aheadMs - before) - answerMs <= JUMP_MAX_MS) return undefined
+    return aheadMs - before
+  }
+
+  /** Returns the time until a moment by the database's clock, or undefined before the first answer. */
+  msUntil(moment: Date): number | undefined {
+    if (this.#aheadMs === undefined) return undefined
+    return moment.getTime() - (this.#clock.monotonicMs() + this.#aheadMs)
+  }
+}
+
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
 /** Longer than any process runs. */
 const NEVER_MS = 2_147_483_647
+/** Longer than an answer takes, and shorter than a useful lease. */
+const JUMP_MAX_MS = 5_000

@@ -52,10 +52,8 @@ export {
   withdrawOutboxProposal,
 } from './operate.js'
 export type { DeclaredRail } from './operate.js'
-export { enqueue, enqueueMany } from './enqueue.js'
-export { enqueueChecked, InvalidPayloadError } from './checkedEnqueue.js'
-export type { EnqueueChecks, InstructionEncryptor, KnownRails } from './checkedEnqueue.js'
-export type { EnqueueOptions } from './enqueue.js'
+export { enqueue, enqueueChecked, enqueueMany, InvalidPayloadError } from './enqueue.js'
+export type { EnqueueChecks, EnqueueOptions, InstructionEncryptor, KnownRails } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
 export { parseInstruction } from './parseInstruction.js'
 export type { ParseInstructionOptions } from './parseInstruction.js'

@@ -10,7 +10,7 @@ import type {
   ProposalView,
 } from '../views.js'
 import { readItemViews, readRedrives, SHOWN_MONEY } from './items.js'
-import { LAST_UUID, PAGE } from './page.js'
+import { LAST_UUID, PAGE } from './search.js'
 import { searchItems, type ItemSearch } from './search.js'
 
 /** What waits for people, and what they have decided: the same for the commands and for the API. */

@@ -1,7 +1,6 @@
 import { boundedInteger, requiredId, requiredText, requiredUuid } from '../../core/index.js'
 import { minUuidV7At, qualify, type Queryable } from '../../db/index.js'
 import type { ItemState } from '../statusTypes.js'
-import { LAST_UUID, PAGE } from './page.js'
 
 /**
  * Which payments: the ids of what people look for. Ids of items, attempts and events are UUIDs version 7, so "newest first" is
@@ -238,3 +237,9 @@ const RECENT_SECONDS = Object.freeze({ min: 1, max: 3_600 })
 /** How far one page looks: some fifty milliseconds' worth. */
 export const STRETCH = 50_000
 const WORD_LENGTH_MAX = 255
+
+/** Bounds of the length of a page. */
+export const PAGE = Object.freeze({ min: 1, max: 1_000 })
+
+/** Greater than every id: a first page begins below it. An optional condition could not use an index. */
+export const LAST_UUID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
