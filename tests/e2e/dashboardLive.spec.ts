@@ -28,7 +28,7 @@ test('a connection that breaks is said to be broken, heals by itself, and what w
   proxy.refusing = false
   await live.getByText('Live', { exact: true }).waitFor()
   await page.locator('main h1 + [data-state=DISPATCHED]').waitFor()
-  expect(await page.locator('.chronicle').innerText()).toContain('RF-1')
+  expect(await page.locator('.timeline').innerText()).toContain('RF-1')
   await page.context().close()
   await proxy.close()
 })

@@ -88,7 +88,7 @@ describe('a payment', () => {
     await giveReason(page, 'Place the hold', 'the customer called')
     expect(await page.getByRole('status').innerText()).toMatch(/ is held\.$/)
     await page.locator('main h1 + [data-state=HELD]').waitFor()
-    expect(await page.locator('.chronicle').innerText()).toMatch(/olga[^]*the customer called/)
+    expect(await page.locator('.timeline').innerText()).toMatch(/olga[^]*the customer called/)
     await page.getByRole('button', { name: 'Resolve the hold' }).click()
     await page.getByRole('radio', { name: 'Send it again' }).check()
     await giveReason(page, 'Send it again now')
@@ -141,7 +141,7 @@ describe('a payment', () => {
     await page.keyboard.press('Escape')
     await rowOf(page, instructionId).waitFor({ state: 'detached' })
     await goTo(`payments/${outboxId}`)
-    expect(await page.locator('.chronicle').innerText()).toMatch(/proposed by\s*olga[^]*approved by\s*pavel/)
+    expect(await page.locator('.timeline').innerText()).toMatch(/proposed by\s*olga[^]*approved by\s*pavel/)
   })
 
   test('keeps its hold when a proposal is withdrawn by its author, or refused by another', async () => {

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { count, duration, milliseconds, plural, relative, share, shortId } from '../../libs/dashboard/data/format.js'
 import { shellQuoted } from '../../libs/dashboard/data/shellQuoted.js'
 import { EventReader } from '../../libs/dashboard/data/sse.js'
-import { whereToLook } from '../../libs/dashboard/pages/overview/whereToLook.js'
+import { pageForAlert } from '../../libs/dashboard/pages/overview/pageForAlert.js'
 import { ALERT_RULES } from '../../libs/observability/index.js'
 
 const STREAM = [
@@ -104,7 +104,7 @@ test('a line to paste into a terminal holds any text as one word, and runs nothi
 })
 
 test('an alert leads to the page on which its cause can be seen, if there is one; to none that a rule does not name', () => {
-  const led = ALERT_RULES.flatMap(({ name }) => (whereToLook(name) === undefined ? [] : [name]))
+  const led = ALERT_RULES.flatMap(({ name }) => (pageForAlert(name) === undefined ? [] : [name]))
   expect(led).toEqual([
     'SymphonyOldestPendingAge',
     'SymphonyOldestUnfinishedAge',
@@ -118,6 +118,6 @@ test('an alert leads to the page on which its cause can be seen, if there is one
     'SymphonyInboxDead',
     'SymphonySchedulerLate',
   ])
-  expect(whereToLook('SymphonyDispatchFrozen')?.href).toBe('#/dispatch')
-  expect(whereToLook('constructor')).toBeUndefined()
+  expect(pageForAlert('SymphonyDispatchFrozen')?.href).toBe('#/dispatch')
+  expect(pageForAlert('constructor')).toBeUndefined()
 })

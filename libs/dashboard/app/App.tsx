@@ -13,12 +13,12 @@ import { Holds } from '../pages/Holds.js'
 import { Inbox } from '../pages/Inbox.js'
 import { Leases } from '../pages/Leases.js'
 import { NotFound } from '../pages/NotFound.js'
-import { OutOfSight } from '../pages/OutOfSight.js'
+import { NotPermitted } from '../pages/NotPermitted.js'
 import { Overview } from '../pages/Overview.js'
 import { Payment } from '../pages/Payment.js'
 import { Payments } from '../pages/Payments.js'
 import { Scheduler } from '../pages/Scheduler.js'
-import { PLACES } from './places.js'
+import { NAV_ITEMS } from './navItems.js'
 import { route } from './router.js'
 import { Shell } from './Shell.js'
 import { SignIn } from './SignIn.js'
@@ -56,17 +56,15 @@ const PAGES: Readonly<Record<string, () => JSX.Element>> = {
 
 function Page() {
   const [first = '', second] = route.value.parts
-  const place = PLACES.find(({ path }) => path === first)
+  const item = NAV_ITEMS.find(({ path }) => path === first)
   const firing = status.value?.alerts.filter(({ state }) => state === 'firing').length ?? 0
-  const title = [firing === 0 ? '' : `(${firing}) `, place === undefined ? '' : `${place.title} · `, 'Symphony'].join(
-    '',
-  )
+  const title = [firing === 0 ? '' : `(${firing}) `, item === undefined ? '' : `${item.title} · `, 'Symphony'].join('')
   // A tab in the background says it, too.
   useEffect(() => {
     document.title = title
   }, [title])
   if (first === 'payments' && second !== undefined) return <Payment key={second} outboxId={second} />
-  if (place?.isShared === true && boundTo() !== null) return <OutOfSight title={place.title} />
+  if (item?.isShared === true && boundTo() !== null) return <NotPermitted title={item.title} />
   const Found = PAGES[first] ?? NotFound
   return <Found />
 }

@@ -3,18 +3,18 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { readClock } from '../data/clock.js'
 import { dayAndTime } from '../data/format.js'
 import { staleSince } from '../data/freshness.js'
-import { mayI } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { signOut } from '../data/session.js'
 import { navBadges, status } from '../data/status.js'
 import { liveState } from '../data/stream.js'
-import { Glyph } from '../parts/Glyph.js'
-import { Mark } from '../parts/Mark.js'
-import { Moment } from '../parts/Moment.js'
-import { Sheet } from '../parts/Sheet.js'
+import { Icon } from '../parts/Icon.js'
+import { Logo } from '../parts/Logo.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
+import { Dialog } from '../parts/Dialog.js'
 import { announcement } from './announce.js'
-import { currentPlace, keysAreShown } from './keys.js'
-import { KeysSheet } from './KeysSheet.js'
-import { PLACES, placesInSight, type Place } from './places.js'
+import { currentPage, keysAreShown } from './keys.js'
+import { ShortcutsDialog } from './ShortcutsDialog.js'
+import { NAV_ITEMS, visibleNavItems, type NavItem } from './navItems.js'
 import { pathTo, route } from './router.js'
 import { theme, toggleTheme } from './theme.js'
 
@@ -45,7 +45,7 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
         {children}
       </main>
       <Tabs />
-      <KeysSheet />
+      <ShortcutsDialog />
       <div class="toast" role="status">
         {announcement.value}
       </div>
@@ -59,12 +59,12 @@ function AllPaused() {
   if (pause === null) return null
   return (
     <section class="note tone-bad banner" aria-label="Everything is paused">
-      <Glyph name="warning" />
+      <Icon name="warning" />
       <div>
         <p>
           <strong>Everything is paused: no payment and no message is sent.</strong> {pause.reason}{' '}
           <span class="quiet">by {pause.pausedBy}</span>{' '}
-          {mayI('operate') ? <a href={pathTo(['dispatch'])}>Resume</a> : null}
+          {hasScope('operate') ? <a href={pathTo(['dispatch'])}>Resume</a> : null}
         </p>
       </div>
     </section>
@@ -81,12 +81,12 @@ function Side() {
   return (
     <header class="side">
       <a class="brand" href={pathTo([])}>
-        <Mark />
+        <Logo />
         Symphony
       </a>
       <nav class="nav" aria-label="Pages">
-        {placesInSight().map((place) => (
-          <PlaceLink key={place.path} place={place} title={place.title} />
+        {visibleNavItems().map((item) => (
+          <NavLink key={item.path} item={item} title={item.title} />
         ))}
       </nav>
       <div class="side-foot">
@@ -101,7 +101,7 @@ function TopBar() {
   return (
     <header class="topbar">
       <a class="brand" href={pathTo([])}>
-        <Mark />
+        <Logo />
         Symphony
       </a>
       <Live />
@@ -112,44 +112,44 @@ function TopBar() {
 function Tabs() {
   const [isOpen, setIsOpen] = useState(false)
   const close = () => setIsOpen(false)
-  const others = placesInSight().filter(({ isMain }) => !isMain)
+  const others = visibleNavItems().filter(({ isMain }) => !isMain)
   return (
     <>
       <nav class="tabs" aria-label="Main pages">
-        {PLACES.filter(({ isMain }) => isMain).map((place) => (
-          <PlaceLink key={place.path} place={place} title={place.shortTitle} />
+        {NAV_ITEMS.filter(({ isMain }) => isMain).map((item) => (
+          <NavLink key={item.path} item={item} title={item.shortTitle} />
         ))}
         <button
           type="button"
-          aria-current={others.some(({ path }) => path === currentPlace()) ? 'page' : undefined}
+          aria-current={others.some(({ path }) => path === currentPage()) ? 'page' : undefined}
           onClick={() => setIsOpen(true)}
         >
-          <Glyph name="more" size={18} />
+          <Icon name="more" size={18} />
           More
         </button>
       </nav>
       {isOpen ? (
-        <Sheet title="More" onClose={close}>
+        <Dialog title="More" onClose={close}>
           <nav class="nav" aria-label="Other pages" onClick={close}>
-            {others.map((place) => (
-              <PlaceLink key={place.path} place={place} title={place.title} />
+            {others.map((item) => (
+              <NavLink key={item.path} item={item} title={item.title} />
             ))}
           </nav>
           <div class="side-foot" onClick={close}>
             <Controls />
           </div>
-        </Sheet>
+        </Dialog>
       ) : null}
     </>
   )
 }
 
-function PlaceLink({ place, title }: { readonly place: Place; readonly title: string }) {
-  const { path, glyph } = place
+function NavLink({ item, title }: { readonly item: NavItem; readonly title: string }) {
+  const { path, icon } = item
   const badge = navBadges.value[path]
   return (
-    <a href={pathTo(path === '' ? [] : [path])} aria-current={currentPlace() === path ? 'page' : undefined}>
-      <Glyph name={glyph} size={16} />
+    <a href={pathTo(path === '' ? [] : [path])} aria-current={currentPage() === path ? 'page' : undefined}>
+      <Icon name={icon} size={16} />
       <span>{title}</span>
       {badge === undefined || badge.count === '0' ? null : (
         <span class={`count ${badge.tone}`}>
@@ -170,10 +170,11 @@ function StaleNote() {
   if (since === null) return null
   return (
     <div class="note tone-bad stale-note" role="alert">
-      <Glyph name="warning" />
+      <Icon name="warning" />
       <div>
         <p>
-          <strong>The data on this page is stale since {dayAndTime(since, readClock())}</strong> (<Moment at={since} />
+          <strong>The data on this page is stale since {dayAndTime(since, readClock())}</strong> (
+          <RelativeTime at={since} />
           ).
         </p>
         <p>Nothing could be read from the database since then, and payments may have changed. Decide nothing now.</p>
@@ -205,15 +206,15 @@ function Controls() {
   return (
     <>
       <button type="button" class="button plain" onClick={toggleTheme}>
-        <Glyph name={theme.value === 'dark' ? 'sun' : 'moon'} size={16} />
+        <Icon name={theme.value === 'dark' ? 'sun' : 'moon'} size={16} />
         {theme.value === 'dark' ? 'Light' : 'Dark'}
       </button>
       <button type="button" class="button plain" onClick={() => (keysAreShown.value = true)}>
-        <Glyph name="keys" size={16} />
+        <Icon name="keys" size={16} />
         Keys
       </button>
       <button type="button" class="button plain" onClick={signOut}>
-        <Glyph name="leave" size={16} />
+        <Icon name="leave" size={16} />
         Sign out
       </button>
     </>

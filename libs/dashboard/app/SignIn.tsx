@@ -1,7 +1,7 @@
 import { rejected, signIn } from '../data/session.js'
 import { formText } from '../parts/formText.js'
-import { Glyph } from '../parts/Glyph.js'
-import { Mark } from '../parts/Mark.js'
+import { Icon } from '../parts/Icon.js'
+import { Logo } from '../parts/Logo.js'
 
 /** Shown without a token, or after the server refused the one it was shown. */
 export function SignIn() {
@@ -10,12 +10,12 @@ export function SignIn() {
       <section class="panel" aria-label="Sign in">
         <form class="body form" onSubmit={submit}>
           <h1 class="brand">
-            <Mark />
+            <Logo />
             Symphony
           </h1>
           {rejected.value ? (
             <div class="note tone-bad" role="alert">
-              <Glyph name="warning" />
+              <Icon name="warning" />
               <p>
                 <strong>Not accepted.</strong> The token is wrong, has expired or was revoked.
               </p>

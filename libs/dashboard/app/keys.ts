@@ -1,8 +1,8 @@
 import { signal } from '@preact/signals'
 import { whenQuiet } from '../data/clock.js'
 import { moveInList } from '../parts/VirtualList.js'
-import { PLACES } from './places.js'
-import { go, pathTo, route } from './router.js'
+import { NAV_ITEMS } from './navItems.js'
+import { navigate, pathTo, route } from './router.js'
 import { toggleTheme } from './theme.js'
 
 export const keysAreShown = signal(false)
@@ -10,8 +10,8 @@ export const keysAreShown = signal(false)
 /** How long `g` waits for the letter of a page. */
 const SEQUENCE_MS = 1_500
 
-let awaitsPlace = false
-const forgetSequence = whenQuiet(SEQUENCE_MS, () => (awaitsPlace = false))
+let awaitsPage = false
+const forgetSequence = whenQuiet(SEQUENCE_MS, () => (awaitsPage = false))
 
 export function startKeys(): void {
   addEventListener('keydown', onKey)
@@ -23,12 +23,12 @@ function onKey(event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
   // A dialog has the keyboard for itself; Escape closes it without us.
   if (document.querySelector('dialog[open]') !== null) return
-  if (awaitsPlace) {
-    awaitsPlace = false
-    const place = PLACES.find(({ key }) => key === event.key)
-    if (place === undefined) return
+  if (awaitsPage) {
+    awaitsPage = false
+    const item = NAV_ITEMS.find(({ key }) => key === event.key)
+    if (item === undefined) return
     event.preventDefault()
-    return go(pathTo(place.path === '' ? [] : [place.path]))
+    return navigate(pathTo(item.path === '' ? [] : [item.path]))
   }
   const act = ACTIONS[event.key]
   if (act === undefined) return
@@ -38,7 +38,7 @@ function onKey(event: KeyboardEvent): void {
 
 const ACTIONS: Readonly<Record<string, () => void>> = {
   g: () => {
-    awaitsPlace = true
+    awaitsPage = true
     forgetSequence()
   },
   '/': focusSearch,
@@ -59,7 +59,7 @@ function focusSearch(): void {
   const field = document.querySelector<HTMLInputElement>('[data-search]')
   if (field !== null) return field.select()
   wantsSearch.value = true
-  go(pathTo(['payments']))
+  navigate(pathTo(['payments']))
 }
 
 /** Set while the page with the search field is on its way. */
@@ -74,6 +74,6 @@ export function leaveField(event: KeyboardEvent): void {
   if (event.key === 'Escape' && event.currentTarget instanceof HTMLElement) event.currentTarget.blur()
 }
 
-export function currentPlace(): string {
+export function currentPage(): string {
   return route.value.parts[0] ?? ''
 }

@@ -22,7 +22,7 @@ export function startRouter(): void {
   addEventListener('hashchange', () => (hash.value = location.hash))
 }
 
-export function go(path: string): void {
+export function navigate(path: string): void {
   location.hash = path
 }
 

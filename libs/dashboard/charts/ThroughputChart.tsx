@@ -4,8 +4,8 @@ import type { ThroughputMinute } from '../../http/index.js'
 import { theme } from '../app/theme.js'
 import { clockTime, count } from '../data/format.js'
 import { staleSince } from '../data/freshness.js'
-import { Glyph } from '../parts/Glyph.js'
-import { lookOf } from '../parts/states.js'
+import { Icon } from '../parts/Icon.js'
+import { styleOfState } from '../parts/states.js'
 
 interface Layer {
   readonly name: 'dispatched' | 'retryable' | 'unknown' | 'failed'
@@ -38,7 +38,9 @@ export function ThroughputChart({ minutes }: { readonly minutes: readonly Throug
   const { place, isDrawn } = useStackedBars(minutes, setPointedAt)
   const shown = pointedAt === null ? undefined : minutes[pointedAt]
   const total = (layer: Layer) => minutes.reduce((sum, minute) => sum + layer.count(minute), 0)
-  const summary = LAYERS.map((layer) => `${count(total(layer))} ${lookOf(layer.state).word.toLowerCase()}`).join(', ')
+  const summary = LAYERS.map((layer) => `${count(total(layer))} ${styleOfState(layer.state).word.toLowerCase()}`).join(
+    ', ',
+  )
   return (
     <figure>
       <div ref={place} class="throughput" role="img" aria-label={`Attempts per minute over the last hour: ${summary}`}>
@@ -47,10 +49,10 @@ export function ThroughputChart({ minutes }: { readonly minutes: readonly Throug
       <figcaption class="legend">
         <span class="legend-when">{shown === undefined ? 'Last hour' : clockTime(shown.minute).slice(0, 5)}</span>
         {LAYERS.map((layer) => {
-          const { word, glyph } = lookOf(layer.state)
+          const { word, icon } = styleOfState(layer.state)
           return (
             <span key={layer.name} class={`legend-item layer-${layer.name}`}>
-              <Glyph name={glyph} size={12} />
+              <Icon name={icon} size={12} />
               {word}
               <b>{count(shown === undefined ? total(layer) : layer.count(shown))}</b>
             </span>

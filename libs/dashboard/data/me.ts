@@ -1,11 +1,11 @@
 import { signal } from '@preact/signals'
 import type { Me, Scope } from '../../http/index.js'
 
-/** Who has signed in; null until the server has said so. */
+/** Identity of the signed-in token; null until the server has answered. */
 export const me = signal<Me | null>(null)
 
-/** Not before it is known: what is offered and then taken away confuses more than what comes late. */
-export function mayI(scope: Scope): boolean {
+/** Checks a scope of the signed-in token. Returns false until the server has answered. */
+export function hasScope(scope: Scope): boolean {
   return me.value?.scopes.includes(scope) ?? false
 }
 

@@ -2,14 +2,14 @@ import { useState } from 'preact/hooks'
 import type { Contradiction } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
 import { listContradictions, reviewContradiction } from '../data/api.js'
-import { mayI } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
-import { Moment } from '../parts/Moment.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
-import { ReasonSheet } from '../parts/ReasonSheet.js'
-import { lookOf } from '../parts/states.js'
+import { ReasonDialog } from '../parts/ReasonDialog.js'
+import { styleOfState } from '../parts/states.js'
 import { StateTag } from '../parts/StateTag.js'
 
 /** Ended payments for which a worker reported another outcome than the ledger, until an operator reviews them. */
@@ -41,7 +41,7 @@ export function Contradictions() {
         />
       </section>
       {chosen === null ? null : (
-        <ReasonSheet
+        <ReasonDialog
           title={`Review ${chosen.instructionId}`}
           action="Record the review"
           explanation={`The ledger says ${textOf(chosen.recorded)}; ${chosen.actor} reported ${textOf(chosen.reported)}. The alert ends with your review. The recorded outcome of the payment stays as it is.`}
@@ -78,10 +78,10 @@ function Row({ contradiction, onChoose }: RowProps) {
         <Outcome outcome={reported} />
       </td>
       <td data-label="Found">
-        <Moment at={recordedAt} /> <div class="quiet">by {actor}</div>
+        <RelativeTime at={recordedAt} /> <div class="quiet">by {actor}</div>
       </td>
-      <td class={mayI('operate') ? 'actions' : 'empty-cell'}>
-        {mayI('operate') ? (
+      <td class={hasScope('operate') ? 'actions' : 'empty-cell'}>
+        {hasScope('operate') ? (
           <button type="button" class="button small" aria-label={`Review ${instructionId}`} onClick={onChoose}>
             Review
           </button>
@@ -92,7 +92,7 @@ function Row({ contradiction, onChoose }: RowProps) {
 }
 
 function textOf({ state, railReference }: Contradiction['recorded']): string {
-  return `${lookOf(state).word.toLowerCase()} (${railReference ?? 'no rail reference'})`
+  return `${styleOfState(state).word.toLowerCase()} (${railReference ?? 'no rail reference'})`
 }
 
 function Outcome({ outcome: { state, railReference } }: { readonly outcome: Contradiction['recorded'] }) {

@@ -2,8 +2,8 @@ import { readDatabases } from '../data/api.js'
 import { count, duration } from '../data/format.js'
 import { useResource } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
-import { Glyph } from '../parts/Glyph.js'
-import { Loaded } from '../parts/Loaded.js'
+import { Icon } from '../parts/Icon.js'
+import { ResourceView } from '../parts/ResourceView.js'
 import { Scrollable } from '../parts/Scrollable.js'
 
 /** The databases this process serves. */
@@ -16,7 +16,7 @@ export function Databases() {
         <p class="lead">What this process serves. The figures of the other pages are those of the first.</p>
       </header>
       <section class="panel" aria-label="Databases">
-        <Loaded from={databases} lines={3}>
+        <ResourceView from={databases} lines={3}>
           {({ databases: all }) =>
             all.length === 0 ? (
               <Empty title="No database">
@@ -45,7 +45,7 @@ export function Databases() {
                           </td>
                           <td data-label="State">
                             <span class={`state tone-${state === 'up' ? 'good' : 'bad'}`}>
-                              <Glyph name={state === 'up' ? 'done' : 'failed'} />
+                              <Icon name={state === 'up' ? 'done' : 'failed'} />
                               {state === 'up' ? 'Up' : 'Down'}
                             </span>
                           </td>
@@ -70,7 +70,7 @@ export function Databases() {
               </Scrollable>
             )
           }
-        </Loaded>
+        </ResourceView>
       </section>
     </>
   )

@@ -2,18 +2,18 @@ import { useState } from 'preact/hooks'
 import type { DeadLetter, OutboxItem } from '../../http/index.js'
 import { pathTo, route } from '../app/router.js'
 import { listDlq } from '../data/api.js'
-import { mayI } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
 import { Id } from '../parts/Id.js'
-import { Moment } from '../parts/Moment.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
-import { listFilterOf, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import { listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
-import { RedriveManySheet, RedriveSheet } from './payment/sheets.js'
+import { BulkRedriveDialog, RedriveDialog } from './payment/dialogs.js'
 
 /** What ended as FAILED. Nothing is lost here: each can be looked at, and sent again if two people agree. */
 export function DeadLetters() {
@@ -53,7 +53,7 @@ export function DeadLetters() {
           )}
           empty={
             Object.keys(filter).length > 0 ? (
-              <NoneLikeThat path="dlq" />
+              <NoMatches path="dlq" />
             ) : (
               <Empty title="No dead letters">
                 <p>
@@ -65,7 +65,7 @@ export function DeadLetters() {
           }
         />
       </section>
-      {chosen === null ? null : <RedriveSheet item={chosen} onClose={() => setChosen(null)} onDone={dead.refresh} />}
+      {chosen === null ? null : <RedriveDialog item={chosen} onClose={() => setChosen(null)} onDone={dead.refresh} />}
     </>
   )
 }
@@ -75,14 +75,14 @@ function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadLetter[]; re
   // As it was when the question was asked: what fails while it is read is not meant.
   const [asked, setAsked] = useState<readonly DeadLetter[] | null>(null)
   const open = dead.filter(({ proposal, redrivenAs }) => proposal === null && redrivenAs.length === 0)
-  if (!mayI('operate') || (open.length < 2 && asked === null)) return null
+  if (!hasScope('operate') || (open.length < 2 && asked === null)) return null
   return (
     <>
       <button type="button" class="button" onClick={() => setAsked(open)}>
         Redrive {open.length} shown
       </button>
       {asked === null ? null : (
-        <RedriveManySheet asked={asked.map(({ item }) => item)} onClose={() => setAsked(null)} onDone={onDone} />
+        <BulkRedriveDialog asked={asked.map(({ item }) => item)} onClose={() => setAsked(null)} onDone={onDone} />
       )}
     </>
   )
@@ -106,7 +106,7 @@ function DeadRow({ dead, onChoose, onDone }: DeadRowProps) {
       </td>
       <td data-label="Attempts">{item.lastAttemptNo ?? '–'}</td>
       <td data-label="Ended">
-        <Moment at={item.lastAttemptAt} />
+        <RelativeTime at={item.lastAttemptAt} />
       </td>
       <td class="actions">
         {redrivenAs.map((id) => (
@@ -114,7 +114,7 @@ function DeadRow({ dead, onChoose, onDone }: DeadRowProps) {
             redriven as <Id value={id} label="id of the redrive" href={pathTo(['payments', id])} />
           </span>
         ))}
-        {mayI('operate') && proposal === null && redrivenAs.length === 0 ? (
+        {hasScope('operate') && proposal === null && redrivenAs.length === 0 ? (
           <button type="button" class="button small" aria-label={`Redrive ${item.instructionId}`} onClick={onChoose}>
             Redrive
           </button>

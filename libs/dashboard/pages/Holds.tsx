@@ -2,19 +2,19 @@ import { useState } from 'preact/hooks'
 import type { Hold, OutboxItem } from '../../http/index.js'
 import { route } from '../app/router.js'
 import { listHolds } from '../data/api.js'
-import { mayI } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
 import { FreezeNote } from '../parts/FreezeNote.js'
-import { Moment } from '../parts/Moment.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
-import { listFilterOf, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import { listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
-import { ResolveSheet } from './payment/sheets.js'
+import { ResolveDialog } from './payment/dialogs.js'
 
 /** What waits for people: held payments, and the decisions about them that wait for their second person. */
 export function Holds() {
@@ -33,7 +33,7 @@ export function Holds() {
         <h1>Holds</h1>
         <p class="lead">Payments that nobody may send until a person decides; where money is decided, two.</p>
         <div class="actions">
-          {mayI('operate') && undecided.length > 1 ? (
+          {hasScope('operate') && undecided.length > 1 ? (
             <button type="button" class="button" onClick={() => setChosen(undecided)}>
               Resolve {undecided.length} shown
             </button>
@@ -60,7 +60,7 @@ export function Holds() {
           )}
           empty={
             Object.keys(filter).length > 0 ? (
-              <NoneLikeThat path="holds" />
+              <NoMatches path="holds" />
             ) : (
               <Empty title="Nothing is held">
                 <p>
@@ -72,7 +72,7 @@ export function Holds() {
           }
         />
       </section>
-      {chosen === null ? null : <ResolveSheet items={chosen} onClose={() => setChosen(null)} onDone={holds.refresh} />}
+      {chosen === null ? null : <ResolveDialog items={chosen} onClose={() => setChosen(null)} onDone={holds.refresh} />}
     </>
   )
 }
@@ -98,10 +98,10 @@ function HoldRow({ hold: { item, proposal }, onChoose, onDone }: HoldRowProps) {
         {proposal === null ? null : <ProposalNote proposal={proposal} onDone={onDone} />}
       </td>
       <td data-label="Since">
-        <Moment at={item.heldAt} />
+        <RelativeTime at={item.heldAt} />
       </td>
-      <td class={mayI('operate') && proposal === null ? 'actions' : 'empty-cell'}>
-        {mayI('operate') && proposal === null ? (
+      <td class={hasScope('operate') && proposal === null ? 'actions' : 'empty-cell'}>
+        {hasScope('operate') && proposal === null ? (
           <button type="button" class="button small" aria-label={`Resolve ${item.instructionId}`} onClick={onChoose}>
             Resolve
           </button>

@@ -3,15 +3,15 @@ import type { InboxMessageView } from '../../http/index.js'
 import { route, setQuery } from '../app/router.js'
 import { listInbox, reviveMessage } from '../data/api.js'
 import { plural } from '../data/format.js'
-import { mayI } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
-import { Moment } from '../parts/Moment.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
-import { ReasonSheet } from '../parts/ReasonSheet.js'
+import { ReasonDialog } from '../parts/ReasonDialog.js'
 import { StateTag } from '../parts/StateTag.js'
-import { lookOf } from '../parts/states.js'
+import { styleOfState } from '../parts/states.js'
 
 const STATES = ['dead', 'seen', 'processing', 'done']
 
@@ -38,7 +38,7 @@ export function Inbox() {
         >
           {STATES.map((name) => (
             <option key={name} value={name}>
-              {lookOf(name).word}
+              {styleOfState(name).word}
             </option>
           ))}
         </select>
@@ -59,7 +59,7 @@ export function Inbox() {
         />
       </section>
       {chosen === null ? null : (
-        <ReasonSheet
+        <ReasonDialog
           title="Revive the message"
           action="Revive it"
           explanation={`${chosen.messageId} of ${chosen.source} is due again at once, with all its attempts.`}
@@ -77,7 +77,7 @@ export function Inbox() {
 
 function MessageRow({ message, onChoose }: { readonly message: InboxMessageView; readonly onChoose: () => void }) {
   const { source, messageId, topic, state, sightings, attemptCount, attemptsMax, lastSeenAt, lastError } = message
-  const mayRevive = mayI('operate') && state === 'dead' && topic !== null
+  const mayRevive = hasScope('operate') && state === 'dead' && topic !== null
   return (
     <tr>
       <td data-label="Message">
@@ -92,7 +92,7 @@ function MessageRow({ message, onChoose }: { readonly message: InboxMessageView;
         {attemptCount} of {attemptsMax}
       </td>
       <td data-label="Seen">
-        {sightings} {plural(sightings, 'time')}, <Moment at={lastSeenAt} />
+        {sightings} {plural(sightings, 'time')}, <RelativeTime at={lastSeenAt} />
       </td>
       <td data-label="Last error">
         <span class="clamp">{lastError ?? <span class="quiet">–</span>}</span>
@@ -110,7 +110,7 @@ function MessageRow({ message, onChoose }: { readonly message: InboxMessageView;
 
 function NoMessages({ state }: { readonly state: string }) {
   return (
-    <Empty title={state === 'dead' ? 'No dead messages' : `No message is ${lookOf(state).word.toLowerCase()}`}>
+    <Empty title={state === 'dead' ? 'No dead messages' : `No message is ${styleOfState(state).word.toLowerCase()}`}>
       <p>
         Webhooks and other messages come in by <code>POST /v1/webhooks/SOURCE</code> or from your own code. One that
         fails all its attempts is dead until somebody revives it.

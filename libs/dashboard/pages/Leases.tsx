@@ -4,8 +4,8 @@ import { listLeases } from '../data/api.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
-import { Glyph } from '../parts/Glyph.js'
-import { Moment } from '../parts/Moment.js'
+import { Icon } from '../parts/Icon.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { StateTag } from '../parts/StateTag.js'
 
@@ -50,10 +50,10 @@ export function Leases() {
               </td>
               <td data-label="Token">{fencingToken}</td>
               <td data-label="Held since">
-                <Moment at={acquiredAt} />
+                <RelativeTime at={acquiredAt} />
               </td>
               <td data-label="Expires">
-                <Moment at={expiresAt} />
+                <RelativeTime at={expiresAt} />
               </td>
             </tr>
           )}
@@ -75,7 +75,7 @@ export function Leases() {
 function Taken() {
   return (
     <span class="state tone-flight" data-state="HELD">
-      <Glyph name="leases" />
+      <Icon name="leases" />
       Held
     </span>
   )

@@ -2,7 +2,7 @@ import { signal } from '@preact/signals'
 import type { Status } from '../../http/index.js'
 import { LatencyScale } from '../charts/LatencyScale.js'
 import { ThroughputChart } from '../charts/ThroughputChart.js'
-import { boundTo, mayI, me } from '../data/me.js'
+import { boundTo, hasScope, me } from '../data/me.js'
 import { refreshStatus, status, statusProblem } from '../data/status.js'
 import { Empty } from '../parts/Empty.js'
 import { Panel } from '../parts/Panel.js'
@@ -10,11 +10,11 @@ import { ProblemNote } from '../parts/ProblemNote.js'
 import { Skeleton } from '../parts/Skeleton.js'
 import { Alerts } from './overview/Alerts.js'
 import { ErrorMix } from './overview/ErrorMix.js'
-import { Figures } from './overview/Figures.js'
+import { QueueStatsPanel } from './overview/QueueStatsPanel.js'
 import { FirstVisit } from './overview/FirstVisit.js'
 import { RailsPanel } from './overview/RailsPanel.js'
-import { TheirPayments } from './overview/TheirPayments.js'
-import { Watched } from './overview/Watched.js'
+import { ParticipantPayments } from './overview/ParticipantPayments.js'
+import { WatchedPayment } from './overview/WatchedPayment.js'
 import { WorkersPanel } from './overview/WorkersPanel.js'
 
 /** The payment enqueued from this page, as long as the page is open. */
@@ -24,8 +24,8 @@ export function Overview() {
   const now = status.value
   const problem = statusProblem.value
   const participants = boundTo()
-  if (me.value !== null && !mayI('read')) return <NotForLooking />
-  if (participants !== null) return <TheirPayments participants={participants} />
+  if (me.value !== null && !hasScope('read')) return <NotForLooking />
+  if (participants !== null) return <ParticipantPayments participants={participants} />
   return (
     <>
       <header class="page-head">
@@ -62,12 +62,12 @@ function Told({ status: now }: { readonly status: Status }) {
   const rails = now.rails.map(({ railType }) => railType)
   return (
     <>
-      {watched.value === null ? null : <Watched outboxId={watched.value} />}
+      {watched.value === null ? null : <WatchedPayment outboxId={watched.value} />}
       {watched.value === null && isUntouched(now) ? (
         <FirstVisit rails={rails} onAccepted={(outboxId) => (watched.value = outboxId)} />
       ) : null}
       <Alerts alerts={now.alerts} />
-      <Figures status={now} />
+      <QueueStatsPanel status={now} />
       <div class="grid wide-narrow">
         <div class="stack">
           <Panel title="Attempts per minute">

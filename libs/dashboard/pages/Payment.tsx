@@ -2,20 +2,20 @@ import { useState } from 'preact/hooks'
 import type { OutboxItem, Timeline } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
 import { readTimeline } from '../data/api.js'
-import { mayI } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { mentions } from '../data/items.js'
 import { useResource } from '../data/useResource.js'
 import { FreezeNote } from '../parts/FreezeNote.js'
 import { Id } from '../parts/Id.js'
-import { Loaded } from '../parts/Loaded.js'
-import { Moment } from '../parts/Moment.js'
+import { ResourceView } from '../parts/ResourceView.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
 import { Amount, Destination } from '../parts/Money.js'
 import { Panel } from '../parts/Panel.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
-import { HoldSheet, RedriveSheet, ResolveSheet } from './payment/sheets.js'
+import { HoldDialog, RedriveDialog, ResolveDialog } from './payment/dialogs.js'
 import { LedgerPanel } from './payment/LedgerPanel.js'
-import { Chronicle } from './payment/Chronicle.js'
+import { TimelineView } from './payment/TimelineView.js'
 
 export function Payment({ outboxId }: { readonly outboxId: string }) {
   const timeline = useResource({
@@ -31,9 +31,9 @@ export function Payment({ outboxId }: { readonly outboxId: string }) {
           <h1>Payment</h1>
         </header>
       ) : null}
-      <Loaded from={timeline} lines={14}>
+      <ResourceView from={timeline} lines={14}>
         {(value) => <Told timeline={value} onDone={timeline.refresh} />}
-      </Loaded>
+      </ResourceView>
     </>
   )
 }
@@ -57,7 +57,7 @@ function Told({ timeline, onDone }: { readonly timeline: Timeline; readonly onDo
             </section>
           ))}
           <Panel title="Timeline">
-            <Chronicle timeline={timeline} />
+            <TimelineView timeline={timeline} />
           </Panel>
         </div>
         <div class="stack">
@@ -75,15 +75,15 @@ interface ActionsProps {
   readonly onDone: () => void
 }
 
-const SHEETS = { hold: HoldSheet, resolve: ResolveSheet, redrive: RedriveSheet }
+const DIALOGS = { hold: HoldDialog, resolve: ResolveDialog, redrive: RedriveDialog }
 const WORDS = { hold: 'Hold', resolve: 'Resolve the hold', redrive: 'Redrive' }
 
 /** What may be done with it now; the server decides, this only offers. */
 function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
-  const [chosen, setChosen] = useState<keyof typeof SHEETS | null>(null)
-  if (!mayI('operate') || hasOpenProposal || item.state === 'DISPATCHED') return null
+  const [chosen, setChosen] = useState<keyof typeof DIALOGS | null>(null)
+  if (!hasScope('operate') || hasOpenProposal || item.state === 'DISPATCHED') return null
   const offered = item.state === 'FAILED' ? 'redrive' : item.holdReason === null ? 'hold' : 'resolve'
-  const Chosen = chosen === null ? null : SHEETS[chosen]
+  const Chosen = chosen === null ? null : DIALOGS[chosen]
   return (
     <div class="actions">
       <button type="button" class="button" onClick={() => setChosen(offered)}>
@@ -132,7 +132,7 @@ function Facts({ item, redrivenAs }: { readonly item: OutboxItem; readonly redri
         </dd>
         <dt>Created</dt>
         <dd>
-          <Moment at={createdAt} />
+          <RelativeTime at={createdAt} />
         </dd>
         {item.lastRailReference === null ? null : (
           <>

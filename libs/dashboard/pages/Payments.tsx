@@ -5,19 +5,19 @@ import { pathTo, route, setQuery } from '../app/router.js'
 import { listPayments, type PaymentFilter } from '../data/api.js'
 import { count, plural } from '../data/format.js'
 import { itemsOf } from '../data/items.js'
-import { mayI } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { onServerEvent } from '../data/stream.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages, type PagesHandle } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
-import { Glyph } from '../parts/Glyph.js'
-import { Moment } from '../parts/Moment.js'
+import { Icon } from '../parts/Icon.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
 import { Amount, Destination } from '../parts/Money.js'
-import { filterSoon, knownRails, NoneLikeThat, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import { filterSoon, knownRails, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
-import { Sheet } from '../parts/Sheet.js'
+import { Dialog } from '../parts/Dialog.js'
 import { Skeleton } from '../parts/Skeleton.js'
-import { lookOf } from '../parts/states.js'
+import { styleOfState } from '../parts/states.js'
 import { StateTag } from '../parts/StateTag.js'
 import { VirtualList } from '../parts/VirtualList.js'
 import { EnqueueForm } from './overview/EnqueueForm.js'
@@ -41,7 +41,7 @@ export function Payments() {
       <header class="page-head">
         <h1>Payments</h1>
         <div class="actions">
-          {mayI('ingest') ? (
+          {hasScope('ingest') ? (
             <button type="button" class="button" onClick={() => setIsEnqueuing(true)}>
               New payment
             </button>
@@ -74,9 +74,9 @@ export function Payments() {
         </footer>
       </section>
       {isEnqueuing ? (
-        <Sheet title="New payment" onClose={() => setIsEnqueuing(false)}>
+        <Dialog title="New payment" onClose={() => setIsEnqueuing(false)}>
           <EnqueueForm rails={knownRails()} />
-        </Sheet>
+        </Dialog>
       ) : null}
     </>
   )
@@ -117,7 +117,7 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
   return (
     <search class="filters">
       <div class="search">
-        <Glyph name="search" />
+        <Icon name="search" />
         <input
           ref={search}
           data-search
@@ -139,7 +139,7 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
         <option value="">Any state</option>
         {STATES.map((state) => (
           <option key={state} value={state}>
-            {lookOf(state).word}
+            {styleOfState(state).word}
           </option>
         ))}
       </select>
@@ -169,7 +169,7 @@ function cellsOf(item: OutboxItem) {
     <span key="answer" class="mono quiet">
       {item.lastRailReference ?? item.lastErrorCode ?? '–'}
     </span>,
-    <Moment key="created" at={createdAt} />,
+    <RelativeTime key="created" at={createdAt} />,
   ]
 }
 
@@ -188,5 +188,5 @@ function NoPayments({ isFiltered }: { readonly isFiltered: boolean }) {
         </p>
       </Empty>
     )
-  return <NoneLikeThat path="payments" />
+  return <NoMatches path="payments" />
 }

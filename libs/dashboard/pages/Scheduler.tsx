@@ -2,22 +2,22 @@ import { useState } from 'preact/hooks'
 import type { Job, JobRun, Timer } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
 import { cancelTimer, listJobRuns, listJobs, listTimers, pauseJob, resumeJob, triggerJob } from '../data/api.js'
-import { mayI } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { useResource } from '../data/useResource.js'
 import { ActionForm } from '../parts/ActionForm.js'
 import { Empty } from '../parts/Empty.js'
-import { Glyph } from '../parts/Glyph.js'
+import { Icon } from '../parts/Icon.js'
 import { Id } from '../parts/Id.js'
-import { Loaded } from '../parts/Loaded.js'
-import { Moment } from '../parts/Moment.js'
+import { ResourceView } from '../parts/ResourceView.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { Panel } from '../parts/Panel.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
-import { Sheet } from '../parts/Sheet.js'
+import { Dialog } from '../parts/Dialog.js'
 import { StateTag } from '../parts/StateTag.js'
-import { useAct } from '../parts/useAct.js'
+import { useAction } from '../parts/useAction.js'
 import { Scrollable } from '../parts/Scrollable.js'
 
 /** Jobs that come again, and timers that come once. */
@@ -41,7 +41,7 @@ function JobsPanel() {
   const [shown, setShown] = useState<string | null>(null)
   return (
     <Panel title="Jobs" flush>
-      <Loaded from={jobs} lines={5}>
+      <ResourceView from={jobs} lines={5}>
         {({ jobs: all }) =>
           all.length === 0 ? (
             <Empty title="No jobs">
@@ -74,8 +74,8 @@ function JobsPanel() {
             </Scrollable>
           )
         }
-      </Loaded>
-      {shown === null ? null : <RunsSheet name={shown} onClose={() => setShown(null)} />}
+      </ResourceView>
+      {shown === null ? null : <RunsDialog name={shown} onClose={() => setShown(null)} />}
     </Panel>
   )
 }
@@ -88,7 +88,7 @@ interface JobRowProps {
 
 function JobRow({ job, onShow, onDone }: JobRowProps) {
   const { name, cron, timeZone, topic, state, nextDueAt, missedRuns, scheduleError } = job
-  const { isRunning, problem, run } = useAct()
+  const { isRunning, problem, run } = useAction()
   const isPaused = state === 'PAUSED'
   const toggle = async () => {
     await (isPaused ? resumeJob(name) : pauseJob(name))
@@ -110,7 +110,7 @@ function JobRow({ job, onShow, onDone }: JobRowProps) {
         <StateTag state={state} />
         {scheduleError === null ? null : (
           <div class="state tone-bad">
-            <Glyph name="warning" />
+            <Icon name="warning" />
             {scheduleError}
           </div>
         )}
@@ -119,13 +119,13 @@ function JobRow({ job, onShow, onDone }: JobRowProps) {
         <code>{cron}</code> <span class="quiet">{timeZone}</span>
         <div class="quiet">missed: {missedRuns}</div>
       </td>
-      <td data-label="Next run">{isPaused ? <span class="quiet">–</span> : <Moment at={nextDueAt} />}</td>
+      <td data-label="Next run">{isPaused ? <span class="quiet">–</span> : <RelativeTime at={nextDueAt} />}</td>
       <td data-label="Sends">{topic}</td>
       <td class="actions">
         <button type="button" class="button small" aria-label={`History of ${name}`} onClick={onShow}>
           History
         </button>
-        {mayI('operate') ? (
+        {hasScope('operate') ? (
           <>
             <button
               type="button"
@@ -152,13 +152,13 @@ function JobRow({ job, onShow, onDone }: JobRowProps) {
   )
 }
 
-function RunsSheet({ name, onClose }: { readonly name: string; readonly onClose: () => void }) {
+function RunsDialog({ name, onClose }: { readonly name: string; readonly onClose: () => void }) {
   const runs = usePages<JobRun>(name, (cursor, signal) =>
     listJobRuns(name, { limit: 50, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   useFreshPages(runs)
   return (
-    <Sheet title={`History of ${name}`} onClose={onClose}>
+    <Dialog title={`History of ${name}`} onClose={onClose}>
       <PagedTable
         label={`Runs of ${name}`}
         from={runs}
@@ -166,7 +166,7 @@ function RunsSheet({ name, onClose }: { readonly name: string; readonly onClose:
         row={({ runId, scheduledFor, state, error, outboxId, outboxState, triggeredBy }) => (
           <tr key={runId}>
             <td data-label="For">
-              <Moment at={scheduledFor} />
+              <RelativeTime at={scheduledFor} />
             </td>
             <td data-label="State">
               <StateTag state={state} />
@@ -190,7 +190,7 @@ function RunsSheet({ name, onClose }: { readonly name: string; readonly onClose:
           </Empty>
         }
       />
-    </Sheet>
+    </Dialog>
   )
 }
 
@@ -213,7 +213,7 @@ function TimersPanel() {
           </Empty>
         }
       />
-      {chosen === null ? null : <CancelSheet timer={chosen} onClose={() => setChosen(null)} onDone={timers.refresh} />}
+      {chosen === null ? null : <CancelDialog timer={chosen} onClose={() => setChosen(null)} onDone={timers.refresh} />}
     </Panel>
   )
 }
@@ -230,17 +230,17 @@ function TimerRow({ timer, onChoose }: { readonly timer: Timer; readonly onChoos
         {error === null ? null : <div class="quiet">{error}</div>}
       </td>
       <td data-label="Due">
-        <Moment at={dueAt} />
+        <RelativeTime at={dueAt} />
       </td>
       <td data-label="Sends">
         {topic}
         {participantId === null ? null : <div class="quiet">{participantId}</div>}
       </td>
       <td data-label="Created">
-        <Moment at={createdAt} />
+        <RelativeTime at={createdAt} />
       </td>
-      <td class={mayI('operate') ? 'actions' : 'empty-cell'}>
-        {mayI('operate') ? (
+      <td class={hasScope('operate') ? 'actions' : 'empty-cell'}>
+        {hasScope('operate') ? (
           <button type="button" class="button small" aria-label={`Cancel the timer ${timerId}`} onClick={onChoose}>
             Cancel
           </button>
@@ -250,27 +250,27 @@ function TimerRow({ timer, onChoose }: { readonly timer: Timer; readonly onChoos
   )
 }
 
-interface CancelSheetProps {
+interface CancelDialogProps {
   readonly timer: Timer
   readonly onClose: () => void
   readonly onDone: () => void
 }
 
 /** Asked once more: there is no way back. */
-function CancelSheet({ timer, onClose, onDone }: CancelSheetProps) {
+function CancelDialog({ timer, onClose, onDone }: CancelDialogProps) {
   const act = async () => {
     const { changed } = await cancelTimer(timer.timerId)
     onDone()
     return changed ? 'The timer is cancelled.' : 'There was nothing to cancel: the timer had ended.'
   }
   return (
-    <Sheet title="Cancel this timer" onClose={onClose}>
+    <Dialog title="Cancel this timer" onClose={onClose}>
       <ActionForm action="Cancel the timer" onDone={onClose} act={act}>
         <p>
-          The message to <strong>{timer.topic}</strong>, due <Moment at={timer.dueAt} />, is never sent. A cancelled
-          timer cannot be brought back.
+          The message to <strong>{timer.topic}</strong>, due <RelativeTime at={timer.dueAt} />, is never sent. A
+          cancelled timer cannot be brought back.
         </p>
       </ActionForm>
-    </Sheet>
+    </Dialog>
   )
 }

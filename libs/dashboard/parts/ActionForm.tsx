@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { ProblemNote } from './ProblemNote.js'
-import { useAct } from './useAct.js'
+import { useAction } from './useAction.js'
 
 interface ActionFormProps {
   /** On the button. */
@@ -17,7 +17,7 @@ interface ActionFormProps {
 
 /** A form that changes something: once at a time, and a refusal is shown where it was asked for, with nothing lost. */
 export function ActionForm({ action, act, onDone, isReady = true, beside, children }: ActionFormProps) {
-  const { isRunning, problem, run } = useAct()
+  const { isRunning, problem, run } = useAction()
   const submit = (event: SubmitEvent) => {
     event.preventDefault()
     if (isRunning || !(event.currentTarget instanceof HTMLFormElement)) return

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
 import type { Hold } from '../../http/index.js'
 import { plural } from '../data/format.js'
-import { isMe, mayI } from '../data/me.js'
-import { ApproveManySheet } from '../pages/payment/sheets.js'
+import { isMe, hasScope } from '../data/me.js'
+import { BulkApproveDialog } from '../pages/payment/dialogs.js'
 
 interface ApproveAllProps {
   readonly rows: readonly Hold[]
@@ -16,13 +16,13 @@ export function ApproveAll({ rows, onDone }: ApproveAllProps) {
   const others = rows.flatMap(({ item, proposal }) =>
     proposal === null || isMe(proposal.proposedBy) ? [] : [{ ...item, ...proposal }],
   )
-  if (!mayI('operate') || (others.length < 2 && asked === null)) return null
+  if (!hasScope('operate') || (others.length < 2 && asked === null)) return null
   return (
     <>
       <button type="button" class="button" onClick={() => setAsked(others)}>
         Approve {others.length} {plural(others.length, 'proposal')}
       </button>
-      {asked === null ? null : <ApproveManySheet asked={asked} onClose={() => setAsked(null)} onDone={onDone} />}
+      {asked === null ? null : <BulkApproveDialog asked={asked} onClose={() => setAsked(null)} onDone={onDone} />}
     </>
   )
 }

@@ -1,6 +1,6 @@
 import type { OutboxItem } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
-import { Moment } from './Moment.js'
+import { RelativeTime } from './RelativeTime.js'
 
 /** Says which freeze made the outcome of a payment unknown. */
 export function FreezeNote({ freeze }: { readonly freeze: OutboxItem['freeze'] }) {
@@ -8,7 +8,7 @@ export function FreezeNote({ freeze }: { readonly freeze: OutboxItem['freeze'] }
   return (
     <div class="quiet">
       Unknown since <a href={pathTo(['dispatch'])}>dispatch was frozen</a> in epoch {freeze.epochNo},{' '}
-      <code>{freeze.cause}</code>, <Moment at={freeze.frozenAt} />: {freeze.reason}
+      <code>{freeze.cause}</code>, <RelativeTime at={freeze.frozenAt} />: {freeze.reason}
     </div>
   )
 }

@@ -1,6 +1,6 @@
-import { say } from '../app/announce.js'
+import { announce } from '../app/announce.js'
 import { shortId } from '../data/format.js'
-import { Glyph } from './Glyph.js'
+import { Icon } from './Icon.js'
 
 interface IdProps {
   readonly value: string
@@ -24,7 +24,7 @@ export function Id({ value, label, href, whole = false }: IdProps) {
         </a>
       )}
       <button type="button" class="copy" aria-label={`Copy the ${label}`} onClick={() => void copy(value, label)}>
-        <Glyph name="copy" size={12} />
+        <Icon name="copy" size={12} />
       </button>
     </span>
   )
@@ -34,8 +34,8 @@ export function Id({ value, label, href, whole = false }: IdProps) {
 async function copy(value: string, label: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(value)
-    say(`The ${label} was copied.`)
+    announce(`The ${label} was copied.`)
   } catch {
-    say('This browser does not let the page copy. Select the text instead.')
+    announce('This browser does not let the page copy. Select the text instead.')
   }
 }

@@ -53,7 +53,7 @@ export function ParticipantFilter({ participant }: { readonly participant: strin
 }
 
 /** What a list says that is empty because of its filters. */
-export function NoneLikeThat({ path }: { readonly path: string }) {
+export function NoMatches({ path }: { readonly path: string }) {
   return (
     <Empty title="None like that">
       <p>No payment fits the search and the filters.</p>

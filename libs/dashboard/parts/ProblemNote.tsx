@@ -1,5 +1,5 @@
 import type { ShownProblem } from '../data/client.js'
-import { Glyph } from './Glyph.js'
+import { Icon } from './Icon.js'
 
 interface ProblemNoteProps {
   readonly problem: ShownProblem
@@ -11,7 +11,7 @@ export function ProblemNote({ problem, onRetry }: ProblemNoteProps) {
   const { title, detail, code, requestId } = problem
   return (
     <div class="note tone-bad" role="alert">
-      <Glyph name="warning" />
+      <Icon name="warning" />
       <div>
         <strong>{title}.</strong> {detail}
         <p class="quiet">

@@ -1,13 +1,13 @@
 import { useState } from 'preact/hooks'
 import type { Proposal } from '../../http/index.js'
 import { withdrawProposal } from '../data/api.js'
-import { isMe, mayI } from '../data/me.js'
-import { ApproveSheet } from './ApproveSheet.js'
+import { isMe, hasScope } from '../data/me.js'
+import { ApproveDialog } from './ApproveDialog.js'
 import { DECISIONS } from './decisions.js'
-import { Glyph } from './Glyph.js'
-import { Moment } from './Moment.js'
+import { Icon } from './Icon.js'
+import { RelativeTime } from './RelativeTime.js'
 import { Money } from './Money.js'
-import { ReasonSheet } from './ReasonSheet.js'
+import { ReasonDialog } from './ReasonDialog.js'
 
 /** A decision that waits for its second person. Who proposed it may look, and withdraw, but not approve: the server refuses. */
 export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal; readonly onDone: () => void }) {
@@ -18,7 +18,7 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
     <div class="proposal tone-held">
       <p>
         <span class="state tone-held">
-          <Glyph name="info" />
+          <Icon name="info" />
           Proposed
         </span>{' '}
         <strong>{DECISIONS[decision].meaning}</strong>
@@ -33,10 +33,10 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
       </p>
       <p>“{reason}”</p>
       <p class="quiet">
-        by {proposedBy}, <Moment at={proposedAt} />
+        by {proposedBy}, <RelativeTime at={proposedAt} />
         {isMine ? '. You proposed it, so somebody else must approve it.' : null}
       </p>
-      {mayI('operate') ? (
+      {hasScope('operate') ? (
         <div class="buttons">
           <button type="button" class={`button small ${isMine ? '' : 'primary'}`} onClick={() => setAsked('approve')}>
             Approve
@@ -46,9 +46,11 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
           </button>
         </div>
       ) : null}
-      {asked === 'approve' ? <ApproveSheet proposal={proposal} onClose={() => setAsked(null)} onDone={onDone} /> : null}
+      {asked === 'approve' ? (
+        <ApproveDialog proposal={proposal} onClose={() => setAsked(null)} onDone={onDone} />
+      ) : null}
       {asked === 'withdraw' ? (
-        <ReasonSheet
+        <ReasonDialog
           title={isMine ? 'Withdraw the proposal' : 'Refuse the proposal'}
           action={isMine ? 'Withdraw it' : 'Refuse it'}
           explanation="The payment stays as it is."

@@ -1,5 +1,5 @@
-import { Glyph } from './Glyph.js'
-import { lookOf } from './states.js'
+import { Icon } from './Icon.js'
+import { styleOfState } from './states.js'
 
 interface StateTagProps {
   readonly state: string
@@ -8,10 +8,10 @@ interface StateTagProps {
 }
 
 export function StateTag({ state, short }: StateTagProps) {
-  const { word, glyph, tone, meaning } = lookOf(state)
+  const { word, icon, tone, meaning } = styleOfState(state)
   return (
     <span class={`state tone-${tone}`} title={meaning} data-state={state}>
-      <Glyph name={glyph} />
+      <Icon name={icon} />
       {short ?? word}
     </span>
   )

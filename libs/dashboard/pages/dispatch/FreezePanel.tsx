@@ -3,14 +3,14 @@ import type { Dispatch } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
 import { freezeDispatch, liftFreeze, readDispatch } from '../../data/api.js'
 import { count, plural } from '../../data/format.js'
-import { mayI } from '../../data/me.js'
+import { hasScope } from '../../data/me.js'
 import { refreshStatus } from '../../data/status.js'
 import { useResource } from '../../data/useResource.js'
-import { Glyph } from '../../parts/Glyph.js'
-import { Loaded } from '../../parts/Loaded.js'
-import { Moment } from '../../parts/Moment.js'
+import { Icon } from '../../parts/Icon.js'
+import { ResourceView } from '../../parts/ResourceView.js'
+import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
-import { ReasonSheet } from '../../parts/ReasonSheet.js'
+import { ReasonDialog } from '../../parts/ReasonDialog.js'
 
 /** Whether anything may be dispatched; if not, why, and what to do before it may again. */
 export function FreezePanel() {
@@ -26,9 +26,9 @@ export function FreezePanel() {
   }
   return (
     <Panel title="Freeze">
-      <Loaded from={dispatch} lines={6}>
+      <ResourceView from={dispatch} lines={6}>
         {(value) => <Told dispatch={value} onDone={onDone} />}
-      </Loaded>
+      </ResourceView>
     </Panel>
   )
 }
@@ -38,7 +38,7 @@ function Told({ dispatch, onDone }: { readonly dispatch: Dispatch; readonly onDo
   return (
     <div class="stack">
       {freeze === null ? <Open /> : <Frozen freeze={freeze} />}
-      {mayI('operate') ? <FreezeAction isFrozen={freeze !== null} onDone={onDone} /> : null}
+      {hasScope('operate') ? <FreezeAction isFrozen={freeze !== null} onDone={onDone} /> : null}
       {epoch === null ? null : <Server epoch={epoch} lifted={lifted} />}
     </div>
   )
@@ -48,7 +48,7 @@ function Open() {
   return (
     <p>
       <span class="state tone-good">
-        <Glyph name="done" />
+        <Icon name="done" />
         Not frozen
       </span>{' '}
       <span class="quiet">
@@ -63,7 +63,7 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
   return (
     <>
       <div class="note tone-bad">
-        <Glyph name="warning" />
+        <Icon name="warning" />
         <div>
           <p>
             <strong>Dispatch is frozen: nothing is sent.</strong> {meaning}
@@ -84,7 +84,7 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
           </dl>
         </div>
         <span class="quiet">
-          <Moment at={at} />
+          <RelativeTime at={at} />
         </span>
       </div>
       <section class="stack tight" aria-label="Before lifting">
@@ -119,7 +119,7 @@ function FreezeAction({ isFrozen, onDone }: { readonly isFrozen: boolean; readon
         {isFrozen ? 'Lift the freeze' : 'Freeze dispatch'}
       </button>
       {!isAsked ? null : isFrozen ? (
-        <ReasonSheet
+        <ReasonDialog
           title="Lift the freeze"
           action="Let dispatch go on"
           explanation="Payments leave again, at once. Say what was compared, and up to when."
@@ -131,7 +131,7 @@ function FreezeAction({ isFrozen, onDone }: { readonly isFrozen: boolean; readon
           }}
         />
       ) : (
-        <ReasonSheet
+        <ReasonDialog
           title="Freeze dispatch"
           action="Freeze it"
           explanation="Nothing is sent until somebody lifts it, and every payment that waits becomes of unknown outcome: meant for a restore that nothing else can notice. To stop a rail or everything for a while, pause it instead: a pause marks no payment."
@@ -160,7 +160,7 @@ function Server({ epoch, lifted }: ServerProps) {
     <dl class="facts">
       <dt>Epoch</dt>
       <dd>
-        {number}, since <Moment at={since} />
+        {number}, since <RelativeTime at={since} />
       </dd>
       <dt>Server</dt>
       <dd>
@@ -169,13 +169,13 @@ function Server({ epoch, lifted }: ServerProps) {
       </dd>
       <dt>Last heartbeat</dt>
       <dd>
-        <Moment at={heartbeatAt} />, replication {synchronous ? 'synchronous' : 'not synchronous'}
+        <RelativeTime at={heartbeatAt} />, replication {synchronous ? 'synchronous' : 'not synchronous'}
       </dd>
       {lifted === null ? null : (
         <>
           <dt>Last lifted</dt>
           <dd>
-            <Moment at={lifted.at} /> by {lifted.by}: {lifted.reason}
+            <RelativeTime at={lifted.at} /> by {lifted.by}: {lifted.reason}
           </dd>
         </>
       )}

@@ -1,18 +1,18 @@
 import { useState } from 'preact/hooks'
 import type { Pause } from '../../../http/index.js'
 import { listPauses, pauseOutbox, resumeOutbox } from '../../data/api.js'
-import { mayI } from '../../data/me.js'
+import { hasScope } from '../../data/me.js'
 import { refreshStatus } from '../../data/status.js'
 import { useResource } from '../../data/useResource.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { Empty } from '../../parts/Empty.js'
 import { formText } from '../../parts/formText.js'
-import { Loaded } from '../../parts/Loaded.js'
-import { Moment } from '../../parts/Moment.js'
+import { ResourceView } from '../../parts/ResourceView.js'
+import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
-import { ReasonField, ReasonSheet } from '../../parts/ReasonSheet.js'
+import { ReasonField, ReasonDialog } from '../../parts/ReasonDialog.js'
 import { Scrollable } from '../../parts/Scrollable.js'
-import { Sheet } from '../../parts/Sheet.js'
+import { Dialog } from '../../parts/Dialog.js'
 
 const KINDS = { rail: 'Rail', participant: 'Participant', stream: 'Ordered stream of', all: 'Everything' } as const
 
@@ -35,10 +35,10 @@ export function PausesPanel() {
   return (
     <Panel
       title="Pauses"
-      aside={mayI('operate') ? <PauseButton onClick={() => setIsPausing(true)} /> : undefined}
+      aside={hasScope('operate') ? <PauseButton onClick={() => setIsPausing(true)} /> : undefined}
       flush
     >
-      <Loaded from={pauses} lines={3}>
+      <ResourceView from={pauses} lines={3}>
         {({ pauses: all }) =>
           all.length === 0 ? (
             <Empty title="Nothing is paused">
@@ -67,11 +67,15 @@ export function PausesPanel() {
             </Scrollable>
           )
         }
-      </Loaded>
+      </ResourceView>
       {isPausing ? (
-        <PauseSheet rails={pauses.state.value.value?.rails ?? []} onClose={() => setIsPausing(false)} onDone={onDone} />
+        <PauseDialog
+          rails={pauses.state.value.value?.rails ?? []}
+          onClose={() => setIsPausing(false)}
+          onDone={onDone}
+        />
       ) : null}
-      {chosen === null ? null : <ResumeSheet pause={chosen} onClose={() => setChosen(null)} onDone={onDone} />}
+      {chosen === null ? null : <ResumeDialog pause={chosen} onClose={() => setChosen(null)} onDone={onDone} />}
     </Panel>
   )
 }
@@ -102,10 +106,10 @@ function PauseRow({ pause, onChoose }: { readonly pause: Pause; readonly onChoos
       </td>
       <td data-label="By">{pausedBy}</td>
       <td data-label="Since">
-        <Moment at={pausedAt} />
+        <RelativeTime at={pausedAt} />
       </td>
-      <td class={mayI('operate') ? 'actions' : 'empty-cell'}>
-        {mayI('operate') ? (
+      <td class={hasScope('operate') ? 'actions' : 'empty-cell'}>
+        {hasScope('operate') ? (
           <button
             type="button"
             class="button small"
@@ -120,12 +124,12 @@ function PauseRow({ pause, onChoose }: { readonly pause: Pause; readonly onChoos
   )
 }
 
-interface PauseSheetProps {
+interface PauseDialogProps {
   readonly onClose: () => void
   readonly onDone: () => void
 }
 
-function PauseSheet({ rails, onClose, onDone }: PauseSheetProps & { readonly rails: readonly string[] }) {
+function PauseDialog({ rails, onClose, onDone }: PauseDialogProps & { readonly rails: readonly string[] }) {
   const [kind, setKind] = useState<Kind>('rail')
   const act = async (form: FormData) => {
     const reason = formText(form, 'reason')
@@ -137,7 +141,7 @@ function PauseSheet({ rails, onClose, onDone }: PauseSheetProps & { readonly rai
     return `${name ?? 'Everything'} ${changed ? 'is paused' : 'was paused already'}.`
   }
   return (
-    <Sheet title="Pause something" onClose={onClose}>
+    <Dialog title="Pause something" onClose={onClose}>
       <ActionForm action="Pause it" onDone={onClose} act={act}>
         <p>
           Workers claim none of its payments and messages until it is resumed. Calls in progress end as they would have.
@@ -190,7 +194,7 @@ function PauseSheet({ rails, onClose, onDone }: PauseSheetProps & { readonly rai
         )}
         <ReasonField />
       </ActionForm>
-    </Sheet>
+    </Dialog>
   )
 }
 
@@ -205,11 +209,11 @@ function isKind(word: string): word is Kind {
   return Object.hasOwn(KINDS, word)
 }
 
-function ResumeSheet({ pause, onClose, onDone }: PauseSheetProps & { readonly pause: Pause }) {
+function ResumeDialog({ pause, onClose, onDone }: PauseDialogProps & { readonly pause: Pause }) {
   const { kind, name } = pause
   const subject = kind === 'all' ? 'Everything' : name
   return (
-    <ReasonSheet
+    <ReasonDialog
       title={kind === 'all' ? 'Resume everything' : `Resume ${name}`}
       action={kind === 'all' ? 'Resume everything' : 'Resume it'}
       explanation={

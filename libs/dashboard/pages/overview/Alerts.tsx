@@ -4,10 +4,10 @@ import type { Alert } from '../../../http/index.js'
 import { readAlerts } from '../../data/api.js'
 import { staleSince } from '../../data/freshness.js'
 import { useResource } from '../../data/useResource.js'
-import { Glyph } from '../../parts/Glyph.js'
-import { Loaded } from '../../parts/Loaded.js'
-import { Moment } from '../../parts/Moment.js'
-import { whereToLook } from './whereToLook.js'
+import { Icon } from '../../parts/Icon.js'
+import { ResourceView } from '../../parts/ResourceView.js'
+import { RelativeTime } from '../../parts/RelativeTime.js'
+import { pageForAlert } from './pageForAlert.js'
 
 const TONES = { critical: 'bad', warning: 'warn' } as const
 
@@ -22,7 +22,7 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
       {raised.length > 0 ? null : staleSince.value !== null ? (
         <p class="all-quiet">
           <span class="state tone-warn">
-            <Glyph name="unknown" />
+            <Icon name="unknown" />
             Unknown
           </span>
           <span class="quiet">No alert rule can be evaluated without the database.</span>
@@ -30,7 +30,7 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
       ) : (
         <p class="all-quiet">
           <span class="state tone-good">
-            <Glyph name="done" />
+            <Icon name="done" />
             All quiet
           </span>
           <span class="quiet">No alert rule holds.</span>
@@ -43,10 +43,10 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
 
 function RaisedAlert({ alert }: { readonly alert: Alert }) {
   const { name, severity, state, summary, firstLook, remedy, since, detail } = alert
-  const place = whereToLook(name)
+  const page = pageForAlert(name)
   return (
     <div class={`note tone-${state === 'firing' ? TONES[severity] : 'wait'}`}>
-      <Glyph name={state === 'firing' ? 'warning' : 'info'} />
+      <Icon name={state === 'firing' ? 'warning' : 'info'} />
       <div>
         <p>
           <strong>{state === 'firing' ? capitalised(severity) : 'Building up'}:</strong> {summary}{' '}
@@ -57,9 +57,9 @@ function RaisedAlert({ alert }: { readonly alert: Alert }) {
           <dt>First look</dt>
           <dd>
             {firstLook}{' '}
-            {place === undefined ? null : (
-              <a class="nowrap" href={place.href}>
-                {place.title} <Glyph name="link" size={12} />
+            {page === undefined ? null : (
+              <a class="nowrap" href={page.href}>
+                {page.title} <Icon name="link" size={12} />
               </a>
             )}
           </dd>
@@ -68,7 +68,7 @@ function RaisedAlert({ alert }: { readonly alert: Alert }) {
         </dl>
       </div>
       <span class="quiet">
-        <Moment at={since} />
+        <RelativeTime at={since} />
       </span>
     </div>
   )
@@ -88,7 +88,7 @@ function AlertRules() {
 function RuleList() {
   const rules = useResource({ key: 'alert rules', load: readAlerts, concerns: () => false, everyMs: 60_000 })
   return (
-    <Loaded from={rules} lines={4}>
+    <ResourceView from={rules} lines={4}>
       {({ rules: all }) => (
         <dl class="advice">
           {all.map(({ name, severity, summary, threshold }) => (
@@ -106,7 +106,7 @@ function RuleList() {
           ))}
         </dl>
       )}
-    </Loaded>
+    </ResourceView>
   )
 }
 

@@ -1,5 +1,5 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { go, pathTo } from '../../app/router.js'
+import { navigate, pathTo } from '../../app/router.js'
 import { enqueuePayment } from '../../data/api.js'
 import { boundTo } from '../../data/me.js'
 import { ActionForm } from '../../parts/ActionForm.js'
@@ -11,7 +11,8 @@ interface EnqueueFormProps {
   readonly onAccepted?: (outboxId: string) => void
 }
 
-type Draft = Parameters<typeof enqueuePayment>[0]
+type Draft = Parameters<typeof enqueuePayment>[0] & { readonly payload: DraftPayload }
+type DraftPayload = Readonly<Record<'amount' | 'currency' | 'destination', string>>
 
 /** Name of the rail that `symphony start` has by itself. It moves no money. */
 export const SIMULATED = 'simulated'
@@ -20,7 +21,7 @@ export const SIMULATED = 'simulated'
  * Enqueues a payment by the same request as any client. Only the simulated rail has a ready-made example. On any other rail the
  * person fills in everything, the instruction id included, and confirms.
  */
-export function EnqueueForm({ rails, onAccepted = (id) => go(pathTo(['payments', id])) }: EnqueueFormProps) {
+export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['payments', id])) }: EnqueueFormProps) {
   const [rail, setRail] = useState(rails[0] ?? SIMULATED)
   const [draft, setDraft] = useState<Draft | null>(null)
   const enqueue = async (instruction: Draft) => {
@@ -110,11 +111,11 @@ function Confirmation({ draft, act, onBack }: ConfirmationProps) {
         <dt>Amount</dt>
         <dd>
           <strong class="amount">
-            {String(payload['amount'])} {String(payload['currency'])}
+            {payload.amount} {payload.currency}
           </strong>
         </dd>
         <dt>Destination</dt>
-        <dd class="mono">{String(payload['destination'])}</dd>
+        <dd class="mono">{payload.destination}</dd>
         <dt>Rail</dt>
         <dd>{railType}</dd>
         <dt>Participant</dt>

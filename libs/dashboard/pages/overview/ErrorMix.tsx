@@ -3,7 +3,7 @@ import { count } from '../../data/format.js'
 import { Empty } from '../../parts/Empty.js'
 import { Panel } from '../../parts/Panel.js'
 import { StateTag } from '../../parts/StateTag.js'
-import { lookOf, shownState } from '../../parts/states.js'
+import { styleOfState, shownState } from '../../parts/states.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
 const SHOWN_MAX = 5
@@ -52,7 +52,7 @@ function ErrorLine({ error, most }: { readonly error: ErrorCount; readonly most:
         <div>
           <StateTag state={state} />
         </div>
-        <div class={`errorbar tone-${lookOf(state).tone}`} aria-hidden="true">
+        <div class={`errorbar tone-${styleOfState(state).tone}`} aria-hidden="true">
           <span style={{ width: `${(100 * error.count) / most}%` }} />
         </div>
       </td>

@@ -1,6 +1,6 @@
-import { say } from '../../app/announce.js'
+import { announce } from '../../app/announce.js'
 import { addressOf } from '../../data/client.js'
-import { mayI, me } from '../../data/me.js'
+import { hasScope, me } from '../../data/me.js'
 import { readToken } from '../../data/session.js'
 import { shellQuoted } from '../../data/shellQuoted.js'
 import { Panel } from '../../parts/Panel.js'
@@ -29,7 +29,7 @@ export function FirstVisit({
       <Panel title="Enqueue a first payment">
         {me.value === null ? (
           <Skeleton lines={6} />
-        ) : mayI('ingest') ? (
+        ) : hasScope('ingest') ? (
           <EnqueueForm rails={rails.length === 0 ? [rail] : rails} onAccepted={onAccepted} />
         ) : (
           <p class="quiet">
@@ -72,8 +72,8 @@ function curlLine(token: string): string {
 async function copyCurl(): Promise<void> {
   try {
     await navigator.clipboard.writeText(curlLine(readToken() ?? '$TOKEN'))
-    say('The line was copied, with your token in it.')
+    announce('The line was copied, with your token in it.')
   } catch {
-    say('This browser does not let the page copy. Select the text instead.')
+    announce('This browser does not let the page copy. Select the text instead.')
   }
 }

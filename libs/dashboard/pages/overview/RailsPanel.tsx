@@ -3,11 +3,11 @@ import type { Rail } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
 import { pauseOutbox, resumeOutbox } from '../../data/api.js'
 import { count, duration } from '../../data/format.js'
-import { mayI } from '../../data/me.js'
+import { hasScope } from '../../data/me.js'
 import { refreshStatus } from '../../data/status.js'
 import { Empty } from '../../parts/Empty.js'
 import { Panel } from '../../parts/Panel.js'
-import { ReasonSheet } from '../../parts/ReasonSheet.js'
+import { ReasonDialog } from '../../parts/ReasonDialog.js'
 import { StateTag } from '../../parts/StateTag.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
@@ -46,7 +46,7 @@ export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
           </table>
         </Scrollable>
       )}
-      {chosen === null ? null : <PauseSheet rail={chosen} onClose={() => setChosen(null)} />}
+      {chosen === null ? null : <PauseDialog rail={chosen} onClose={() => setChosen(null)} />}
     </Panel>
   )
 }
@@ -84,8 +84,8 @@ function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: (
       <td data-label="Workers" class="numeric">
         {count(workers)}
       </td>
-      <td class={mayI('operate') ? 'actions' : 'empty-cell'}>
-        {mayI('operate') ? (
+      <td class={hasScope('operate') ? 'actions' : 'empty-cell'}>
+        {hasScope('operate') ? (
           <button
             type="button"
             class="button small"
@@ -105,11 +105,11 @@ function breakerOf({ breakers }: Rail): 'open' | 'half-open' | 'closed' {
   return breakers.open > 0 ? 'open' : breakers.halfOpen > 0 ? 'half-open' : 'closed'
 }
 
-function PauseSheet({ rail, onClose }: { readonly rail: Rail; readonly onClose: () => void }) {
+function PauseDialog({ rail, onClose }: { readonly rail: Rail; readonly onClose: () => void }) {
   const isPaused = rail.pause !== null
   const name = rail.railType
   return (
-    <ReasonSheet
+    <ReasonDialog
       title={`${isPaused ? 'Resume' : 'Pause'} ${name}`}
       action={isPaused ? 'Resume the rail' : 'Pause the rail'}
       explanation={

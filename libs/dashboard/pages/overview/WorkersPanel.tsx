@@ -3,9 +3,9 @@ import { readWorkers } from '../../data/api.js'
 import { count } from '../../data/format.js'
 import { useResource } from '../../data/useResource.js'
 import { Empty } from '../../parts/Empty.js'
-import { Glyph } from '../../parts/Glyph.js'
-import { Loaded } from '../../parts/Loaded.js'
-import { Moment } from '../../parts/Moment.js'
+import { Icon } from '../../parts/Icon.js'
+import { ResourceView } from '../../parts/ResourceView.js'
+import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
@@ -19,7 +19,7 @@ export function WorkersPanel() {
   })
   return (
     <Panel title="Workers and their leases" flush>
-      <Loaded from={workers} lines={3}>
+      <ResourceView from={workers} lines={3}>
         {({ workers: all }) =>
           all.length === 0 ? (
             <Empty title="No worker">
@@ -50,7 +50,7 @@ export function WorkersPanel() {
             </Scrollable>
           )
         }
-      </Loaded>
+      </ResourceView>
     </Panel>
   )
 }
@@ -62,16 +62,16 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
       <td data-label="Worker">
         <code>{workerId}</code>
         <div class="quiet">
-          started <Moment at={startedAt} />
+          started <RelativeTime at={startedAt} />
         </div>
       </td>
       <td data-label="State">
         <span class={`state tone-${alive ? 'good' : 'bad'}`}>
-          <Glyph name={alive ? 'done' : 'expired'} />
+          <Icon name={alive ? 'done' : 'expired'} />
           {alive ? 'Alive' : 'Dead'}
         </span>
         <div class="quiet">
-          {deadSince === null ? 'seen' : 'since'} <Moment at={deadSince ?? lastSeenAt} />
+          {deadSince === null ? 'seen' : 'since'} <RelativeTime at={deadSince ?? lastSeenAt} />
         </div>
       </td>
       <td data-label="Leases" class="numeric">

@@ -3,10 +3,10 @@ import type { Proof } from '../../../http/index.js'
 import { readProof } from '../../data/api.js'
 import { plural } from '../../data/format.js'
 import { checkProof, firstBreak, payloadIn, type CheckedRow } from '../../data/ledgerProof.js'
-import { mayI, me } from '../../data/me.js'
+import { hasScope, me } from '../../data/me.js'
 import { useResource } from '../../data/useResource.js'
-import { Glyph } from '../../parts/Glyph.js'
-import { Loaded } from '../../parts/Loaded.js'
+import { Icon } from '../../parts/Icon.js'
+import { ResourceView } from '../../parts/ResourceView.js'
 import { Panel } from '../../parts/Panel.js'
 import { Skeleton } from '../../parts/Skeleton.js'
 
@@ -18,7 +18,7 @@ export function LedgerPanel({ outboxId, version }: { readonly outboxId: string; 
         <Skeleton lines={3} />
       </Panel>
     )
-  if (!mayI('audit'))
+  if (!hasScope('audit'))
     return (
       <Panel title="Ledger">
         <p class="quiet">
@@ -52,7 +52,7 @@ function VerifiedRows({ outboxId, version }: { readonly outboxId: string; readon
     isFinal: ({ checked }) => checked.every(({ block }) => block !== null),
   })
   return (
-    <Loaded from={proof} lines={4}>
+    <ResourceView from={proof} lines={4}>
       {({ given, checked }) => (
         <>
           <Panel title="Ledger">
@@ -61,7 +61,7 @@ function VerifiedRows({ outboxId, version }: { readonly outboxId: string; readon
           <PayloadPanel proof={given} />
         </>
       )}
-    </Loaded>
+    </ResourceView>
   )
 }
 
@@ -73,7 +73,7 @@ function Rows({ checked }: { readonly checked: readonly CheckedRow[] }) {
         <Verdict checked={checked} />
       ) : (
         <div class="note tone-bad" role="alert">
-          <Glyph name="warning" />
+          <Icon name="warning" />
           <p>
             <strong>Broken at {broken.position}:</strong> {broken.defect}. The ledger was changed. Keep the database as
             it is, and tell your auditor.
@@ -83,7 +83,7 @@ function Rows({ checked }: { readonly checked: readonly CheckedRow[] }) {
       <ol class="links">
         {checked.map(({ position, block, defect, isMasked }) => (
           <li key={position} class={defect === undefined ? (block === null ? '' : 'tone-good') : 'tone-bad'}>
-            <Glyph name={defect === undefined ? (block === null ? 'scheduled' : 'done') : 'failed'} size={12} />
+            <Icon name={defect === undefined ? (block === null ? 'scheduled' : 'done') : 'failed'} size={12} />
             <span>{position}</span>
             <span class="quiet">
               {block === null ? 'not sealed yet' : `block ${block}`}
@@ -110,7 +110,7 @@ function Verdict({ checked }: { readonly checked: readonly CheckedRow[] }) {
       {sealed === 0 ? null : (
         <>
           <span class="state tone-good">
-            <Glyph name="done" />
+            <Icon name="done" />
             Verified
           </span>{' '}
           in this browser: {sealed} {plural(sealed, 'row')} against {plural(sealed, 'its', 'their')} sealed{' '}

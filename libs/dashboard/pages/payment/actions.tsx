@@ -2,19 +2,19 @@ import { useState } from 'preact/hooks'
 import type { OutboxItem, Proposal } from '../../../http/index.js'
 import { approveProposal, placeHold, redrive, resolveHold } from '../../data/api.js'
 import { plural } from '../../data/format.js'
-import { inTurn } from '../../data/inTurn.js'
+import { forEachInSequence } from '../../data/forEachInSequence.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { DECISIONS } from '../../parts/decisions.js'
 import { formText } from '../../parts/formText.js'
-import { ManySheet } from '../../parts/ManySheet.js'
+import { BulkActionDialog } from '../../parts/BulkActionDialog.js'
 import { Money } from '../../parts/Money.js'
 import { MoneyList } from '../../parts/MoneyList.js'
-import { ReasonField, ReasonSheet } from '../../parts/ReasonSheet.js'
-import { Sheet } from '../../parts/Sheet.js'
-import { lookOf } from '../../parts/states.js'
+import { ReasonField, ReasonDialog } from '../../parts/ReasonDialog.js'
+import { Dialog } from '../../parts/Dialog.js'
+import { styleOfState } from '../../parts/states.js'
 import { StateTag } from '../../parts/StateTag.js'
 
-interface ItemSheetProps {
+interface ItemDialogProps {
   readonly item: OutboxItem
   readonly onClose: () => void
   readonly onDone: () => void
@@ -22,9 +22,9 @@ interface ItemSheetProps {
 
 const PROPOSED = 'Proposed. Somebody else must approve it before anything happens.'
 
-export function HoldSheet({ item, onClose, onDone }: ItemSheetProps) {
+export function HoldDialog({ item, onClose, onDone }: ItemDialogProps) {
   return (
-    <ReasonSheet
+    <ReasonDialog
       title="Hold this payment"
       action="Place the hold"
       explanation={
@@ -43,9 +43,9 @@ export function HoldSheet({ item, onClose, onDone }: ItemSheetProps) {
   )
 }
 
-export function RedriveSheet({ item, onClose, onDone }: ItemSheetProps) {
+export function RedriveDialog({ item, onClose, onDone }: ItemDialogProps) {
   return (
-    <ReasonSheet
+    <ReasonDialog
       title="Redrive this payment"
       action="Propose the redrive"
       explanation={
@@ -71,9 +71,9 @@ interface ManyProps<T> {
   readonly onDone: () => void
 }
 
-export function RedriveManySheet({ asked, onClose, onDone }: ManyProps<OutboxItem>) {
+export function BulkRedriveDialog({ asked, onClose, onDone }: ManyProps<OutboxItem>) {
   return (
-    <ManySheet
+    <BulkActionDialog
       title={`Redrive ${asked.length} payments`}
       action={`Propose ${asked.length} redrives`}
       explanation="Each is proposed to be sent again as a payment of its own, with this reason. Somebody else must approve them before anything happens."
@@ -84,13 +84,13 @@ export function RedriveManySheet({ asked, onClose, onDone }: ManyProps<OutboxIte
       onDone={onDone}
     >
       <MoneyList payments={asked} />
-    </ManySheet>
+    </BulkActionDialog>
   )
 }
 
-export function ApproveManySheet({ asked, onClose, onDone }: ManyProps<OutboxItem & Proposal>) {
+export function BulkApproveDialog({ asked, onClose, onDone }: ManyProps<OutboxItem & Proposal>) {
   return (
-    <ManySheet
+    <BulkActionDialog
       title={`Approve ${asked.length} proposals`}
       action={`Approve ${asked.length}`}
       explanation={`The approval applies the decision of each payment shown: ${wordsOf(asked)}. You answer for each of them.`}
@@ -102,7 +102,7 @@ export function ApproveManySheet({ asked, onClose, onDone }: ManyProps<OutboxIte
       onDone={onDone}
     >
       <MoneyList payments={asked} />
-    </ManySheet>
+    </BulkActionDialog>
   )
 }
 
@@ -122,7 +122,7 @@ const CHOICES = [
 
 type Decision = (typeof CHOICES)[number]['decision']
 
-interface ResolveSheetProps {
+interface ResolveDialogProps {
   readonly items: readonly OutboxItem[]
   readonly onClose: () => void
   readonly onDone: () => void
@@ -132,7 +132,7 @@ interface ResolveSheetProps {
  * Resolves one hold or many: one decision, one reason. Nothing is chosen beforehand, and the button says what it does. Many take
  * a request each, so that a refusal concerns one of them.
  */
-export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
+export function ResolveDialog({ items, onClose, onDone }: ResolveDialogProps) {
   const [decision, setDecision] = useState<Decision | null>(null)
   const [only] = items
   const isOne = items.length === 1
@@ -150,7 +150,7 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
         if (status === 'PROPOSED') proposed += 1
       }
       if (isOne && only !== undefined) await decide(only)
-      else await inTurn(items, decide)
+      else await forEachInSequence(items, decide)
     } finally {
       onDone()
     }
@@ -158,12 +158,12 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
     return resultOf(items.length - proposed, proposed)
   }
   return (
-    <Sheet title={isOne ? 'Resolve the hold' : `Resolve ${items.length} holds`} onClose={onClose}>
+    <Dialog title={isOne ? 'Resolve the hold' : `Resolve ${items.length} holds`} onClose={onClose}>
       <ActionForm action={actionOf(decision, items)} isReady={decision !== null} onDone={onClose} act={act}>
         <MoneyList payments={items} />
         {items.some(({ outcomeUnknown }) => outcomeUnknown) ? (
           <p>
-            <StateTag state="OUTCOME_UNKNOWN" /> {lookOf('OUTCOME_UNKNOWN').meaning}{' '}
+            <StateTag state="OUTCOME_UNKNOWN" /> {styleOfState('OUTCOME_UNKNOWN').meaning}{' '}
             <strong>Ask the rail {isOne ? `for ${only?.outboxId}` : 'for each such payment'} first.</strong>
           </p>
         ) : null}
@@ -202,7 +202,7 @@ export function ResolveSheet({ items, onClose, onDone }: ResolveSheetProps) {
         ) : null}
         <ReasonField />
       </ActionForm>
-    </Sheet>
+    </Dialog>
   )
 }
 

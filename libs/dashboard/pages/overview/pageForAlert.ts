@@ -1,12 +1,12 @@
 import { pathTo } from '../../app/pathTo.js'
 
-interface Place {
+interface AlertPage {
   readonly title: string
   readonly href: string
 }
 
-/** The page on which the cause of an alert can be seen, or something done about it. */
-const PLACES: ReadonlyMap<string, Place> = new Map([
+/** Page that shows the cause of an alert, or its remedy. */
+const PAGES: ReadonlyMap<string, AlertPage> = new Map([
   ['SymphonyOldestPendingAge', { title: 'Due payments', href: pathTo(['payments'], { state: 'DUE' }) }],
   ['SymphonyOldestUnfinishedAge', { title: 'Payments', href: pathTo(['payments']) }],
   ['SymphonyDispatchFrozen', { title: 'Why it is frozen, and how to go on', href: pathTo(['dispatch']) }],
@@ -23,7 +23,7 @@ const PLACES: ReadonlyMap<string, Place> = new Map([
   ['SymphonySchedulerLate', { title: 'Jobs and timers', href: pathTo(['scheduler']) }],
 ])
 
-/** Undefined: it is to be looked for outside this page. */
-export function whereToLook(alert: string): Place | undefined {
-  return PLACES.get(alert)
+/** Returns undefined for an alert whose cause no page shows. */
+export function pageForAlert(alert: string): AlertPage | undefined {
+  return PAGES.get(alert)
 }

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact'
-import { inTurn } from '../data/inTurn.js'
+import { forEachInSequence } from '../data/forEachInSequence.js'
 import { ActionForm } from './ActionForm.js'
 import { formText } from './formText.js'
-import { ReasonField } from './ReasonSheet.js'
-import { Sheet } from './Sheet.js'
+import { ReasonField } from './ReasonDialog.js'
+import { Dialog } from './Dialog.js'
 
-interface ManySheetProps<T> {
+interface BulkActionDialogProps<T> {
   readonly title: string
   /** On the button. */
   readonly action: string
@@ -22,24 +22,24 @@ interface ManySheetProps<T> {
   readonly children?: ComponentChildren
 }
 
-/** One action on everything that is shown: a request each, so that one that is refused stops none of the others. */
-export function ManySheet<T>(props: ManySheetProps<T>) {
+/** Runs one action on every listed item, one request each. A refusal does not stop the others. */
+export function BulkActionDialog<T>(props: BulkActionDialogProps<T>) {
   const { title, action, explanation, all, act, said, needsReason = true, onClose, onDone, children } = props
   const doAll = async (form: FormData) => {
     try {
-      await inTurn(all, (one) => act(one, formText(form, 'reason')))
+      await forEachInSequence(all, (one) => act(one, formText(form, 'reason')))
       return said
     } finally {
       onDone()
     }
   }
   return (
-    <Sheet title={title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
       <ActionForm action={action} onDone={onClose} act={doAll}>
         <p>{explanation}</p>
         {children}
         {needsReason ? <ReasonField /> : null}
       </ActionForm>
-    </Sheet>
+    </Dialog>
   )
 }

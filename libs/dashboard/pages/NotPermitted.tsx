@@ -2,8 +2,8 @@ import { pathTo } from '../app/router.js'
 import { boundTo } from '../data/me.js'
 import { Empty } from '../parts/Empty.js'
 
-/** A page about all participants, opened with a key that is bound to some: nothing is asked for, and nothing is wrong. */
-export function OutOfSight({ title }: { readonly title: string }) {
+/** Replaces a page about all participants for a key that is bound to some. */
+export function NotPermitted({ title }: { readonly title: string }) {
   return (
     <>
       <header class="page-head">

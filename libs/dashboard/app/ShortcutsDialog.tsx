@@ -1,14 +1,14 @@
-import { Sheet } from '../parts/Sheet.js'
+import { Dialog } from '../parts/Dialog.js'
 import { keysAreShown } from './keys.js'
-import { placesInSight } from './places.js'
+import { visibleNavItems } from './navItems.js'
 
-export function KeysSheet() {
+export function ShortcutsDialog() {
   if (!keysAreShown.value) return null
   return (
-    <Sheet title="Keys" onClose={() => (keysAreShown.value = false)}>
+    <Dialog title="Keys" onClose={() => (keysAreShown.value = false)}>
       <dl class="keys">
         <Key keys={['/']} does="Search payments" />
-        {placesInSight().map(({ key, title }) => (
+        {visibleNavItems().map(({ key, title }) => (
           <Key key={key} keys={['g', key]} does={title} />
         ))}
         <Key keys={['j', 'k']} does="Next and previous row of a list" />
@@ -16,7 +16,7 @@ export function KeysSheet() {
         <Key keys={['?']} does="This page" />
         <Key keys={['Esc']} does="Close, or leave a field" />
       </dl>
-    </Sheet>
+    </Dialog>
   )
 }
 

@@ -3,8 +3,8 @@ import type { OutboxItem } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
 import { listDlq, listHolds, listPayments } from '../../data/api.js'
 import { useResource, type ResourceHandle } from '../../data/useResource.js'
-import { Loaded } from '../../parts/Loaded.js'
-import { Moment } from '../../parts/Moment.js'
+import { ResourceView } from '../../parts/ResourceView.js'
+import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { PaymentCells } from '../../parts/PaymentCells.js'
 import { Scrollable } from '../../parts/Scrollable.js'
@@ -22,7 +22,7 @@ interface Shortlist {
  * The overview of a key that is bound to participants: their payments, and what of these waits for people. The figures of the
  * queue, the rails and the workers are everybody's, and not shown.
  */
-export function TheirPayments({ participants }: { readonly participants: readonly string[] }) {
+export function ParticipantPayments({ participants }: { readonly participants: readonly string[] }) {
   const newest = useShortlist('newest', (signal) => listPayments({ limit: NEWEST }, signal))
   const held = useShortlist('held', async (signal) => itemsOf(await listHolds({ limit: WAITING }, signal)))
   const dead = useShortlist('dead', async (signal) => itemsOf(await listDlq({ limit: WAITING }, signal)))
@@ -68,7 +68,7 @@ interface ListProps {
 function List({ title, from, href, nothing }: ListProps) {
   return (
     <Panel title={title} aside={<a href={href}>All of them</a>} flush>
-      <Loaded from={from} lines={3}>
+      <ResourceView from={from} lines={3}>
         {({ items }) =>
           items.length === 0 ? (
             <p class="quiet nothing">{nothing}</p>
@@ -97,7 +97,7 @@ function List({ title, from, href, nothing }: ListProps) {
                         {item.lastRailReference ?? item.lastErrorCode ?? '–'}
                       </td>
                       <td data-label="Created">
-                        <Moment at={item.createdAt} />
+                        <RelativeTime at={item.createdAt} />
                       </td>
                     </tr>
                   ))}
@@ -106,7 +106,7 @@ function List({ title, from, href, nothing }: ListProps) {
             </Scrollable>
           )
         }
-      </Loaded>
+      </ResourceView>
     </Panel>
   )
 }

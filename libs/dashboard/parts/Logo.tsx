@@ -1,5 +1,5 @@
-/** The product's mark: three voices of different length, on one page. */
-export function Mark() {
+/** Logo of the product. */
+export function Logo() {
   return (
     <svg width="20" height="20" viewBox="0 0 16 16" aria-hidden="true">
       <rect width="16" height="16" rx="3.5" fill="var(--accent)" />

@@ -2,14 +2,14 @@ import { pathTo } from '../../app/router.js'
 import { readTimeline } from '../../data/api.js'
 import { mentions } from '../../data/items.js'
 import { useResource } from '../../data/useResource.js'
-import { Glyph } from '../../parts/Glyph.js'
-import { Loaded } from '../../parts/Loaded.js'
+import { Icon } from '../../parts/Icon.js'
+import { ResourceView } from '../../parts/ResourceView.js'
 import { Panel } from '../../parts/Panel.js'
 import { StateTag } from '../../parts/StateTag.js'
-import { lookOf } from '../../parts/states.js'
+import { styleOfState } from '../../parts/states.js'
 
 /** The payment that was just enqueued from this page, as it moves. */
-export function Watched({ outboxId }: { readonly outboxId: string }) {
+export function WatchedPayment({ outboxId }: { readonly outboxId: string }) {
   const timeline = useResource({
     key: outboxId,
     load: (signal) => readTimeline(outboxId, signal),
@@ -18,18 +18,18 @@ export function Watched({ outboxId }: { readonly outboxId: string }) {
   })
   return (
     <Panel title="Your payment">
-      <Loaded from={timeline} lines={2}>
+      <ResourceView from={timeline} lines={2}>
         {({ item }) => (
           <div class="watched">
             <StateTag state={item.state} />
             {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
-            <span class="quiet">{lookOf(item.state).meaning}</span>
+            <span class="quiet">{styleOfState(item.state).meaning}</span>
             <a class="button" href={pathTo(['payments', outboxId])}>
-              Open its timeline <Glyph name="link" />
+              Open its timeline <Icon name="link" />
             </a>
           </div>
         )}
-      </Loaded>
+      </ResourceView>
     </Panel>
   )
 }

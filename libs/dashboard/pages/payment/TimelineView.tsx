@@ -1,17 +1,17 @@
 import type { Timeline } from '../../../http/index.js'
 import { readClock } from '../../data/clock.js'
 import { absolute, dayAndTime } from '../../data/format.js'
-import { Glyph } from '../../parts/Glyph.js'
-import { Moment } from '../../parts/Moment.js'
+import { Icon } from '../../parts/Icon.js'
+import { RelativeTime } from '../../parts/RelativeTime.js'
 import { StateTag } from '../../parts/StateTag.js'
-import { lookOf } from '../../parts/states.js'
-import { chronicleOf, type Entry } from './chronicle.js'
+import { styleOfState } from '../../parts/states.js'
+import { timelineEntries, type Entry } from './timelineEntries.js'
 
 /** The life of a payment from top to bottom; the last line is what holds now. */
-export function Chronicle({ timeline }: { readonly timeline: Timeline }) {
+export function TimelineView({ timeline }: { readonly timeline: Timeline }) {
   return (
-    <ol class="chronicle">
-      {chronicleOf(timeline).map((entry) => (
+    <ol class="timeline">
+      {timelineEntries(timeline).map((entry) => (
         <EntryLine key={entry.key} entry={entry} />
       ))}
       <Now timeline={timeline} />
@@ -20,17 +20,17 @@ export function Chronicle({ timeline }: { readonly timeline: Timeline }) {
 }
 
 function EntryLine({ entry }: { readonly entry: Entry }) {
-  const { at, title, glyph, tone, actor, note, facts } = entry
+  const { at, title, icon, tone, actor, note, facts } = entry
   return (
     <li class={`tone-${tone}`}>
-      <span class="chronicle-glyph">
-        <Glyph name={glyph} size={12} />
+      <span class="timeline-icon">
+        <Icon name={icon} size={12} />
       </span>
-      <div class="chronicle-head">
+      <div class="timeline-head">
         <strong>{title}</strong>
         {actor === null ? null : <code class="quiet">{actor}</code>}
         {at === '' ? null : (
-          <time class="quiet chronicle-time" dateTime={at} title={absolute(at)}>
+          <time class="quiet timeline-time" dateTime={at} title={absolute(at)}>
             {dayAndTime(at, readClock())}
           </time>
         )}
@@ -62,13 +62,13 @@ function When({ at }: { readonly at: string }) {
 
 function Now({ timeline: { item } }: { readonly timeline: Timeline }) {
   const { state, claimedBy, leaseExpiresAt, nextAttemptAt, heldAt } = item
-  const { tone, glyph, meaning } = lookOf(state)
+  const { tone, icon, meaning } = styleOfState(state)
   return (
     <li class={`now tone-${tone}`} aria-current="step">
-      <span class="chronicle-glyph">
-        <Glyph name={glyph} size={12} />
+      <span class="timeline-icon">
+        <Icon name={icon} size={12} />
       </span>
-      <div class="chronicle-head">
+      <div class="timeline-head">
         <StateTag state={state} />
         {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
         {claimedBy === null ? null : <code class="quiet">{claimedBy}</code>}
@@ -77,17 +77,17 @@ function Now({ timeline: { item } }: { readonly timeline: Timeline }) {
         {meaning}{' '}
         {leaseExpiresAt === null ? null : (
           <>
-            Lease ends <Moment at={leaseExpiresAt} />.
+            Lease ends <RelativeTime at={leaseExpiresAt} />.
           </>
         )}
         {state === 'SCHEDULED' ? (
           <>
-            Next attempt <Moment at={nextAttemptAt} />.
+            Next attempt <RelativeTime at={nextAttemptAt} />.
           </>
         ) : null}
         {state === 'HELD' ? (
           <>
-            Since <Moment at={heldAt} />.
+            Since <RelativeTime at={heldAt} />.
           </>
         ) : null}
       </p>

@@ -1,15 +1,15 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { Glyph } from './Glyph.js'
+import { Icon } from './Icon.js'
 
-interface SheetProps {
+interface DialogProps {
   readonly title: string
   readonly onClose: () => void
   readonly children: ComponentChildren
 }
 
-/** A dialog of the platform: it keeps the focus inside, closes with Escape, and gives the focus back. */
-export function Sheet({ title, onClose, children }: SheetProps) {
+/** Modal dialog of the browser. It keeps the focus, closes with Escape, and then returns the focus. */
+export function Dialog({ title, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => {
     const opener = document.activeElement
@@ -31,7 +31,7 @@ export function Sheet({ title, onClose, children }: SheetProps) {
       <header>
         <h2>{title}</h2>
         <button type="button" class="button plain" aria-label="Close" onClick={() => dialog.current?.close()}>
-          <Glyph name="close" />
+          <Icon name="close" />
         </button>
       </header>
       <div class="body">{children}</div>

@@ -1,14 +1,14 @@
 import type { Attempt, OutboxEvent, Timeline } from '../../../http/index.js'
 import { milliseconds } from '../../data/format.js'
-import type { GlyphName } from '../../parts/Glyph.js'
-import { lookOf, shownState, type Tone } from '../../parts/states.js'
+import type { IconName } from '../../parts/Icon.js'
+import { styleOfState, shownState, type Tone } from '../../parts/states.js'
 
 /** One moment in the life of a payment. */
 export interface Entry {
   readonly key: string
   readonly at: string
   readonly title: string
-  readonly glyph: GlyphName
+  readonly icon: IconName
   readonly tone: Tone
   /** Who did it. */
   readonly actor: string | null
@@ -18,12 +18,12 @@ export interface Entry {
 }
 
 /** What the ledger and the trail beside it say of one payment, in the order in which it happened. */
-export function chronicleOf({ item, attempts, events }: Timeline): readonly Entry[] {
+export function timelineEntries({ item, attempts, events }: Timeline): readonly Entry[] {
   const enqueued: Entry = {
     key: 'enqueued',
     at: item.createdAt,
     title: 'Enqueued',
-    glyph: 'due',
+    icon: 'due',
     tone: 'wait',
     actor: null,
     note: item.redriveOf === null ? 'Committed by the caller.' : 'Sent again by decision of two people.',
@@ -48,13 +48,13 @@ function noteOfAction({ action, errorCode }: Attempt): string {
 
 function entryOfAttempt(attempt: Attempt): Entry {
   const { attemptNo, state, claimedAt, completedAt, workerId, latencyMs, action } = attempt
-  const { word, glyph, tone, meaning } = lookOf(shownState(attempt))
+  const { word, icon, tone, meaning } = styleOfState(shownState(attempt))
   const expired = state === 'ZOMBIE_REQUEUE' && attempt.outcomeUnknown ? 'lease expired, ' : ''
   return {
     key: `attempt ${attemptNo}`,
     at: completedAt ?? claimedAt ?? '',
     title: `Attempt ${attemptNo}: ${expired}${word.toLowerCase()}`,
-    glyph,
+    icon,
     tone,
     actor: workerId,
     note:
@@ -71,56 +71,56 @@ function entryOfAttempt(attempt: Attempt): Entry {
   }
 }
 
-interface EventLook {
+interface EventStyle {
   readonly title: string
-  readonly glyph: GlyphName
+  readonly icon: IconName
   readonly tone: Tone
   readonly note: string | null
 }
 
-const EVENT_LOOKS: Readonly<Record<string, EventLook>> = {
-  LATE_OUTCOME: look(
+const EVENT_STYLES: Readonly<Record<string, EventStyle>> = {
+  LATE_OUTCOME: style(
     'Late evidence',
     'info',
     'flight',
     'A worker that had lost its lease still said what it had learned.',
   ),
-  TERMINAL_BLOCKED: look(
+  TERMINAL_BLOCKED: style(
     'Another outcome was reported',
     'warning',
     'bad',
     'The recorded outcome stands. An operator must compare both with the rail.',
   ),
-  CONTRADICTION_REVIEWED: look('Contradiction reviewed', 'done', 'good', null),
-  HOLD_PLACED: look('Held', 'held', 'held', null),
-  HOLD_RESOLVED: look('Hold resolved', 'done', 'good', null),
-  DECISION_PROPOSED: look('Decision proposed', 'info', 'held', 'It waits for a second person.'),
-  DECISION_WITHDRAWN: look('Proposal withdrawn', 'failed', 'wait', null),
-  REDRIVE_PROPOSED: look('Redrive proposed', 'info', 'held', 'It waits for a second person.'),
-  REDRIVE_CREATED: look('Redriven', 'retry', 'flight', 'Sent again as a payment of its own, which names this one.'),
-  LEASE_CLAIMED: look('Leased', 'flight', 'flight', null),
-  LEASE_RELEASED: look('Lease given back', 'due', 'wait', null),
-  LEASE_RENEWED: look('Lease renewed', 'flight', 'flight', null),
-  LEASE_EXPIRED_REPAIRED: look('Expired lease repaired', 'expired', 'warn', null),
-  RESCHEDULED: look('Rescheduled', 'scheduled', 'wait', null),
-  BLOCKED: look(
+  CONTRADICTION_REVIEWED: style('Contradiction reviewed', 'done', 'good', null),
+  HOLD_PLACED: style('Held', 'held', 'held', null),
+  HOLD_RESOLVED: style('Hold resolved', 'done', 'good', null),
+  DECISION_PROPOSED: style('Decision proposed', 'info', 'held', 'It waits for a second person.'),
+  DECISION_WITHDRAWN: style('Proposal withdrawn', 'failed', 'wait', null),
+  REDRIVE_PROPOSED: style('Redrive proposed', 'info', 'held', 'It waits for a second person.'),
+  REDRIVE_CREATED: style('Redriven', 'retry', 'flight', 'Sent again as a payment of its own, which names this one.'),
+  LEASE_CLAIMED: style('Leased', 'flight', 'flight', null),
+  LEASE_RELEASED: style('Lease given back', 'due', 'wait', null),
+  LEASE_RENEWED: style('Lease renewed', 'flight', 'flight', null),
+  LEASE_EXPIRED_REPAIRED: style('Expired lease repaired', 'expired', 'warn', null),
+  RESCHEDULED: style('Rescheduled', 'scheduled', 'wait', null),
+  BLOCKED: style(
     'Blocked',
     'scheduled',
     'wait',
     'It waits for an earlier payment of its stream, or for the end of a pause.',
   ),
-  UNBLOCKED: look('Unblocked', 'due', 'wait', 'No earlier payment of its stream and no pause holds it back.'),
-  MARKED_UNKNOWN: look(
+  UNBLOCKED: style('Unblocked', 'due', 'wait', 'No earlier payment of its stream and no pause holds it back.'),
+  MARKED_UNKNOWN: style(
     'Outcome marked unknown',
     'warning',
     'unknown',
     'Dispatch was frozen: the rail may have paid it.',
   ),
-  DISPATCH_BEGUN: look('Call announced', 'flight', 'flight', 'From here on the rail may have acted.'),
+  DISPATCH_BEGUN: style('Call announced', 'flight', 'flight', 'From here on the rail may have acted.'),
 }
 
-function look(title: string, glyph: GlyphName, tone: Tone, note: string | null): EventLook {
-  return { title, glyph, tone, note }
+function style(title: string, icon: IconName, tone: Tone, note: string | null): EventStyle {
+  return { title, icon, tone, note }
 }
 
 /** The full trail repeats what the ledger says; once is enough. */
@@ -129,7 +129,7 @@ function isTold({ eventType }: OutboxEvent): boolean {
 }
 
 function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEvent): Entry {
-  const known = EVENT_LOOKS[eventType] ?? look(eventType, 'info', 'wait', null)
+  const known = EVENT_STYLES[eventType] ?? style(eventType, 'info', 'wait', null)
   return {
     key: `event ${eventNo}`,
     at: createdAt,

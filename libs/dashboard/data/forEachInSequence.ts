@@ -3,10 +3,9 @@ import { pause } from './clock.js'
 import { plural } from './format.js'
 
 /**
- * Does something to each, one after the other. One that is refused does not concern the others; what was refused is told at the
- * end, as one problem.
+ * Acts on each item, one after the other. A refusal does not stop the next one. At the end one error names the refusals.
  */
-export async function inTurn<T>(all: readonly T[], act: (one: T) => Promise<unknown>): Promise<void> {
+export async function forEachInSequence<T>(all: readonly T[], act: (one: T) => Promise<unknown>): Promise<void> {
   const refusals: ShownProblem[] = []
   for (const one of all) {
     const refusal = await refusalOf(() => act(one))

@@ -1,23 +1,23 @@
 import { useState } from 'preact/hooks'
-import { say } from '../app/announce.js'
+import { announce } from '../app/announce.js'
 import { problemOf, type ShownProblem } from '../data/client.js'
 
-export interface Act {
+export interface Action {
   readonly isRunning: boolean
   readonly problem: ShownProblem | null
-  /** Does it once at a time, and says the sentence it resolves with. */
+  /** Runs the action, and announces the sentence that it resolves with. */
   readonly run: (act: () => Promise<string>) => void
 }
 
-/** A button that does something at once. */
-export function useAct(): Act {
+/** Runs the action of a button, and announces its result. */
+export function useAction(): Action {
   const [isRunning, setIsRunning] = useState(false)
   const [problem, setProblem] = useState<ShownProblem | null>(null)
   const run = async (act: () => Promise<string>) => {
     setIsRunning(true)
     setProblem(null)
     try {
-      say(await act())
+      announce(await act())
     } catch (error) {
       setProblem(problemOf(error))
     } finally {

@@ -3,55 +3,55 @@ import type { Status } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
 import { ShareBar } from '../../charts/ShareBar.js'
 import { count, duration, milliseconds, plural, share } from '../../data/format.js'
-import { Glyph } from '../../parts/Glyph.js'
-import { lookOf, type Tone } from '../../parts/states.js'
+import { Icon } from '../../parts/Icon.js'
+import { styleOfState, type Tone } from '../../parts/states.js'
 
 /** The numbers one looks for first. Each that can be looked into is a link to where. */
-export function Figures({ status }: { readonly status: Status }) {
+export function QueueStatsPanel({ status }: { readonly status: Status }) {
   const { queue, latency } = status
   const ended = Number(queue.dispatchedLastHour) + Number(queue.failedLastHour)
   return (
     <section class="panel" aria-label="Figures">
       <dl class="figures">
-        <Figure name="Pending" value={count(queue.pendingCount)} href={pathTo(['payments'])}>
+        <StatTile name="Pending" value={count(queue.pendingCount)} href={pathTo(['payments'])}>
           oldest {duration(queue.oldestPendingAgeSeconds)}
-        </Figure>
-        <Figure name="Oldest due" value={duration(queue.oldestDueAgeSeconds)}>
+        </StatTile>
+        <StatTile name="Oldest due" value={duration(queue.oldestDueAgeSeconds)}>
           {count(queue.dueUnleasedCount)} due now
-        </Figure>
-        <Figure
+        </StatTile>
+        <StatTile
           name="Dispatched"
           value={count(queue.dispatchedLastHour)}
           href={pathTo(['payments'], { state: 'DISPATCHED' })}
         >
           {share(Number(queue.dispatchedLastHour), ended)}, last hour
-        </Figure>
-        <Figure name="At the rail, p50" value={milliseconds(latency.p50Ms)}>
+        </StatTile>
+        <StatTile name="At the rail, p50" value={milliseconds(latency.p50Ms)}>
           p99 {milliseconds(latency.p99Ms)}
-        </Figure>
-        <Figure
+        </StatTile>
+        <StatTile
           name="Unknown"
           value={count(queue.outcomeUnknownCount)}
           tone={toneOf('unknown', queue.outcomeUnknownCount)}
         >
           may be paid
-        </Figure>
-        <Figure
+        </StatTile>
+        <StatTile
           name="Held"
           value={count(queue.heldCount)}
           href={pathTo(['holds'])}
           tone={toneOf('held', queue.heldCount)}
         >
           {plural(queue.heldCount, 'waits', 'wait')} for a person
-        </Figure>
-        <Figure
+        </StatTile>
+        <StatTile
           name="Dead letters"
           value={count(queue.dlqDepth)}
           href={pathTo(['dlq'])}
           tone={toneOf('bad', queue.failedLastHour)}
         >
           {count(queue.failedLastHour)} in the last hour
-        </Figure>
+        </StatTile>
       </dl>
       <Composition status={status} />
     </section>
@@ -62,7 +62,7 @@ function toneOf(tone: Tone, number: string): Tone | undefined {
   return Number(number) === 0 ? undefined : tone
 }
 
-interface FigureProps {
+interface StatTileProps {
   readonly name: string
   readonly value: string
   readonly href?: string
@@ -71,7 +71,7 @@ interface FigureProps {
   readonly children: ComponentChildren
 }
 
-function Figure({ name, value, href, tone, children }: FigureProps) {
+function StatTile({ name, value, href, tone, children }: StatTileProps) {
   const attention = tone === undefined ? '' : `tone-${tone} loud`
   return (
     <div class={`figure ${attention}`}>
@@ -91,7 +91,7 @@ function Composition({ status: { queue } }: { readonly status: Status }) {
     { name: 'BLOCKED', count: Number(queue.blockedCount) },
     { name: 'EXPIRED', count: Number(queue.expiredLeaseCount) },
     { name: 'HELD', count: Number(queue.heldCount) },
-  ].map(({ name, count: size }) => ({ name, count: size, tone: lookOf(name).tone }))
+  ].map(({ name, count: size }) => ({ name, count: size, tone: styleOfState(name).tone }))
   return (
     <div class="composition">
       <ShareBar parts={parts} />
@@ -99,8 +99,8 @@ function Composition({ status: { queue } }: { readonly status: Status }) {
         {parts.map(({ name, count: size, tone }) => (
           <li key={name}>
             <a class={`state tone-${tone}`} href={pathTo(['payments'], { state: name })}>
-              <Glyph name={lookOf(name).glyph} size={12} />
-              {lookOf(name).word} <b>{count(size)}</b>
+              <Icon name={styleOfState(name).icon} size={12} />
+              {styleOfState(name).word} <b>{count(size)}</b>
             </a>
           </li>
         ))}

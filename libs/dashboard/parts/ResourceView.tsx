@@ -3,15 +3,15 @@ import type { ResourceHandle } from '../data/useResource.js'
 import { ProblemNote } from './ProblemNote.js'
 import { Skeleton } from './Skeleton.js'
 
-interface LoadedProps<T> {
+interface ResourceViewProps<T> {
   readonly from: ResourceHandle<T>
   /** How many lines the page is about to have: space is kept for them. */
   readonly lines?: number
   readonly children: (value: T) => ComponentChildren
 }
 
-/** One of: the skeleton, the problem, the value; or a value that is old, below the reason why. */
-export function Loaded<T>({ from, lines = 6, children }: LoadedProps<T>) {
+/** Shows the skeleton, the problem, or the value. An outdated value stays below its problem. */
+export function ResourceView<T>({ from, lines = 6, children }: ResourceViewProps<T>) {
   const { value, problem } = from.state.value
   return (
     <>

@@ -1,9 +1,9 @@
 import type { ComponentChildren } from 'preact'
 import { ActionForm } from './ActionForm.js'
 import { formText } from './formText.js'
-import { Sheet } from './Sheet.js'
+import { Dialog } from './Dialog.js'
 
-interface ReasonSheetProps {
+interface ReasonDialogProps {
   readonly title: string
   /** On the button. */
   readonly action: string
@@ -13,15 +13,15 @@ interface ReasonSheetProps {
   readonly act: (reason: string) => Promise<string>
 }
 
-/** An action that needs nothing but a reason, which is kept for ever. */
-export function ReasonSheet({ title, action, explanation, onClose, act }: ReasonSheetProps) {
+/** Asks for the reason of an action. The ledger keeps the reason for ever. */
+export function ReasonDialog({ title, action, explanation, onClose, act }: ReasonDialogProps) {
   return (
-    <Sheet title={title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
       <ActionForm action={action} onDone={onClose} act={(form) => act(formText(form, 'reason'))}>
         <p>{explanation}</p>
         <ReasonField />
       </ActionForm>
-    </Sheet>
+    </Dialog>
   )
 }
 

@@ -4,16 +4,16 @@ import { ActionForm } from './ActionForm.js'
 import { DECISIONS } from './decisions.js'
 import { Id } from './Id.js'
 import { Amount, Destination } from './Money.js'
-import { Sheet } from './Sheet.js'
+import { Dialog } from './Dialog.js'
 
-interface ApproveSheetProps {
+interface ApproveDialogProps {
   readonly proposal: Proposal
   readonly onClose: () => void
   readonly onDone: () => void
 }
 
 /** Asks the second person, with everything the decision is about on one page. */
-export function ApproveSheet({ proposal, onClose, onDone }: ApproveSheetProps) {
+export function ApproveDialog({ proposal, onClose, onDone }: ApproveDialogProps) {
   const { proposalId, decision, instructionId, outboxId, railReference, reason, proposedBy } = proposal
   const { meaning, short, effect } = DECISIONS[decision]
   const act = async () => {
@@ -22,7 +22,7 @@ export function ApproveSheet({ proposal, onClose, onDone }: ApproveSheetProps) {
     return 'Approved and applied.'
   }
   return (
-    <Sheet title="Approve this decision?" onClose={onClose}>
+    <Dialog title="Approve this decision?" onClose={onClose}>
       <ActionForm action={`Approve: ${short}`} onDone={onClose} act={act}>
         <dl class="facts">
           <dt>Decision</dt>
@@ -60,6 +60,6 @@ export function ApproveSheet({ proposal, onClose, onDone }: ApproveSheetProps) {
         </dl>
         <p>{effect} You answer for it with your name.</p>
       </ActionForm>
-    </Sheet>
+    </Dialog>
   )
 }

@@ -31,10 +31,10 @@ const PATHS = {
   link: 'M4 8h8M9 5l3 3-3 3',
 } as const
 
-export type GlyphName = keyof typeof PATHS
+export type IconName = keyof typeof PATHS
 
 /** Always beside a word, and therefore silent to those who listen. */
-export function Glyph({ name, size = 14 }: { readonly name: GlyphName; readonly size?: number }) {
+export function Icon({ name, size = 14 }: { readonly name: IconName; readonly size?: number }) {
   return (
     <svg
       width={size}
