@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import type { Cli } from './terminal/Cli.js'
+import type { Cli } from './terminal/Terminal.js'
 import { packageVersion } from './terminal/installation.js'
 import { EXIT, EXIT_CODES_HELP, reportError } from './terminal/reportError.js'
 
@@ -13,7 +13,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   scheduler: async () => (await import('./commands/processes.js')).registerScheduler,
   demo: async () => (await import('./commands/demo/demo.js')).registerDemo,
   deploy: async () => (await import('./commands/deploy.js')).registerDeploy,
-  doctor: async () => (await import('./commands/doctor.js')).registerDoctor,
+  doctor: async () => (await import('./commands/deploy.js')).registerDoctor,
   enqueue: async () => (await import('./commands/enqueue.js')).registerEnqueue,
   status: async () => (await import('./commands/status.js')).registerStatus,
   alerts: async () => (await import('./commands/status.js')).registerAlerts,
@@ -31,7 +31,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   leases: async () => (await import('./commands/leases.js')).registerLeases,
   inbox: async () => (await import('./commands/inbox.js')).registerInbox,
   jobs: async () => (await import('./commands/jobs.js')).registerJobs,
-  timers: async () => (await import('./commands/timers.js')).registerTimers,
+  timers: async () => (await import('./commands/jobs.js')).registerTimers,
   keys: async () => (await import('./commands/keys.js')).registerKeys,
   vault: async () => (await import('./commands/vault.js')).registerVault,
   ledger: async () => (await import('./commands/ledger/ledger.js')).registerLedger,

@@ -1,6 +1,6 @@
 import { Argument, type Command } from 'commander'
 import { addExamples } from '../settings/options.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 import { everyCommand, surfaceOf, type CommandSurface, type OptionSurface } from '../terminal/surface.js'
 
 const SHELLS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion } as const

@@ -3,7 +3,7 @@ import { readContradictionPage, reviewOutboxContradiction, type ContradictionVie
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
 import { addExamples, parseWholeNumber } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony contradictions`: payments about which two reports do not agree. */
 export function registerContradictions(program: Command, cli: Cli): void {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
 import { addExamples, dataDirOption, jsonOption, parseWholeNumber } from '../settings/options.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 interface DbOptions {
   readonly dataDir: string

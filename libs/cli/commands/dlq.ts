@@ -20,7 +20,7 @@ import {
 import { describeMoney } from '../operator/wording.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony dlq`: payments that ended as FAILED. */
 export function registerDlq(program: Command, cli: Cli): void {

@@ -20,8 +20,7 @@ import { withProtection } from '../processes/rails.js'
 import { jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { PROTECTION, TARGET, type ProtectionSettings, type TargetSettings } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
-import { ProgressBar } from '../terminal/Terminal.js'
+import { ProgressBar, type Cli } from '../terminal/Terminal.js'
 
 const SETTINGS_TAKEN = [...TARGET, ...PROTECTION] as const
 type EnqueueSettings = TargetSettings & ProtectionSettings

@@ -10,8 +10,7 @@ import {
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
 import { describeFreeze, describeMarks } from '../operator/wording.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Cli.js'
-import { countOf } from '../terminal/Terminal.js'
+import { countOf, type Cli } from '../terminal/Terminal.js'
 
 /** `symphony freeze`: after a restore or a failover nothing is sent until a person has looked. */
 export function registerFreeze(program: Command, cli: Cli): void {

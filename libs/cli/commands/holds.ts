@@ -32,7 +32,7 @@ import {
 import { describeItemFreeze, describeMoney } from '../operator/wording.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony holds`: payments that wait for a person. */
 export function registerHolds(program: Command, cli: Cli): void {

@@ -16,7 +16,7 @@ import { addOperatorOptions, asControl, printResult, reasonOption, requiredReaso
 import { addExamples, parseWholeNumber } from '../settings/options.js'
 import { resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony inbox`: messages of other systems. */
 export function registerInbox(program: Command, cli: Cli): void {

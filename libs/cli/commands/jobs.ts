@@ -1,23 +1,27 @@
 import { Option, type Command } from 'commander'
 import { InvalidArgumentError, isObject, parseStrictJson, type JsonObject, type JsonValue } from '../../core/index.js'
 import {
+  cancelTimer,
   createOrUpdateJob,
   deleteJob,
   pauseJob,
   readJobRuns,
   readJobs,
+  readTimers,
   resumeJob,
   triggerJob,
+  WORK_STATES,
   type JobDefinition,
   type JobRunStatus,
   type JobStatus,
   type MissedRuns,
+  type TimerStatus,
+  type WorkState,
 } from '../../scheduler/index.js'
 import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
 import { addExamples, parseWholeNumber } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Cli.js'
-import { countOf } from '../terminal/Terminal.js'
+import { countOf, type Cli } from '../terminal/Terminal.js'
 
 /** `symphony jobs`: what runs again and again, and what became of its runs. */
 export function registerJobs(program: Command, cli: Cli): void {
@@ -167,6 +171,65 @@ function printRun(run: JobRunStatus, { terminal }: Cli): void {
   const by = run.triggeredBy === null ? '' : ` by ${run.triggeredBy}`
   terminal.print(`${run.scheduledFor.toISOString()} ${bold(run.jobName)}${by} ${state}${ended} ${dim(run.runId)}`)
   if (run.error !== null) terminal.print(`  ${run.error}`)
+}
+
+type TimerFlags = GivenFlags & { readonly state?: WorkState; readonly topic?: string; readonly limit?: number }
+
+/** `symphony timers`: what is to be done once, at a moment. Applications schedule it; an operator may call it off. */
+export function registerTimers(program: Command, cli: Cli): void {
+  const timers = program.command('timers').description('what is scheduled once').addHelpText('after', TIMERS_HELP)
+
+  addOperatorOptions(
+    addExamples(
+      timers.command('list'),
+      'symphony timers list --topic reminders --limit 100',
+      'symphony timers list --state FAILED --json',
+    ).description('timers, those due first at the top'),
+  )
+    .addOption(new Option('--state <state>', 'in this state (default: READY)').choices([...WORK_STATES]))
+    .option('--topic <topic>', 'of this topic alone')
+    .addOption(new Option('--limit <n>', 'so many (default: 20)').argParser(parseWholeNumber))
+    .action((flags: TimerFlags) => listTimers(flags, cli))
+
+  addOperatorOptions(
+    addExamples(timers.command('cancel'), 'symphony timers cancel 0199c0de-0000-7000-8000-000000000000')
+      .description('call a timer off, also one in somebody’s hands')
+      .argument('<id>'),
+  ).action((timerId: string, flags: GivenFlags) => cancelTimerById(timerId, flags, cli))
+}
+
+const TIMERS_HELP = `
+A timer is scheduled by an application, in its own transaction, and becomes a message when it is due. The login needs the role
+control.
+
+Examples:
+  symphony timers list --topic reminders --limit 100
+  symphony timers list --state FAILED --json
+  symphony timers cancel 0199c0de-0000-7000-8000-000000000000`
+
+async function listTimers(flags: TimerFlags, cli: Cli): Promise<void> {
+  const { state = 'READY', topic, limit = LISTED } = flags
+  const timers = await asControl('timers', flags, cli, (control) =>
+    readTimers(control, { state, limit, ...(topic === undefined ? {} : { topic }) }),
+  )
+  if (flags['json'] === true) return cli.terminal.printJson({ timers })
+  if (timers.length === 0) cli.terminal.print(`There are no timers that are ${state}.`)
+  for (const timer of timers) printTimer(timer, cli)
+}
+
+function printTimer(timer: TimerStatus, { terminal }: Cli): void {
+  const { bold, dim } = terminal.colors
+  const ended = timer.finishedAt === null ? '' : `, ended ${timer.finishedAt.toISOString()}`
+  terminal.print(`${timer.dueAt.toISOString()} ${bold(timer.topic)} ${timer.state}${ended} ${dim(timer.timerId)}`)
+  if (timer.error !== null) terminal.print(`  ${timer.error}`)
+}
+
+async function cancelTimerById(timerId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const cancelled = await asControl('timers', flags, cli, (control) => cancelTimer(control, timerId))
+  const sentence = cancelled
+    ? `The timer ${timerId} is cancelled.`
+    : `There is nothing to cancel: the timer ${timerId} has ended, or never was.`
+  printResult({ timerId, cancelled }, sentence, flags, cli)
 }
 
 const LISTED = 20

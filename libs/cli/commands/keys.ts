@@ -4,7 +4,7 @@ import { InvalidArgumentError, parseTimestamp, systemClock } from '../../core/in
 import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony keys`: who may ask the HTTP API for what. */
 export function registerKeys(program: Command, cli: Cli): void {

@@ -4,7 +4,7 @@ import { withTarget } from '../database/target.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony leases`: who holds what. It only looks: a lease is ended by its holder or by time. */
 export function registerLeases(program: Command, cli: Cli): void {

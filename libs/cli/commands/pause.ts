@@ -12,7 +12,7 @@ import {
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony pause`: keeps a rail, a participant, a stream or everything from being claimed. */
 export function registerPause(program: Command, cli: Cli): void {

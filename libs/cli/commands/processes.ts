@@ -12,7 +12,7 @@ import {
   TARGET,
   type Settings,
 } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /**
  * Commands that run until stopped. Each imports its process when it runs: `symphony --help` takes 0.5 s, and would take twice as

@@ -20,7 +20,7 @@ import {
 import { describeMoney } from '../operator/wording.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony approve`: the second person's yes. */
 export function registerApprove(program: Command, cli: Cli): void {

@@ -19,8 +19,7 @@ import { describeItemFreeze, describeMoney } from '../operator/wording.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
-import { countOf } from '../terminal/Terminal.js'
+import { countOf, type Cli } from '../terminal/Terminal.js'
 
 /** `symphony show`: the whole story of one payment. */
 export function registerShow(program: Command, cli: Cli): void {

@@ -9,8 +9,7 @@ import { describeFreeze } from '../operator/wording.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { ALERTS, TARGET, type AlertSettings } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
-import type { Colors } from '../terminal/Terminal.js'
+import type { Cli, Colors } from '../terminal/Terminal.js'
 
 /** `symphony status`: the queue at a glance, and what somebody should look at. */
 export function registerStatus(program: Command, cli: Cli): void {

@@ -6,7 +6,7 @@ import { addMasterKey, MasterKeyFile } from '../processes/MasterKeyFile.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony vault`: the keys of encrypted fields. */
 export function registerVault(program: Command, cli: Cli): void {

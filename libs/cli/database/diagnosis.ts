@@ -1,7 +1,6 @@
 import { AppError } from '../../core/index.js'
 import { checkStart, type Diagnosis, type Finding, type StartCheckOptions } from '../../deployment/index.js'
-import type { Cli } from '../terminal/Cli.js'
-import { countOf } from '../terminal/Terminal.js'
+import { countOf, type Cli } from '../terminal/Terminal.js'
 
 /**
  * Refuses to start on a server that is not durable, or in a schema that this release did not deploy. The error has a remedy.

@@ -4,7 +4,7 @@ import { DatabaseError, openDatabase, type Database, type DatabaseOptions } from
 import { embeddedUrl } from '../../embedded/index.js'
 import { addSettings, resolveSettings } from '../settings/resolveSettings.js'
 import type { TargetSettings } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 
 /** The address that was given, else that of the embedded server that runs in the data folder. */
 export async function urlOfTarget({

@@ -6,8 +6,7 @@ import { withTarget, type TargetLimits } from '../database/target.js'
 import { jsonOption, parseWholeNumber } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
-import { ProgressBar } from '../terminal/Terminal.js'
+import { ProgressBar, type Cli } from '../terminal/Terminal.js'
 
 /** What every command of an operator takes: the database, and `--json`. Who acts is the login, and nobody else. */
 export function addOperatorOptions(command: Command): Command {

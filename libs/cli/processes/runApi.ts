@@ -11,7 +11,7 @@ import type {
   ProtectionSettings,
   TargetSettings,
 } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 import { createLog, untilAborted } from './lifecycle.js'
 import { createApiOptions, loadApiFiles, ProcessHttpServer, type ApiFiles } from './ProcessHttpServer.js'
 import { withProtection, type Protection } from './rails.js'

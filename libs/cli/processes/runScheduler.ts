@@ -13,7 +13,7 @@ import type {
   Settings,
   TargetSettings,
 } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 import { createLog, RefusalWatch, untilAborted } from './lifecycle.js'
 
 export type SchedulerProcessSettings = TargetSettings &

@@ -15,9 +15,8 @@ import {
   type SchedulerSettings,
   type TargetSettings,
 } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
 import { dashboardFolder, shellWord } from '../terminal/installation.js'
-import { countOf } from '../terminal/Terminal.js'
+import { countOf, type Cli } from '../terminal/Terminal.js'
 import { createLog, RefusalWatch, untilAborted } from './lifecycle.js'
 import { createApiOptions, loadApiFiles, ProcessHttpServer } from './ProcessHttpServer.js'
 import { closeRailsOnError, loadRailsFile, openRails, protectionOf } from './rails.js'

@@ -1,7 +1,7 @@
 import { requireStartChecks } from '../database/diagnosis.js'
 import { openTargetAt, urlOfTarget } from '../database/target.js'
 import type { ProcessSettings, RelaySettings, TargetSettings } from '../settings/settings.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 import { createLog, RefusalWatch, stdinClosed, untilAborted } from './lifecycle.js'
 import { closeRailsOnError, loadRailsFile, openRails, protectionOf } from './rails.js'
 import { WorkerServices } from './WorkerServices.js'

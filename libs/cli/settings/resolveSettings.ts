@@ -9,7 +9,7 @@ import {
   parseStrictJson,
   type JsonObject,
 } from '../../core/index.js'
-import type { Cli } from '../terminal/Cli.js'
+import type { Cli } from '../terminal/Terminal.js'
 import type { Place, SettingKind } from './settingKinds.js'
 import { SETTINGS, type SettingName, type Settings } from './settings.js'
 

@@ -13,6 +13,17 @@ interface TerminalOptions {
   readonly program?: { readonly name: string; readonly commands: readonly string[] }
 }
 
+/** Process of a command: its environment, its output and the signal that stops it. Commands use nothing else of the process. */
+export interface Cli {
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly terminal: Terminal
+  /**
+   * Aborted by SIGINT or SIGTERM, with an `InterruptedError` as the reason. A command that runs until told to stop
+   * waits for it, cleans up and returns; any other passes it on and lets the reason be thrown.
+   */
+  readonly signal: AbortSignal
+}
+
 /** Results go to stdout, so that they can be piped; everything said to a person goes to stderr. */
 export class Terminal {
   readonly #stdout: Stream

@@ -1,12 +1,11 @@
 import { Type } from 'typebox'
 import { readContradiction, readContradictionPage, reviewOutboxContradiction } from '../../outbox/index.js'
 import type { Api } from '../Api.js'
-import { decodeCursor, encodeCursor, UUID_PART } from '../cursor.js'
 import { ProblemError } from '../Problem.js'
 import { oneOf, Uuid } from '../shapes/common.js'
 import { ContradictionPage, ReasonBody, Reviewed } from '../shapes/decisions.js'
 import { EXAMPLE } from './examples.js'
-import { isVisible, LIMIT_DEFAULT, ofParticipants, page } from './parameters.js'
+import { decodeCursor, encodeCursor, isVisible, LIMIT_DEFAULT, ofParticipants, page, UUID_PART } from './parameters.js'
 import { route, type Route } from './route.js'
 
 /** Ended payments for which a worker reported another outcome than the ledger. */

@@ -12,7 +12,6 @@ import {
 } from '../../outbox/index.js'
 import type { Identity } from '../access/Identity.js'
 import type { Api, ApiRoles, Role } from '../Api.js'
-import { decodeCursor, encodeCursor, UUID_PART } from '../cursor.js'
 import { ProblemError, type ProblemCode } from '../Problem.js'
 import { Id, oneOf } from '../shapes/common.js'
 import {
@@ -28,7 +27,17 @@ import {
 } from '../shapes/decisions.js'
 import { EXAMPLE, FAILED_EXAMPLE, HELD_EXAMPLE, PROPOSAL_EXAMPLE } from './examples.js'
 import { requireItem } from './outbox.js'
-import { LIMIT_DEFAULT, ofParticipants, outboxIdParam, page, participantsFor, proposalIdParam } from './parameters.js'
+import {
+  decodeCursor,
+  encodeCursor,
+  LIMIT_DEFAULT,
+  ofParticipants,
+  outboxIdParam,
+  page,
+  participantsFor,
+  proposalIdParam,
+  UUID_PART,
+} from './parameters.js'
 import { route, type RouteResponse, type Example, type Route } from './route.js'
 
 const listQuery = { rail: Type.Optional(Id), participant: Type.Optional(Id), ...page }

@@ -2,11 +2,10 @@ import { Type, type Static } from 'typebox'
 import { requiredInboxId } from '../../core/index.js'
 import { readInboxPage, reviveInboxMessage } from '../../inbox/index.js'
 import type { Api } from '../Api.js'
-import { decodeCursor, encodeCursor, MICROS_PART, TEXT_PART } from '../cursor.js'
 import { nullable, oneOf, pageOf, shape, Timestamp, Uuid, WholeNumber } from '../shapes/common.js'
 import { ReasonBody } from '../shapes/decisions.js'
 import { EXAMPLE } from './examples.js'
-import { LIMIT_DEFAULT, page } from './parameters.js'
+import { decodeCursor, encodeCursor, LIMIT_DEFAULT, MICROS_PART, page, TEXT_PART } from './parameters.js'
 import { route, type Route } from './route.js'
 
 export const InboxStateShape = oneOf(['seen', 'processing', 'done', 'dead'])

@@ -1,10 +1,9 @@
 import { Type, type Static } from 'typebox'
 import { readLeasePage } from '../../lease/index.js'
 import type { Api } from '../Api.js'
-import { decodeCursor, encodeCursor, TEXT_PART } from '../cursor.js'
 import { Id, oneOf, pageOf, shape, Timestamp, WholeNumber } from '../shapes/common.js'
 import { EXAMPLE } from './examples.js'
-import { LIMIT_DEFAULT, page } from './parameters.js'
+import { decodeCursor, encodeCursor, LIMIT_DEFAULT, page, TEXT_PART } from './parameters.js'
 import { route, type Route } from './route.js'
 
 /** Who holds what, or held it last. Never the lease id, with which one could release another's. */

@@ -13,12 +13,23 @@ import {
 } from '../../outbox/index.js'
 import type { Identity } from '../access/Identity.js'
 import type { Api, Role, ShowPayload } from '../Api.js'
-import { decodeCursor, encodeCursor, FOREIGN_CURSOR, NUMBER_PART, UUID_PART } from '../cursor.js'
 import { ProblemError } from '../Problem.js'
 import { Id, oneOf } from '../shapes/common.js'
 import { ItemStateShape, OutboxPage, Proof, Timeline, type ProofBlock, type ProofRow } from '../shapes/outbox.js'
 import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
-import { isVisible, LIMIT_DEFAULT, ofParticipants, outboxIdParam, page, participantsFor } from './parameters.js'
+import {
+  decodeCursor,
+  encodeCursor,
+  FOREIGN_CURSOR,
+  isVisible,
+  LIMIT_DEFAULT,
+  NUMBER_PART,
+  ofParticipants,
+  outboxIdParam,
+  page,
+  participantsFor,
+  UUID_PART,
+} from './parameters.js'
 import { route, type Route } from './route.js'
 
 const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }

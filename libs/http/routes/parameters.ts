@@ -39,3 +39,57 @@ export function isVisible({ participants }: Identity, participantId: string | un
 export function ofParticipants(participants: readonly string[] | undefined): { participants?: readonly string[] } {
   return participants === undefined ? {} : { participants }
 }
+
+/**
+ * Where a page ended, as text that says nothing to whoever carries it. It names its list, so that the cursor of one cannot be
+ * taken for another's, and each part is checked again when it comes back: anybody may make one up.
+ */
+export interface CursorKind<Part extends string> {
+  readonly list: string
+  readonly parts: Readonly<Record<Part, RegExp>>
+}
+
+export function encodeCursor<Part extends string>(
+  kind: CursorKind<Part>,
+  parts: Readonly<Record<Part, string>>,
+): string {
+  const values = Object.keys(kind.parts).map((name) => new Map(Object.entries(parts)).get(name))
+  return Buffer.from(JSON.stringify([kind.list, ...values])).toString('base64url')
+}
+
+export function decodeCursor<Part extends string>(
+  kind: CursorKind<Part>,
+  cursor: string | undefined,
+): Readonly<Record<Part, string>> | undefined {
+  if (cursor === undefined) return undefined
+  const [list, ...values] = wordsIn(cursor)
+  const names = Object.keys(kind.parts)
+  const parts = Object.fromEntries(names.map((name, index) => [name, values[index] ?? '']))
+  if (list === kind.list && values.length === names.length && fits(kind, parts)) return parts
+  throw new ProblemError('INVALID_QUERY', FOREIGN_CURSOR, { argument: 'cursor' })
+}
+
+export const FOREIGN_CURSOR = 'cursor: expected the `next` value of an earlier page of this list'
+
+function fits<Part extends string>(
+  { parts: patterns }: CursorKind<Part>,
+  parts: Readonly<Record<string, string>>,
+): parts is Readonly<Record<Part, string>> {
+  return Object.entries<RegExp>(patterns).every(([name, pattern]) => pattern.test(parts[name] ?? ''))
+}
+
+function wordsIn(cursor: string): readonly string[] {
+  try {
+    const parsed: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString())
+    return Array.isArray(parsed) && parsed.every((word) => typeof word === 'string') ? parsed : []
+  } catch {
+    return []
+  }
+}
+
+export const UUID_PART = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+/** Between 1653 and 2286, which PostgreSQL can count from. */
+export const MICROS_PART = /^-?\d{1,16}$/
+/** Text that PostgreSQL can hold. */
+export const TEXT_PART = /^[^\p{Cc}\p{Cs}]{1,255}$/u
+export const NUMBER_PART = /^\d{1,18}$/

@@ -13,7 +13,6 @@ import {
   type Place,
 } from '../../scheduler/index.js'
 import type { Api } from '../Api.js'
-import { decodeCursor, encodeCursor, MICROS_PART, UUID_PART, type CursorKind } from '../cursor.js'
 import { Changed, oneOf } from '../shapes/common.js'
 import {
   JobBody,
@@ -26,7 +25,17 @@ import {
   type JobBody as JobGiven,
 } from '../shapes/scheduler.js'
 import { EXAMPLE } from './examples.js'
-import { jobNameParam, LIMIT_DEFAULT, page, timerIdParam } from './parameters.js'
+import {
+  type CursorKind,
+  decodeCursor,
+  encodeCursor,
+  jobNameParam,
+  LIMIT_DEFAULT,
+  MICROS_PART,
+  page,
+  timerIdParam,
+  UUID_PART,
+} from './parameters.js'
 import { route, type Route } from './route.js'
 
 const PARAMS = { name: EXAMPLE.jobName }

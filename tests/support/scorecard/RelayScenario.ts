@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import { readRailEffects } from '../../../libs/cli/commands/ledger/readRailEffects.js'
+import { readRailEffects } from '../../../libs/cli/commands/ledger/readLedger.js'
 import type { EmbeddedServer } from '../../../libs/embedded/index.js'
 import { audit, type AuditReport } from '../../../libs/ledger/index.js'
 import {

@@ -2,8 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
 import { AppError, boundedInteger, requiredText } from '../../../core/index.js'
 import { databaseUrlOption, jsonOption, parseWholeNumber } from '../../settings/options.js'
-import type { Cli } from '../../terminal/Cli.js'
-import { countOf } from '../../terminal/Terminal.js'
+import { countOf, type Cli } from '../../terminal/Terminal.js'
 import type { DemoOutcome } from './runDemo.js'
 
 interface DemoCommandOptions {

@@ -15,9 +15,8 @@ import { urlOfTarget } from '../../database/target.js'
 import { addExamples, jsonOption } from '../../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
 import { TARGET } from '../../settings/settings.js'
-import type { Cli } from '../../terminal/Cli.js'
 import { readConformance } from '../../terminal/installation.js'
-import { countOf } from '../../terminal/Terminal.js'
+import { countOf, type Cli } from '../../terminal/Terminal.js'
 import {
   checkpointsOf,
   checkpointsOption,

@@ -10,8 +10,7 @@ import {
 import { addExamples, jsonOption } from '../../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
 import { TARGET } from '../../settings/settings.js'
-import type { Cli } from '../../terminal/Cli.js'
-import { countOf } from '../../terminal/Terminal.js'
+import { countOf, type Cli } from '../../terminal/Terminal.js'
 import { runVerify } from './verify.js'
 import {
   checkpointsOption,

@@ -7,12 +7,12 @@ import {
   readCheckpoints,
   readPublicKey,
   type Checkpoint,
+  type RailEffect,
 } from '../../../ledger/index.js'
 import { withTarget } from '../../database/target.js'
 import type { GivenFlags } from '../../settings/resolveSettings.js'
 import type { TargetSettings } from '../../settings/settings.js'
-import type { Cli } from '../../terminal/Cli.js'
-import { ProgressBar } from '../../terminal/Terminal.js'
+import { ProgressBar, type Cli } from '../../terminal/Terminal.js'
 
 /** A long ledger takes its time, statement by statement, and holds up nobody. */
 const STATEMENT_TIMEOUT_MS = 1_800_000
@@ -105,4 +105,14 @@ export function checkpointsOption(): Option {
 
 export function publicKeyOption(): Option {
   return new Option('--public-key <file>', 'the public key of the checkpoints')
+}
+
+/** Reads a rail book for the auditor: one entry per payment that the rail made. Only `--book` needs the rails module. */
+export async function readRailEffects(bookFile: string): Promise<readonly RailEffect[]> {
+  const { readBook } = await import('../../../rails/index.js')
+  const effects: RailEffect[] = []
+  for (const { reference, railReference, count } of (await readBook(bookFile)).values()) {
+    for (let time = 0; time < count; time += 1) effects.push({ reference, railReference })
+  }
+  return effects
 }

@@ -6,9 +6,8 @@ import { LedgerMetrics, type VerifiedLedger } from '../../../observability/index
 import { withTarget } from '../../database/target.js'
 import { resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
 import { TARGET, type TargetSettings } from '../../settings/settings.js'
-import type { Cli } from '../../terminal/Cli.js'
-import { countOf } from '../../terminal/Terminal.js'
-import { checkpointsOf, readLedger, textFlag, withProgress } from './readLedger.js'
+import { countOf, type Cli } from '../../terminal/Terminal.js'
+import { checkpointsOf, readLedger, readRailEffects, textFlag, withProgress } from './readLedger.js'
 
 export async function runVerify(flags: GivenFlags, cli: Cli): Promise<void> {
   const folder = textFlag(flags, 'export')
@@ -60,7 +59,6 @@ async function booksOf(flags: GivenFlags, exported?: string) {
 }
 
 async function readBookOf(file: string) {
-  const { readRailEffects } = await import('./readRailEffects.js')
   try {
     return await readRailEffects(file)
   } catch (error) {
