@@ -1,5 +1,5 @@
 import type { Guardrail } from './guardrail.js'
-import { isProof } from './repository.js'
+import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { tableWrites } from './tableWrites.js'
 
@@ -8,7 +8,7 @@ export const dispatchingIsNeverStored: Guardrail = {
   name: 'nothing writes the state DISPATCHING',
   check: (repository) =>
     repository
-      .filter((file) => !isProof(file.path))
+      .filter((file) => !isTestFile(file.path))
       .flatMap((file) =>
         sqlOf(file)
           .fragments.filter(({ node }) => tableWrites(node).some((write) => mentionsDispatching(write.node)))

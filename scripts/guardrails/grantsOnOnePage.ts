@@ -1,5 +1,5 @@
 import type { Guardrail } from './guardrail.js'
-import { isProof } from './repository.js'
+import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { nodesNamed } from './sqlParser.js'
 
@@ -8,7 +8,7 @@ export const grantsOnOnePage: Guardrail = {
   name: 'GRANT and REVOKE stand in schema/v1/011_privileges.sql',
   check: (repository) =>
     repository
-      .filter((file) => !isProof(file.path) && !GRANTING_FILES.has(file.path))
+      .filter((file) => !isTestFile(file.path) && !GRANTING_FILES.has(file.path))
       .flatMap((file) =>
         sqlOf(file)
           .fragments.filter(({ node }) =>

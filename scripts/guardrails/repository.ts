@@ -56,7 +56,7 @@ export function isSql(file: SourceFile): boolean {
 }
 
 /** Code of tests and measurements. It may run SQL that the product may run only through its functions. */
-export function isProof(path: string): boolean {
+export function isTestFile(path: string): boolean {
   return /^(?:tests|bench)\//.test(path)
 }
 

@@ -1,5 +1,5 @@
 import type { Guardrail } from './guardrail.js'
-import { isProof, isTypeScript } from './repository.js'
+import { isTestFile, isTypeScript } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { child, list, nodesNamed, text, type SqlNode } from './sqlParser.js'
 import { tokensOf } from './typescriptTokens.js'
@@ -9,7 +9,7 @@ export const roleSwitchesInDb: Guardrail = {
   name: 'roles are switched by libs/db, and by the installer in libs/deployment/db.ts',
   check: (repository) =>
     repository
-      .filter((file) => !isProof(file.path) && !ROLE_SWITCHERS.test(file.path))
+      .filter((file) => !isTestFile(file.path) && !ROLE_SWITCHERS.test(file.path))
       .flatMap((file) => {
         const switches = sqlOf(file).fragments.filter(({ node }) => switchesRole(node))
         const startup = isTypeScript(file) ? tokensOf(file).filter((token) => ROLE_OPTION.test(token.text)) : []

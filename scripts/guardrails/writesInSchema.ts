@@ -1,5 +1,5 @@
 import type { Guardrail } from './guardrail.js'
-import { isProof } from './repository.js'
+import { isTestFile } from './repository.js'
 import { COMPUTED } from './sqlGuess.js'
 import { sqlOf } from './sqlFragments.js'
 import { ownTables, tableWrites } from './tableWrites.js'
@@ -10,7 +10,7 @@ export const writesInSchema: Guardrail = {
   check: (repository) => {
     const ours = ownTables(repository)
     return repository
-      .filter((file) => !isProof(file.path) && !file.path.startsWith('schema/'))
+      .filter((file) => !isTestFile(file.path) && !file.path.startsWith('schema/'))
       .flatMap((file) =>
         sqlOf(file).fragments.flatMap(({ node, line }) =>
           tableWrites(node)

@@ -80,7 +80,7 @@ export const SECTIONS = [
       'docs/internals/fuzz.md',
       'docs/internals/releases.md',
       'docs/decisions.md',
-      'scripts/guardrails/rooms.md',
+      'scripts/guardrails/modules.md',
       'CONTRIBUTING.md',
       'SECURITY.md',
       'CODE_OF_CONDUCT.md',

@@ -7,7 +7,7 @@ import { child, list, nodesNamed, text, type SqlNode } from './sqlParser.js'
  * A function says what a default would hide. The search path above all: a definer function that looks up a bare name
  * in the caller's path, or in the caller's temporary schema first, runs the caller's objects with the owner's rights.
  */
-export const functionsSayEverything: Guardrail = {
+export const functionsDeclareOptions: Guardrail = {
   name: 'each function states language, volatility and search path, and is documented',
   check: (repository) => {
     const files = repository.filter((file) => isSql(file) && file.path.startsWith('schema/'))

@@ -1,14 +1,14 @@
 import type { Guardrail } from './guardrail.js'
-import { isProof } from './repository.js'
+import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { tableWrites } from './tableWrites.js'
 
 /** An item leaves the queue in the statement that records its end. A DELETE beside the functions loses a payment. */
-export const pendingLeavesByCompletion: Guardrail = {
+export const pendingDeletedByFunctionsOnly: Guardrail = {
   name: 'payment_outbox_pending is deleted from inside the functions alone',
   check: (repository) =>
     repository
-      .filter((file) => !isProof(file.path))
+      .filter((file) => !isTestFile(file.path))
       .flatMap((file) =>
         sqlOf(file)
           .fragments.filter(({ inFunction }) => inFunction === undefined || inFunction === 'DO')

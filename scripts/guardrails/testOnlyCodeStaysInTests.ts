@@ -3,8 +3,8 @@ import { isTypeScript, type SourceFile } from './repository.js'
 import { importsOf } from './typescriptImports.js'
 import { tokensOf } from './typescriptTokens.js'
 
-/** What only a test may do is not there to be called in production: not built, not packed, not imported. */
-export const testPowersStayInTests: Guardrail = {
+/** Code that only tests may use is not built, packed or imported. */
+export const testOnlyCodeStaysInTests: Guardrail = {
   name: 'nothing that only tests may do is part of the build',
   check: (repository) => {
     const manifest = repository.find(({ path }) => path === 'package.json')
@@ -13,19 +13,19 @@ export const testPowersStayInTests: Guardrail = {
   },
 }
 
-const TEST_POWERS = new Set(['queryNoRole'])
-/** Put into the dashboard's own script when it is built: nobody who installs the package needs them. */
+const TEST_ONLY_NAMES = new Set(['queryNoRole'])
+/** Bundled into the script of the dashboard, so that the package does not depend on them. */
 const BUNDLED = new Set(['preact', '@preact/signals', 'uplot'])
-const PROOF_FOLDERS = /^(?:\.\.\/)+(?:tests|bench)\//
+const TEST_FOLDERS = /^(?:\.\.\/)+(?:tests|bench)\//
 
 function findingsIn(file: SourceFile, developmentOnly: ReadonlySet<string>): Finding[] {
   const imports = importsOf(file)
-    .filter(({ specifier }) => PROOF_FOLDERS.test(specifier) || developmentOnly.has(packageOf(specifier)))
+    .filter(({ specifier }) => TEST_FOLDERS.test(specifier) || developmentOnly.has(packageOf(specifier)))
     .filter(({ specifier }) => !(file.path.startsWith('libs/dashboard/') && BUNDLED.has(packageOf(specifier))))
     .map(({ specifier, line }) => ({ file: file.path, line, message: `imports "${specifier}", which only tests may` }))
   const powers = tokensOf(file)
-    .filter(({ kind, text }) => kind === 'word' && TEST_POWERS.has(text))
-    .map(({ text, line }) => ({ file: file.path, line, message: `${text} is a power of tests` }))
+    .filter(({ kind, text }) => kind === 'word' && TEST_ONLY_NAMES.has(text))
+    .map(({ text, line }) => ({ file: file.path, line, message: `only tests may use ${text}` }))
   return [...imports, ...powers]
 }
 
