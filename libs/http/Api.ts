@@ -24,16 +24,16 @@ export interface ApiRoles {
 /** Returns the text of a payload as people may see it. */
 export type ShowPayload = (payload: string) => { readonly text: string; readonly masked: boolean }
 
-/** What is done to payloads on the way in and out, by the classes that rails declare for their fields. */
+/** Encrypts and masks payloads by the field classes that rails declare. */
 export interface PayloadProtection extends InstructionEncryptor {
   /** Shows the text of payloads of a rail, by the field classes that any process has declared for it. */
   readonly showerOf: (role: Role, railType: string) => Promise<ShowPayload>
 }
 
-/** What the routes of the API are made of: handed in by whoever runs the process. */
+/** Dependencies of the API routes, given by the process that runs them. */
 export interface Api {
   readonly roles: ApiRoles
-  /** What the database is called in answers. Never its address. */
+  /** Name of the database in answers. Never its address. */
   readonly databaseName: string
   /** The databases that this process serves. */
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
@@ -50,6 +50,6 @@ export interface Api {
 /** Alerts, the rules they come from, and the queue that was read for them. */
 export interface StatusSnapshot {
   readonly alerts: readonly Alert[]
-  /** Undefined: it could not be read, or nobody did. */
+  /** Undefined: the status was not read, or the read failed. */
   readonly queue?: OutboxStatus | undefined
 }

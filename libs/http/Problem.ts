@@ -1,6 +1,6 @@
 import { AppError, ArgumentRangeError, InvalidArgumentError } from '../core/index.js'
 
-/** Every code a client may branch on, its status, and what it says to a person. Part of the interface. */
+/** Every code that a client may branch on, with its status and its title. Part of the interface. */
 export const PROBLEMS = Object.freeze({
   MALFORMED_JSON: { status: 400, title: 'The body is not JSON' },
   BAD_REQUEST: { status: 400, title: 'The request cannot be read' },
@@ -58,7 +58,7 @@ export interface Problem {
   readonly detail?: string
   /** The name of the argument that is wrong. */
   readonly argument?: string
-  /** Of KEY_REUSED: the instruction that the key belongs to. */
+  /** Instruction that the key belongs to. Only with KEY_REUSED. */
   readonly instructionId?: string
   readonly requestId: string
 }
@@ -87,13 +87,13 @@ export class ProblemError extends Error {
 
 interface ProblemContext {
   readonly requestId: string
-  /** What an argument that is not valid is called here. */
+  /** Code for an invalid argument on this route. */
   readonly invalid: ProblemCode
 }
 
-/** What a client is told about an error. Whatever was not foreseen is INTERNAL, and says nothing of itself. */
+/** Turns an error into the problem for the client. An unexpected error is INTERNAL without details. */
 export function toProblem(error: unknown, { requestId, invalid }: ProblemContext): Problem {
-  const { code, detail, argument, instructionId } = judge(error, invalid)
+  const { code, detail, argument, instructionId } = classifyError(error, invalid)
   const { status, title } = PROBLEMS[code]
   return {
     type: `urn:symphony:problem:${code.toLowerCase().replaceAll('_', '-')}`,
@@ -107,23 +107,23 @@ export function toProblem(error: unknown, { requestId, invalid }: ProblemContext
   }
 }
 
-interface Judgement {
+interface ClassifiedError {
   readonly code: ProblemCode
   readonly detail?: string | undefined
   readonly argument?: string | undefined
   readonly instructionId?: string | undefined
 }
 
-function judge(error: unknown, invalid: ProblemCode): Judgement {
+function classifyError(error: unknown, invalid: ProblemCode): ClassifiedError {
   if (error instanceof ProblemError) return error
   if (error instanceof InvalidArgumentError || error instanceof ArgumentRangeError) {
     return { code: invalid, detail: error.message, argument: error.argument }
   }
-  if (error instanceof AppError) return judgeDatabase(error, invalid)
-  return { code: ofFramework(error) }
+  if (error instanceof AppError) return classifyDatabaseError(error, invalid)
+  return { code: codeOfFrameworkError(error) }
 }
 
-/** What our functions raise, by the name of its SQLSTATE. */
+/** Problem per error that our SQL functions raise, by the name of its SQLSTATE. */
 const RAISED: Readonly<Record<string, ProblemCode>> = {
   ALREADY_TERMINAL: 'ALREADY_ENDED',
   HELD: 'DECISION_REFUSED',
@@ -134,7 +134,7 @@ const RAISED: Readonly<Record<string, ProblemCode>> = {
   UNKNOWN_JOB: 'JOB_NOT_FOUND',
 }
 
-/** What the protection of fields refuses. Its messages name places, never values. */
+/** Problem per refusal of the field protection. Its messages name places, never values. */
 const PROTECTED: Readonly<Record<string, ProblemCode>> = {
   CARD_NUMBER_REFUSED: 'CARD_NUMBER_REFUSED',
   INVALID_PAYLOAD: 'INVALID_PAYLOAD',
@@ -142,11 +142,11 @@ const PROTECTED: Readonly<Record<string, ProblemCode>> = {
   FIELD_KEY_MISSING: 'ENCRYPTION_UNAVAILABLE',
 }
 
-function judgeDatabase(error: AppError, invalid: ProblemCode): Judgement {
+function classifyDatabaseError(error: AppError, invalid: ProblemCode): ClassifiedError {
   const refused = PROTECTED[error.code]
   if (refused !== undefined) return { code: refused, detail: error.message, argument: textIn(error, 'argument') }
-  if (error.code === 'IDEMPOTENCY_CONFLICT') return judgeConflict(error)
-  if (error.code === 'KEY_REUSED') return judgeReusedKey(error)
+  if (error.code === 'IDEMPOTENCY_CONFLICT') return describeConflict(error)
+  if (error.code === 'KEY_REUSED') return describeReusedKey(error)
   if (error.code === 'UNKNOWN_NAME')
     return { code: 'UNKNOWN_NAME', detail: `${error.message} ${error.remedy}`, argument: 'name' }
   // The same limits once more, in the database: its message names the argument and never the value.
@@ -166,7 +166,7 @@ function judgeDatabase(error: AppError, invalid: ProblemCode): Judgement {
   return { code: error.code === 'CONNECT_FAILED' ? 'DATABASE_UNAVAILABLE' : 'INTERNAL' }
 }
 
-function judgeConflict(error: AppError): Judgement {
+function describeConflict(error: AppError): ClassifiedError {
   return {
     code: 'IDEMPOTENCY_CONFLICT',
     detail:
@@ -176,7 +176,7 @@ function judgeConflict(error: AppError): Judgement {
   }
 }
 
-function judgeReusedKey(error: AppError): Judgement {
+function describeReusedKey(error: AppError): ClassifiedError {
   const instructionId = textIn(error, 'firstInstructionId')
   return {
     code: 'KEY_REUSED',
@@ -203,7 +203,7 @@ function textIn(error: AppError, field: string): string | undefined {
   return typeof entry === 'string' ? entry : undefined
 }
 
-function ofFramework(error: unknown): ProblemCode {
+function codeOfFrameworkError(error: unknown): ProblemCode {
   if (!(error instanceof Error) || !('statusCode' in error)) return 'INTERNAL'
   switch (error.statusCode) {
     case 413:

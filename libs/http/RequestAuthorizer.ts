@@ -51,7 +51,10 @@ export class RequestAuthorizer {
       throw new ProblemError('SCOPE_MISSING', `This needs the scope ${access}.`)
     }
     if (participants === 'refused' && identity.participants !== null) {
-      throw new ProblemError('PARTICIPANT_REFUSED', 'It is about all participants, and this key is bound to some.')
+      throw new ProblemError(
+        'PARTICIPANT_REFUSED',
+        'This route covers all participants; this key is restricted to some. Use an unrestricted key.',
+      )
     }
     if (access === 'operate') await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
     // Every gateway may say whose idempotency key a payment carries.

@@ -54,7 +54,7 @@ export interface HttpServerOptions {
   /** Where the dashboard was built. Absent: there is none. */
   readonly dashboardFolder?: string
   readonly limits?: HttpLimits
-  /** What the OpenAPI document calls this release. @default '0.0.0' */
+  /** Release in the OpenAPI document. @default '0.0.0' */
   readonly version?: string
   /** Interval at which open streams poll the database. @default 1000 */
   readonly streamPollMs?: number
@@ -82,7 +82,7 @@ declare module 'fastify' {
     readonly route?: Route
   }
   interface FastifyRequest {
-    /** Who asks; undefined where nobody has to be known. */
+    /** Identity of the caller; undefined on open routes. */
     identity: Identity | undefined
   }
 }
@@ -173,7 +173,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
     const read = () => {
       try {
         if (!Buffer.isBuffer(body)) throw new ProblemError('BAD_REQUEST')
-        // What is signed is left as the bytes that came.
+        // A signature covers the bytes, so a signed body is not parsed here.
         done(null, route?.rawBody === true ? body : parseBody(body, route?.bodyLimit))
       } catch (error) {
         done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))

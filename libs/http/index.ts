@@ -22,7 +22,7 @@ export { PROBLEMS } from './Problem.js'
 export type { Problem, ProblemCode } from './Problem.js'
 export { openApiDocument, problemCodesOf } from './openApi.js'
 
-/** What the routes answer and take, as JSON. The dashboard is written against these types alone. */
+/** JSON of requests and answers. The dashboard uses only these types. */
 export type {
   Alert,
   Alerts,

@@ -1,6 +1,6 @@
 import { boundedInteger } from '../core/index.js'
 
-/** What one server bears. */
+/** Limits of one server. */
 export interface HttpLimits {
   /** Requests per second of one key, token or person; twice as many at once. One counts again for each further 16 KiB. @default 500 */
   readonly requestsPerSecond?: number
@@ -15,13 +15,13 @@ export function resolveHttpLimits(given: HttpLimits = {}): Required<HttpLimits> 
   return limits
 }
 
-/** A request with a longer body counts for several: what reading it costs grows with its bytes. */
+/** A request with a longer body counts for several, because the cost of parsing grows with its bytes. */
 export const REQUEST_BYTES = 16_384
 
-/** How long a request may take to arrive: a client that sends a byte now and then is not waited for. */
+/** Time within which a request must arrive. A slower client is disconnected. */
 export const REQUEST_TIMEOUT_MS = 30_000
 export const HEADERS_TIMEOUT_MS = 10_000
-/** How often that is looked at. Node's own half a minute would let them stay three times as long, and end hundreds at once. */
+/** Interval of that check. Node's own 30 s would keep slow clients three times as long, and end hundreds at once. */
 export const SLOW_CLIENTS_CHECK_MS = 1_000
-/** Of all headers together; Node refuses more with 431. */
+/** Size of all headers together. Node refuses more with 431. */
 export const HEADER_BYTES_MAX = 16_384

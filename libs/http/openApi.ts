@@ -106,7 +106,7 @@ function jsonOf(schema: TSchema, example: unknown): object {
   return { 'application/json': { schema, ...(example === undefined ? {} : { example }) } }
 }
 
-/** What may go wrong, by status: the codes that stand behind each, with an example of the first. */
+/** Problems of a route by status: the codes of each, with examples. */
 function problemsOf(route: Route): Record<string, object> {
   const byStatus = new Map<number, ProblemCode[]>()
   for (const code of problemCodesOf(route)) {

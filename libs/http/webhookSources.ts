@@ -13,7 +13,7 @@ import {
 /** How one sender signs its webhooks, and where in them it says what they are. */
 export interface WebhookSource {
   /**
-   * What the sender signs with; each is accepted, so that a new one can be given before the old one is taken away. `whsec_` and
+   * Secrets of the sender. Each is accepted, so that a new one can be added before the old one is removed. `whsec_` and
    * base64 behind it stand for the bytes, as the Standard Webhooks have it. At least 16 characters.
    */
   readonly secrets: readonly string[]

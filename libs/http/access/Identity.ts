@@ -1,6 +1,6 @@
 import type { ApiKeyParts, Scope } from '../../access/index.js'
 
-/** Who is asking, however they proved it. */
+/** Identity of a caller, by token, API key or JWT. */
 export interface Identity {
   readonly via: 'token' | 'key' | 'jwt'
   /** The person of two-person actions. */
@@ -15,7 +15,7 @@ export interface Identity {
   readonly expiresAt: Date | null
 }
 
-/** What a limit is counted by: one key, one token, one person of an identity provider. */
+/** Returns the name that the rate limit counts by: one key, one token, or one person of an identity provider. */
 export function rateLimitKey({ via, apiKey, owner }: Identity): string {
   return `${via}:${apiKey?.keyId ?? owner}`
 }

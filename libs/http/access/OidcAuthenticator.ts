@@ -4,7 +4,7 @@ import { InvalidArgumentError, isObject, requiredText, type JsonValue } from '..
 import { ProblemError } from '../Problem.js'
 import type { Identity } from './Identity.js'
 
-/** Whose tokens are taken, and what their claims mean here. */
+/** An identity provider and the meaning of its claims. */
 export interface OidcOptions {
   readonly issuer: string
   readonly audience: string
@@ -16,7 +16,7 @@ export interface OidcOptions {
   readonly ownerClaim: string
   /** The claim that lists what they may do: an array, or words separated by spaces. @default scope */
   readonly scopeClaim: string
-  /** What each word of that claim means here. A word that is not listed means nothing. */
+  /** Scopes per word of that claim. Other words grant nothing. */
   readonly scopes: ReadonlyMap<string, readonly Scope[]>
   /** The claim that lists the participants they are bound to. @default none: all participants */
   readonly participantsClaim: string | undefined
@@ -49,7 +49,7 @@ export class OidcAuthenticator {
       })
       return this.#identityIn(payload)
     } catch (error) {
-      // Whatever is wrong with the token is nobody's business but its holder's: it does not count.
+      // An invalid token authenticates no caller. The answer does not say why.
       if (
         error instanceof errors.JOSEError &&
         !(error instanceof errors.JWKSTimeout) &&
@@ -103,7 +103,7 @@ const JWT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/
 const OWNER = /^(?=.{1,200}$)[^\s\p{Cc}](?:[^\p{Cc}]*[^\s\p{Cc}])?$/u
 const CLOCK_SKEW_SECONDS = 30
 const KEYS_TIMEOUT_MS = 5_000
-/** What jose says when the provider answers with something else than keys. */
+/** Error code of jose for an answer of the provider that has no keys. */
 const KEYS_UNREADABLE = 'ERR_JOSE_GENERIC'
 
 /** Settings as a file has them. Whatever is not known is refused: a misspelt name would otherwise mean a default. */

@@ -43,7 +43,7 @@ import { route, type RouteResponse, type Example, type Route } from './route.js'
 const listQuery = { rail: Type.Optional(Id), participant: Type.Optional(Id), ...page }
 const REASON = { reason: 'seen in the bank’s report' }
 
-/** What waits for people, and what people decide. */
+/** Dead letters, holds and proposals, and the decisions about them. */
 export function decisionRoutes({ roles }: Api): readonly Route[] {
   return [
     route({
@@ -117,7 +117,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     }),
     decisionAboutItem(roles, {
       path: '/v1/outbox/{outboxId}/hold',
-      summary: 'Keeps a payment from being claimed until somebody resolves the hold. A lease in hand goes on.',
+      summary: 'Keeps a payment from being claimed until a person resolves the hold. A current lease goes on.',
       body: ReasonBody,
       answer: { description: 'It is held.', schema: HoldPlaced },
       example: {
@@ -196,7 +196,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
   ]
 }
 
-/** What differs between decisions. */
+/** Differences between decisions. */
 interface Decision<Body extends TSchema> {
   readonly path: string
   readonly summary: string
@@ -255,7 +255,7 @@ interface ListQuery {
   readonly limit?: number
 }
 
-/** What of a list somebody asks for, within what they may see. */
+/** Returns the search of a list, within the participants that the caller may see. */
 function searchIn(list: typeof FAILED, identity: Identity, query: ListQuery) {
   const { rail, participant, cursor, limit = LIMIT_DEFAULT } = query
   const before = decodeCursor(list, cursor)?.id

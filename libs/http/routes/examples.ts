@@ -8,13 +8,13 @@ export const EXAMPLE = Object.freeze({
   railType: 'simulated',
   /** Paid at the second attempt. */
   paidId: '01981f0e-7c00-7000-8000-000000000001',
-  /** Held, because nobody knows whether it was paid. */
+  /** Held, because the outcome is unknown. */
   heldId: '01981f0e-7c00-7000-8000-000000000002',
   /** Failed, and could be sent again. */
   failedId: '01981f0e-7c00-7000-8000-000000000003',
   /** Waiting, and could be held. */
   waitingId: '01981f0e-7c00-7000-8000-000000000004',
-  /** Decisions that somebody else has proposed: one to approve, one to withdraw. */
+  /** Proposals of another person: one to approve, one to withdraw. */
   approvableId: '01981f0e-7c00-7000-8000-000000000005',
   withdrawableId: '01981f0e-7c00-7000-8000-000000000006',
   eventId: '01981f0e-7c00-7000-8000-000000000007',

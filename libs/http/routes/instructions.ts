@@ -50,7 +50,7 @@ const PROTECTED = ['INVALID_PAYLOAD', 'CARD_NUMBER_REFUSED', 'SUBJECT_ERASED', '
 export function instructionRoutes({ roles, rails, protection }: Api, clock: Clock): readonly Route[] {
   const checks = { rails, protection }
   const railWarnings = new RailWarnings(roles.ingest, clock)
-  /** Of payments that have ended no worker is needed. */
+  /** Only a pending payment needs a worker. */
   const warningsOf = async (instructions: readonly OutboxInstruction[], items: readonly EnqueuedItem[]) => {
     const waiting = instructions.filter((_, index) => items[index]?.state === 'PENDING')
     const warnings = await railWarnings.find(waiting.map(({ railType }) => railType))
@@ -221,5 +221,5 @@ function requiredKey({ headers }: FastifyRequest): string {
   return String(header)
 }
 
-/** A thousand instructions with payloads of some kilobytes; whoever has larger ones sends fewer at once. */
+/** Enough for 1,000 instructions with payloads of 4 KiB. A client with larger payloads sends fewer at once. */
 const BATCH_BYTES_MAX = 4_194_304

@@ -6,7 +6,7 @@ import { EXAMPLE } from './examples.js'
 import { decodeCursor, encodeCursor, LIMIT_DEFAULT, page, TEXT_PART } from './parameters.js'
 import { route, type Route } from './route.js'
 
-/** Who holds what, or held it last. Never the lease id, with which one could release another's. */
+/** A lease with its current or last holder. The lease id is secret: it would allow to release the lease. */
 export const LeaseView = shape({
   resource: Id,
   owner: Type.String(),

@@ -174,7 +174,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
   ]
 }
 
-/** What is not the key's to see is not there. */
+/** An item of another participant is not found. */
 export async function requireItem(role: Role, identity: Identity, outboxId: string): Promise<void> {
   if (!isVisible(identity, await readParticipantOf(role, outboxId))) throw new ProblemError('ITEM_NOT_FOUND')
 }
@@ -193,7 +193,7 @@ async function searched(
   role: Role,
   { participants, state, rail, cursor, limit }: Page & SearchedBy & { readonly rail: string | undefined },
 ): Promise<Found> {
-  // What has failed is listed in another order, so a place in one of the lists is none in the other.
+  // Failed items have another order, so a cursor of one list is invalid in the other.
   const kind = state === 'FAILED' ? BY_FAILURE : BY_ID
   const before = decodeCursor(kind, cursor)?.id
   const { ids, next } = await searchItems(role, {

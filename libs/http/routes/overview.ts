@@ -79,7 +79,7 @@ const STATUS_EXAMPLE = {
   ],
 }
 
-/** What a person sees first. None of it can be told apart by participant, but for who asks. */
+/** Status of the whole database. Except for `/v1/me`, the data covers all participants. */
 export function overviewRoutes(
   { roles, readStatusSnapshot, readDatabases, alertRules: rules = ALERT_RULES }: Api,
   statusCache: StatusCache,

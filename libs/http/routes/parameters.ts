@@ -3,7 +3,7 @@ import type { Identity } from '../access/Identity.js'
 import { ProblemError } from '../Problem.js'
 import { Cursor, Id, Uuid } from '../shapes/common.js'
 
-/** What several routes take, said once. */
+/** Parameters of several routes. */
 export const LIMIT_DEFAULT = 100
 
 export const page = {
@@ -41,8 +41,8 @@ export function ofParticipants(participants: readonly string[] | undefined): { p
 }
 
 /**
- * Where a page ended, as text that says nothing to whoever carries it. It names its list, so that the cursor of one cannot be
- * taken for another's, and each part is checked again when it comes back: anybody may make one up.
+ * End of a page, as opaque text. A cursor names its list, so that another list refuses it. Each part is checked again,
+ * because a client can make up a cursor.
  */
 export interface CursorKind<Part extends string> {
   readonly list: string

@@ -6,7 +6,7 @@ import { indexPath, isObject, keyPath } from '../../core/index.js'
 import type { Identity } from '../access/Identity.js'
 import { ProblemError, type ProblemCode } from '../Problem.js'
 
-/** What is documented and executed alike: a request, and what it is answered with. */
+/** A request and its answer, for the documentation. Tests execute each. */
 export interface Example {
   readonly params?: Readonly<Record<string, string>>
   readonly query?: Readonly<Record<string, string>>
@@ -18,7 +18,7 @@ export interface Example {
 
 export interface RouteResponse {
   readonly description: string
-  /** Of the JSON; absent for other content. */
+  /** Schema of the JSON; absent for other content. */
   readonly schema?: TSchema
   /** @default application/json */
   readonly contentType?: string
@@ -31,9 +31,9 @@ export interface Route {
   readonly path: string
   readonly tag: string
   readonly summary: string
-  /** The scope it needs; `any`: whoever is known; `open`: everybody; `signature`: the request proves itself. */
+  /** Required scope; `any`: every authenticated caller; `open`: all callers; `signature`: the request is signed. */
   readonly access: Scope | 'any' | 'open' | 'signature'
-  /** What a key that is bound to participants gets: what is theirs, or nothing at all. */
+  /** Answer for a key that is bound to participants: only their data, or a refusal. */
   readonly participants: 'filtered' | 'refused'
   readonly params?: TObject | undefined
   readonly query?: TObject | undefined
@@ -41,14 +41,14 @@ export interface Route {
   readonly body?: TSchema | undefined
   /** Bytes at the most. @default 256 KiB */
   readonly bodyLimit?: number | undefined
-  /** The body is left as the bytes that came: a signature is over them. */
+  /** The handler gets the bytes of the body, because a signature covers them. */
   readonly rawBody?: boolean | undefined
   readonly answers: Readonly<Record<number, RouteResponse>>
   /** Beside those that every route may answer with. */
   readonly problems: readonly ProblemCode[]
-  /** What an argument that is not valid is called. @default INVALID_ARGUMENT */
+  /** Code for an invalid argument. @default INVALID_ARGUMENT */
   readonly invalid?: ProblemCode | undefined
-  /** Absent for what no test can call by itself: a signed webhook. */
+  /** Absent for a signed webhook, which no test can call without its key. */
   readonly example?: Example | undefined
   readonly handle: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
 }

@@ -253,7 +253,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'POST',
       path: '/v1/timers/{timerId}/cancel',
       tag: 'scheduler',
-      summary: 'Calls a timer off, for good, also one in somebody’s hands. Its message is never sent.',
+      summary: 'Cancels a timer for ever, also a claimed one. Its message is never sent.',
       access: 'operate',
       participants: 'refused',
       params: timerIdParam,

@@ -138,7 +138,7 @@ function messageIn(name: string, source: ResolvedWebhookSource, { headers, body 
   }
 }
 
-/** What is wrong with a message is named by its place; everything else is as for any route. */
+/** Turns an invalid argument into INVALID_MESSAGE. Other errors are those of any route. */
 function asMessageProblem(error: unknown): unknown {
   const isArgument = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
   return isArgument ? new ProblemError('INVALID_MESSAGE', error.message) : error

@@ -1,7 +1,7 @@
 import { Type, type Static, type TProperties, type TSchema } from 'typebox'
 import type { JsonObject } from '../../core/index.js'
 
-/** What the shapes of all subjects are made of. A field that is not named in a shape is not in the answer. */
+/** Parts of all shapes. An answer has no field that its shape does not name. */
 
 export function shape<Properties extends TProperties>(properties: Properties, options: { description?: string } = {}) {
   return Type.Object(properties, { ...options, additionalProperties: false })

@@ -5,14 +5,14 @@ import { DecisionShape, OutboxItem, Proposal } from './outbox.js'
 /** Why; kept in the ledger for ever. */
 export const Reason = Type.String({ minLength: 1, maxLength: 1_000, description: 'why; kept for ever' })
 
-/** A held item, and what somebody has proposed to do about it. */
+/** A held item and its open proposal. */
 export const Hold = shape({ item: OutboxItem, proposal: nullable(Proposal) })
 export type Hold = Static<typeof Hold>
 
 export const HoldPage = pageOf(Hold)
 export type HoldPage = Static<typeof HoldPage>
 
-/** An item that ended as FAILED: who redrove it, or proposes to. */
+/** An item that ended as FAILED, with its redrives and its open proposal. */
 export const DeadLetter = shape({
   item: OutboxItem,
   errorMessage: nullable(Type.String()),
@@ -42,7 +42,7 @@ export const ResolveBody = shape({
 })
 export type ResolveBody = Static<typeof ResolveBody>
 
-/** APPLIED at once, or PROPOSED: somebody else must approve it. */
+/** APPLIED at once, or PROPOSED: a second person must approve the proposal. */
 export const Decided = shape({
   outboxId: Uuid,
   status: oneOf(['APPLIED', 'PROPOSED']),

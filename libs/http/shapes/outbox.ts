@@ -60,7 +60,7 @@ const itemFields = {
   claimedBy: nullable(Type.String()),
   claimedAt: nullable(Timestamp),
   leaseExpiresAt: nullable(Timestamp),
-  outcomeUnknown: Type.Boolean({ description: 'the rail may have acted, and nobody knows' }),
+  outcomeUnknown: Type.Boolean({ description: 'the rail may have acted, and no definitive answer exists' }),
   expiryStreak: Type.Integer({ description: 'how many leases in a row expired' }),
   holdReason: nullable(Type.String()),
   heldBy: nullable(Type.String()),
@@ -139,7 +139,7 @@ export const Timeline = shape({
   events: Type.Array(OutboxEvent),
   proposals: Type.Array(Proposal),
   redrivenAs: Type.Array(Uuid, { description: 'the items as which this one was sent again, oldest first' }),
-  // What was learned after a lease was lost is among the events: LATE_OUTCOME, and TERMINAL_BLOCKED where it contradicts.
+  // Late outcomes are events: LATE_OUTCOME, and TERMINAL_BLOCKED for one that contradicts the ledger.
 })
 export type Timeline = Static<typeof Timeline>
 

@@ -10,7 +10,7 @@ export const Alert = shape({
   summary: Type.String(),
   firstLook: Type.String(),
   remedy: Type.String(),
-  /** What the rule compares. */
+  /** Value that the rule compares. */
   value: nullable(Type.Number()),
   since: Timestamp,
   forSeconds: Type.Number(),
@@ -109,7 +109,7 @@ export type Databases = Static<typeof Databases>
 export const ScopeShape = oneOf(['ingest', 'read', 'audit', 'operate'])
 export type Scope = Static<typeof ScopeShape>
 
-/** Who is asking, as this API sees it. */
+/** Identity of the caller. */
 export const Me = shape({
   owner: Type.String({ description: 'the person of two-person actions' }),
   scopes: Type.Array(ScopeShape),
@@ -167,7 +167,7 @@ export const LatencyStats = shape({
 })
 export type LatencyStats = Static<typeof LatencyStats>
 
-/** What went wrong how often, over the same attempts; the most frequent first. */
+/** Error codes of the same attempts with their counts, the most frequent first. */
 export const ErrorCount = shape({
   railType: Type.String(),
   state: oneOf(['FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE']),

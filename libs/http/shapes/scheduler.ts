@@ -2,7 +2,10 @@ import { Type, type Static } from 'typebox'
 import { Id, JsonObjectShape, nullable, oneOf, pageOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
 
 const Delivery = oneOf(['outbox', 'claim'])
-const MissedRuns = oneOf(['skip', 'once', 'all'], 'what becomes of occurrences nobody was there for')
+const MissedRuns = oneOf(
+  ['skip', 'once', 'all'],
+  'occurrences that no scheduler ran in time: skip them, run one for all, or run each',
+)
 const WorkState = oneOf(['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED'])
 
 /** Never its payload. */

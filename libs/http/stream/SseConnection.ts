@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 
-/** One open stream: what is written to it, and when it is cut because nobody reads it. */
+/** One open event stream. Disconnects a client that does not read, or whose key is no longer valid. */
 export class SseConnection {
   readonly #response: ServerResponse
   readonly #isStillAllowed: () => Promise<boolean>
@@ -23,7 +23,7 @@ export class SseConnection {
       // Proxies that collect answers would collect this one for ever.
       'x-accel-buffering': 'no',
     })
-    // Whoever lost the connection comes back after a second.
+    // A client that lost the connection reconnects after a second.
     response.write('retry: 1000\n\n')
   }
 
