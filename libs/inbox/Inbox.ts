@@ -8,7 +8,7 @@ import {
   recordInboxSighting,
 } from './db.js'
 import { InboxContentDiffersError } from './errors.js'
-import type { EnqueuedMessage, InboxKey, InboxMessage, SightedContent } from './types.js'
+import type { EnqueuedMessage, InboxKey, InboxMessage, MessageContent } from './types.js'
 
 /**
  * The inbox as an application sees it: put messages in for workers (`enqueue`), or remember for itself which ones it has
@@ -40,7 +40,7 @@ export class Inbox {
    * Whether the message was handled. Counts a sighting, and remembers a message that is new. Given its content, it is
    * compared with what came first under this key: another one is an `InboxContentDiffersError`.
    */
-  async alreadyProcessed(key: InboxKey, content?: SightedContent): Promise<boolean> {
+  async alreadyProcessed(key: InboxKey, content?: MessageContent): Promise<boolean> {
     const { state, contentDiffers } = await recordInboxSighting(this.#executor, key, content)
     if (contentDiffers) throw new InboxContentDiffersError(key)
     return state === 'done'

@@ -1,10 +1,10 @@
 import { Cancellation, isPermanentFailure, systemClock, type Clock } from '../core/index.js'
 import type { Database, Listener, RoleHandle, Transaction } from '../db/index.js'
 import {
-  runAfter,
-  Semaphore,
   guardListener,
   PollLoop,
+  runAfter,
+  Semaphore,
   settleWithin,
   sleep,
   Wakeup,
@@ -17,26 +17,26 @@ import type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
 import { resolveInboxWorkerOptions, type InboxWorkerOptions, type ResolvedInboxWorkerOptions } from './options.js'
 import type { InboxClaim } from './types.js'
 
-export interface InboxHandling {
+export interface InboxHandlerContext {
   /**
-   * The transaction in which the message becomes done, in the application's role. What is written through it is committed
-   * together with that, once; what is done elsewhere may happen again. Names need their schema: the search path is empty.
+   * Transaction that also marks the message done, in the application's role. Writes through it are committed exactly once;
+   * effects elsewhere may happen again. Names need their schema: the search path is empty.
    */
   readonly tx: Transaction
-  /** Aborts shortly before the claim ends, and when the worker gives up waiting: after it, nothing will be committed. */
+  /** Aborts shortly before the claim ends, and when a stop waits no longer. Nothing is committed after it. */
   readonly signal: AbortSignal
 }
 
-/** Handles one message. What it throws makes the message due again; `PermanentFailureError` makes it dead. */
-export type InboxHandler = (message: InboxClaim, handling: InboxHandling) => Promise<void>
+/** Handles one message. An error makes the message due again; a `PermanentFailureError` makes it a dead letter. */
+export type InboxHandler = (message: InboxClaim, context: InboxHandlerContext) => Promise<void>
 
 export interface InboxWorkerCounts {
   readonly claimed: number
   readonly done: number
   readonly retried: number
-  readonly died: number
+  readonly deadLettered: number
   readonly handlersMissing: number
-  readonly notBegun: number
+  readonly handlerNotCalled: number
   readonly fencesLost: number
 }
 
@@ -44,11 +44,11 @@ const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'inbox_ready'
 
 /**
- * Hands due messages to the handlers of their topics, at most so many at once.
+ * Calls the handlers of due messages, at most `concurrency` at once.
  *
- * It promises that what a handler writes through its transaction is committed exactly once, together with "done": if the
- * claim was lost meanwhile, both are rolled back. It does not promise that a handler is called once: after a crash, a failure
- * or an expired claim it is called again, and what it did outside its transaction was done twice.
+ * Writes of a handler through its transaction are committed exactly once, together with "done". If the claim was lost
+ * meanwhile, both are rolled back. A handler may be called more than once: after a crash, a failure or an expired claim.
+ * Its effects outside the transaction then happen twice.
  */
 export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly workerId: string
@@ -61,7 +61,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly #slots: Semaphore
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
-  readonly #inHand = new Map<Promise<void>, Cancellation>()
+  readonly #running = new Map<Promise<void>, Cancellation>()
   #listener: Listener | undefined
   #stopping = false
   #counts = emptyCounts()
@@ -108,28 +108,28 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     this.#listener = undefined
     const handled = this.#allHandled()
     if (await settleWithin(handled, this.#options.shutdownMs)) return
-    for (const giveUp of this.#inHand.values()) giveUp.abort(new Error('the worker is shutting down'))
+    for (const giveUp of this.#running.values()) giveUp.abort(new Error('the worker is shutting down'))
     await settleWithin(handled, ABORTED_HANDLERS_MS)
   }
 
-  /** One round: claim what there is room for, and handle it. */
+  /** Claims as many messages as slots are free, and handles them. */
   async runOnce(): Promise<InboxWorkerCounts> {
     this.#counts = emptyCounts()
-    await this.#takeMore()
+    await this.#claimMore()
     await this.#allHandled()
     return this.#counts
   }
 
   async #poll(): Promise<PollResult> {
-    const pollAgain = await this.#takeMore()
-    // Whoever frees a slot wakes us.
+    const pollAgain = await this.#claimMore()
+    // A freed slot wakes the loop.
     if (pollAgain || this.#slots.free === 0) return { pollAgain }
     const next = await nextInboxEvent(this.#role)
     return { pollAgain, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }
   }
 
-  /** Claims what there is room for, and begins it at once: nothing waits in memory while its claim runs out. */
-  async #takeMore(): Promise<boolean> {
+  /** Claims as many messages as slots are free, and starts them at once: no claim ages in memory. */
+  async #claimMore(): Promise<boolean> {
     const wanted = Math.min(this.#slots.free, this.#options.batchSize)
     if (wanted === 0 || this.#stopping) return false
     const { leaseSeconds, attemptsMax } = this.#options
@@ -137,29 +137,30 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     const messages = await claimInboxBatch(this.#role, wanted, this.workerId, leaseSeconds, attemptsMax)
     const takeovers = messages.filter(({ takenOver }) => takenOver).length
     this.#onEvent({ type: 'claimed', messages: messages.length, takeovers })
-    for (const message of messages) this.#take(message, sentAtMs + leaseSeconds * 1_000 - marginMs(leaseSeconds))
+    for (const message of messages)
+      this.#startHandling(message, sentAtMs + leaseSeconds * 1_000 - marginMs(leaseSeconds))
     return messages.length === wanted
   }
 
-  #take(message: InboxClaim, trustedUntilMs: number): void {
+  #startHandling(message: InboxClaim, trustedUntilMs: number): void {
     this.#slots.acquire()
     const giveUp = new Cancellation()
     const leftMs = Math.max(0, trustedUntilMs - this.#clock.monotonicMs())
     const expiry = runAfter(leftMs, () => giveUp.abort(new Error('the claim is about to end')))
-    const handled = this.#carry(message, giveUp.signal)
-      .catch((error: unknown) => this.#onEvent({ type: 'fault', during: 'giving a message back', error }))
+    const handled = this.#handle(message, giveUp.signal)
+      .catch((error: unknown) => this.#onEvent({ type: 'fault', during: 'releasing a message', error }))
       .finally(() => {
         expiry.cancel()
-        this.#inHand.delete(handled)
+        this.#running.delete(handled)
         this.#slots.release()
         this.#wakeup.notify()
       })
-    this.#inHand.set(handled, giveUp)
+    this.#running.set(handled, giveUp)
   }
 
-  async #carry(message: InboxClaim, signal: AbortSignal): Promise<void> {
+  async #handle(message: InboxClaim, signal: AbortSignal): Promise<void> {
     const handler = this.#handlers.get(message.topic)
-    if (handler === undefined) return this.#returnUnhandled(message)
+    if (handler === undefined) return this.#releaseUnhandled(message)
     let begun = false
     try {
       await this.#database.transactionAsRole(EXECUTOR, async (tx) => {
@@ -172,28 +173,28 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
         if (acked.length === 0) throw new InboxFenceLostError()
       })
     } catch (error) {
-      return begun ? this.#settleFailure(message, error) : this.#returnNotBegun(message, error, signal)
+      return begun ? this.#settleFailure(message, error) : this.#releaseUncalled(message, error, signal)
     }
     this.#onEvent({ type: 'done', ...about(message) })
   }
 
   /**
-   * Fenced like everything: if it was committed after all and only the answer was lost, or if another worker has the message,
-   * this changes nothing.
+   * Records a failure by the fence of the claim. It changes nothing if the transaction was committed and only its answer lost,
+   * or if another worker has the message.
    */
   async #settleFailure(message: InboxClaim, error: unknown): Promise<void> {
     if (error instanceof InboxFenceLostError) return this.#onEvent({ type: 'fenceLost', ...about(message) })
     const claim = { ...message, error: describe(error) }
     if (isPermanentFailure(error)) {
       const failed = await failInboxMessages(this.#role, [claim], this.workerId)
-      return this.#onEvent({ type: failed.length === 0 ? 'fenceLost' : 'died', error, ...about(message) })
+      return this.#onEvent({ type: failed.length === 0 ? 'fenceLost' : 'deadLettered', error, ...about(message) })
     }
     const [abandoned] = await abandonInboxMessages(this.#role, [claim], this.workerId)
     if (abandoned === undefined) return this.#onEvent({ type: 'fenceLost', ...about(message) })
-    this.#onEvent({ type: abandoned.state === 'dead' ? 'died' : 'retried', error, ...about(message) })
+    this.#onEvent({ type: abandoned.state === 'dead' ? 'deadLettered' : 'retried', error, ...about(message) })
   }
 
-  async #returnUnhandled(message: InboxClaim): Promise<void> {
+  async #releaseUnhandled(message: InboxClaim): Promise<void> {
     const { missingHandlerDelaySeconds: retryDelaySeconds } = this.#options
     const error = `no handler for the topic ${message.topic} in worker ${this.workerId}`
     await abandonInboxMessages(this.#role, [{ ...message, error, retryDelaySeconds }], this.workerId, false)
@@ -201,18 +202,18 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * What kept a handler from being called says nothing about the message, and is often what keeps the message from being given
-   * back, too: so that is tried until the claim is about to end. The slot is kept meanwhile; another message would fare no better.
+   * Releases a message whose handler was not called, without counting an attempt. The same fault often prevents the release,
+   * so it is retried until the claim is about to end. The slot stays taken: another message would meet the same fault.
    */
-  async #returnNotBegun(message: InboxClaim, error: unknown, signal: AbortSignal): Promise<void> {
-    this.#onEvent({ type: 'notBegun', error, ...about(message) })
-    const claim = { ...message, error: `not begun: ${describe(error)}` }
-    for (let pauseMs = GIVE_BACK_AGAIN_MS; ; pauseMs *= 2) {
+  async #releaseUncalled(message: InboxClaim, error: unknown, signal: AbortSignal): Promise<void> {
+    this.#onEvent({ type: 'handlerNotCalled', error, ...about(message) })
+    const claim = { ...message, error: `handler not called: ${describe(error)}` }
+    for (let pauseMs = RELEASE_RETRY_MS; ; pauseMs *= 2) {
       try {
         await abandonInboxMessages(this.#role, [claim], this.workerId, false)
         return
       } catch (fault) {
-        this.#onEvent({ type: 'fault', during: 'giving a message back', error: fault })
+        this.#onEvent({ type: 'fault', during: 'releasing a message', error: fault })
         await sleep(pauseMs, signal)
         if (signal.aborted) return
       }
@@ -220,7 +221,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   async #allHandled(): Promise<void> {
-    while (this.#inHand.size > 0) await Promise.all(this.#inHand.keys())
+    while (this.#running.size > 0) await Promise.all(this.#running.keys())
   }
 
   async #listen(): Promise<void> {
@@ -234,7 +235,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'listening', connected: state === 'listening' })
-          // Whatever was said while nobody listened is found by looking.
+          // Notifications during the gap are lost: poll once.
           if (state === 'listening') this.#wakeup.notify()
         },
       },
@@ -247,9 +248,9 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     if (type === 'claimed') counts.claimed += event.messages
     else if (type === 'done') counts.done += 1
     else if (type === 'retried') counts.retried += 1
-    else if (type === 'died') counts.died += 1
+    else if (type === 'deadLettered') counts.deadLettered += 1
     else if (type === 'handlerMissing') counts.handlersMissing += 1
-    else if (type === 'notBegun') counts.notBegun += 1
+    else if (type === 'handlerNotCalled') counts.handlerNotCalled += 1
     else if (type === 'fenceLost') counts.fencesLost += 1
   }
 }
@@ -257,14 +258,14 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 type MutableCounts = { -readonly [K in keyof InboxWorkerCounts]: number }
 
 function emptyCounts(): MutableCounts {
-  return { claimed: 0, done: 0, retried: 0, died: 0, handlersMissing: 0, notBegun: 0, fencesLost: 0 }
+  return { claimed: 0, done: 0, retried: 0, deadLettered: 0, handlersMissing: 0, handlerNotCalled: 0, fencesLost: 0 }
 }
 
 function about({ source, messageId, topic, attemptCount }: InboxClaim) {
   return { source, messageId, topic, attemptCount }
 }
 
-/** What a thrown value says, in a line: never a stack, and never a property, which may hold a whole request. */
+/** Describes a thrown value in one line, without its stack and properties, which may hold a whole request. */
 function describe(thrown: unknown): string {
   if (!(thrown instanceof Error)) return typeof thrown === 'string' ? thrown : `threw ${typeof thrown}`
   const own = `${thrown.name}: ${thrown.message}`
@@ -278,6 +279,6 @@ function marginMs(leaseSeconds: number): number {
 
 const ABORTED_HANDLERS_MS = 2_000
 /** At first; it doubles. */
-const GIVE_BACK_AGAIN_MS = 100
+const RELEASE_RETRY_MS = 100
 /** What is due but locked by another worker at this moment is not asked for in a tight circle. */
 const MIN_IDLE_MS = 20

@@ -19,13 +19,13 @@ import type {
   EnqueuedMessage,
   InboxClaimRef,
   InboxEvent,
-  InboxFigures,
+  InboxStats,
   InboxKey,
   InboxMessage,
   InboxMessageStatus,
   InboxState,
   NextInboxEvent,
-  SightedContent,
+  MessageContent,
   Sighting,
 } from './types.js'
 
@@ -60,7 +60,7 @@ export async function enqueueInboxMessage(role: Queryable, message: InboxMessage
   return onlyRow(await enqueueInboxMessages(role, [message]))
 }
 
-export async function recordInboxSighting(role: Queryable, key: InboxKey, content?: SightedContent): Promise<Sighting> {
+export async function recordInboxSighting(role: Queryable, key: InboxKey, content?: MessageContent): Promise<Sighting> {
   const rows = await call<SightingRow>(role, 'record_inbox_sighting', [
     ...keyValues(key),
     content === undefined ? null : requiredId('topic', content.topic),
@@ -191,7 +191,7 @@ export async function reviveInboxMessage(role: Queryable, key: InboxKey, reason:
 /** Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. */
 export async function purgeInboxMessages(role: Queryable, keepSeconds: number, batchSize: number): Promise<number> {
   const rows = await call<{ purge_inbox_messages: number }>(role, 'purge_inbox_messages', [
-    boundedInteger('keepSeconds', keepSeconds, KEEP_SECONDS),
+    boundedInteger('keepSeconds', keepSeconds, RETENTION_SECONDS),
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])
   return onlyRow(rows).purge_inbox_messages
@@ -245,8 +245,8 @@ export async function readInboxEvents(role: Queryable, key: InboxKey): Promise<I
 }
 
 /** As symphony_readonly, symphony_auditor or symphony_control. */
-export async function readInboxFigures(role: Queryable): Promise<InboxFigures> {
-  const { rows } = await role.query<InboxFigures>(`
+export async function readInboxStats(role: Queryable): Promise<InboxStats> {
+  const { rows } = await role.query<InboxStats>(`
     SELECT waiting_count AS "waitingCount", due_count AS "dueCount", processing_count AS "processingCount",
       expired_claim_count AS "expiredClaimCount", dead_count AS "deadCount", oldest_due_age_seconds AS "oldestDueAgeSeconds",
       recently_dead_count AS "recentlyDeadCount", recently_dead_age_seconds AS "recentlyDeadAgeSeconds"
@@ -271,4 +271,4 @@ function toKey({ source, message_id: messageId }: KeyRow): InboxKey {
 export const ATTEMPTS_MAX_DEFAULT = 20
 export const ATTEMPTS_MAX = Object.freeze({ min: 1, max: 1_000 })
 /** Ten years. */
-export const KEEP_SECONDS = Object.freeze({ min: 1, max: 315_576_000 })
+export const RETENTION_SECONDS = Object.freeze({ min: 1, max: 315_576_000 })

@@ -5,27 +5,27 @@ interface AboutMessage extends InboxKey {
   readonly attemptCount: number
 }
 
-/** What an inbox worker says about its work, one event per fact. None carries a payload. */
+/** Events of an inbox worker, one per fact. None carries a payload. */
 export type InboxWorkerEvent =
-  /** A claim came back, empty or not. */
+  /** A claim was answered, with messages or without. */
   | { readonly type: 'claimed'; readonly messages: number; readonly takeovers: number }
-  /** A notification was heard: there may be work. */
+  /** A notification arrived: there may be work. */
   | { readonly type: 'notified' }
-  /** Notifications can be heard, or no longer; polling goes on in any case. */
+  /** The LISTEN connection was made or lost; polling goes on in any case. */
   | { readonly type: 'listening'; readonly connected: boolean }
-  /** Committed: what the handler wrote, and that it is done. */
+  /** The writes of the handler and the state `done` are committed. */
   | ({ readonly type: 'done' } & AboutMessage)
   /** The handler failed; the message is due again later. */
   | ({ readonly type: 'retried'; readonly error: unknown } & AboutMessage)
-  /** By the handler's word, or because this was the last attempt. A person may revive it. */
-  | ({ readonly type: 'died'; readonly error: unknown } & AboutMessage)
-  /** No handler here knows this topic. It costs no attempt; somebody should look. */
+  /** The handler threw a `PermanentFailureError`, or the last attempt failed. An operator may revive the message. */
+  | ({ readonly type: 'deadLettered'; readonly error: unknown } & AboutMessage)
+  /** This worker has no handler for the topic. No attempt is counted. Deploy a worker that has one. */
   | ({ readonly type: 'handlerMissing' } & AboutMessage)
-  /** Its handler could not be called: no connection, or a role not granted. It costs no attempt; somebody should look. */
-  | ({ readonly type: 'notBegun'; readonly error: unknown } & AboutMessage)
-  /** The claim had ended first. A race, not an error: what the handler wrote was rolled back. */
+  /** The handler could not be called: no connection, or `handlerRole` is not granted. No attempt is counted. */
+  | ({ readonly type: 'handlerNotCalled'; readonly error: unknown } & AboutMessage)
+  /** The claim ended before the handler. A race, not an error: the writes of the handler were rolled back. */
   | ({ readonly type: 'fenceLost' } & AboutMessage)
-  /** Something else failed. Claims in hand end by themselves. */
+  /** Another operation failed. Its claims expire by themselves. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
 
 export type OnInboxWorkerEvent = (event: InboxWorkerEvent) => void

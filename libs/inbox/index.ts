@@ -25,19 +25,19 @@ export {
   nextInboxEvent,
   purgeInboxMessages,
   readInboxEvents,
-  readInboxFigures,
+  readInboxStats,
   readInboxMessage,
   readInboxMessages,
   recordInboxSighting,
   reviveInboxMessage,
 } from './db.js'
 export { readInboxPage } from './reads.js'
-export type { InboxMessageRow, InboxPlace } from './reads.js'
+export type { InboxMessageRow, InboxCursor } from './reads.js'
 export { InboxContentDiffersError, InboxFenceLostError } from './errors.js'
 export type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
 export { Inbox } from './Inbox.js'
 export { InboxWorker } from './InboxWorker.js'
-export type { InboxHandler, InboxHandling, InboxWorkerCounts } from './InboxWorker.js'
+export type { InboxHandler, InboxHandlerContext, InboxWorkerCounts } from './InboxWorker.js'
 export { InboxWorkStore } from './InboxWorkStore.js'
 export type { InboxClaimOptions, InboxRetentionOptions } from './InboxWorkStore.js'
 export { InboxWorkerOptionError } from './options.js'
@@ -50,12 +50,12 @@ export type {
   EnqueuedMessage,
   InboxClaimRef,
   InboxEvent,
-  InboxFigures,
+  InboxStats,
   InboxKey,
   InboxMessage,
   InboxMessageStatus,
   InboxState,
   NextInboxEvent,
-  SightedContent,
+  MessageContent,
   Sighting,
 } from './types.js'

@@ -2,7 +2,7 @@ import { boundedInteger } from '../core/index.js'
 import { epochMicros, fromEpochMicros, isoMicros, qualify, type Queryable } from '../db/index.js'
 import type { InboxState } from './types.js'
 
-/** What people ask of the inbox: a page of messages. Never a payload, never a fence. Times as text, to the microsecond. */
+/** Pages of messages for people: no payload, no fence. Times are text, to the microsecond. */
 
 export interface InboxMessageRow {
   readonly source: string
@@ -21,8 +21,8 @@ export interface InboxMessageRow {
   readonly claimExpiresAt: string | null
 }
 
-/** Where a page ended: microseconds since 1970, and the message itself where two share a moment. */
-export interface InboxPlace {
+/** End of a page: microseconds since 1970, and the message where two share a microsecond. */
+export interface InboxCursor {
   readonly micros: string
   readonly source: string
   readonly messageId: string
@@ -31,8 +31,8 @@ export interface InboxPlace {
 /** As symphony_readonly, symphony_auditor or symphony_control. Of a state, the latest first; of what ended, by its end. */
 export async function readInboxPage(
   role: Queryable,
-  { state, after, limit }: { state: InboxState; after?: InboxPlace | undefined; limit: number },
-): Promise<{ readonly view: InboxMessageRow; readonly place: InboxPlace }[]> {
+  { state, after, limit }: { state: InboxState; after?: InboxCursor | undefined; limit: number },
+): Promise<{ readonly view: InboxMessageRow; readonly cursor: InboxCursor }[]> {
   const time = state === 'done' || state === 'dead' ? 'm.ended_at' : 'm.first_seen_at'
   const { rows } = await role.query<InboxMessageRow & { micros: string }>(
     `SELECT m.source, m.message_id AS "messageId", m.topic, m.state, m.sightings::text AS sightings,
@@ -54,7 +54,7 @@ export async function readInboxPage(
   )
   return rows.map(({ micros, ...view }) => ({
     view,
-    place: { micros, source: view.source, messageId: view.messageId },
+    cursor: { micros, source: view.source, messageId: view.messageId },
   }))
 }
 

@@ -32,10 +32,10 @@ export interface Sighting {
 export type EnqueuedMessage = InboxKey & Sighting
 
 /**
- * What a sighting may be compared by. Only a hash of it is kept. It is told whole: the same message may also be enqueued, and
- * its topic is part of what it says.
+ * Content to compare a sighting by; only its hash is stored. It has topic and payload, because the same message may also be
+ * enqueued, which hashes both.
  */
-export interface SightedContent {
+export interface MessageContent {
   readonly topic: string
   readonly payload: JsonObject
 }
@@ -72,8 +72,8 @@ export interface ClaimRetry extends ClaimFailure {
 /** An abandoned message is due again later, or dead if that was its last attempt. */
 export type AbandonedMessage = InboxKey & { readonly state: 'seen' | 'dead' }
 
-/** The inbox at a glance: one row of the view `supervisor_inbox_status`. */
-export interface InboxFigures {
+/** Counts and ages of the inbox: the row of the view `supervisor_inbox_status`. */
+export interface InboxStats {
   readonly waitingCount: bigint
   readonly dueCount: bigint
   readonly processingCount: bigint

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { PoolUsage } from '../db/index.js'
-import type { InboxFigures } from '../inbox/index.js'
+import type { InboxStats } from '../inbox/index.js'
 import type { LeaseFigures } from '../lease/index.js'
 import type { SealingStatus } from '../ledger/index.js'
 import type { DispatchEpoch, OutboxStatus } from '../outbox/index.js'
@@ -13,7 +13,7 @@ export interface SystemStatus {
   readonly outbox: OutboxStatus
   /** Undefined before anything was ever claimed. */
   readonly epoch: DispatchEpoch | undefined
-  readonly inbox: InboxFigures
+  readonly inbox: InboxStats
   readonly scheduler: SchedulerFigures
   readonly leases: LeaseFigures
   readonly sealing: SealingStatus

@@ -143,11 +143,11 @@ export function logInboxEvents(log: Logger): (event: InboxWorkerEvent) => void {
         return log.info(aboutMessage(event), 'INBOX_FENCE_LOST_CONCURRENCY_EVENT')
       case 'handlerMissing':
         return log.warn(aboutMessage(event), 'inbox_handler_missing')
-      case 'notBegun':
-        // Nobody's payload is in it: the handler was never called.
-        return log.warn({ ...aboutMessage(event), err: event.error }, 'inbox_not_begun')
-      case 'died':
-        return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_died')
+      case 'handlerNotCalled':
+        // The error quotes no payload: the handler was not called.
+        return log.warn({ ...aboutMessage(event), err: event.error }, 'inbox_handler_not_called')
+      case 'deadLettered':
+        return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_dead_lettered')
       case 'fault':
         return faults.writeFault('error', event, 'inbox_fault')
     }

@@ -16,7 +16,7 @@ export class InboxMetrics {
   readonly #received: Counter<'result'>
   readonly #handled: Counter
   readonly #abandoned: Counter
-  readonly #died: Counter
+  readonly #deadLettered: Counter
   readonly #handlerMissing: Counter
   readonly #fenceLost: Counter
   readonly #takeovers: Counter
@@ -33,7 +33,10 @@ export class InboxMetrics {
     })
     this.#handled = counter('inbox_handled_total', 'Messages handled, together with what their handlers wrote.')
     this.#abandoned = counter('inbox_abandoned_total', 'Attempts that failed; the message is due again later.')
-    this.#died = counter('inbox_died_total', 'Messages declared dead: by their handler, or after their last attempt.')
+    this.#deadLettered = counter(
+      'inbox_died_total',
+      'Messages declared dead: by their handler, or after their last attempt.',
+    )
     this.#handlerMissing = counter(
       'inbox_handler_missing_total',
       'Messages given back because no handler here knows their topic.',
@@ -59,15 +62,15 @@ export class InboxMetrics {
         return this.#handled.inc()
       case 'retried':
         return this.#abandoned.inc()
-      case 'died':
-        return this.#died.inc()
+      case 'deadLettered':
+        return this.#deadLettered.inc()
       case 'handlerMissing':
         return this.#handlerMissing.inc()
       case 'fenceLost':
         return this.#fenceLost.inc()
       case 'fault':
         return this.#faults.inc({ during: event.during })
-      case 'notBegun':
+      case 'handlerNotCalled':
         return this.#faults.inc({ during: 'calling a handler' })
       case 'notified':
       case 'listening':

@@ -145,7 +145,13 @@ describe.for(MODES)('a listener that %s', (mode) => {
       listener,
     )
     const messages = await Promise.all(['done', 'retried', 'died', 'missing'].map((topic) => enqueued(db, { topic })))
-    expect(await worker.runOnce()).toMatchObject({ claimed: 4, done: 1, retried: 1, died: 1, handlersMissing: 1 })
+    expect(await worker.runOnce()).toMatchObject({
+      claimed: 4,
+      done: 1,
+      retried: 1,
+      deadLettered: 1,
+      handlersMissing: 1,
+    })
     await worker.stop()
     const { rows } = await db.queryNoRole(
       `SELECT topic, state, claimed_by FROM inbox_messages WHERE message_id = ANY ($1) ORDER BY topic`,
@@ -158,7 +164,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
       { topic: 'retried', state: 'seen', claimed_by: null },
     ])
     expect(handled).toHaveLength(3)
-    expect([...seen].toSorted()).toEqual(['claimed', 'died', 'done', 'handlerMissing', 'retried'])
+    expect([...seen].toSorted()).toEqual(['claimed', 'deadLettered', 'done', 'handlerMissing', 'retried'])
   })
 
   test('enqueues each due timer and run once in a scheduler', async () => {

@@ -271,7 +271,7 @@ async function failingHandlers(): Promise<void> {
     { workerId: owner, handlerRole },
     logInboxEvents(log),
   )
-  expect(await worker.runOnce()).toMatchObject({ retried: 1, died: 1 })
+  expect(await worker.runOnce()).toMatchObject({ retried: 1, deadLettered: 1 })
   await worker.stop()
 
   const scheduler = new SchedulerStore(db.database)

@@ -10,7 +10,7 @@ import {
   recordInboxSighting,
   reviveInboxMessage,
   type InboxKey,
-  type SightedContent,
+  type MessageContent,
 } from '../../libs/inbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildMessage, claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
@@ -153,7 +153,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await failureOf(sightingOf('a', null))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
     const { topic, payload, ...key } = buildMessage()
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what a caller without types may pass
-    const half = { payload } as unknown as SightedContent
+    const half = { payload } as unknown as MessageContent
     expect(await failureOf(inbox.alreadyProcessed(key, half))).toMatchObject({ argument: 'topic' })
     expect(await inbox.alreadyProcessed(key, { topic, payload })).toBe(false)
     expect(await inbox.enqueue({ ...key, topic, payload })).toMatchObject({ created: true, contentDiffers: false })

@@ -7,7 +7,7 @@ import {
   readInboxEvents,
   type InboxClaim,
   type InboxHandler,
-  type InboxHandling,
+  type InboxHandlerContext,
   type InboxWorkerEvent,
   type InboxWorkerOptions,
 } from '../../libs/inbox/index.js'
@@ -85,9 +85,9 @@ describe('one round', () => {
       claimed: 2,
       done: 2,
       retried: 0,
-      died: 0,
+      deadLettered: 0,
       handlersMissing: 0,
-      notBegun: 0,
+      handlerNotCalled: 0,
       fencesLost: 0,
     })
     expect(seen).toMatchObject([{ ...one, attemptCount: 1 }])
@@ -149,7 +149,7 @@ describe('one round', () => {
     for (const failure of [new PermanentFailureError('malformed'), new Foreign('malformed')]) {
       const message = await enqueued(db)
       const counts = await worker({ [message.topic]: () => Promise.reject(failure) }).runOnce()
-      expect(counts).toMatchObject({ died: 1, retried: 0 })
+      expect(counts).toMatchObject({ deadLettered: 1, retried: 0 })
       expect(await rowOf(db, message)).toMatchObject({
         state: 'dead',
         attempt_count: 1,
@@ -161,7 +161,7 @@ describe('one round', () => {
   test('the last attempt that fails is told as a death', async () => {
     const message = await enqueued(db)
     const failing = worker({ [message.topic]: () => Promise.reject(new Error('no')) }, { attemptsMax: 1 })
-    expect(await failing.runOnce()).toMatchObject({ died: 1 })
+    expect(await failing.runOnce()).toMatchObject({ deadLettered: 1 })
     expect(await readInboxEvents(db.as('symphony_control'), message)).toMatchObject([
       { eventType: 'DIED', actor: failing.workerId, detail: { error: 'Error: no' } },
     ])
@@ -171,7 +171,7 @@ describe('one round', () => {
     const message = await enqueued(db)
     const other = worker({ other: write }, { attemptsMax: 1 })
     for (let round = 0; round < 3; round += 1) {
-      expect(await other.runOnce()).toMatchObject({ claimed: 1, handlersMissing: 1, died: 0 })
+      expect(await other.runOnce()).toMatchObject({ claimed: 1, handlersMissing: 1, deadLettered: 0 })
       expect(await rowOf(db, message)).toMatchObject({
         state: 'seen',
         attempt_count: 0,
@@ -199,16 +199,16 @@ describe('one round', () => {
     const { name: stranger } = await db.createLogin('stranger')
     const kept = worker({ [message.topic]: write }, { attemptsMax: 1, handlerRole: stranger })
     for (let round = 0; round < 2; round += 1) {
-      expect(await kept.runOnce()).toMatchObject({ claimed: 1, notBegun: 1, retried: 0, died: 0 })
+      expect(await kept.runOnce()).toMatchObject({ claimed: 1, handlerNotCalled: 1, retried: 0, deadLettered: 0 })
       expect(await rowOf(db, message)).toMatchObject({
         state: 'seen',
         attempt_count: 0,
         due_later: true,
-        last_error: expect.stringMatching(/^not begun: .*role/),
+        last_error: expect.stringMatching(/^handler not called: .*role/),
       })
       await makeDue(db, message)
     }
-    expect(events).toContainEqual(expect.objectContaining({ type: 'notBegun', messageId: message.messageId }))
+    expect(events).toContainEqual(expect.objectContaining({ type: 'handlerNotCalled', messageId: message.messageId }))
     expect(await worker({ [message.topic]: write }, { attemptsMax: 1 }).runOnce()).toMatchObject({ done: 1 })
   })
 
@@ -221,7 +221,7 @@ describe('one round', () => {
     await expect.poll(() => database.as('symphony_executor').query('SELECT 1'), POLL_OPTIONS).toBeDefined()
     const { opened, open } = gate()
     const handlers = {
-      [messages[0]!.topic]: async (claimed: InboxClaim, handling: InboxHandling) => {
+      [messages[0]!.topic]: async (claimed: InboxClaim, handling: InboxHandlerContext) => {
         await opened
         await write(claimed, handling)
       },
@@ -229,7 +229,7 @@ describe('one round', () => {
     const busy = new InboxWorker(database, handlers, { handlerRole: application, attemptsMax: 1 }, (event) => {
       if (event.type === 'fault') open()
     })
-    expect(await busy.runOnce()).toMatchObject({ claimed: 2, done: 1, notBegun: 1, died: 0 })
+    expect(await busy.runOnce()).toMatchObject({ claimed: 2, done: 1, handlerNotCalled: 1, deadLettered: 0 })
     const { rows } = await db.queryNoRole('SELECT state, attempt_count FROM inbox_messages ORDER BY state')
     expect(rows).toEqual([
       { state: 'done', attempt_count: 1 },
@@ -274,7 +274,7 @@ describe('one round', () => {
         fence = (await claimOf(db, message, { workerId: 'worker-2' }))[0]!.fence
         throw failure
       }
-      expect(await worker({ [message.topic]: overtaken }).runOnce()).toMatchObject({ fencesLost: 1, died: 0 })
+      expect(await worker({ [message.topic]: overtaken }).runOnce()).toMatchObject({ fencesLost: 1, deadLettered: 0 })
       expect(await rowOf(db, message)).toMatchObject({ state: 'processing', claimed_by: 'worker-2', fence })
     }
   })
@@ -387,8 +387,8 @@ describe('started', () => {
       await db.queryNoRole('REVOKE ALL ON FUNCTION abandon_inbox_messages FROM symphony_executor')
       throw new Error('and now nothing can be recorded')
     }
-    expect(await worker({ [message.topic]: cutting }).runOnce()).toMatchObject({ retried: 0, died: 0 })
-    expect(events).toContainEqual({ type: 'fault', during: 'giving a message back', error: expect.any(Error) })
+    expect(await worker({ [message.topic]: cutting }).runOnce()).toMatchObject({ retried: 0, deadLettered: 0 })
+    expect(events).toContainEqual({ type: 'fault', during: 'releasing a message', error: expect.any(Error) })
     expect(await rowOf(db, message)).toMatchObject({ state: 'processing', claim_live: true })
   })
 })

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/index.js'
-import { readInboxFigures } from '../../inbox/index.js'
+import { readInboxStats } from '../../inbox/index.js'
 import { readLeaseFigures } from '../../lease/index.js'
 import { readSealingStatus } from '../../ledger/index.js'
 import type { SystemStatus } from '../../observability/index.js'
@@ -16,7 +16,7 @@ export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsag
       readDatabaseTime(tx),
       readOutboxStatus(tx),
       readDispatchEpoch(tx),
-      readInboxFigures(tx),
+      readInboxStats(tx),
       readSchedulerFigures(tx),
       readLeaseFigures(tx),
       readSealingStatus(tx),

@@ -81,7 +81,7 @@ export function inboxRoutes({ roles }: Api): readonly Route[] {
         const last = rows.length === limit ? rows.at(-1) : undefined
         return {
           items: rows.map(({ view }) => view),
-          next: last === undefined ? null : encodeCursor(MESSAGES, { ...last.place }),
+          next: last === undefined ? null : encodeCursor(MESSAGES, { ...last.cursor }),
         }
       },
     }),

@@ -37,7 +37,7 @@ BEGIN
   LOOP
     -- One microsecond apart, so that claims keep the order of the batch.
     SELECT s.* INTO v_sighted
-    FROM sight_inbox_message(v_given.source, v_given.message_id, v_given.topic, v_given.payload,
+    FROM upsert_inbox_message(v_given.source, v_given.message_id, v_given.topic, v_given.payload,
       inbox_content_hash(v_given.topic, v_given.payload::text), v_given.not_before,
       v_now + v_given.ordinal * interval '1 microsecond') s;
     v_ordinals := v_ordinals || v_given.ordinal;
@@ -98,7 +98,7 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT s.state, s.sightings, s.created, s.content_differs
-  FROM sight_inbox_message(p_source, p_message_id, NULL, NULL, v_content_hash, NULL, clock_timestamp()) s;
+  FROM upsert_inbox_message(p_source, p_message_id, NULL, NULL, v_content_hash, NULL, clock_timestamp()) s;
 END
 $$;
 COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS
@@ -173,7 +173,7 @@ COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timest
 -- The only function that inserts messages. `created` is true if this call inserted the message, or made a sighted
 -- message work. A sighted message in state seen becomes work when it is enqueued, so that a caller may first record a
 -- sighting and then enqueue.
-CREATE OR REPLACE FUNCTION sight_inbox_message(
+CREATE OR REPLACE FUNCTION upsert_inbox_message(
   p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamptz,
   p_now timestamptz
 ) RETURNS TABLE (state text, sightings bigint, created boolean, content_differs boolean)
@@ -219,7 +219,7 @@ BEGIN
   RETURN QUERY SELECT v_known.state, v_known.sightings + 1, v_becomes_work, v_differs;
 END
 $$;
-COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION upsert_inbox_message(text, text, text, jsonb, bytea, timestamptz, timestamptz) IS
   'Internal: inserts a message, or counts another sighting of it and compares contents.';
 
 -- Wakes idle workers. The notification only shortens the wait: polling finds due work.

@@ -51,7 +51,7 @@ BEGIN
   v_exhausted := ARRAY(
     SELECT m.ctid FROM inbox_messages m WHERE m.ctid = ANY (v_rows) AND m.attempt_count >= p_attempts_max);
   IF cardinality(v_exhausted) > 0 THEN
-    PERFORM bury_inbox_messages(v_exhausted, array_fill(NULL::text, ARRAY[cardinality(v_exhausted)]), p_worker_id);
+    PERFORM dead_letter_inbox_messages(v_exhausted, array_fill(NULL::text, ARRAY[cardinality(v_exhausted)]), p_worker_id);
   END IF;
 
   -- The clock is read again after the locks: a claim counts from now.
@@ -76,7 +76,7 @@ COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS
   'Claims due messages for one worker, first in, first out, each with its fence. A message at its limit becomes dead.';
 
 -- A message without a new error keeps its last one.
-CREATE OR REPLACE FUNCTION bury_inbox_messages(p_places tid[], p_errors text[], p_actor text) RETURNS void
+CREATE OR REPLACE FUNCTION dead_letter_inbox_messages(p_places tid[], p_errors text[], p_actor text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -98,7 +98,7 @@ BEGIN
   FROM buried b;
 END
 $$;
-COMMENT ON FUNCTION bury_inbox_messages(tid[], text[], text) IS
+COMMENT ON FUNCTION dead_letter_inbox_messages(tid[], text[], text) IS
   'Internal: makes locked messages dead, each with its last error and an event.';
 
 CREATE OR REPLACE FUNCTION ack_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
@@ -159,7 +159,7 @@ BEGIN
     WHERE m.attempt_count >= m.attempts_max;
   END IF;
   IF cardinality(v_spent) > 0 THEN
-    PERFORM bury_inbox_messages(v_spent, v_spent_errors, p_worker_id);
+    PERFORM dead_letter_inbox_messages(v_spent, v_spent_errors, p_worker_id);
   END IF;
   v_now := clock_timestamp();
   UPDATE inbox_messages m
@@ -192,7 +192,7 @@ BEGIN
   PERFORM check_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
   PERFORM check_inbox_errors(p_errors, cardinality(p_sources));
   v_places := lock_live_inbox_claims(p_sources, p_message_ids, p_fences, p_worker_id);
-  PERFORM bury_inbox_messages(
+  PERFORM dead_letter_inbox_messages(
     v_places, COALESCE(p_errors, array_fill(NULL::text, ARRAY[cardinality(p_sources)])), p_worker_id);
   RETURN QUERY
   SELECT g.ordinal::integer, g.source, g.message_id

@@ -1,7 +1,7 @@
 import { connect, type ChannelModel, type ConfirmChannel } from 'amqplib'
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { Inbox, InboxWorker, type InboxClaim, type InboxHandling } from '../../../libs/inbox/index.js'
+import { Inbox, InboxWorker, type InboxClaim, type InboxHandlerContext } from '../../../libs/inbox/index.js'
 import { rabbitRail, type RabbitOptions } from '../../../libs/brokers/index.js'
 import { callRail, loadRail, runRailContract, type LoadedRail } from '../../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../../support/database.js'
@@ -87,7 +87,7 @@ class Consumer {
     await db.queryNoRole(`CREATE SCHEMA bank; GRANT USAGE ON SCHEMA bank TO "${name}";
       CREATE TABLE bank.effects (reference text); GRANT INSERT ON bank.effects TO "${name}"`)
     const handlers = {
-      payment: async ({ payload }: InboxClaim, { tx }: InboxHandling) => {
+      payment: async ({ payload }: InboxClaim, { tx }: InboxHandlerContext) => {
         await tx.query('INSERT INTO bank.effects (reference) VALUES ($1)', [payload['reference']])
       },
     }

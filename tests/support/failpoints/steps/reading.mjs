@@ -69,7 +69,7 @@ export function readingSteps(tools) {
       await inbox.readInboxMessages(as('control'), 'done', 10)
       await inbox.readInboxMessage(as('control'), key)
       await inbox.readInboxEvents(as('control'), key)
-      await inbox.readInboxFigures(look())
+      await inbox.readInboxStats(look())
       await inbox.readInboxPage(as('control'), { state: 'done', limit: 10 })
     },
     'looks at leases': async () => {
