@@ -4,10 +4,10 @@ import { settleWithin, sleep } from '../worker/index.js'
 import { releaseLease, renewLease } from './db.js'
 import type { OnLeaseEvent } from './events.js'
 import { LostLeaseError, type LossReason } from './LostLeaseError.js'
-import { renewalPatience, trustedLeaseMs } from './options.js'
+import { renewalTimeouts, trustedLeaseMs } from './options.js'
 import type { LeaseRef, LeaseGrant, LeaseRequest } from './types.js'
 
-export interface LeaseSurroundings {
+export interface LeaseDependencies {
   readonly role: Queryable
   readonly clock: Clock
   readonly onEvent: OnLeaseEvent
@@ -31,8 +31,8 @@ export class Lease implements AsyncDisposable {
   readonly owner: string
   /** By the database's clock. */
   readonly acquiredAt: Date
-  readonly #surroundings: LeaseSurroundings
-  readonly #claim: LeaseRef
+  readonly #dependencies: LeaseDependencies
+  readonly #ref: LeaseRef
   readonly #durationMs: number
   readonly #renewEveryMs: number
   readonly #ended = new AbortController()
@@ -43,12 +43,12 @@ export class Lease implements AsyncDisposable {
   #releasing: Promise<boolean> | undefined
 
   /** Made by `Leases.acquire`. `sentAtMs` is when the grant was asked for, not when it came. */
-  constructor(surroundings: LeaseSurroundings, request: RenewedRequest, grant: LeaseGrant, sentAtMs: number) {
+  constructor(dependencies: LeaseDependencies, request: RenewedRequest, grant: LeaseGrant, sentAtMs: number) {
     this.resource = request.resource
     this.owner = request.owner
     this.acquiredAt = grant.acquiredAt
-    this.#surroundings = surroundings
-    this.#claim = { resource: request.resource, owner: request.owner, leaseId: grant.leaseId }
+    this.#dependencies = dependencies
+    this.#ref = { resource: request.resource, owner: request.owner, leaseId: grant.leaseId }
     this.#durationMs = request.durationMs
     this.#renewEveryMs = request.renewEveryMs
     this.#fencingToken = grant.fencingToken
@@ -126,7 +126,7 @@ export class Lease implements AsyncDisposable {
   }
 
   get #trustedForMs(): number {
-    return this.#trustedUntilMs - this.#surroundings.clock.monotonicMs()
+    return this.#trustedUntilMs - this.#dependencies.clock.monotonicMs()
   }
 
   async #watchDeadline(): Promise<void> {
@@ -135,7 +135,7 @@ export class Lease implements AsyncDisposable {
   }
 
   async #keepRenewing(): Promise<void> {
-    const { retryMs } = renewalPatience(this.#renewEveryMs)
+    const { retryMs } = renewalTimeouts(this.#renewEveryMs)
     let renewed = true
     for (;;) {
       await sleep(renewed ? this.#renewEveryMs : retryMs, this.signal)
@@ -159,15 +159,15 @@ export class Lease implements AsyncDisposable {
         (error: unknown) => this.#fault('renewing a lease', error),
       )
       .finally(settle)
-    await sleep(renewalPatience(this.#renewEveryMs).answerMs, settled.signal)
+    await sleep(renewalTimeouts(this.#renewEveryMs).answerMs, settled.signal)
     this.signal.removeEventListener('abort', settle)
     return renewed
   }
 
   async #renew(): Promise<boolean> {
-    const { role, clock, onEvent } = this.#surroundings
+    const { role, clock, onEvent } = this.#dependencies
     const sentAtMs = clock.monotonicMs()
-    const renewal = await renewLease(role, this.#claim, this.#durationMs)
+    const renewal = await renewLease(role, this.#ref, this.#durationMs)
     if (this.isLost) return false
     if (renewal === null) {
       this.#end('refused')
@@ -190,7 +190,7 @@ export class Lease implements AsyncDisposable {
     // The database itself has another holder, or none.
     if (lostBefore === 'refused' || lostBefore === 'superseded') return false
     const lastsMs = this.#trustedForMs + this.#durationMs - trustedLeaseMs(this.#durationMs)
-    const request = releaseLease(this.#surroundings.role, this.#claim)
+    const request = releaseLease(this.#dependencies.role, this.#ref)
     return (await settleWithin(request, Math.max(0, lastsMs))) && request
   }
 
@@ -201,14 +201,14 @@ export class Lease implements AsyncDisposable {
 
   #end(reason: LossReason): void {
     if (this.signal.aborted) return
-    const { onEvent, onEnd } = this.#surroundings
+    const { onEvent, onEnd } = this.#dependencies
     this.#ended.abort(new LostLeaseError(this.resource, reason))
     onEnd(this)
     onEvent({ type: 'ended', resource: this.resource, owner: this.owner, reason })
   }
 
   #fault(during: string, error: unknown): void {
-    this.#surroundings.onEvent({ type: 'fault', resource: this.resource, during, error })
+    this.#dependencies.onEvent({ type: 'fault', resource: this.resource, during, error })
   }
 }
 

@@ -5,7 +5,7 @@ import { acquireLease } from './db.js'
 import type { OnLeaseEvent } from './events.js'
 import { Lease } from './Lease.js'
 import { resolveAcquireOptions, type AcquireOptions, type LeaderOptions, type LeasesOptions } from './options.js'
-import { runAsLeader, type Lead } from './runAsLeader.js'
+import { runAsLeader, type LeaderFunction } from './runAsLeader.js'
 
 /**
  * Leases of one database. The role is `database.as('symphony_executor')`: each call is a statement of its own.
@@ -36,8 +36,8 @@ export class Leases {
     const former = this.#held.get(resource)
     if (former !== undefined && former.fencingToken > grant.fencingToken) return null
     former?.supersede()
-    const surroundings = { role: this.#role, clock: this.#clock, onEvent: this.#onEvent, onEnd: this.#forget }
-    const lease = new Lease(surroundings, { ...request, renewEveryMs }, grant, sentAtMs)
+    const dependencies = { role: this.#role, clock: this.#clock, onEvent: this.#onEvent, onEnd: this.#forget }
+    const lease = new Lease(dependencies, { ...request, renewEveryMs }, grant, sentAtMs)
     if (lease.isLost) {
       await lease[Symbol.asyncDispose]()
       return null
@@ -52,7 +52,7 @@ export class Leases {
    * lost first, the function is told by its signal, and called again once the lease is regained: two calls never overlap.
    * Ends when the function returns or throws as the leader, or when `options.signal` aborts and the function has ended.
    */
-  async runAsLeader<T>(resource: string, lead: Lead<T>, options: LeaderOptions = {}): Promise<T | undefined> {
+  async runAsLeader<T>(resource: string, lead: LeaderFunction<T>, options: LeaderOptions = {}): Promise<T | undefined> {
     return runAsLeader({ leases: this, onEvent: this.#onEvent }, resource, lead, options)
   }
 

@@ -8,7 +8,7 @@ import {
   type Bounds,
 } from '../core/index.js'
 import { call, qualify, type Queryable } from '../db/index.js'
-import type { LeaseRef, LeaseFigures, LeaseGrant, LeaseRenewal, LeaseRequest, LeaseStatus } from './types.js'
+import type { LeaseRef, LeaseStats, LeaseGrant, LeaseRenewal, LeaseRequest, LeaseStatus } from './types.js'
 
 /**
  * The functions of leases, one wrapper each, under the same name. Each takes first who asks: `database.as('symphony_executor')`.
@@ -44,13 +44,13 @@ export async function releaseLease(role: Queryable, claim: LeaseRef): Promise<bo
   return rows[0]?.release_lease === true
 }
 
-/** Removes what nobody has held for so long; returns how many. Tokens of those resources go on growing all the same. */
-export async function purgeDeadLeases(role: Queryable, deadSeconds: number, batchSize: number): Promise<number> {
-  const rows = await call<{ purge_dead_leases: number }>(role, 'purge_dead_leases', [
-    boundedInteger('deadSeconds', deadSeconds, DEAD_SECONDS),
+/** Removes leases that ended at least so long ago. Returns their number. Fencing tokens of these resources keep growing. */
+export async function purgeIdleLeases(role: Queryable, idleSeconds: number, batchSize: number): Promise<number> {
+  const rows = await call<{ purge_idle_leases: number }>(role, 'purge_idle_leases', [
+    boundedInteger('idleSeconds', idleSeconds, IDLE_SECONDS),
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
   ])
-  return rows[0]?.purge_dead_leases ?? 0
+  return rows[0]?.purge_idle_leases ?? 0
 }
 
 export interface LeaseFilter {
@@ -74,8 +74,8 @@ export async function readLeases(role: Queryable, filter: LeaseFilter = {}): Pro
   return rows
 }
 
-export async function readLeaseFigures(role: Queryable): Promise<LeaseFigures> {
-  const { rows } = await role.query<LeaseFigures>(
+export async function readLeaseStats(role: Queryable): Promise<LeaseStats> {
+  const { rows } = await role.query<LeaseStats>(
     `SELECT held_count AS "heldCount", expired_count AS "expiredCount" FROM ${qualify(role, 'supervisor_lease_status')}`,
   )
   return rows[0] ?? { heldCount: 0n, expiredCount: 0n }
@@ -101,4 +101,4 @@ function claimValues({ resource, owner, leaseId }: LeaseRef): readonly string[] 
 }
 
 /** An hour to ten years. */
-const DEAD_SECONDS: Bounds = Object.freeze({ min: 3_600, max: 315_360_000 })
+const IDLE_SECONDS: Bounds = Object.freeze({ min: 3_600, max: 315_360_000 })

@@ -11,7 +11,7 @@
  * the resource to another, also when the database is out of reach. The lease id, which never leaves the `Lease`, is what
  * renews and releases; the fencing token is for showing.
  */
-export { acquireLease, purgeDeadLeases, readLeaseFigures, readLeases, releaseLease, renewLease } from './db.js'
+export { acquireLease, purgeIdleLeases, readLeaseStats, readLeases, releaseLease, renewLease } from './db.js'
 export type { LeaseFilter } from './db.js'
 export type { LeaseEvent, OnLeaseEvent } from './events.js'
 export { Lease } from './Lease.js'
@@ -21,13 +21,5 @@ export type { LeaseRow } from './reads.js'
 export { LostLeaseError } from './LostLeaseError.js'
 export type { LossReason } from './LostLeaseError.js'
 export type { AcquireOptions, LeaderOptions, LeasesOptions } from './options.js'
-export type { Lead, Leadership } from './runAsLeader.js'
-export type {
-  LeaseRef,
-  LeaseFigures,
-  LeaseGrant,
-  LeaseRenewal,
-  LeaseRequest,
-  LeaseState,
-  LeaseStatus,
-} from './types.js'
+export type { LeaderFunction, Leadership } from './runAsLeader.js'
+export type { LeaseRef, LeaseStats, LeaseGrant, LeaseRenewal, LeaseRequest, LeaseState, LeaseStatus } from './types.js'

@@ -97,6 +97,6 @@ export function trustedLeaseMs(durationMs: number): number {
 }
 
 /** How long an attempt to renew may stay unanswered, and how soon after a failure the next one is made. */
-export function renewalPatience(renewEveryMs: number): { readonly answerMs: number; readonly retryMs: number } {
+export function renewalTimeouts(renewEveryMs: number): { readonly answerMs: number; readonly retryMs: number } {
   return { answerMs: renewEveryMs / 2, retryMs: Math.min(5_000, renewEveryMs / 10) }
 }

@@ -13,18 +13,18 @@ export interface Leadership {
   throwIfLost(): void
 }
 
-export type Lead<T> = (leadership: Leadership) => Promise<T> | T
+export type LeaderFunction<T> = (leadership: Leadership) => Promise<T> | T
 
-interface Office {
+interface LeaderDependencies {
   readonly leases: { acquire(resource: string, options: AcquireOptions): Promise<Lease | null> }
   readonly onEvent: OnLeaseEvent
 }
 
 /** See `Leases.runAsLeader`. */
 export async function runAsLeader<T>(
-  { leases, onEvent }: Office,
+  { leases, onEvent }: LeaderDependencies,
   resource: string,
-  lead: Lead<T>,
+  lead: LeaderFunction<T>,
   options: LeaderOptions,
 ): Promise<T | undefined> {
   const { acquire, retryMs, stop } = resolveLeaderOptions(resource, options)
@@ -61,7 +61,7 @@ interface Term<T> {
   readonly lost: boolean
 }
 
-async function serve<T>(lease: Lease, lead: Lead<T>, stop: AbortSignal): Promise<Term<T>> {
+async function serve<T>(lease: Lease, lead: LeaderFunction<T>, stop: AbortSignal): Promise<Term<T>> {
   const ending = new AbortController()
   const endTerm = () => ending.abort(lease.signal.aborted ? lease.signal.reason : stop.reason)
   lease.signal.addEventListener('abort', endTerm, { once: true })

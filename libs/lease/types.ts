@@ -45,7 +45,7 @@ export interface LeaseStatus {
 }
 
 /** Leases at a glance: one row of the view `supervisor_lease_status`. */
-export interface LeaseFigures {
+export interface LeaseStats {
   readonly heldCount: bigint
   readonly expiredCount: bigint
 }

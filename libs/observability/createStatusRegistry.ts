@@ -1,7 +1,7 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { PoolUsage } from '../db/index.js'
 import type { InboxStats } from '../inbox/index.js'
-import type { LeaseFigures } from '../lease/index.js'
+import type { LeaseStats } from '../lease/index.js'
 import type { SealingStatus } from '../ledger/index.js'
 import type { DispatchEpoch, OutboxStatus } from '../outbox/index.js'
 import type { SchedulerFigures } from '../scheduler/index.js'
@@ -15,7 +15,7 @@ export interface SystemStatus {
   readonly epoch: DispatchEpoch | undefined
   readonly inbox: InboxStats
   readonly scheduler: SchedulerFigures
-  readonly leases: LeaseFigures
+  readonly leases: LeaseStats
   readonly sealing: SealingStatus
   /** Of this process; the rest is the database's, and the same for everybody. */
   readonly pools: readonly PoolUsage[]

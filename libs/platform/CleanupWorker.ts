@@ -1,7 +1,7 @@
 import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { purgeInboxMessages } from '../inbox/index.js'
-import { purgeDeadLeases } from '../lease/index.js'
+import { purgeIdleLeases } from '../lease/index.js'
 import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
 import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
 import type { RetentionOptions } from './options.js'
@@ -67,7 +67,7 @@ export class CleanupWorker implements Worker<CleanupCounts> {
       inboxMessages: await purgeInboxMessages(this.#role, inboxDays * DAY_SECONDS, BATCH_SIZE),
       jobRuns: await purgeFinishedJobRuns(this.#role, jobRunsDays * DAY_SECONDS, BATCH_SIZE),
       timers: await purgeFinishedTimers(this.#role, timersDays * DAY_SECONDS, BATCH_SIZE),
-      leases: await purgeDeadLeases(this.#role, leasesDays * DAY_SECONDS, BATCH_SIZE),
+      leases: await purgeIdleLeases(this.#role, leasesDays * DAY_SECONDS, BATCH_SIZE),
     }
     // A batch that is not full was the last of its kind.
     const counts = { ...removed, more: Object.values(removed).includes(BATCH_SIZE) }

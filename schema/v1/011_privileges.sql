@@ -73,7 +73,7 @@ GRANT EXECUTE ON FUNCTION
   acquire_lease(text, text, integer, jsonb),
   renew_lease(text, text, uuid, integer),
   release_lease(text, text, uuid),
-  purge_dead_leases(integer, integer),
+  purge_idle_leases(integer, integer),
   record_inbox_sighting(text, text, text, jsonb),
   mark_inbox_processing(text, text),
   mark_inbox_processed(text, text),

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../libs/db/index.js'
-import { acquireLease, releaseLease, purgeDeadLeases, renewLease, type LeaseRef } from '../../libs/lease/index.js'
+import { acquireLease, releaseLease, purgeIdleLeases, renewLease, type LeaseRef } from '../../libs/lease/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
 import { Beliefs } from './Beliefs.js'
@@ -15,7 +15,7 @@ interface Hands {
 }
 
 const OWNERS = 3
-const DEAD_SECONDS = 3600
+const IDLE_SECONDS = 3600
 
 /** Plays sequences of steps on leases and on their model, each sequence with resources of its own. */
 export class LeasePlayer {
@@ -118,10 +118,10 @@ class Sequence {
             async () => String(await releaseLease(executor, this.#claimOf(holding))),
           ),
         )
-      case 'purgeDead':
+      case 'purgeIdle':
         return compareAnswers(
-          () => String(model.purgeDead(DEAD_SECONDS)),
-          async () => String(await purgeDeadLeases(executor, DEAD_SECONDS, 1000)),
+          () => String(model.purgeIdle(IDLE_SECONDS)),
+          async () => String(await purgeIdleLeases(executor, IDLE_SECONDS, 1000)),
         )
       case 'expire': {
         const resource = model.resources[step.resource % Math.max(1, model.resources.length)]

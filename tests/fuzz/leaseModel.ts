@@ -65,13 +65,13 @@ export class LeaseModel {
   }
 
   /** Rows that were free for longer than that go; their tokens are remembered together, as the floor. */
-  purgeDead(deadSeconds: number): number {
-    const dead = this.resources.filter(({ expires }) => at(expires) <= this.clock - deadSeconds * 1_000_000)
-    for (const { name, token } of dead) {
+  purgeIdle(idleSeconds: number): number {
+    const idle = this.resources.filter(({ expires }) => at(expires) <= this.clock - idleSeconds * 1_000_000)
+    for (const { name, token } of idle) {
       this.floor = Math.max(this.floor, token)
       this.#resources.delete(name)
     }
-    return dead.length
+    return idle.length
   }
 
   isLive({ resource, owner, lease }: Holding): boolean {

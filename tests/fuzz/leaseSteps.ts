@@ -7,7 +7,7 @@ export type LeaseStep =
   | { readonly do: 'release'; readonly holding: HoldingPick }
   | { readonly do: 'expire'; readonly resource: number }
   | { readonly do: 'crash'; readonly owner: number }
-  | { readonly do: 'purgeDead' }
+  | { readonly do: 'purgeIdle' }
   | { readonly do: 'jump'; readonly forward: boolean }
 
 export interface HoldingPick {
@@ -31,6 +31,6 @@ export const leaseStep: fc.Arbitrary<LeaseStep> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ do: fc.constant('release' as const), holding }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('expire' as const), resource: fc.nat(2) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('crash' as const), owner }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('purgeDead' as const) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('purgeIdle' as const) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('jump' as const), forward: fc.boolean() }) },
 )

@@ -234,7 +234,7 @@ describe('a process without EXECUTE on a function that it needs', () => {
     ['worker', 'claim_outbox_packed', 'symphony_executor'],
     ['worker', 'seal_ledger_block', 'symphony_executor'],
     ['scheduler', 'enqueue_due_timers', 'symphony_executor'],
-    ['scheduler', 'purge_dead_leases', 'symphony_executor'],
+    ['scheduler', 'purge_idle_leases', 'symphony_executor'],
   ] as const
 
   test.each([...PROCESSES, ['api', 'enqueue_payment_outbox', 'symphony_ingest']] as const)(

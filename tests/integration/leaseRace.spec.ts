@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { acquireLease, Leases, purgeDeadLeases, renewLease, releaseLease } from '../../libs/lease/index.js'
+import { acquireLease, Leases, purgeIdleLeases, renewLease, releaseLease } from '../../libs/lease/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildResource, expireResource, leaseRow, LONG } from '../support/leaseRows.js'
 import { openConnection, race, untilWaiting } from '../support/race.js'
@@ -92,7 +92,7 @@ describe('retention beside acquire', () => {
     const { resource, lastToken } = await deadResource()
     const remover = await openConnection(db, 'symphony_executor')
     await remover.query('BEGIN')
-    expect(await purgeDeadLeases(remover, HOUR_SECONDS, 1_000)).toBe(1)
+    expect(await purgeIdleLeases(remover, HOUR_SECONDS, 1_000)).toBe(1)
     const asking = await openConnection(db, 'symphony_executor')
     const attempt = acquireLease(asking, { resource, owner: 'heir', ...LONG })
     await untilWaiting(db, asking)
@@ -106,7 +106,7 @@ describe('retention beside acquire', () => {
     await asking.query('BEGIN')
     await acquireLease(asking, { resource: buildResource(), owner: 'newcomer', ...LONG })
     const remover = await openConnection(db, 'symphony_executor')
-    const removal = purgeDeadLeases(remover, HOUR_SECONDS, 1_000)
+    const removal = purgeIdleLeases(remover, HOUR_SECONDS, 1_000)
     await untilWaiting(db, remover)
     const grant = await acquireLease(executor(), { resource, owner: 'heir', ...LONG })
     expect(grant?.fencingToken).toBe(lastToken + 1n)
@@ -119,7 +119,7 @@ describe('retention beside acquire', () => {
     const asking = await openConnection(db, 'symphony_executor')
     await asking.query('BEGIN')
     const grant = await acquireLease(asking, { resource, owner: 'heir', ...LONG })
-    expect(await purgeDeadLeases(executor(), HOUR_SECONDS, 1_000)).toBe(0)
+    expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 1_000)).toBe(0)
     await asking.query('COMMIT')
     expect(grant?.fencingToken).toBe(lastToken + 1n)
     expect(await leaseRow(db, resource)).toMatchObject({ owner: 'heir' })

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { purgeDeadLeases } from '../../libs/lease/index.js'
+import { purgeIdleLeases } from '../../libs/lease/index.js'
 import { builtPath } from './builtPath.js'
 import type { TestDatabase } from './database.js'
 import { openConnection } from './race.js'
@@ -128,7 +128,7 @@ async function jumpInTime(db: TestDatabase): Promise<{ expired: number; removed:
   const { rows } = await connection.query(
     `UPDATE symphony_leases SET expires_at = clock_timestamp() - interval '2 hours' RETURNING resource`,
   )
-  const removed = await purgeDeadLeases(connection, 3_600, 2)
+  const removed = await purgeIdleLeases(connection, 3_600, 2)
   await connection.query('COMMIT')
   await connection.close()
   return { expired: rows.length, removed }

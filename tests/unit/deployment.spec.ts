@@ -280,7 +280,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
       'executor: next_scheduler_event',
       'executor: outbox_backoff',
       'executor: postpone_job',
-      'executor: purge_dead_leases',
+      'executor: purge_idle_leases',
       'executor: purge_finished_job_runs',
       'executor: purge_finished_timers',
       'executor: purge_inbox_messages',

@@ -92,7 +92,7 @@ describe('each promise that is broken is named', () => {
     for (const name of ['removed', 'kept']) await db.queryNoRole(`SELECT acquire_lease($1, 'a', 60000)`, [name])
     await db.queryNoRole(`UPDATE symphony_leases SET fencing_token = 41, expires_at = now() - interval '2 hours'
       WHERE resource = 'removed'`)
-    await db.queryNoRole(`SELECT purge_dead_leases(3600, 1000)`)
+    await db.queryNoRole(`SELECT purge_idle_leases(3600, 1000)`)
     await db.queryNoRole(`SELECT acquire_lease('kept', 'a', 60000)`)
     expect(await damage()).toEqual([])
     await db.queryNoRole(sql)

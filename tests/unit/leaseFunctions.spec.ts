@@ -5,7 +5,7 @@ import {
   acquireLease,
   readLeases,
   releaseLease,
-  purgeDeadLeases,
+  purgeIdleLeases,
   renewLease,
   type LeaseRef,
 } from '../../libs/lease/index.js'
@@ -119,7 +119,7 @@ describe('time is the database’s, read when it matters', () => {
         () => acquireLease(connection, { resource: claim.resource, owner: 'another', durationMs: 60_000 }),
         () => renewLease(connection, claim, 60_000),
         () => releaseLease(connection, claim),
-        () => purgeDeadLeases(connection, HOUR_SECONDS, 10),
+        () => purgeIdleLeases(connection, HOUR_SECONDS, 10),
       ]) {
         await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
         expect(await failureOf(call())).toMatchObject({ sqlstate: '40001', disposition: 'retry' })
@@ -153,7 +153,7 @@ describe('retention', () => {
     await expireResource(db, released!.resource, '59 minutes')
     await expireResource(db, longExpired!.resource, '61 minutes')
     await expireResource(db, longReleased!.resource, '61 minutes')
-    expect(await purgeDeadLeases(executor(), HOUR_SECONDS, 1_000)).toBe(2)
+    expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 1_000)).toBe(2)
     const { rows } = await db.queryNoRole('SELECT resource FROM symphony_leases WHERE resource = ANY ($1)', [
       [held, expired, released, longExpired, longReleased].map((claim) => claim!.resource),
     ])
@@ -167,7 +167,7 @@ describe('retention', () => {
     for (let turn = 0; turn < 20; turn += 1) await renewLease(executor(), claim, 60_000)
     const { fencing_token: last } = await leaseRow(db, claim.resource)
     await expireResource(db, claim.resource, '2 hours')
-    expect(await purgeDeadLeases(executor(), HOUR_SECONDS, 1_000)).toBe(1)
+    expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 1_000)).toBe(1)
     expect((await hold(claim.resource)).fencingToken).toBeGreaterThan(last)
   })
 
@@ -177,18 +177,18 @@ describe('retention', () => {
     const [little, much] = [await hold(), await hold()]
     for (let turn = 0; turn < 5; turn += 1) await renewLease(executor(), much, 60_000)
     await expireResource(db, much.resource, '2 hours')
-    await purgeDeadLeases(executor(), HOUR_SECONDS, 1_000)
+    await purgeIdleLeases(executor(), HOUR_SECONDS, 1_000)
     const before = await floor()
     await expireResource(db, little.resource, '2 hours')
-    expect(await purgeDeadLeases(executor(), HOUR_SECONDS, 1_000)).toBe(1)
+    expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 1_000)).toBe(1)
     expect(await floor()).toEqual(before)
   })
 
   test('takes at most a batch, and nothing is nothing', async () => {
     for (const claim of [await hold(), await hold(), await hold()]) await expireResource(db, claim.resource, '2 hours')
-    expect(await purgeDeadLeases(executor(), HOUR_SECONDS, 2)).toBe(2)
-    expect(await purgeDeadLeases(executor(), HOUR_SECONDS, 2)).toBe(1)
-    expect(await purgeDeadLeases(executor(), HOUR_SECONDS, 2)).toBe(0)
+    expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 2)).toBe(2)
+    expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 2)).toBe(1)
+    expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 2)).toBe(0)
   })
 })
 
@@ -227,8 +227,8 @@ test.each<[string, () => Promise<unknown>, Function, string]>([
   ['a blank owner', () => releaseLease(executor(), claimWith({ owner: ' ' })), InvalidArgumentError, 'owner'],
   ['a blank resource', () => releaseLease(executor(), claimWith({ resource: '' })), InvalidArgumentError, 'resource'],
   ['a duration of 0', () => renewLease(executor(), claimWith({}), 0), ArgumentRangeError, 'durationMs'],
-  ['a batch of 0', () => purgeDeadLeases(executor(), HOUR_SECONDS, 0), ArgumentRangeError, 'batchSize'],
-  ['less than an hour', () => purgeDeadLeases(executor(), 3_599, 1), ArgumentRangeError, 'deadSeconds'],
+  ['a batch of 0', () => purgeIdleLeases(executor(), HOUR_SECONDS, 0), ArgumentRangeError, 'batchSize'],
+  ['less than an hour', () => purgeIdleLeases(executor(), 3_599, 1), ArgumentRangeError, 'idleSeconds'],
   ['a limit of 1001', () => readLeases(db.as('symphony_readonly'), { limit: 1_001 }), ArgumentRangeError, 'limit'],
 ])('%s is refused with the argument named', async (_what, call, kind, argument) => {
   const error = await failureOf(call())

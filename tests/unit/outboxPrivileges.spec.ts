@@ -142,7 +142,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   acquire_lease: 'executor',
   renew_lease: 'executor',
   release_lease: 'executor',
-  purge_dead_leases: 'executor',
+  purge_idle_leases: 'executor',
   record_inbox_sighting: 'executor',
   mark_inbox_processing: 'executor',
   mark_inbox_processed: 'executor',
@@ -369,7 +369,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   acquire_lease: (call) => call('a-free-resource', WORKER, 60_000, {}),
   renew_lease: async (call) => call(...(await heldLease()), 60_000),
   release_lease: async (call) => call(...(await heldLease())),
-  purge_dead_leases: (call) => call(3600, 10),
+  purge_idle_leases: (call) => call(3600, 10),
   record_inbox_sighting: (call) => call('source', randomUUID()),
   mark_inbox_processing: async (call) => call(...(await sighted())),
   mark_inbox_processed: async (call) => {

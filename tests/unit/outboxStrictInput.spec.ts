@@ -195,7 +195,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   },
   renew_lease: { role: 'executor', sound: async () => ({ ...(await createHeldLease()), p_duration_ms: '60000' }) },
   release_lease: { role: 'executor', sound: createHeldLease },
-  purge_dead_leases: { role: 'executor', sound: async () => ({ p_dead_seconds: '3600', p_batch_size: '10' }) },
+  purge_idle_leases: { role: 'executor', sound: async () => ({ p_idle_seconds: '3600', p_batch_size: '10' }) },
 
   place_outbox_hold: {
     role: 'control',
@@ -625,7 +625,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_batch_size: integer(1, 1000),
   p_lease_seconds: integer(1, 3600),
   p_duration_ms: integer(1_000, 3_600_000),
-  p_dead_seconds: integer(3_600, 315_360_000),
+  p_idle_seconds: integer(3_600, 315_360_000),
   p_latency_ms: integer(0, 2_147_483_647),
   p_retry_delay_seconds: integer(0, 2_592_000),
   p_attempt_no: integer(1, 2_147_483_647),

@@ -1,6 +1,6 @@
 import type { Database } from '../../db/index.js'
 import { readInboxStats } from '../../inbox/index.js'
-import { readLeaseFigures } from '../../lease/index.js'
+import { readLeaseStats } from '../../lease/index.js'
 import { readSealingStatus } from '../../ledger/index.js'
 import type { SystemStatus } from '../../observability/index.js'
 import { readDispatchEpoch, readDatabaseTime, readOutboxStatus } from '../../outbox/index.js'
@@ -18,7 +18,7 @@ export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsag
       readDispatchEpoch(tx),
       readInboxStats(tx),
       readSchedulerFigures(tx),
-      readLeaseFigures(tx),
+      readLeaseStats(tx),
       readSealingStatus(tx),
     ])
     return { at: new Date(at), outbox, epoch, inbox, scheduler, leases, sealing, pools }

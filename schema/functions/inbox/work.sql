@@ -84,7 +84,7 @@ AS $$
 DECLARE
   v_now CONSTANT timestamptz := clock_timestamp();
 BEGIN
-  WITH buried AS (
+  WITH dead AS (
     UPDATE inbox_messages m
     SET state = 'dead', ended_at = v_now, claimed_by = NULL, fence = NULL, claim_expires_at = NULL, claimed_at = NULL,
       last_error = COALESCE(g.error, m.last_error, 'no error was reported')
@@ -95,7 +95,7 @@ BEGIN
   INSERT INTO inbox_events (event_id, source, message_id, event_type, actor, detail, created_at)
   SELECT uuid_v7(), b.source, b.message_id, 'DIED', p_actor,
     jsonb_build_object('attempts', b.attempt_count, 'error', b.last_error), v_now
-  FROM buried b;
+  FROM dead b;
 END
 $$;
 COMMENT ON FUNCTION dead_letter_inbox_messages(tid[], text[], text) IS

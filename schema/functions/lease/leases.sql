@@ -92,34 +92,34 @@ COMMENT ON FUNCTION release_lease(text, text, uuid) IS
   'token.';
 
 -- Locks the floor before it removes rows, and raises it in the same transaction, so that no token is issued twice.
-CREATE OR REPLACE FUNCTION purge_dead_leases(p_dead_seconds integer, p_batch_size integer) RETURNS integer
+CREATE OR REPLACE FUNCTION purge_idle_leases(p_idle_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_dead_since timestamptz;
+  v_idle_since timestamptz;
   v_removed integer;
   v_highest bigint;
 BEGIN
-  IF p_dead_seconds IS NULL OR p_dead_seconds NOT BETWEEN 3600 AND 315360000 THEN
-    PERFORM refuse_argument('p_dead_seconds', '3600 (an hour) to 315360000 (ten years)');
+  IF p_idle_seconds IS NULL OR p_idle_seconds NOT BETWEEN 3600 AND 315360000 THEN
+    PERFORM refuse_argument('p_idle_seconds', '3600 (an hour) to 315360000 (ten years)');
   END IF;
   PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   PERFORM require_read_committed();
   PERFORM FROM symphony_lease_floor f FOR UPDATE;
-  v_dead_since := clock_timestamp() - make_interval(secs => p_dead_seconds);
-  WITH dead AS (
-    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_dead_since
+  v_idle_since := clock_timestamp() - make_interval(secs => p_idle_seconds);
+  WITH idle AS (
+    SELECT l.resource FROM symphony_leases l WHERE l.expires_at <= v_idle_since
     LIMIT p_batch_size FOR UPDATE SKIP LOCKED
   ), removed AS (
-    DELETE FROM symphony_leases l USING dead WHERE l.resource = dead.resource RETURNING l.fencing_token
+    DELETE FROM symphony_leases l USING idle WHERE l.resource = idle.resource RETURNING l.fencing_token
   )
   SELECT count(*), max(r.fencing_token) INTO v_removed, v_highest FROM removed r;
   UPDATE symphony_lease_floor f SET fencing_token = v_highest WHERE f.fencing_token < v_highest;
   RETURN v_removed;
 END
 $$;
-COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS
+COMMENT ON FUNCTION purge_idle_leases(integer, integer) IS
   'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
 
 -- A shorter lease would not survive one slow round trip. A longer one would block others for hours after a crash.

@@ -158,7 +158,7 @@ export function primitiveSteps(tools) {
       await late.runAsLeader(topic(), async () => {}, { durationMs: 1_000, signal: stopping.signal })
     },
     'leases that are forgotten': async () => {
-      await lease.purgeDeadLeases(as('executor'), 3_600, 10)
+      await lease.purgeIdleLeases(as('executor'), 3_600, 10)
     },
   }
 }

@@ -74,7 +74,7 @@ export function readingSteps(tools) {
     },
     'looks at leases': async () => {
       await lease.readLeases(look(), {})
-      await lease.readLeaseFigures(look())
+      await lease.readLeaseStats(look())
       await lease.readLeasePage(look(), { released: false, limit: 10 })
     },
   }
