@@ -8,7 +8,7 @@ import { Client } from 'pg'
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { OutboxRelayer } from 'symphony-pg/outbox'
-import { addPostgresPlatform, fleetWorker, PlatformServices } from 'symphony-pg/platform'
+import { addPostgresPlatform, PlatformServices, toFleetWorker } from 'symphony-pg/platform'
 import { loadRails } from 'symphony-pg/rails'
 import { enqueueMany, openDatabase, topicRails } from 'symphony-pg'
 import { temporaryFolder } from './folder.mjs'
@@ -31,7 +31,7 @@ try {
   await platform.start()
   const workersOf = ({ database }) => {
     const relayer = new OutboxRelayer(database, rails, { listen: false, batchSize: 100, concurrency: 50 })
-    return [fleetWorker('relayer', relayer, ({ claimed }) => claimed > 0)]
+    return [toFleetWorker('relayer', relayer, ({ claimed }) => claimed > 0)]
   }
 
   const drain = async (round) => {

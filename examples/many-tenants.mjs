@@ -2,7 +2,7 @@
 import { deploy } from 'symphony-pg/deployment'
 import { startEmbedded } from 'symphony-pg/embedded'
 import { OutboxRelayer } from 'symphony-pg/outbox'
-import { addPostgresPlatform, fleetWorker, OutboxStoreProvider, PlatformServices } from 'symphony-pg/platform'
+import { addPostgresPlatform, OutboxStoreProvider, PlatformServices, toFleetWorker } from 'symphony-pg/platform'
 import { loadRails } from 'symphony-pg/rails'
 import { topicRails } from 'symphony-pg'
 
@@ -20,7 +20,7 @@ let greet
 const greeting = new Promise((resolve) => (greet = resolve))
 const rails = loadRails(topicRails({ greeting: ({ payload }) => greet(`hello from ${payload.from}`) }))
 await platform.serve(({ database }, { leaseSeconds }) => [
-  fleetWorker(
+  toFleetWorker(
     'relayer',
     new OutboxRelayer(database, rails, { leaseSeconds, listen: false }),
     ({ claimed }) => claimed > 0,

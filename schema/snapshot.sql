@@ -1193,7 +1193,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 2e99d1e60916130d2b9d891599c8965fa630c57598f0675d9cd78c9103f5b050
+-- body: sha256 2538e7bd71c45524903fc3fad1fec88830c9c8962a0c426541c92d8c039ecd8d
 COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS 'Ends live claims without success: due again after a delay (given, else growing), or dead at the limit. Returns those changed.';
 
 -- function abandon_job_runs(uuid[], uuid[], text, text, integer) of symphony_owner
@@ -1397,22 +1397,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 1c6d3b45a349b065dec2c21d06192d9e4b22de064c6444a84aa1f09c0d2786d6
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS 'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
 
--- function bury_inbox_messages(tid[], text[], text) of symphony_owner
-CREATE FUNCTION bury_inbox_messages(p_places tid[], p_errors text[], p_actor text)
-RETURNS void
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET jit=off
-SET plan_cache_mode=force_generic_plan
-SET search_path=symphony, pg_temp
--- body: sha256 c51cf58330e1915d93c5fd789697aa5de40130529a7a48e3c4745ed945c8a2ca
-COMMENT ON FUNCTION bury_inbox_messages(tid[], text[], text) IS 'Internal: makes locked messages dead, each with its last error and an event.';
-
 -- function cancel_timer(uuid) of symphony_owner
 CREATE FUNCTION cancel_timer(p_timer_id uuid)
 RETURNS boolean
@@ -1610,7 +1594,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 ba21d34bd9177e16370f216386d5c7d129f74eaf0e904eb82c66d599e92e5b1c
+-- body: sha256 1f52dd7b836b87f878542ea900b9115a79a7255d8dba4b3079f54440fcc74761
 COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claims due messages for one worker, first in, first out, each with its fence. A message at its limit becomes dead.';
 
 -- function claim_job_runs(integer, text, integer, text[]) of symphony_owner
@@ -1817,6 +1801,22 @@ SET search_path=symphony, pg_temp
 -- body: sha256 71470f4234adedc5862d8fdf6331b02ea3106395cc5c44ecd05f1b05fc32c8a1
 COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: the epoch of this run of the server; the first call begins it.';
 
+-- function dead_letter_inbox_messages(tid[], text[], text) of symphony_owner
+CREATE FUNCTION dead_letter_inbox_messages(p_places tid[], p_errors text[], p_actor text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 0af0c5fdbb9814a5b6fc7fe83eab57834916b0390b9fa58e8c255d887d35c710
+COMMENT ON FUNCTION dead_letter_inbox_messages(tid[], text[], text) IS 'Internal: makes locked messages dead, each with its last error and an event.';
+
 -- function declare_outbox_rail(text, boolean, jsonb, text, boolean) of symphony_owner
 CREATE FUNCTION declare_outbox_rail(p_rail_type text, p_money boolean, p_fields jsonb, p_declared_by text, p_serving boolean DEFAULT false)
 RETURNS void
@@ -1931,7 +1931,7 @@ RETURNS TABLE(ordinal integer, state text, sightings bigint, created boolean, co
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 ab9a69c6121019f1bddb8882d38a3f9bbb9d801a584ea3b8caf5a33940f49d87
+-- body: sha256 a9a0b64b3842f123567dd635c7726cc609bdde22de7041be275d3b2617932361
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; returns rows in the order given.';
 
 -- function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) of symphony_owner
@@ -2018,7 +2018,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 da5f911fa63dfe9da02e782fe6e66495398822620809ae85a8e547d63c3671e0
+-- body: sha256 01bf0c5ed491397d5fd895a42b681825af138fd88f9ba85d1a8325d3aa8f96d2
 COMMENT ON FUNCTION fail_inbox_messages(text[], text[], uuid[], text, text[]) IS 'Ends live claims as dead at once, with the error. Returns the messages that it ended.';
 
 -- function fail_job_runs(uuid[], uuid[], text, text) of symphony_owner
@@ -2691,15 +2691,6 @@ SET search_path=symphony, pg_temp
 -- body: sha256 00d9ad430b5b14b85b9bb8217ab014fb5b0ae84dbcd3450bbbc398dff02c75cc
 COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
 
--- function purge_dead_leases(integer, integer) of symphony_owner
-CREATE FUNCTION purge_dead_leases(p_dead_seconds integer, p_batch_size integer)
-RETURNS integer
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET search_path=symphony, pg_temp
--- body: sha256 3bffec4f9114038d17e226c4ea227df87b22d9dab266f399d906d2831dff95fe
-COMMENT ON FUNCTION purge_dead_leases(integer, integer) IS 'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
-
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
 RETURNS integer
@@ -2728,6 +2719,15 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 9e4077fff91e05509d34b27ccbe7d535cc4a4dbbc790bfbc2c48409e28b1a1d2
 COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended longer ago than that, oldest first, at most the batch size; returns how many.';
+
+-- function purge_idle_leases(integer, integer) of symphony_owner
+CREATE FUNCTION purge_idle_leases(p_idle_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 0c00fc20274b9ded3cfd2eafdc2aa9954e0fcbd897af52c551fb62d8991a27b3
+COMMENT ON FUNCTION purge_idle_leases(integer, integer) IS 'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
 
 -- function purge_inbox_messages(integer, integer) of symphony_owner
 CREATE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer)
@@ -2839,7 +2839,7 @@ RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boo
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 d4d0ddca3d8cee6af779173e36610e2345dad34ab60e67a9784658fff4ea1f4c
+-- body: sha256 4d9dea6acbe8e721fe87749e03e6cc95fc455a86e0ad3ae6df6f1828ebcb9fa2
 COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication only: counts a sighting and returns the state. Takes topic and payload together, and keeps their hash.';
 
 -- function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) of symphony_owner
@@ -3253,22 +3253,6 @@ PARALLEL SAFE
 -- body: sha256 29a6cb61a2537ffd6881a188be90fc72d79526e3415f51fb4f5316a8f1982f18
 COMMENT ON FUNCTION shows_long_number(text) IS 'True if the text of JSON values may hold a number of 16 digits or more.';
 
--- function sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) of symphony_owner
-CREATE FUNCTION sight_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamp with time zone, p_now timestamp with time zone)
-RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boolean)
-LANGUAGE plpgsql VOLATILE
-SECURITY DEFINER
-SET enable_bitmapscan=off
-SET enable_hashjoin=off
-SET enable_material=off
-SET enable_mergejoin=off
-SET enable_seqscan=off
-SET jit=off
-SET plan_cache_mode=force_generic_plan
-SET search_path=symphony, pg_temp
--- body: sha256 465b7dd575e1311ba8910d61fb0259e3bc43aee6d3838daf8aa2bf56ac01cbda
-COMMENT ON FUNCTION sight_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: inserts a message, or counts another sighting of it and compares contents.';
-
 -- function small_payload_text(jsonb) of symphony_owner
 CREATE FUNCTION small_payload_text(p_payload jsonb)
 RETURNS text
@@ -3302,6 +3286,22 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 7eff8c883d0cc18ad0088bdeaea3b01c8a4989464c273302511a4f402dd382aa
 COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS 'Those of the given rails that no worker has declared as served within a day, with the last time, or null.';
+
+-- function upsert_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) of symphony_owner
+CREATE FUNCTION upsert_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamp with time zone, p_now timestamp with time zone)
+RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boolean)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 465b7dd575e1311ba8910d61fb0259e3bc43aee6d3838daf8aa2bf56ac01cbda
+COMMENT ON FUNCTION upsert_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: inserts a message, or counts another sighting of it and compares contents.';
 
 -- function uuid_v7() of symphony_owner
 CREATE FUNCTION uuid_v7()
@@ -3435,9 +3435,9 @@ GRANT EXECUTE ON function pause_job(text) TO symphony_control;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function postpone_job(text, bigint, text) TO symphony_executor;
-GRANT EXECUTE ON function purge_dead_leases(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function purge_idle_leases(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_inbox_messages(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function read_subject_keys(uuid[]) TO symphony_executor;
 GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { enqueue } from 'symphony-pg'
 import { OutboxRelayer, readOutboxStatus } from 'symphony-pg/outbox'
-import { addPostgresPlatform, fleetWorker, PlatformDiscovery, PlatformServices } from 'symphony-pg/platform'
+import { addPostgresPlatform, PlatformDiscovery, PlatformServices, toFleetWorker } from 'symphony-pg/platform'
 import { loadRails } from 'symphony-pg/rails'
 import { Shard } from './Shard.mjs'
 
@@ -53,7 +53,7 @@ try {
   })
   await platform.start()
   await platform.serve(({ database }, { leaseSeconds }) => [
-    fleetWorker(
+    toFleetWorker(
       'relayer',
       new OutboxRelayer(database, rails, { leaseSeconds, listen: false }),
       ({ claimed }) => claimed > 0,

@@ -4,7 +4,7 @@ import type { InboxStats } from '../inbox/index.js'
 import type { LeaseStats } from '../lease/index.js'
 import type { SealingStatus } from '../ledger/index.js'
 import type { DispatchEpoch, OutboxStatus } from '../outbox/index.js'
-import type { SchedulerFigures } from '../scheduler/index.js'
+import type { SchedulerStats } from '../scheduler/index.js'
 
 /** Everything that is read at once when somebody wants to know how things stand. */
 export interface SystemStatus {
@@ -14,7 +14,7 @@ export interface SystemStatus {
   /** Undefined before anything was ever claimed. */
   readonly epoch: DispatchEpoch | undefined
   readonly inbox: InboxStats
-  readonly scheduler: SchedulerFigures
+  readonly scheduler: SchedulerStats
   readonly leases: LeaseStats
   readonly sealing: SealingStatus
   /** Of this process; the rest is the database's, and the same for everybody. */

@@ -117,8 +117,8 @@ export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void
         return log.warn(event, 'job_missed')
       case 'refused':
         return log.error(event, 'scheduled_message_refused')
-      case 'unreadable':
-        return log.error({ jobName: event.jobName, err: event.error }, 'job_unreadable')
+      case 'invalidSchedule':
+        return log.error({ jobName: event.jobName, err: event.error }, 'job_invalid_schedule')
       case 'fault':
         return faults.writeFault('error', event, 'scheduler_fault')
     }
@@ -196,7 +196,7 @@ export function logPlatformEvents(log: Logger): (event: PlatformEvent) => void {
       case 'databaseRemoved':
       case 'databaseUp':
         return log.info({ database: event.database }, EVENT_NAMES[event.type])
-      case 'servedElsewhere':
+      case 'alreadyServed':
       case 'databaseDown':
         return log.warn({ database: event.database }, EVENT_NAMES[event.type])
       case 'discoveryFailed':
@@ -217,7 +217,7 @@ const EVENT_NAMES = {
   databaseRemoved: 'database_removed',
   databaseUp: 'database_up',
   databaseDown: 'database_down',
-  servedElsewhere: 'database_served_elsewhere',
+  alreadyServed: 'database_already_served',
 } as const
 
 /** The name of what was thrown, and its code: never its text, which may repeat what it was thrown about. */

@@ -132,7 +132,7 @@ export class SchedulerMetrics {
         return this.#enqueued.inc({ kind: event.kind }, event.items)
       case 'refused':
         return this.#refused.inc({ kind: event.kind })
-      case 'unreadable':
+      case 'invalidSchedule':
         return this.#unreadable.inc()
       case 'fault':
         return this.#faults.inc({ during: event.during })
@@ -214,7 +214,7 @@ export class FleetMetrics {
       case 'databaseDown':
         return this.#up.set({ database: event.database }, 0)
       case 'databaseRemoved':
-      case 'servedElsewhere':
+      case 'alreadyServed':
         return this.#up.remove({ database: event.database })
       case 'discoveryFailed':
         return this.#faults.inc({ during: 'discovering databases' })

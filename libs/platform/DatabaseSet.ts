@@ -19,8 +19,8 @@ interface OpenMember extends Member {
   readonly url: string
 }
 
-/** Told of databases that come and go. A database is closed only when everybody who was told has let go of it. */
-export interface Follower {
+/** Callbacks for added and removed databases. A database is closed after every `removed` has resolved. */
+export interface DatabaseObserver {
   readonly added: (member: Member) => Promise<void>
   readonly removed: (member: Member) => Promise<void>
 }
@@ -33,14 +33,14 @@ export class UnknownDatabaseError extends AppError {
 
 /**
  * The databases there are now, kept up to date from discovery. What stays stays open; what is new is opened; what is gone is
- * closed after its followers have let go. One set follows the other at once: between them no name is missing that both know.
+ * closed after its observers have stopped. One set replaces the other at once, so no database of both is missing between them.
  * It does not promise that a database can be reached.
  */
 export class DatabaseSet {
   readonly #options: ResolvedPlatformOptions
   readonly #onEvent: OnPlatformEvent
   readonly #members = new Map<string, OpenMember>()
-  readonly #followers = new Set<Follower>()
+  readonly #observers = new Set<DatabaseObserver>()
   readonly #loop: PollLoop
   #refreshing: Promise<void> | undefined
 
@@ -108,12 +108,12 @@ export class DatabaseSet {
   }
 
   /** Tells of all that are there now, then of every change, until the returned function is called. */
-  async follow(follower: Follower): Promise<() => Promise<void>> {
-    this.#followers.add(follower)
-    await Promise.all(this.members.map((member) => follower.added(member)))
+  async follow(observer: DatabaseObserver): Promise<() => Promise<void>> {
+    this.#observers.add(observer)
+    await Promise.all(this.members.map((member) => observer.added(member)))
     return async () => {
-      this.#followers.delete(follower)
-      await Promise.all(this.members.map((member) => follower.removed(member)))
+      this.#observers.delete(observer)
+      await Promise.all(this.members.map((member) => observer.removed(member)))
     }
   }
 
@@ -138,12 +138,12 @@ export class DatabaseSet {
 
   async #take(member: Member): Promise<void> {
     this.#onEvent({ type: 'databaseAdded', database: member.name })
-    await Promise.all([...this.#followers].map((follower) => follower.added(member)))
+    await Promise.all([...this.#observers].map((observer) => observer.added(member)))
   }
 
   /** Of one that is no member any more. */
   async #letGo(member: Member): Promise<void> {
-    await Promise.all([...this.#followers].map((follower) => follower.removed(member)))
+    await Promise.all([...this.#observers].map((observer) => observer.removed(member)))
     await member.database.close()
     this.#onEvent({ type: 'databaseRemoved', database: member.name })
   }

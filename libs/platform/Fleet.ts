@@ -12,102 +12,102 @@ import {
 import type { DatabaseSet, Member } from './DatabaseSet.js'
 import type { OnPlatformEvent } from './events.js'
 import type { ResolvedPlatformOptions } from './options.js'
-import { Turns } from './Turns.js'
+import { FairSlots } from './FairSlots.js'
 
-/** Something that works on one database, one round at a time. */
+/** Worker of one database, which runs one round at a time. */
 export interface FleetWorker {
   /** For events: `relayer`, `repair` … */
   readonly name: string
-  /** How often it is due when it has nothing to do. @default the platform's pollMs */
+  /** Interval between rounds without work. @default the platform's pollMs */
   readonly everyMs?: number
   /** Runs one round. Sets `pollAgain` if more work is certain. */
   readonly run: () => Promise<{ readonly pollAgain: boolean }>
   readonly stop: () => Promise<void>
 }
 
-/** Makes the workers of one database. */
-export type Serve = (member: Member) => readonly FleetWorker[]
+/** Creates the workers of one database. */
+export type WorkerFactory = (member: Member) => readonly FleetWorker[]
 
-/** How long a database that failed is left alone at first; this doubles, at most sixteenfold. */
+/** Time from a failure to the first probe of a database. It doubles, at most sixteenfold. */
 const DOWN_MS = 500
-/** Who was down and does not answer for so long is waited for outside the turns. */
+/** Maximum time a probe of a failed database keeps its slot. After that it waits without one. */
 const ANSWER_MS = 1_000
-/** Who drains keeps its turn for this many rounds at the most, so that the others come at all. */
+/** Rounds that a worker with more work may run in one slot under `drain-first`, so that other databases get theirs. */
 const ROUNDS_MAX = 100
 
-/** What this process serves, over all its fleets: one database, one dispatcher. */
+/** Databases that fleets of this process serve: one fleet per database. */
 const servedHere = new Set<string>()
 
 /**
- * One set of workers over every database of a platform, within one budget of connections. Each worker of each database has a
- * loop of its own; a turn is what it needs to work. A database that fails is left alone by a breaker and asked again, one such
- * database at a time. It does not promise an order between databases.
+ * Runs workers for every database of a platform, within one budget of connections. Each worker of each database has a loop of
+ * its own and needs a slot for a round. A circuit breaker stops the workers of a failed database, which is probed again, one
+ * such database at a time. There is no order between databases.
  */
 export class Fleet {
   readonly #databases: DatabaseSet
-  readonly #serve: Serve
+  readonly #createWorkers: WorkerFactory
   readonly #options: ResolvedPlatformOptions
   readonly #onEvent: OnPlatformEvent
   readonly #clock: Clock
-  readonly #turns: Turns
-  readonly #probes = new Turns(1)
-  readonly #crews = new Map<Member, Crew>()
-  /** Those whose database somebody else of this process serves, each with what asks again. */
+  readonly #slots: FairSlots
+  readonly #probes = new FairSlots(1)
+  readonly #workers = new Map<Member, DatabaseWorkers>()
+  /** Members whose database another fleet of this process serves, each with the loop that checks again. */
   readonly #waiting = new Map<Member, { readonly loop: PollLoop; readonly wakeup: Wakeup }>()
   readonly #down = new Set<Member>()
   #unfollow: (() => Promise<void>) | undefined
 
   constructor(
     databases: DatabaseSet,
-    serve: Serve,
+    createWorkers: WorkerFactory,
     options: ResolvedPlatformOptions,
     onEvent: OnPlatformEvent = () => {},
     clock: Clock = systemClock,
   ) {
     this.#databases = databases
-    this.#serve = serve
+    this.#createWorkers = createWorkers
     this.#options = options
     this.#onEvent = onEvent
     this.#clock = clock
     const { connectionsMax, connectionsPerDatabase } = options
-    this.#turns = new Turns(Math.floor(connectionsMax / connectionsPerDatabase), (identity) => this.#left(identity))
+    this.#slots = new FairSlots(Math.floor(connectionsMax / connectionsPerDatabase), (identity) => this.#left(identity))
   }
 
   async start(): Promise<void> {
     this.#unfollow ??= await this.#databases.follow({
-      added: async (member) => this.#enlist(member),
-      removed: async (member) => this.#dismiss(member),
+      added: async (member) => this.#startWorkers(member),
+      removed: async (member) => this.#stopWorkers(member),
     })
   }
 
-  /** Waits for the rounds in hand. */
+  /** Waits for running rounds. */
   async stop(): Promise<void> {
     await this.#unfollow?.()
     this.#unfollow = undefined
   }
 
-  /** The databases that are served now, and whether they answer. */
+  /** Databases that are served now, and whether they answer. */
   get served(): readonly { readonly database: string; readonly up: boolean }[] {
-    return [...this.#crews].map(([{ name }, { breaker }]) => ({ database: name, up: breaker.state === 'closed' }))
+    return [...this.#workers].map(([{ name }, { breaker }]) => ({ database: name, up: breaker.state === 'closed' }))
   }
 
-  #enlist(member: Member): void {
-    if (!servedHere.has(member.identity)) return this.#putToWork(member)
-    // Without a word if it is this fleet that is about to let go of it: the same database, reached in another way now.
-    const isOurs = [...this.#crews.keys()].some(({ identity }) => identity === member.identity)
-    if (!isOurs) this.#onEvent({ type: 'servedElsewhere', database: member.name })
+  #startWorkers(member: Member): void {
+    if (!servedHere.has(member.identity)) return this.#runWorkers(member)
+    // No event if this fleet is about to stop it: the same database under another URL.
+    const isOurs = [...this.#workers.keys()].some(({ identity }) => identity === member.identity)
+    if (!isOurs) this.#onEvent({ type: 'alreadyServed', database: member.name })
     this.#waitFor(member)
   }
 
-  /** Until whoever serves the database has let go of it; asked with the poll, because another fleet does not tell. */
+  /** Starts the workers after the other fleet has stopped. It polls, because the other fleet sends no event. */
   #waitFor(member: Member): void {
     const wakeup = new Wakeup(0, this.#clock)
     const loop: PollLoop = new PollLoop({
       poll: async () => {
         if (!servedHere.has(member.identity)) {
-          this.#putToWork(member)
+          this.#runWorkers(member)
           this.#waiting.delete(member)
-          // Not awaited: it waits for this very turn.
+          // Not awaited: it waits for this very poll.
           void loop.stop()
         }
         return { pollAgain: false }
@@ -120,8 +120,8 @@ export class Fleet {
     loop.start()
   }
 
-  #putToWork(member: Member): void {
-    const workers = this.#serve(member)
+  #runWorkers(member: Member): void {
+    const workers = this.#createWorkers(member)
     servedHere.add(member.identity)
     const breaker = new CircuitBreaker({
       failuresMax: 1,
@@ -138,19 +138,19 @@ export class Fleet {
           onError: (error) => this.#onEvent({ type: 'fault', database: member.name, worker: worker.name, error }),
         }),
     )
-    this.#crews.set(member, { breaker, workers, loops })
+    this.#workers.set(member, { breaker, workers, loops })
     for (const loop of loops) loop.start()
   }
 
-  async #dismiss(member: Member): Promise<void> {
+  async #stopWorkers(member: Member): Promise<void> {
     await this.#waiting.get(member)?.loop.stop()
     this.#waiting.delete(member)
-    const crew = this.#crews.get(member)
-    if (crew === undefined) return
-    // Side by side: a round that waits for a database which is gone ends when its worker is told to stop.
-    await Promise.all([...crew.loops, ...crew.workers].map((one) => one.stop()))
+    const served = this.#workers.get(member)
+    if (served === undefined) return
+    // In parallel: a round that waits for a lost database ends when its worker stops.
+    await Promise.all([...served.loops, ...served.workers].map((one) => one.stop()))
     member.database.closeIdle()
-    this.#crews.delete(member)
+    this.#workers.delete(member)
     this.#down.delete(member)
     servedHere.delete(member.identity)
     for (const { wakeup } of this.#waiting.values()) wakeup.notify()
@@ -158,10 +158,10 @@ export class Fleet {
 
   async #poll(member: Member, worker: FleetWorker, breaker: CircuitBreaker, signal: AbortSignal): Promise<PollResult> {
     if (breaker.state !== 'closed' && !(await this.#isBack(member, breaker, signal))) {
-      // While another worker of this database asks, nothing says how long that takes.
+      // While another worker of this database probes it, the end is unknown.
       return { pollAgain: false, idleMs: breaker.state === 'open' ? breaker.openForMs : undefined }
     }
-    const end = await this.#turns.take(member.identity, signal)
+    const end = await this.#slots.acquire(member.identity, signal)
     if (end === undefined) return { pollAgain: false }
     try {
       const roundsMax = this.#options.selection === 'drain-first' ? ROUNDS_MAX : 1
@@ -180,14 +180,14 @@ export class Fleet {
   }
 
   /**
-   * Asks a database that was down. That takes a connection, and so a turn, like any work; but they are asked one at a time, and
-   * who is slow to answer is waited for outside the turns: however many are dead, they keep one turn from the others, briefly.
+   * Probes a failed database. The probe needs a connection and so a slot. Databases are probed one at a time, and a slow answer
+   * is awaited without a slot: however many have failed, they take one slot, briefly.
    */
   async #isBack({ identity, database }: Member, breaker: CircuitBreaker, signal: AbortSignal): Promise<boolean> {
     if (breaker.admits(1) === 0) return false
     breaker.started()
-    const endProbe = await this.#probes.take(identity, signal)
-    const end = endProbe === undefined ? undefined : await this.#turns.take(identity, signal)
+    const endProbe = await this.#probes.acquire(identity, signal)
+    const end = endProbe === undefined ? undefined : await this.#slots.acquire(identity, signal)
     if (end === undefined) {
       endProbe?.()
       breaker.abandoned()
@@ -205,19 +205,19 @@ export class Fleet {
       breaker.failed()
       return false
     } finally {
-      // A late answer came by a connection that nobody has a turn for.
+      // A late answer used a connection without a slot: close it.
       this.#left(identity)
     }
   }
 
-  /** With more databases than connections, each gives its own back after its turn. */
+  /** Closes the connections of a database after its slot, if there are more databases than connections. */
   #left(identity: string): void {
     const { connectionsMax, connectionsPerDatabase } = this.#options
-    if (this.#crews.size * connectionsPerDatabase <= connectionsMax) return
-    for (const member of this.#crews.keys()) if (member.identity === identity) member.database.closeIdle()
+    if (this.#workers.size * connectionsPerDatabase <= connectionsMax) return
+    for (const member of this.#workers.keys()) if (member.identity === identity) member.database.closeIdle()
   }
 
-  /** Said once each time: that it was asked again and is still down is no news. */
+  /** Sends one event per change: a probe that fails again is none. */
   #changed(member: Member, state: BreakerState): void {
     const { name: database } = member
     if (state === 'open' && !this.#down.has(member)) {
@@ -228,7 +228,7 @@ export class Fleet {
   }
 }
 
-interface Crew {
+interface DatabaseWorkers {
   readonly breaker: CircuitBreaker
   readonly workers: readonly FleetWorker[]
   readonly loops: readonly PollLoop[]
@@ -236,11 +236,8 @@ interface Crew {
 
 const EXECUTOR = 'symphony_executor'
 
-/**
- * Any worker of the house, for a fleet: relayer, repair, inbox, scheduler. `isBusy` says by its counts whether there may be
- * more to do at once.
- */
-export function fleetWorker<Counts>(
+/** Adapts a worker (relayer, repair, inbox, scheduler) for a fleet. `isBusy` tells from its counts whether to poll again. */
+export function toFleetWorker<Counts>(
   name: string,
   worker: Pick<Worker<Counts>, 'runOnce' | 'stop'>,
   isBusy: (counts: Counts) => boolean,

@@ -9,7 +9,7 @@ import { CleanupWorker } from './CleanupWorker.js'
 import { DatabaseSet, type Member } from './DatabaseSet.js'
 import { PlatformDiscovery } from './discovery.js'
 import type { OnPlatformEvent } from './events.js'
-import { Fleet, fleetWorker, type FleetWorker, type Serve } from './Fleet.js'
+import { Fleet, toFleetWorker, type FleetWorker, type WorkerFactory } from './Fleet.js'
 import {
   PlatformOptionsError,
   resolvePlatformOptions,
@@ -45,7 +45,7 @@ export class PostgresPlatform {
   /** Workers for every database there is or will be; beside them sealing and verification of its ledger, and the removal of rows past their retention. */
   async serve(workersOf: ServePlatform): Promise<Fleet> {
     const { leaseSeconds } = this.#options
-    const serve: Serve = (member) => [
+    const serve: WorkerFactory = (member) => [
       ...workersOf(member, { leaseSeconds }),
       this.#sealer(member),
       this.#verifier(member),
@@ -66,18 +66,18 @@ export class PostgresPlatform {
   #sealer({ database }: Member): FleetWorker {
     const { sealIntervalMs: intervalMs } = this.#options
     const worker = new LedgerSealer(database.as('symphony_executor'), { intervalMs })
-    return fleetWorker('sealer', worker, ({ more }) => more, intervalMs)
+    return toFleetWorker('sealer', worker, ({ more }) => more, intervalMs)
   }
 
   #verifier({ database }: Member): FleetWorker {
     const worker = new LedgerVerifier(database.as('symphony_executor'))
-    return fleetWorker('verifier', worker, (verified) => verified !== undefined, VERIFY_INTERVAL_MS)
+    return toFleetWorker('verifier', worker, (verified) => verified !== undefined, VERIFY_INTERVAL_MS)
   }
 
   #cleanup({ database }: Member): FleetWorker {
     const { cleanupIntervalMs: intervalMs, retention } = this.#options
     const worker = new CleanupWorker(database.as('symphony_executor'), { intervalMs, retention })
-    return fleetWorker('cleanup', worker, ({ more }) => more, intervalMs)
+    return toFleetWorker('cleanup', worker, ({ more }) => more, intervalMs)
   }
 }
 

@@ -80,7 +80,7 @@ async function planOrPostpone(
     if (missed) onEvent({ type: 'missed', jobName, since, policy, runs: occurrences.length })
     return { job, nextDueAt, occurrences }
   } catch (error) {
-    onEvent({ type: 'unreadable', jobName: job.name, error })
+    onEvent({ type: 'invalidSchedule', jobName: job.name, error })
     await postponeJob(role, job, error instanceof Error ? error.message : String(error))
     return undefined
   }

@@ -12,7 +12,7 @@ import type {
   JobState,
   JobStatus,
   MissedRuns,
-  SchedulerFigures,
+  SchedulerStats,
   TimerDefinition,
   TimerStatus,
   WorkState,
@@ -324,8 +324,8 @@ export async function readJobRuns(role: Queryable, filter: JobRunFilter = {}): P
   return rows
 }
 
-export async function readSchedulerFigures(role: Queryable): Promise<SchedulerFigures> {
-  const { rows } = await role.query<SchedulerFigures>(`
+export async function readSchedulerStats(role: Queryable): Promise<SchedulerStats> {
+  const { rows } = await role.query<SchedulerStats>(`
     SELECT active_jobs_count AS "activeJobsCount", due_jobs_count AS "dueJobsCount",
       unreadable_jobs_count AS "unreadableJobsCount", ready_timers_count AS "readyTimersCount",
       ready_runs_count AS "readyRunsCount", lag_seconds AS "lagSeconds"

@@ -1,16 +1,16 @@
 import type { MissedRuns } from './types.js'
 
-/** What a scheduler says about its work, one event per fact. Nothing listens by default. None carries a payload. */
+/** Events of a scheduler, one per fact. None carries a payload. */
 export type SchedulerEvent =
-  /** Jobs were due; those runs are this scheduler's. Another one may have made the others. */
+  /** This scheduler created runs of due jobs. Another one may have created the others. */
   | {
       readonly type: 'runsCreated'
       readonly jobs: number
       readonly runs: number
-      /** Of each run, how long its occurrence had passed, by the database's clock. */
+      /** Lag of each run behind its occurrence, by the database's clock. */
       readonly lagsMs: readonly number[]
     }
-  /** Nobody was there when the job was due; its policy was applied. */
+  /** No scheduler ran when the job was due; its policy was applied. */
   | {
       readonly type: 'missed'
       readonly jobName: string
@@ -18,17 +18,17 @@ export type SchedulerEvent =
       readonly policy: MissedRuns
       readonly runs: number
     }
-  /** This process cannot read the job's expression or zone; it is tried again in a minute. Somebody should look. */
-  | { readonly type: 'unreadable'; readonly jobName: string; readonly error: unknown }
-  /** Due items are messages of the outbox now. */
+  /** This process cannot parse the job's expression or time zone; it tries again in a minute. Correct the job. */
+  | { readonly type: 'invalidSchedule'; readonly jobName: string; readonly error: unknown }
+  /** Due timers or runs became messages of the outbox. */
   | { readonly type: 'enqueued'; readonly kind: 'timer' | 'run'; readonly items: number }
-  /** The outbox refused one; it has failed. */
+  /** The outbox refused a timer or run, which is FAILED. */
   | { readonly type: 'refused'; readonly kind: 'timer' | 'run'; readonly id: string; readonly error: string }
-  /** A notification was heard: something comes nearer than was known. */
+  /** A notification arrived: an earlier due time. */
   | { readonly type: 'notified' }
-  /** Notifications can be heard, or no longer; polling goes on in any case. */
+  /** The LISTEN connection was made or lost; polling goes on in any case. */
   | { readonly type: 'listening'; readonly connected: boolean }
-  /** A round failed; the next one will find the same work. */
+  /** A round failed; the next one finds the same work. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
 
 export type OnSchedulerEvent = (event: SchedulerEvent) => void

@@ -38,7 +38,7 @@ export {
   readJob,
   readJobRuns,
   readJobs,
-  readSchedulerFigures,
+  readSchedulerStats,
   readTimer,
   readTimers,
   resumeJob,
@@ -50,7 +50,7 @@ export type { OnSchedulerEvent, SchedulerEvent } from './events.js'
 export type { SchedulerOptions } from './options.js'
 export { MISSED_RUNS_MAX } from './planRuns.js'
 export { readJobRunPage, readJobViews, readTimerPage } from './reads.js'
-export type { JobRunView, JobView, Place, Placed, TimerView } from './reads.js'
+export type { JobRunView, JobView, TimeCursor, WithCursor, TimerView } from './reads.js'
 export { SchedulerStore } from './SchedulerStore.js'
 export type { SchedulerClaim } from './SchedulerStore.js'
 export { SchedulerWorker } from './SchedulerWorker.js'
@@ -70,7 +70,7 @@ export type {
   JobStatus,
   MissedRuns,
   ScheduledMessage,
-  SchedulerFigures,
+  SchedulerStats,
   TimerClaim,
   TimerDefinition,
   TimerStatus,

@@ -3,8 +3,8 @@ import { epochMicros, fromEpochMicros, isoMicros, qualify, type Queryable } from
 import type { Delivery, JobState, MissedRuns, WorkState } from './types.js'
 
 /**
- * What people ask of the scheduler: lists and pages. As symphony_readonly, symphony_auditor or symphony_control; never a
- * payload, never a token. Times come as text, to the microsecond.
+ * Lists and pages for people, as symphony_readonly, symphony_auditor or symphony_control: no payload, no token. Times are text,
+ * to the microsecond.
  */
 
 export interface JobView {
@@ -48,15 +48,15 @@ export interface JobRunView {
   readonly outboxState: string | null
 }
 
-/** A place in a list that is ordered by time: microseconds since 1970, and an id where two share a moment. */
-export interface Place {
+/** Position in a list ordered by time: microseconds since 1970, and an id where two share a microsecond. */
+export interface TimeCursor {
   readonly micros: string
   readonly id: string
 }
 
-export interface Placed<View> {
+export interface WithCursor<View> {
   readonly view: View
-  readonly place: Place
+  readonly cursor: TimeCursor
 }
 
 /** Runs of one job, the latest occurrence first. Of a run that became a message, how it ended is read from the ledger. */
@@ -67,8 +67,8 @@ export async function readJobRunPage(
     state,
     after,
     limit,
-  }: { jobName: string; state?: WorkState | undefined; after?: Place | undefined; limit: number },
-): Promise<Placed<JobRunView>[]> {
+  }: { jobName: string; state?: WorkState | undefined; after?: TimeCursor | undefined; limit: number },
+): Promise<WithCursor<JobRunView>[]> {
   const { rows } = await role.query<JobRunView & { micros: string }>(
     `SELECT r.run_id AS "runId", r.job_name AS "jobName", ${isoMicros('r.scheduled_for')} AS "scheduledFor",
        r.triggered_by AS "triggeredBy", r.topic, r.delivery, r.state, r.attempt_count AS "attemptCount",
@@ -88,7 +88,7 @@ export async function readJobRunPage(
      ORDER BY r.scheduled_for DESC LIMIT $4`,
     [requiredId('jobName', jobName), state ?? null, after?.micros ?? LAST_MICROS, boundedInteger('limit', limit, PAGE)],
   )
-  return rows.map(({ micros, ...view }) => ({ view, place: { micros, id: view.runId } }))
+  return rows.map(({ micros, ...view }) => ({ view, cursor: { micros, id: view.runId } }))
 }
 
 export interface TimerView {
@@ -110,8 +110,8 @@ export interface TimerView {
 /** Of a state: what is pending by its due time, the nearest first; what has ended by its end, the latest first. */
 export async function readTimerPage(
   role: Queryable,
-  { state, after, limit }: { state: WorkState; after?: Place | undefined; limit: number },
-): Promise<Placed<TimerView>[]> {
+  { state, after, limit }: { state: WorkState; after?: TimeCursor | undefined; limit: number },
+): Promise<WithCursor<TimerView>[]> {
   const pending = state === 'READY' || state === 'CLAIMED'
   const time = pending ? 't.due_at' : 't.finished_at'
   const [comparison, direction] = pending ? ['>', 'ASC'] : ['<', 'DESC']
@@ -131,7 +131,7 @@ export async function readTimerPage(
       boundedInteger('limit', limit, PAGE),
     ],
   )
-  return rows.map(({ micros, ...view }) => ({ view, place: { micros, id: view.timerId } }))
+  return rows.map(({ micros, ...view }) => ({ view, cursor: { micros, id: view.timerId } }))
 }
 
 const PAGE = Object.freeze({ min: 1, max: 501 })

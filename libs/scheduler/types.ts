@@ -159,8 +159,8 @@ export interface JobRunStatus {
   readonly outboxState: string | null
 }
 
-/** The scheduler at a glance: one row of the view `supervisor_scheduler_status`. */
-export interface SchedulerFigures {
+/** Counts and lag of the scheduler: the row of the view `supervisor_scheduler_status`. */
+export interface SchedulerStats {
   readonly activeJobsCount: bigint
   readonly dueJobsCount: bigint
   readonly unreadableJobsCount: bigint

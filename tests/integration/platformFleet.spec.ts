@@ -5,7 +5,7 @@ import { enqueue, OutboxRelayer } from '../../libs/outbox/index.js'
 import { DatabaseSet, type Member } from '../../libs/platform/DatabaseSet.js'
 import { PlatformDiscovery, type PlatformDatabase } from '../../libs/platform/discovery.js'
 import type { PlatformEvent } from '../../libs/platform/events.js'
-import { Fleet, fleetWorker, type FleetWorker } from '../../libs/platform/Fleet.js'
+import { Fleet, toFleetWorker, type FleetWorker } from '../../libs/platform/Fleet.js'
 import { resolvePlatformOptions, type PlatformOptions } from '../../libs/platform/options.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
@@ -67,7 +67,7 @@ const RAILS = loadRails([
 ])
 
 const relayers = ({ database }: Member) => [
-  fleetWorker('relayer', new OutboxRelayer(database, RAILS, { listen: false }), ({ claimed }) => claimed > 0),
+  toFleetWorker('relayer', new OutboxRelayer(database, RAILS, { listen: false }), ({ claimed }) => claimed > 0),
 ]
 
 async function pay(db: TestDatabase, railType = 'bank'): Promise<string> {
@@ -90,7 +90,7 @@ test('one fleet carries the payments of every database', async () => {
 test('a database is never served by two dispatchers of one process, however it is called', async () => {
   const { fleet } = await fixture(relayers)
   const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
-  expect(second.events).toContainEqual({ type: 'servedElsewhere', database: 'another name' })
+  expect(second.events).toContainEqual({ type: 'alreadyServed', database: 'another name' })
   expect(second.fleet.served).toEqual([])
   expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
 })
@@ -107,7 +107,7 @@ test('a fleet that was told so asks again, and serves the database as soon as no
   // Still one, and said once.
   expect(served()).toHaveLength(1)
   for (const { events } of [second, third]) {
-    expect(events.filter(({ type }) => type === 'servedElsewhere')).toHaveLength(1)
+    expect(events.filter(({ type }) => type === 'alreadyServed')).toHaveLength(1)
   }
   await second.fleet.stop()
   await expect.poll(() => third.fleet.served, POLL_OPTIONS).toEqual([{ database: 'a third name', up: true }])
@@ -168,7 +168,9 @@ test('a database that dies in the middle of a round gives its turn back, and sto
   ])
   const serve = ({ name, database }: Member) => {
     const rails = name === 'dying' ? cutting : RAILS
-    return [fleetWorker('relayer', new OutboxRelayer(database, rails, { listen: false }), ({ claimed }) => claimed > 0)]
+    return [
+      toFleetWorker('relayer', new OutboxRelayer(database, rails, { listen: false }), ({ claimed }) => claimed > 0),
+    ]
   }
   // One turn for both of them.
   const { fleet, events } = await fixture(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
@@ -277,7 +279,7 @@ describe('discovery', () => {
     await refreshed
     await expect.poll(() => working.length, POLL_OPTIONS).toBeGreaterThan(1)
     expect(fleet.served).toEqual([{ database: 'main', up: true }])
-    expect(events.map(({ type }) => type)).not.toContain('servedElsewhere')
+    expect(events.map(({ type }) => type)).not.toContain('alreadyServed')
   })
 
   test('that moves a name to another database closes the one and opens the other', async () => {

@@ -117,7 +117,7 @@ test('a fleet: a line per event, and only what nobody expected is an error', () 
     { type: 'databaseDown', database: 'a' },
     { type: 'databaseUp', database: 'a' },
     { type: 'databaseRemoved', database: 'a' },
-    { type: 'servedElsewhere', database: 'a' },
+    { type: 'alreadyServed', database: 'a' },
     { type: 'discoveryFailed', error: new Error('no answer') },
     { type: 'fault', database: 'a', worker: 'relayer', error: new Error('connection lost') },
   ]
@@ -127,7 +127,7 @@ test('a fleet: a line per event, and only what nobody expected is an error', () 
     ['database_down', LEVELS.warn],
     ['database_up', LEVELS.info],
     ['database_removed', LEVELS.info],
-    ['database_served_elsewhere', LEVELS.warn],
+    ['database_already_served', LEVELS.warn],
     ['discovery_failed', LEVELS.error],
     ['fleet_fault', LEVELS.error],
   ])

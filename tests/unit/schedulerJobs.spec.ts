@@ -302,7 +302,7 @@ describe('due jobs', () => {
     const { nextDueAt: occurrence } = await jobOf(broken)
     const events: SchedulerEvent[] = []
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000, onEvent: (event) => void events.push(event) })
-    expect(events.filter(({ type }) => type === 'unreadable')).toMatchObject([{ jobName: broken }])
+    expect(events.filter(({ type }) => type === 'invalidSchedule')).toMatchObject([{ jobName: broken }])
     expect([await runsOf(broken), (await runsOf(sound)).length]).toEqual([[], 1])
     expect(await jobOf(broken)).toMatchObject({ scheduleError: expect.stringContaining('Mars/Base'), state: 'ACTIVE' })
     expect(await jobOf(broken)).toMatchObject({ nextDueAt: occurrence })

@@ -3,8 +3,8 @@ import { readInboxStats } from '../../inbox/index.js'
 import { readLeaseStats } from '../../lease/index.js'
 import { readSealingStatus } from '../../ledger/index.js'
 import type { SystemStatus } from '../../observability/index.js'
-import { readDispatchEpoch, readDatabaseTime, readOutboxStatus } from '../../outbox/index.js'
-import { readSchedulerFigures } from '../../scheduler/index.js'
+import { readDatabaseTime, readDispatchEpoch, readOutboxStatus } from '../../outbox/index.js'
+import { readSchedulerStats } from '../../scheduler/index.js'
 
 /** How everything stands, by one connection: a look must not take the pool from those who work. */
 export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsage'>): Promise<SystemStatus> {
@@ -17,7 +17,7 @@ export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsag
       readOutboxStatus(tx),
       readDispatchEpoch(tx),
       readInboxStats(tx),
-      readSchedulerFigures(tx),
+      readSchedulerStats(tx),
       readLeaseStats(tx),
       readSealingStatus(tx),
     ])

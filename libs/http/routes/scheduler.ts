@@ -10,7 +10,7 @@ import {
   resumeJob,
   triggerJob,
   type JobDefinition,
-  type Place,
+  type TimeCursor,
 } from '../../scheduler/index.js'
 import type { Api } from '../Api.js'
 import { Changed, oneOf } from '../shapes/common.js'
@@ -283,13 +283,13 @@ function definitionOf(name: string, body: JobGiven): JobDefinition {
 
 interface Row<View> {
   readonly view: View
-  readonly place: Place
+  readonly cursor: TimeCursor
 }
 
 function paged<View>(kind: CursorKind<'micros' | 'id'>, rows: readonly Row<View>[], limit: number) {
   const last = rows.length === limit ? rows.at(-1) : undefined
   return {
     items: rows.map(({ view }) => view),
-    next: last === undefined ? null : encodeCursor(kind, last.place),
+    next: last === undefined ? null : encodeCursor(kind, last.cursor),
   }
 }

@@ -51,7 +51,8 @@ BEGIN
   v_exhausted := ARRAY(
     SELECT m.ctid FROM inbox_messages m WHERE m.ctid = ANY (v_rows) AND m.attempt_count >= p_attempts_max);
   IF cardinality(v_exhausted) > 0 THEN
-    PERFORM dead_letter_inbox_messages(v_exhausted, array_fill(NULL::text, ARRAY[cardinality(v_exhausted)]), p_worker_id);
+    PERFORM dead_letter_inbox_messages(
+      v_exhausted, array_fill(NULL::text, ARRAY[cardinality(v_exhausted)]), p_worker_id);
   END IF;
 
   -- The clock is read again after the locks: a claim counts from now.

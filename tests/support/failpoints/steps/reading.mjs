@@ -59,7 +59,7 @@ export function readingSteps(tools) {
       await scheduler.readTimer(look(), randomUUID())
       await scheduler.readTimers(look(), { state: 'READY', limit: 10 })
       await scheduler.readJobRuns(look(), { limit: 10 })
-      await scheduler.readSchedulerFigures(look())
+      await scheduler.readSchedulerStats(look())
       await scheduler.readJobViews(look())
       await scheduler.readJobRunPage(look(), { jobName: 'report', limit: 10 })
       await scheduler.readTimerPage(look(), { state: 'READY', limit: 10 })

@@ -1,21 +1,21 @@
-/** Whose turn it is. */
+/** Caller that waits for a slot of its database. */
 interface Waiter {
   readonly name: string
   readonly enter: () => void
 }
 
 /**
- * How many databases may be worked on at once, and in which order they come. Several workers of one database share its turn
- * while nobody else is waiting; as soon as somebody is, whoever comes is put behind them. So no database waits longer than
- * the turns of those before it, however much work the others have.
+ * Limits how many databases are served at once, in the order of their requests. Workers of one database share its slot while
+ * no other database waits. Once one waits, later callers queue behind it. So no database waits longer than the slots before it
+ * last, however much work the others have.
  */
-export class Turns {
+export class FairSlots {
   readonly #size: number
   readonly #onLeft: (name: string) => void
   readonly #working = new Map<string, number>()
   #waiting: Waiter[] = []
 
-  /** @param onLeft the last worker of a database has left, before anybody takes its place */
+  /** @param onLeft called when the last worker of a database has left, before another database gets the slot */
   constructor(size: number, onLeft: (name: string) => void = () => {}) {
     this.#size = size
     this.#onLeft = onLeft
@@ -29,8 +29,8 @@ export class Turns {
     return this.#waiting.length
   }
 
-  /** Waits for the turn of this database; the returned function ends it. Undefined: the signal came first. */
-  async take(name: string, signal: AbortSignal): Promise<(() => void) | undefined> {
+  /** Waits for a slot of this database. Returns its release function; undefined if the signal aborted first. */
+  async acquire(name: string, signal: AbortSignal): Promise<(() => void) | undefined> {
     if (this.#waiting.length > 0 || !this.#hasRoomFor(name)) {
       const entered = await this.#wait(name, signal)
       if (!entered) return undefined
@@ -43,7 +43,7 @@ export class Turns {
       const giveUp = () => {
         this.#waiting = this.#waiting.filter((one) => one !== waiter)
         resolve(false)
-        // Who was behind may have been waiting for this one only.
+        // Callers behind may have waited for this one only.
         this.#admit()
       }
       const waiter: Waiter = {
