@@ -137,7 +137,7 @@ export function optionalRails(argument: string, rails: readonly string[] | undef
   return rails.map((rail, index) => requiredId(`${argument}[${index}]`, rail))
 }
 
-/** What is none is dropped here, because text that no database can hold would refuse the payment with it. */
+/** Replaces an invalid trace context by null. Text that PostgreSQL cannot store would otherwise fail the enqueue. */
 function keptContext(traceContext: string | undefined): string | null {
   return typeof traceContext === 'string' && decodeTraceContext(traceContext) !== undefined ? traceContext : null
 }

@@ -14,7 +14,7 @@ import {
 import type { LeasedItem } from './LeasedItem.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
-/** What is to be done with a leased item after its dispatch. */
+/** Next step for a leased item after its dispatch. */
 export type DispatchResult =
   | { readonly kind: 'complete'; readonly outcome: AttemptOutcome }
   /** The item is not dispatched: an operator must decide. */

@@ -2,14 +2,13 @@ import type { BreakerState } from '../worker/index.js'
 import type { AttemptState, FreezeCause } from './types.js'
 
 /**
- * What a relayer says about its work, one event per fact. Nothing listens by default; `libs/observability` turns these into
- * metrics and log lines. None carries a payload.
+ * Events of a relayer, one per fact. There is no listener by default; `libs/observability` turns events into metrics and log lines.
+ * No event has a payload.
  */
 export type RelayerEvent =
   /**
-   * A claim came back, empty or not. `takeovers`: expired leases it wrote to the ledger, also where they ended in a
-   * hold or went back to the queue. `lagsMs`: of each item whose last lease did not expire, how long it had been due, by the
-   * database's clock.
+   * A claim returned, with or without items. `takeovers`: expired leases that the claim wrote to the ledger, including held and
+   * requeued items. `lagsMs`: time since the due time of each item whose last lease did not expire, by the database's clock.
    */
   | {
       readonly type: 'claimed'
@@ -20,11 +19,11 @@ export type RelayerEvent =
     }
   /** Notifications woke this worker: one event for all that arrived within the debounce. */
   | { readonly type: 'notified' }
-  /** Notifications can be heard, or no longer; polling goes on in any case. */
+  /** The connection for notifications opened or closed. Polling continues in both cases. */
   | { readonly type: 'listening'; readonly connected: boolean }
   /** An item occupies one of its rail's slots from `dispatchStarted` to `dispatchFinished`, whether or not the rail is called. */
   | { readonly type: 'dispatchStarted' | 'dispatchFinished'; readonly railType: string; readonly outboxId: string }
-  /** A rail was called and answered, or did not. */
+  /** A call of a rail ended, with or without an answer. */
   | {
       readonly type: 'called'
       readonly railType: string
@@ -34,9 +33,9 @@ export type RelayerEvent =
       /** Absent for a success. One of `RAIL_RESULT_CODES` if Symphony classified the answer; else the same as `answer`. */
       readonly error?: string
     }
-  /** An answer with a code that the rail's table does not know, or that disagrees with it. Somebody should look. */
+  /** The rail answered with a code that its table does not list, or lists with another outcome. An operator should check the table. */
   | { readonly type: 'unknownCode'; readonly railType: string; readonly outboxId: string; readonly code: string }
-  /** The ledger has it. */
+  /** The ledger has the outcome of an attempt. */
   | {
       readonly type: 'recorded'
       readonly railType: string
@@ -46,7 +45,7 @@ export type RelayerEvent =
       readonly attemptNo: number
       readonly sinceAcceptedMs: number
     }
-  /** The answer to a completion was lost, and the same token was told that its outcome stands. */
+  /** A repeated completion found the outcome of the same token in the ledger: the first answer was lost. */
   | {
       readonly type: 'alreadyRecorded'
       readonly railType: string
@@ -54,27 +53,27 @@ export type RelayerEvent =
       readonly state: AttemptState
       readonly sinceAcceptedMs: number
     }
-  /** A race, not an error: someone else holds or has ended the item. What was learned is kept as evidence. */
+  /** Another worker holds the item, or the item is terminal. A race, not an error; the outcome is saved as a late outcome. */
   | { readonly type: 'leaseLost'; readonly outboxId: string; readonly during: 'completion' | 'renewal' | 'dispatch' }
-  /** A late outcome was kept as evidence. `contradicts`: it differs from the recorded outcome, and an operator must review it. */
+  /** A late outcome was saved as evidence. `contradicts`: it differs from the recorded outcome, and an operator must review it. */
   | { readonly type: 'lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }
   /** The item was recorded as DISPATCHED, and a late outcome had reported a success under another rail reference. */
   | { readonly type: 'contradicted'; readonly railType: string; readonly outboxId: string }
-  /** The index that forbids a second ending refused one. */
+  /** The unique index refused a second terminal outcome. */
   | { readonly type: 'terminalGuard'; readonly outboxId: string }
-  /** The item waits for a person from now on. */
+  /** The item is held: an operator must decide. */
   | { readonly type: 'held'; readonly railType: string; readonly outboxId: string; readonly reason: string }
-  /** Leases that were given back unused, as when the process stops. */
+  /** Unused leases were released, for example at a stop. */
   | { readonly type: 'released'; readonly items: number }
-  /** A rail that fails again and again gets a rest; after it, one call tries. */
+  /** The circuit breaker of a rail changed its state. */
   | { readonly type: 'breaker'; readonly railType: string; readonly state: BreakerState }
-  /** The database's clock moved against this process's: claims pause until the leases in hand have surely ended. */
+  /** The database's clock jumped against this process's. Claims pause until the leases of this worker have ended. */
   | { readonly type: 'clockJumped'; readonly byMs: number }
-  /** Commits may have been lost: nothing is claimed until a person has looked. What waited in this process was given back. */
+  /** Commits may have been lost. The relayer released its waiting items, and claims nothing until an operator lifts the freeze. */
   | { readonly type: 'frozen'; readonly cause: FreezeCause; readonly reason: string; readonly since: Date }
   /** An operator lifted the freeze. */
   | { readonly type: 'freezeLifted' }
-  /** Something failed that a retry is not known to mend. `during` says what was being done. */
+  /** An operation failed, and a retry may not help. `during` names the operation. */
   | { readonly type: 'fault'; readonly during: string; readonly error: unknown; readonly outboxId?: string }
 
 export type OnRelayerEvent = (event: RelayerEvent) => void

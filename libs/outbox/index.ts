@@ -1,19 +1,19 @@
 /**
  * The payment outbox. An item is pending until it ends, once, as DISPATCHED or FAILED.
  *
- * | state | who moves it | a crash there leaves |
+ * | state | moved by | a crash there leaves |
  * | --- | --- | --- |
  * | due, scheduled | `claimOutboxBatch` leases it | the row |
  * | leased (in flight) | its holder completes, renews or releases it; `repairExpiredLeases` or another claim takes an expired one | a lease that expires, then a ledger row and the mark "outcome unknown" |
  * | blocked | the end of the ordered item before it; the end of a pause | the row |
- * | held | people, two of them where money is decided | the row |
- * | DISPATCHED, FAILED | nobody | a ledger row; the queue row is gone |
+ * | held | operators, two of them for a decision about money | the row |
+ * | DISPATCHED, FAILED | terminal | a ledger row; the queue row is gone |
  *
- * After a restore or a failover that may have lost commits all of it is frozen: nothing can be claimed until a person lifts it
- * (`liftDispatchFreeze`), and everything that waited is of unknown outcome. Each run of a server is an epoch, and a worker shows the
- * one it has checked with every claim.
+ * A restore or a failover that may have lost commits freezes dispatch: nothing can be claimed until an operator lifts the freeze
+ * (`liftDispatchFreeze`), and every waiting item has an unknown outcome. Each run of a server is an epoch; every claim names the
+ * epoch that its worker has checked.
  *
- * All of it is decided by SQL functions; this room calls them. What a worker learned without a live lease it keeps with
+ * SQL functions decide all of this; this module calls them. A worker without a live lease saves its outcome with
  * `recordLateOutcome`.
  */
 export {

@@ -27,7 +27,7 @@ interface TopicDeclaration<Payload extends object> {
   readonly rate?: { readonly perSecond: number }
 }
 
-/** What an interface that lists topics and their payloads looks like. */
+/** Shape of an interface that lists topics and their payloads. */
 type PayloadsByTopic<Payloads> = { readonly [Topic in keyof Payloads]: object }
 
 /** By topic: a handler, or one with its schema and bounds. */
@@ -37,8 +37,8 @@ export type TopicHandlers<Payloads extends PayloadsByTopic<Payloads>> = {
 
 export interface TopicOptions {
   /**
-   * Topics that this process should serve though it may have no handler for them, as after a deploy that forgot one. Their
-   * messages are sent back to be tried again, and each is told here: somebody should look.
+   * Topics that this process should serve although it may have no handler, for example after an incomplete deployment. Their
+   * messages are retried, and `onMissingHandler` is called for each.
    */
   readonly expected?: {
     readonly topics: readonly string[]
@@ -84,10 +84,10 @@ function refusal(error: unknown): RailAnswer {
     : { outcome: 'retryable', code: 'HANDLER_FAILED', message }
 }
 
-/** Nobody here can handle it, which says nothing against the message: another process may, or the next deploy. */
+/** Rail of a topic without a handler here. Another process, or the next deployment, may have one. */
 function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => void) | undefined): Rail {
   if (typeof onMissingHandler !== 'function') {
-    throw new InvalidArgumentError('expected.onMissingHandler', 'expected a function that alerts somebody')
+    throw new InvalidArgumentError('expected.onMissingHandler', 'expected a function')
   }
   const tell = guardListener(onMissingHandler)
   return {
@@ -97,7 +97,7 @@ function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => 
     dispatch: (request) => {
       tell(messageOf(topic, request))
       const message = `no handler for the topic ${topic}`
-      // The last attempt would be recorded as FAILED. Unknown, it is held instead: nobody has refused the message.
+      // The last attempt would be recorded as FAILED. An unknown outcome is held instead: no handler has refused the message.
       if (request.attempt >= ATTEMPTS_MAX) return { outcome: 'unknown', code: 'NO_HANDLER', message }
       const retryAfterMs = Math.min(MINUTE_MS * 2 ** (request.attempt - 1), MISSING_HANDLER_DELAY_MAX_MS)
       return { outcome: 'retryable', code: 'NO_HANDLER', message, retryAfterMs }

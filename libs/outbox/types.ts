@@ -1,12 +1,12 @@
 import type { JsonObject } from '../core/index.js'
 
-/** What a caller wants paid: the instruction and key name it for ever. */
+/** Payment that a client wants made. Instruction id and idempotency key name it for ever. */
 export interface OutboxInstruction {
   readonly instructionId: string
-  /** Whose stream it belongs to; owns the sequence. */
+  /** Owner of the stream and its sequence numbers. */
   readonly participantId: string
   readonly idempotencyKey: string
-  /** Which rail carries it. */
+  /** Rail that makes the payment. */
   readonly railType: string
   readonly payload: JsonObject
   /** Not to be claimed before this time. @default now */
@@ -14,25 +14,25 @@ export interface OutboxInstruction {
   /** Dispatched one at a time, in sequence, with the other ordered items of the participant. @default false */
   readonly ordered?: boolean
   /**
-   * The trace it belongs to, as `encodeTraceContext` makes it of a request's headers. No part of what the instruction is: the
-   * same again from another trace is the same. What is no trace context is dropped. @default the active span, if there is one
+   * Trace context, as `encodeTraceContext` makes it from the headers of a request. It is not compared when the instruction is
+   * repeated. An invalid one is dropped. @default the active span, if there is one
    */
   readonly traceContext?: string
 }
 
 export type OutboxState = 'PENDING' | 'DISPATCHED' | 'FAILED'
 
-/** The item that stands for an instruction, whether this call made it or an earlier one did. */
+/** Item of an instruction, created by this call or an earlier one. */
 export interface EnqueuedItem {
   readonly outboxId: string
   readonly sequenceId: bigint
   readonly createdAt: Date
   readonly state: OutboxState
-  /** False: the same instruction and key were enqueued before, and this is what became of it. */
+  /** False: the same instruction and key were enqueued before, and this is that item. */
   readonly created: boolean
 }
 
-/** A leased item. The token is what every later call about it must show. */
+/** A leased item. Every later call about it needs its lease token. */
 export interface ClaimedItem {
   readonly outboxId: string
   readonly instructionId: string
@@ -47,14 +47,14 @@ export interface ClaimedItem {
   readonly leaseExpiresAt: Date
   /** The database's clock at the claim. */
   readonly claimedAt: Date
-  /** The rail may have acted before, and nobody knows. */
+  /** The rail may have acted on an earlier attempt. */
   readonly outcomeUnknown: boolean
-  /** How many leases in a row expired before this one. */
+  /** Number of leases in a row that expired before this one. */
   readonly expiryStreak: number
-  /** This very claim took it over from an expired lease, and wrote that to the ledger. */
+  /** This claim took the item over from an expired lease, and wrote the expiry to the ledger. */
   readonly takenOver: boolean
   readonly ordered: boolean
-  /** What is known of an unknown outcome; null for an item without one. */
+  /** Evidence about an unknown outcome; null for an item without one. */
   readonly evidence: OutboxEvidence | null
   /** When it was accepted. */
   readonly createdAt: Date
@@ -78,7 +78,7 @@ export interface OutboxEvidence {
     /** The outcome was unknown after that attempt. */
     readonly outcomeUnknown: boolean
   } | null
-  /** What a worker reported after it had lost its lease. A success here is completed without calling the rail. */
+  /** Late outcome of a worker that had lost its lease. A success is completed without a call of the rail. */
   readonly lateOutcome: {
     readonly state: CompletionState
     readonly railReference: string | null
@@ -109,7 +109,7 @@ export interface LeaseRef {
   readonly leaseToken: string
 }
 
-/** What became of a leased item. */
+/** Outcome of an attempt, under the lease of its item. */
 export interface AttemptOutcome extends LeaseRef {
   readonly state: CompletionState
   readonly railReference?: string | null
@@ -117,14 +117,14 @@ export interface AttemptOutcome extends LeaseRef {
   readonly errorCode?: string | null
   readonly errorMessage?: string | null
   readonly latencyMs?: number | null
-  /** When to try again. @default the database's backoff */
+  /** Delay of the next attempt. @default the database's backoff */
   readonly retryDelaySeconds?: number | null
   /**
-   * True: the rail may have acted. False: it is now certain that it had not before, and only a definitive inquiry or an
-   * idempotent rail can know that. Absent: what was known stays.
+   * True: the rail may have acted. False: the rail has certainly not acted on an earlier attempt; only a definitive inquiry or an
+   * idempotent rail can tell. Absent: unchanged.
    */
   readonly outcomeUnknown?: boolean | null
-  /** Hold the item for a person instead of trying again. Not with DISPATCHED. */
+  /** Holds the item instead of retrying it. Refused with DISPATCHED. */
   readonly holdReason?: string | null
   /** `not_sent` is refused with DISPATCHED. @default 'sent' */
   readonly action?: Exclude<AttemptAction, 'decided' | 'expired'> | null
@@ -132,7 +132,7 @@ export interface AttemptOutcome extends LeaseRef {
 
 export interface RecordedAttempt {
   readonly attemptNo: number
-  /** What was recorded, which the ceiling or an unknown outcome may have made different from what was asked. */
+  /** Recorded state. The retry ceiling or an unknown outcome may change the requested one. */
   readonly state: AttemptState
   readonly held: boolean
 }
@@ -143,7 +143,7 @@ export interface RecordedAttempt {
  */
 export type CompletionVerdict =
   | ({ readonly outboxId: string; readonly verdict: 'RECORDED'; readonly contradicted: boolean } & RecordedAttempt)
-  /** This very token had recorded that outcome before: a lost answer, not a lost lease. */
+  /** The same token had recorded this outcome before: a lost answer, not a lost lease. */
   | {
       readonly outboxId: string
       readonly verdict: 'ALREADY_RECORDED'
@@ -199,7 +199,7 @@ export interface UnrepairedLease {
 export interface UnleasedTakeover {
   readonly outboxId: string
   readonly railType: string
-  /** Why the database held it: at the ceiling, or because a marked call had begun. Null: there was no room, it is in the queue. */
+  /** Reason of the hold: the retry ceiling, or a marked call that had begun. Null: not held, the item is in the queue again. */
   readonly holdReason: string | null
 }
 
