@@ -72,7 +72,7 @@ export class RabbitLink {
     onBroken: () => void,
   ): Promise<RabbitLink> {
     const connection = await connect()
-    // An error that nobody listens for ends the process. That the channel closes, which follows, is listened for.
+    // An 'error' event without a listener ends the process. The 'close' event that follows has a listener.
     connection.on('error', () => {})
     try {
       const channel = await connection.createConfirmChannel()

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, systemClock, type Clock, type JsonValue, AppError } from '../core/index.js'
 import { NotSentError, requestBody, type RailRequest } from '../rails/index.js'
 
-/** What every broker rail may be told about its messages. */
+/** Options about messages, the same for every broker rail. */
 export interface BrokerMessageOptions<Payload extends object> {
   /**
    * The JSON that is published. It must not depend on `attempt` or `notAfter`: consumers that deduplicate compare what
@@ -27,7 +27,7 @@ export function messageWriter<Payload extends object>(
   const bodyOf = body ?? requestBody
   return (request, signal) => {
     throwIfAborted(signal)
-    // A worker that was stopped and woke up again: its lease is somebody else's by now.
+    // The process was suspended: another worker may hold the lease now.
     if (clock.now() >= request.notAfter) throw new NotSentError('the lease behind this message has ended')
     return textOf(bodyOf, request)
   }

@@ -1,15 +1,15 @@
 import { InvalidArgumentError, isObject, rejectUnknownKeys, requiredId, type JsonObject } from '../core/index.js'
 import type { Rail } from '../rails/index.js'
 
-/** What a broker rail declares like any other. Its calls are the broker's, and so are its codes. */
+/** Fields of a broker rail that every rail has. The broker defines its calls and codes. */
 export type BrokerDeclaration<Payload extends object = JsonObject> = Omit<
   Rail<Payload>,
   'dispatch' | 'queryStatus' | 'codes' | 'onUnknown'
 >
 
 /**
- * For brokers that keep every copy they are sent. `resend` is an answer only where whoever consumes the messages handles
- * each id once, and only who runs the consumers can say so: it has to be said, and there is no default.
+ * Policy for brokers that keep every copy of a message. `resend` is safe only if every consumer handles each id once. Only the
+ * operator of the consumers knows, so there is no default.
  */
 export type AtLeastOncePolicy =
   | {
@@ -22,7 +22,7 @@ export type AtLeastOncePolicy =
 /** How a field of the broker's own options is named in errors. */
 export type FieldName = (name: string) => string
 
-/** Checks that a broker's own options are an object without keys that nobody knows, and says how to name its fields. */
+/** Checks that a broker's own options are an object without unknown keys. Returns the names of its fields in errors. */
 export function fieldsOf(type: unknown, broker: string, given: object, keys: readonly string[]): FieldName {
   const rail = `rail "${requiredId('type', type)}"`
   if (!isObject(given)) {
@@ -33,7 +33,7 @@ export function fieldsOf(type: unknown, broker: string, given: object, keys: rea
   return field
 }
 
-/** The declaration without what only decides whether `resend` may be said. */
+/** Returns the declaration without `consumersDeduplicate`, which is checked here. */
 export function readAtLeastOnce<Declared extends AtLeastOncePolicy & { readonly type: string }>(
   declared: Declared,
 ): Omit<Declared, 'consumersDeduplicate'> {

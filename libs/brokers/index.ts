@@ -8,7 +8,8 @@
  * | RabbitMQ | at the consumer | `message-id`, and an inbox: the broker keeps every copy |
  * | Kafka | at the consumer | the header `outbox-id`, and an inbox: the topic keeps every copy |
  *
- * What surely did not leave is `NotSentError`; what may have left and was not confirmed is `UnconfirmedError`, and unknown.
+ * A message that was certainly not sent is a `NotSentError`. A message that was perhaps sent and not confirmed is an
+ * `UnconfirmedError`, and its outcome is unknown.
  */
 export type { BrokerMessageOptions } from './brokerMessage.js'
 export type { AtLeastOncePolicy, BrokerDeclaration } from './brokerOptions.js'

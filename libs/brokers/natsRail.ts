@@ -63,7 +63,7 @@ async function answerToError(nats: ResolvedNats<never>, subject: string, error: 
   const { name, code } = describe(error)
   if (NOT_SENT_ERRORS.has(name)) throw new NotSentError('the message was not published', { cause: error })
   if (code === SUBJECT_NOT_EMPTY) {
-    // Our own message of an earlier attempt: nobody else publishes under an outbox id.
+    // The message of an earlier attempt: no other publisher uses an outbox id.
     const stored = await storedUnder(nats, subject)
     if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
   }
@@ -122,7 +122,7 @@ function describe(error: unknown): { readonly name: string; readonly code: numbe
   return { name: error.name, code: typeof code === 'number' ? code : undefined }
 }
 
-/** What the client throws before it writes anything, and the server's word that nobody takes in this subject. */
+/** Errors that the client throws before it writes, and the server's error for a subject without a stream. */
 const NOT_SENT_ERRORS: ReadonlySet<string> = new Set([
   'ClosedConnectionError',
   'DrainingConnectionError',
@@ -134,8 +134,8 @@ const NOT_SENT_ERRORS: ReadonlySet<string> = new Set([
 const SUBJECT_NOT_EMPTY = 10_071
 
 /**
- * Refusals that the server gives before it stores anything. 10077, which says that storing failed, is not among them: it
- * is said of a full stream and of a broken disk alike.
+ * Refusals that the server gives before it stores anything. 10077 (storing failed) is not among
+ * them: the server sends it for a full stream and for a broken disk.
  */
 const REFUSALS: ReadonlyMap<number, Extract<RailOutcome, 'terminal' | 'retryable'>> = new Map([
   // The message is larger than the stream takes.

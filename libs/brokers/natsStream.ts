@@ -11,7 +11,7 @@ export interface NatsPublishOptions {
   readonly expect?: { readonly streamName?: string; readonly lastSubjectSequence?: number }
 }
 
-/** What `headers()` of the client makes. */
+/** Result of the client's `headers()`. */
 export interface NatsHeaders {
   set(name: string, value: string): void
 }

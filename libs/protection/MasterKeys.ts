@@ -12,9 +12,9 @@ export interface MasterKey {
  * wrapped or unwrapped, so that a key that was added is found without a restart.
  */
 export interface MasterKeys {
-  /** What new data keys are wrapped under. */
+  /** Master key that wraps new data keys. */
   current(): Promise<MasterKey>
-  /** Undefined: there is no key of that name, now. */
+  /** Returns undefined if there is no such key now. */
   find(id: string): Promise<MasterKey | undefined>
 }
 

@@ -41,7 +41,7 @@ export async function ensureSubjectKeys(
   return rows.map(toWrappedKey)
 }
 
-/** As symphony_executor. A key that nobody knows is not among the answers. */
+/** Reads data keys as symphony_executor. Unknown ids are missing from the result. */
 export async function readSubjectKeys(role: Queryable, keyIds: readonly string[]): Promise<WrappedKey[]> {
   const ids = keyIds.map((id, index) => requiredUuid(`keyIds[${index}]`, id))
   return (await call<WrappedKeyRow>(role, 'read_subject_keys', [ids])).map(toWrappedKey)
@@ -74,7 +74,7 @@ export async function rewrapSubjectKeys(
   return rows[0]?.rewrap_subject_keys ?? 0
 }
 
-/** What became of a key that was to be destroyed. A subject that nobody knows may be a misspelt one. */
+/** Result of the destruction of a key. UNKNOWN: no such subject, perhaps a misspelt one. */
 export type KeyDestruction = 'DESTROYED' | 'ALREADY_DESTROYED' | 'UNKNOWN'
 
 /** As symphony_control. There is no way back. */

@@ -22,7 +22,7 @@ export class SubjectErasedError extends AppError {
   }
 }
 
-/** What was read is no set of master keys. It never says what was in it. */
+/** The file or service returned no set of master keys. The error never contains its content. */
 export class MasterKeysError extends AppError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('MASTER_KEYS_UNREADABLE', message, {

@@ -1,15 +1,15 @@
 /**
- * Fields that nobody but the rail may read. A rail declares classes for the fields of its payloads (`libs/rails`); this room does
- * what two of them ask: it encrypts, and it lets what was encrypted be forgotten.
+ * Encrypted fields, which only the rail may read. A rail declares classes for the fields of its payloads (`libs/rails`). This module
+ * encrypts fields, and destroys keys so that a subject's fields become unreadable.
  *
- * | who | does what | with |
+ * | actor | action | keys |
  * | --- | --- | --- |
  * | a producer | `vault.encrypt`, before the enqueue: the database never sees the plaintext | the current master key |
- * | a worker | opens, just before a rail is called or asked (`protectedRails`) | every master key in use |
+ * | a worker | decrypts, just before a call or an inquiry (`protectedRails`) | every master key in use |
  * | an operator | rewraps data keys under another master key; destroys a subject's | those, or none |
  *
- * Each subject has one data key, which the database keeps wrapped under a master key that it never gets (`subject_keys`). Nothing
- * here keeps a data key for longer than a call. A crash leaves at worst a key that has encrypted nothing yet.
+ * Each subject has one data key. The database stores it wrapped under a master key that the database never has (`subject_keys`).
+ * This module keeps no data key longer than a call. A crash leaves at worst a key that has encrypted nothing yet.
  */
 export {
   countSubjectKeys,

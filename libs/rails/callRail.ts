@@ -153,8 +153,8 @@ function timed<Answer extends object>(answer: Answer, clock: Clock, startedMs: n
 }
 
 /**
- * What a thrown value says, in a line: a code if it has one, its message, and the same of its cause. Never a stack, and
- * never a property, because errors of HTTP clients carry the whole request in theirs.
+ * Describes a thrown value in one line: code or name, message, and the same of its cause. Never a stack or another property,
+ * because errors of HTTP clients have the whole request in theirs.
  */
 function describeThrown(thrown: unknown): string {
   try {

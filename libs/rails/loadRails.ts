@@ -102,7 +102,7 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
   if (onUnknown === 'inquire' && declared.queryStatus === undefined) {
     throw new InvalidArgumentError(
       field('queryStatus'),
-      'expected a function, because onUnknown is "inquire": without it nobody could be asked',
+      'expected a function, because onUnknown is "inquire": without it the relayer cannot inquire',
     )
   }
   const timeoutMs = boundedInteger(field('timeoutMs'), declared['timeoutMs'] ?? timeoutDefaultMs, RAIL_TIMEOUT_MS)
@@ -246,7 +246,7 @@ function readCodes(field: string, value: unknown): ReadonlyMap<string, RailOutco
 
 type Calls = Pick<Rail, 'dispatch' | 'queryStatus' | 'close'>
 
-/** What a function takes and returns shows when it is called; here only that it is one. */
+/** Checks only that each is a function. Its arguments and results are checked when it is called. */
 function requireCalls(
   declared: Record<string, unknown>,
   field: (name: string) => string,

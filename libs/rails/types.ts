@@ -2,12 +2,12 @@ import type { JsonObject } from '../core/index.js'
 import type { FieldClasses } from './fields/fieldRules.js'
 
 /**
- * What to do when a call may have reached the rail and nobody knows what came of it. There is no default: only who
- * wrote the adapter knows, and a wrong guess pays twice.
+ * Policy for an unknown outcome: the call may have reached the rail, and no definitive answer exists. There is no default: only
+ * the author of the adapter knows, and a wrong policy pays twice.
  *
  * - `resend`: the rail is idempotent under our reference; sending again is safe.
- * - `inquire`: the rail can be asked (`queryStatus`), and is, before anything is sent again.
- * - `hold`: neither; a person decides.
+ * - `inquire`: the relayer asks the rail (`queryStatus`) before it sends again.
+ * - `hold`: neither is possible; an operator decides.
  */
 export type UnknownPolicy = 'resend' | 'inquire' | 'hold'
 
@@ -24,46 +24,45 @@ export interface RailDeclaration<Payload extends object = JsonObject> {
   readonly type: string
   readonly onUnknown: UnknownPolicy
   /**
-   * Sends the payment, under `request.reference`, and reports what the rail said. A throw means *unknown*; throw
-   * `NotSentError` where it is certain that nothing left. `signal` aborts at the timeout: stop then, the answer will no
-   * longer be waited for.
+   * Sends the payment under `request.reference`, and returns the rail's answer. A throw means *unknown*; throw `NotSentError`
+   * if it is certain that nothing was sent. `signal` aborts at the timeout: stop then, because no caller waits for the answer.
    */
   dispatch(request: RailRequest<Payload>, context: RailContext): RailAnswer | Promise<RailAnswer>
-  /** Asks what became of `request.reference`. Required where `onUnknown` is `inquire`. */
+  /** Asks for the outcome of `request.reference`. Required if `onUnknown` is `inquire`. */
   queryStatus?(request: RailRequest<Payload>, context: RailContext): RailStatus | Promise<RailStatus>
   /** Checks the payload before each dispatch. The rail receives the payload as it was committed, not a transformed one. */
   readonly payload?: StandardSchema<Payload>
   /** False for topics that carry messages, not money: amount, currency and destination are not checked. @default true */
   readonly money?: boolean
   /**
-   * What `payload.destination` must be. @default what starts with `+` must be a phone number, what is shaped like an
-   * IBAN must be one, anything else an account
+   * Kind of `payload.destination`. @default text that starts with `+` must be a phone number, text that looks like an IBAN must
+   * be one, and other text must be an account
    */
   readonly destination?: DestinationKind | DestinationValidator
-  /** Longest wait for one answer. A lease must outlast it by more than 2 s. @default RAIL_TIMEOUT_MS, 30000 */
+  /** Maximum wait for one answer. A lease must outlast it by more than 2 s. @default RAIL_TIMEOUT_MS, 30000 */
   readonly timeoutMs?: number
   /**
-   * How long after the end of a lease a request of it may still arrive at the rail. Only then does "absent" mean that
-   * nothing was paid. At least `timeoutMs`. @default timeoutMs
+   * Time after the end of a lease during which one of its requests may still arrive at the rail. Only after it does "absent" mean
+   * that nothing was paid. At least `timeoutMs`. @default timeoutMs
    */
   readonly settleMs?: number
-  /** Most calls of this rail at once, per process. @default the worker's own bound */
+  /** Maximum number of concurrent calls of this rail, per process. @default the worker's own bound */
   readonly concurrency?: number
-  /** Most calls of this rail begun per second, per process. @default unbounded */
+  /** Maximum number of calls of this rail started per second, per process. @default unbounded */
   readonly rate?: { readonly perSecond: number }
   /**
-   * Every code the rail may answer with, and what it means. Where it is given, it decides: an answer that disagrees
-   * with it, or a code that is not in it, is unknown. @default the answer's own outcome stands
+   * Every code of the rail, with its outcome. An answer that contradicts the table, or a code that the table does not list, is
+   * unknown. @default none: the answer's own outcome counts
    */
   readonly codes?: RailCodes
   /**
-   * What the fields of the payload may show, by place: `{ '/destination': 'encrypted', '/memo': 'forbidden' }`. A key that is a
-   * star stands for every element of a list or member of an object. What is not named is public. @default {}
+   * Classes of payload fields by JSON pointer: `{ '/destination': 'encrypted', '/memo': 'forbidden' }`. A star stands for every
+   * element of a list or member of an object. A field without a class is public. @default {}
    */
   readonly fields?: FieldClasses
   /**
-   * Where the payload names whose data it is, such as `/customerId`. Encrypted fields have a key for each subject, and are
-   * unreadable once it is destroyed. @default the participant
+   * JSON pointer to the subject of the data, such as `/customerId`. Each subject has its own key for encrypted fields; they are
+   * unreadable after the key is destroyed. @default the participant
    */
   readonly subject?: string
   /** Called once when the worker has stopped: close connections here. */
@@ -77,19 +76,19 @@ export type DestinationValidator = (destination: unknown) => boolean | Promise<b
 
 /** One payment on its way to the rail. */
 export interface RailRequest<Payload extends object = JsonObject> {
-  /** The outbox id: the same on every attempt, and what the rail must be idempotent under if it is declared so. */
+  /** Outbox id, the same on every attempt. A rail with `resend` must be idempotent under it. */
   readonly reference: string
   readonly instructionId: string
   readonly participantId: string
-  /** The place in the participant's stream. A bigint: write it to JSON as a string. */
+  /** Sequence number in the participant's stream. A bigint: write it to JSON as a string. */
   readonly sequenceId: bigint
   readonly idempotencyKey: string
-  /** 1 for the first. For logs only: what is sent must not depend on it, or a repeat is another request to the rail. */
+  /** 1 for the first attempt. For logs only: a request that depends on it is another request to the rail. */
   readonly attempt: number
   readonly payload: Payload
-  /** When the lease behind this call ends. Rails that can should refuse the request after it. */
+  /** End of the lease of this call. The rail should refuse the request after it, if it can. */
   readonly notAfter: Date
-  /** W3C Trace Context: the span of this attempt, or what was kept with the instruction where nothing traces here. */
+  /** W3C Trace Context: the span of this attempt, or the context of the instruction without a tracer. */
   readonly traceparent?: string
   /** At most 512 printable characters, and only beside a traceparent. */
   readonly tracestate?: string
@@ -102,9 +101,9 @@ export interface RailContext {
 
 export type RailOutcome = 'success' | 'terminal' | 'retryable' | 'unknown'
 
-/** What the rail said to a dispatch. */
+/** Answer of a rail to a dispatch. */
 export type RailAnswer =
-  /** Paid, or surely going to be. `reference` is the rail's own, by which it knows the payment. */
+  /** Paid, or certain to be paid. `reference` is the rail's own reference of the payment. */
   | { readonly outcome: 'success'; readonly reference: string; readonly code?: string }
   | {
       /**
@@ -117,10 +116,10 @@ export type RailAnswer =
       readonly retryAfterMs?: number
     }
 
-/** What the rail said to a question about a reference. */
+/** Answer of a rail to an inquiry about a reference. */
 export type RailStatus =
   | { readonly outcome: 'success'; readonly reference: string; readonly code?: string }
-  /** It was refused, and nothing will be paid under this reference. */
+  /** Refused: nothing will be paid under this reference. */
   | { readonly outcome: 'terminal'; readonly code?: string; readonly message?: string }
   /** The rail has never seen this reference. If it might only not have seen it yet, say `unknown`. */
   | { readonly outcome: 'absent'; readonly code?: string; readonly message?: string }

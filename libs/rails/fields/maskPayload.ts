@@ -17,7 +17,7 @@ export function maskPayload(payload: JsonObject, rules: readonly FieldRule[]): M
   return { payload: shown, masked }
 }
 
-/** The same of text as the ledger has it. Text of another shape is withheld whole: nobody knows what it holds. */
+/** Masks the text of a payload as the ledger has it. Text that is no JSON object is masked as a whole. */
 export function maskPayloadText(text: string, rules: readonly FieldRule[]): { text: string; masked: boolean } {
   if (rules.every(({ fieldClass }) => fieldClass === 'public')) return { text, masked: false }
   const payload = parse(text)

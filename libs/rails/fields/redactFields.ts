@@ -1,20 +1,20 @@
 import { redact, type JsonObject, type JsonValue } from '../../core/index.js'
 import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 
-/** Makes text of a rail fit to be kept. */
+/** Removes secrets from the text of a rail, and bounds its length. */
 export type Redact = (text: string, lengthMax?: number) => string
 
 /**
- * `redact` knows what secrets look like; this also knows what they are. A rail that quotes a field of class masked, encrypted or
- * forbidden in its answer, or an adapter that throws with it in the message, would put it into a ledger that nobody may edit.
- * Before the text is cut to its length, so that no half of a value is left at the end.
+ * Returns a `redact` that also removes the values of masked, encrypted and forbidden fields. A rail may quote such a value in its
+ * answer, or an adapter in an error, and the ledger is append-only. Values are removed before the text is cut, so that no
+ * part of a value is left at the end.
  */
 export function redactFields(payload: JsonObject, rules: readonly FieldRule[]): Redact {
   if (rules.length === 0) return redact
   const secrets = secretsIn(payload, rulesOf(rules, 'masked', 'encrypted', 'forbidden'))
   if (secrets.length === 0) return redact
   return (text, lengthMax) => {
-    // No value of a payload is longer than what is read of a text here, and nothing behind that is kept.
+    // No value of a payload is longer than this, and the rest of the text is dropped.
     const near = text.slice(0, TEXT_READ_MAX)
     return redact(
       secrets.reduce((rest, secret) => rest.replaceAll(secret, '[withheld]'), near),
@@ -23,7 +23,7 @@ export function redactFields(payload: JsonObject, rules: readonly FieldRule[]): 
   }
 }
 
-/** Longest first: a value that contains another must go as a whole. */
+/** Longest first: a value that contains another must be removed as a whole. */
 function secretsIn(payload: JsonObject, rules: readonly FieldRule[]): readonly string[] {
   const secrets = new Set<string>()
   mapFields(payload, rules, (value) => {
@@ -33,7 +33,7 @@ function secretsIn(payload: JsonObject, rules: readonly FieldRule[]): readonly s
   return [...secrets].filter(({ length }) => length >= LENGTH_MIN).toSorted((a, b) => b.length - a.length)
 }
 
-/** As it is, and as it looks inside JSON, in an address, in a header of basic authentication. */
+/** Returns a value as it is, in JSON, in a URL, and in base64 as in a header of basic authentication. */
 function spellings(text: string): readonly string[] {
   return [
     text,
@@ -50,6 +50,6 @@ function leavesOf(value: JsonValue): string[] {
   return Object.values(value).flatMap(leavesOf)
 }
 
-/** A shorter one is in every other word; whoever knows that it is in there knows nothing. */
+/** A shorter value occurs in many words, so removing it protects nothing. */
 const LENGTH_MIN = 3
 const TEXT_READ_MAX = 131_072

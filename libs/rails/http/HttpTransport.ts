@@ -57,7 +57,7 @@ export class HttpTransport {
   constructor(options: TransportOptions) {
     this.#responseBytesMax = options.responseBytesMax
     this.#agent = createAgent(options)
-    // What is wrong with it is told to whoever calls.
+    // `exchange` throws the error. This only prevents an unhandled rejection.
     this.#agent.catch(() => {})
   }
 

@@ -41,7 +41,7 @@ export interface HttpOptions<Payload extends object = JsonObject> {
   readonly headers?: HttpHeaders | (() => HttpHeaders | Promise<HttpHeaders>)
   /** Where the answer has what, as JSON pointers. @default /reference, /code and /message */
   readonly pointers?: { readonly reference?: string; readonly code?: string; readonly message?: string }
-  /** What an HTTP status means here, where it differs from `HTTP_STATUS_OUTCOMES`. */
+  /** Outcomes of HTTP statuses that differ from `HTTP_STATUS_OUTCOMES`. */
   readonly statusOutcomes?: Readonly<Record<number, RailOutcome>>
   /** Signs each request (header `Symphony-Signature`). The secret has 16 bytes at least. @default no signature */
   readonly signing?: SigningKey
@@ -254,7 +254,7 @@ function checkSigning(field: (name: string) => string, { keyId, secret }: Signin
   }
 }
 
-/** Headers that the rail writes itself: an answer to "who won?" that nobody should have to look up. */
+/** Headers that the rail writes itself. Options must not set them. */
 const OWN_HEADERS = new Set(['idempotency-key', 'content-type', 'content-length', 'host', 'traceparent', 'tracestate'])
 
 export function isOwnHeader(name: string): boolean {

@@ -74,7 +74,7 @@ async function prepare(
   { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
 ): Promise<HttpRequest> {
   const now = http.clock.now()
-  // A worker that was stopped and woke up again: its lease is somebody else's by now.
+  // The process was suspended: another worker may hold the lease now.
   if (now >= request.notAfter) throw new NotSentError('the lease behind this request has ended')
   try {
     const text = body?.()

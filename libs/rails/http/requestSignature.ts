@@ -18,10 +18,10 @@ export interface SignedParts {
 }
 
 /**
- * The value of the header `Symphony-Signature`: `t=1767225600,k=KEYID,v1=HEX`, where HEX is HMAC-SHA256 over six lines:
+ * Returns the value of the header `Symphony-Signature`: `t=1767225600,k=KEYID,v1=HEX`, where HEX is HMAC-SHA256 over six lines:
  * the timestamp, the method, the path, the Idempotency-Key, the Symphony-Not-After and the body, joined by line feeds.
  *
- * More than timestamp and body, because whoever could exchange the Idempotency-Key of a captured request could have it
+ * It covers more than timestamp and body: an attacker who could replace the Idempotency-Key of a captured request could have it
  * paid a second time. No part but the body can contain a line feed, so no two requests sign the same text.
  */
 export function signRequest({ keyId, secret }: SigningKey, parts: SignedParts): string {

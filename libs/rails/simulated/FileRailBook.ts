@@ -18,9 +18,8 @@ interface Waiting {
  *
  * There is no lock to be left behind. Each payment is a line, written with O_APPEND by one call, so that the kernel puts
  * the lines of all processes into one order; the first line of a reference is the payment. Having written, a process
- * reads what others wrote before it, and answers with the first line, whoever wrote that. It answers only when the file
- * is on disk. Killed before its line is whole, it has paid nothing; killed after, it has paid and not said so: either
- * way the file tells.
+ * reads the lines of others before its own, and answers with the first line of the reference. It answers only when the file is
+ * on disk. A process that is killed before its line is complete has paid nothing; one that is killed later has paid.
  */
 export class FileRailBook implements RailBook {
   readonly #fd: number
@@ -58,7 +57,7 @@ export class FileRailBook implements RailBook {
     closeSync(this.#fd)
   }
 
-  /** Whoever comes while the disk is busy shares the next write: one sync for many. */
+  /** Writes all waiting payments at once: payments that arrive during a write share the next sync. */
   async #workOff(): Promise<void> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0)

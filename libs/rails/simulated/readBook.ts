@@ -1,11 +1,11 @@
 import { open } from 'node:fs/promises'
 
-/** What the rail did under one of our references. */
+/** Payments of the rail under one reference. */
 export interface RailEffect {
   readonly reference: string
-  /** How often money moved. More than 1 is a double payment. */
+  /** Number of payments. More than 1 is a double payment. */
   readonly count: number
-  /** How often a rail that is idempotent was told again, and did nothing. */
+  /** Number of repeated requests that an idempotent rail did not pay again. */
   readonly repeats: number
   /** The rail's own reference of the first payment; with its amount, currency and time. */
   readonly railReference: string
@@ -56,14 +56,14 @@ export interface BookLine {
 }
 
 /**
- * What is written in one piece. It begins with a line feed, because the writer before may have been killed in the
- * middle of its own: then its fragment becomes a line of its own, which is not JSON and therefore not a payment.
+ * Returns the bytes of one write. They begin with a line feed, because the previous writer may have been killed in the middle of
+ * its write. Its fragment becomes a line of its own, which is not JSON and therefore no payment.
  */
 export function encodeLines(lines: readonly BookLine[]): Buffer {
   return Buffer.from(`\n${lines.map((line) => JSON.stringify(line)).join('\n')}\n`)
 }
 
-/** Undefined for what is no payment: the gap between two writes, or the fragment a killed writer left. */
+/** Returns undefined for a line that is no payment: an empty one, or the fragment of a killed writer. */
 export function decodeLine(text: string): BookLine | undefined {
   if (text === '') return undefined
   try {

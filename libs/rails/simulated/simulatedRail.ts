@@ -22,9 +22,9 @@ export interface SimulatedRailOptions extends Omit<Rail, 'type' | 'dispatch' | '
   readonly bookFile?: string
   /** A book in a process of its own (`startRailBook`). */
   readonly bookUrl?: string
-  /** What happens to payments without a `simulate` of their own. @default 'success' */
+  /** Behaviour for payments without a `simulate` field. @default 'success' */
   readonly behaviour?: SimulatedBehaviour | BehaviourWeights
-  /** Chooses among weights; printed by whoever wants to repeat a run. @default 'symphony' */
+  /** Seed of the choice among weights. The same seed repeats a run. @default 'symphony' */
   readonly seed?: string
   /** Pays a reference at most once. Should be true where `onUnknown` is `resend`. @default onUnknown is 'resend' */
   readonly idempotent?: boolean
