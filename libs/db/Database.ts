@@ -28,6 +28,8 @@ export function openDatabase(options: DatabaseOptions): Database {
  */
 export class Database {
   readonly schema: string
+  /** Login of the URL. */
+  readonly login: string
   readonly #options: ResolvedOptions
   readonly #connections: DirectConnections | PoolerConnections
   readonly #listeners = new Set<Listener>()
@@ -35,6 +37,7 @@ export class Database {
 
   constructor(options: ResolvedOptions) {
     this.schema = options.schema
+    this.login = options.target.url.user
     this.#options = options
     this.#connections =
       options.pooler === 'transaction' ? new PoolerConnections(options) : new DirectConnections(options)

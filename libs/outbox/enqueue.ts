@@ -1,6 +1,6 @@
 import { BATCH_SIZE, AppError, nearestSpelling } from '../core/index.js'
 import { onlyRow, requireTransaction, withSchema, type Queryable, type TransactionClient } from '../db/index.js'
-import { validatePayload, type LoadedRail } from '../rails/index.js'
+import { validatePayload, type LoadedContract } from '../rails/index.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, undoOnError, type EnqueueCallOptions } from './db.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
@@ -51,7 +51,7 @@ function transactionOf({ tx, schema }: EnqueueOptions): Queryable {
 }
 
 /** Rails of a process, by type: it refuses a payment that they are known to refuse. */
-export type KnownRails = ReadonlyMap<string, LoadedRail>
+export type KnownRails = ReadonlyMap<string, LoadedContract>
 
 /** A payment that its rail would refuse, or whose rail the process does not know. Nothing was enqueued. */
 export class InvalidPayloadError extends AppError {

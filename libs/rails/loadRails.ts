@@ -53,6 +53,12 @@ export interface LoadedRail {
   readonly close: () => Promise<void>
 }
 
+/** The part of a rail that a producer needs: its name, and what checks a payload. */
+export type LoadedContract = Pick<
+  LoadedRail,
+  'type' | 'payload' | 'money' | 'destination' | 'timeoutMs' | 'fields' | 'subject'
+>
+
 export interface LoadOptions {
   /** For rails that do not say. @default 30000 */
   readonly timeoutMs?: number
@@ -92,11 +98,9 @@ export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMa
 
 /** One of them. `place` names it in errors until its type is known. */
 export function loadRail(declared: unknown, options: LoadOptions = {}, place = 'rail'): LoadedRail {
-  const timeoutDefaultMs = boundedInteger('timeoutMs', options.timeoutMs ?? RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS)
-  if (!isObject(declared)) throw new InvalidArgumentError(place, `expected a rail, got ${kindOf(declared)}`)
-  const type = requiredId(`${place}.type`, declared['type'])
-  const field = (name: string) => `rail "${type}", ${name}`
-  rejectUnknownKeys(declared, KEYS, field)
+  requireRail(declared, place)
+  const { fields, timeoutMs, ...contract } = loadContract(declared, options, place)
+  const field = fieldOf(contract.type)
   const onUnknown = readOnUnknown(field('onUnknown'), declared['onUnknown'])
   requireCalls(declared, field)
   if (onUnknown === 'inquire' && declared.queryStatus === undefined) {
@@ -105,17 +109,12 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
       'expected a function, because onUnknown is "inquire": without it the relayer cannot inquire',
     )
   }
-  const timeoutMs = boundedInteger(field('timeoutMs'), declared['timeoutMs'] ?? timeoutDefaultMs, RAIL_TIMEOUT_MS)
-  const fields = readFieldRules(field('fields'), declared['fields'] ?? {})
   return Object.freeze({
-    type,
+    ...contract,
     onUnknown,
     // Called on the object that was declared, so that an adapter may use `this`.
     dispatch: (request: RailRequest, context: RailContext) => declared.dispatch(request, context),
     queryStatus: declared.queryStatus?.bind(declared),
-    payload: optional(declared['payload'], (value) => readSchema(field('payload'), value)),
-    money: optional(declared['money'], (value) => readBoolean(field('money'), value)) ?? true,
-    destination: optional(declared['destination'], (value) => readDestination(field('destination'), value)),
     timeoutMs,
     settleMs: boundedInteger(field('settleMs'), declared['settleMs'] ?? timeoutMs, {
       min: timeoutMs,
@@ -125,10 +124,36 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
     ratePerSecond: optional(declared['rate'], (value) => readRate(field, value)),
     codes: optional(declared['codes'], (value) => readCodes(field('codes'), value)),
     fields,
-    subject: optional(declared['subject'], (value) => readSubject(field('subject'), value, fields)),
     decryptPayload: rejectEncryptedFields(fields),
     close: async () => declared.close?.(),
   })
+}
+
+/** Checks the fields that a contract and a rail share. A contract needs neither an adapter nor `onUnknown`. */
+export function loadContract(declared: unknown, options: LoadOptions = {}, place = 'rail'): LoadedContract {
+  requireRail(declared, place)
+  const timeoutDefaultMs = boundedInteger('timeoutMs', options.timeoutMs ?? RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS)
+  const type = requiredId(`${place}.type`, declared['type'])
+  const field = fieldOf(type)
+  rejectUnknownKeys(declared, KEYS, field)
+  const fields = readFieldRules(field('fields'), declared['fields'] ?? {})
+  return Object.freeze({
+    type,
+    payload: optional(declared['payload'], (value) => readSchema(field('payload'), value)),
+    money: optional(declared['money'], (value) => readBoolean(field('money'), value)) ?? true,
+    destination: optional(declared['destination'], (value) => readDestination(field('destination'), value)),
+    timeoutMs: boundedInteger(field('timeoutMs'), declared['timeoutMs'] ?? timeoutDefaultMs, RAIL_TIMEOUT_MS),
+    fields,
+    subject: optional(declared['subject'], (value) => readSubject(field('subject'), value, fields)),
+  })
+}
+
+function requireRail(declared: unknown, place: string): asserts declared is Record<string, unknown> {
+  if (!isObject(declared)) throw new InvalidArgumentError(place, `expected a rail, got ${kindOf(declared)}`)
+}
+
+function fieldOf(type: string): (name: string) => string {
+  return (name) => `rail "${type}", ${name}`
 }
 
 const KEYS: readonly (keyof Rail)[] = [

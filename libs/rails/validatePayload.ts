@@ -9,7 +9,7 @@ import {
   type JsonObject,
 } from '../core/index.js'
 import { CardNumberRefusedError, refuseCardNumbers } from './fields/cardNumbers.js'
-import type { LoadedRail } from './loadRails.js'
+import type { LoadedContract } from './loadRails.js'
 import type { StandardIssue, StandardResult, DestinationKind } from './types.js'
 import { withDeadline } from './withDeadline.js'
 
@@ -45,7 +45,7 @@ export type PayloadFaultCode =
  * the rail. Never throws. A promise only where there is something to wait for: a schema or a check of the rail's own, or a
  * table that is not loaded yet.
  */
-export function validatePayload(rail: LoadedRail, payload: JsonObject): PayloadCheck | Promise<PayloadCheck> {
+export function validatePayload(rail: LoadedContract, payload: JsonObject): PayloadCheck | Promise<PayloadCheck> {
   if (!isObject(payload)) {
     return fault('INVALID_PAYLOAD', 'payload: expected an object')
   }
@@ -63,7 +63,7 @@ export function validatePayload(rail: LoadedRail, payload: JsonObject): PayloadC
 }
 
 async function validateWaiting(
-  rail: LoadedRail,
+  rail: LoadedContract,
   payload: JsonObject,
   moneyFault: PayloadFault | undefined | Promise<PayloadFault | undefined>,
 ): Promise<PayloadCheck> {
@@ -83,7 +83,7 @@ function checkFailure(error: unknown): PayloadCheckFailure {
 const SOUND: PayloadCheck = Object.freeze({ ok: true })
 
 /** Producers refuse it already; what came past them, by SQL, is in our ledger but need not reach the rail. */
-function faultOfCardNumbers({ fields }: LoadedRail, payload: JsonObject): PayloadFault | undefined {
+function faultOfCardNumbers({ fields }: LoadedContract, payload: JsonObject): PayloadFault | undefined {
   if (fields.length === 0) return undefined
   try {
     refuseCardNumbers(payload, fields)
@@ -105,7 +105,7 @@ function faultOfMoney(payload: JsonObject): PayloadFault | undefined {
 }
 
 function faultOfDestination(
-  rail: LoadedRail,
+  rail: LoadedContract,
   destination: unknown,
 ): PayloadFault | undefined | Promise<PayloadFault | undefined> {
   if (typeof rail.destination === 'function') return faultByRail(rail, rail.destination, destination)
@@ -126,7 +126,7 @@ function destinationFaultLater(kind: DestinationKind, verdict: Promise<boolean>)
 }
 
 async function faultByRail(
-  rail: LoadedRail,
+  rail: LoadedContract,
   isValidDestination: (destination: unknown) => unknown,
   destination: unknown,
 ): Promise<PayloadFault | undefined> {
@@ -142,7 +142,7 @@ const DESTINATION_EXPECTED = {
     'destination: expected an account of at most 64 letters and digits, with single separators - _ . : / @ inside',
 } as const
 
-async function faultBySchema(rail: LoadedRail, payload: JsonObject): Promise<PayloadFault | undefined> {
+async function faultBySchema(rail: LoadedContract, payload: JsonObject): Promise<PayloadFault | undefined> {
   const standard = rail.payload?.['~standard']
   if (standard === undefined) return undefined
   const { issues } = await checked(
@@ -160,7 +160,7 @@ const ISSUES_SHOWN_MAX = 5
 
 /** Runs a check with the rail's timeout: an asynchronous validator may hang. */
 async function checked<Value, Result>(
-  rail: LoadedRail,
+  rail: LoadedContract,
   check: (value: Value) => Result | Promise<Result>,
   value: Value,
 ): Promise<Result> {

@@ -1,0 +1,127 @@
+import type { InboxWorkerEvent } from '../inbox/index.js'
+import type { SealerEvent, VerifierEvent } from '../ledger/index.js'
+import type { LeaseEvent } from '../lease/index.js'
+import type { RelayerEvent } from '../outbox/index.js'
+import type { CleanupEvent } from '../platform/index.js'
+import type { RepairEvent } from '../repair/index.js'
+import type { SchedulerEvent } from '../scheduler/index.js'
+import { Emitter } from '../worker/index.js'
+
+/** Every event of a Symphony. The type is `module.fact`, such as `outbox.held`. No event carries a payload. */
+export type SymphonyEvent =
+  | InModule<'outbox', RelayerEvent>
+  | InModule<'repair', RepairEvent>
+  | InModule<'ledger', SealerEvent | VerifierEvent>
+  | InModule<'retention', CleanupEvent>
+  | InModule<'inbox', InboxWorkerEvent>
+  | InModule<'scheduler', SchedulerEvent>
+  | InModule<'lease', LeaseEvent>
+
+type InModule<Module extends string, Event extends { readonly type: string }> = Event extends unknown
+  ? Omit<Event, 'type'> & { readonly type: `${Module}.${Event['type']}` }
+  : never
+
+interface Typed {
+  readonly type: string
+}
+
+/** Events of one Symphony. Listeners are isolated: one that throws becomes a process warning and changes nothing. */
+export class Events<Event extends Typed> {
+  readonly #emitter = new Emitter<Event>()
+
+  /** Listens to one type, or to every type with `*`. Returns a function that unsubscribes. */
+  on(type: '*', listener: (event: Event) => unknown): () => void
+  on<Type extends Event['type']>(type: Type, listener: (event: Extract<Event, { type: Type }>) => unknown): () => void
+  on(type: string, listener: (event: never) => unknown): () => void {
+    const call = listener as (event: Event) => unknown
+    return this.#emitter.on(type === '*' ? call : (event) => (event.type === type ? call(event) : undefined))
+  }
+
+  /** Waits for the next event of a type. Rejects when the signal aborts. */
+  once<Type extends Event['type']>(
+    type: Type,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<Extract<Event, { type: Type }>> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted === true) {
+        reject(signal.reason)
+        return
+      }
+      const stop = this.on(type, (event) => {
+        end()
+        resolve(event)
+      })
+      const onAbort = () => {
+        end()
+        reject(signal?.reason)
+      }
+      const end = () => {
+        stop()
+        signal?.removeEventListener('abort', onAbort)
+      }
+      signal?.addEventListener('abort', onAbort, { once: true })
+    })
+  }
+
+  /** Every event, in order, until the signal aborts or the loop ends. At most 1000 events wait for a slow reader. */
+  stream({ signal }: { readonly signal?: AbortSignal } = {}): EventStream<Event> {
+    return new EventStream((listener) => this.on('*', listener), signal)
+  }
+
+  /** For the workers of this Symphony. */
+  emit(event: Event): void {
+    this.#emitter.emit(event)
+  }
+}
+
+export class EventStream<Event> implements AsyncIterable<Event> {
+  readonly #waiting: Event[] = []
+  readonly #stop: () => void
+  #dropped = 0
+  #isEnded = false
+  #wake: () => void = () => {}
+
+  constructor(subscribe: (listener: (event: Event) => void) => () => void, signal: AbortSignal | undefined) {
+    const unsubscribe = subscribe((event) => this.#add(event))
+    const end = () => this.#end()
+    this.#stop = () => {
+      unsubscribe()
+      signal?.removeEventListener('abort', end)
+    }
+    if (signal?.aborted === true) this.#end()
+    else signal?.addEventListener('abort', end, { once: true })
+  }
+
+  /** Number of events that were dropped because the reader was slow. */
+  get dropped(): number {
+    return this.#dropped
+  }
+
+  async *[Symbol.asyncIterator](): AsyncIterator<Event> {
+    try {
+      for (;;) {
+        const event = this.#waiting.shift()
+        if (event !== undefined) yield event
+        else if (this.#isEnded) return
+        else await new Promise<void>((resolve) => (this.#wake = resolve))
+      }
+    } finally {
+      this.#end()
+    }
+  }
+
+  #add(event: Event): void {
+    if (this.#waiting.length < STREAM_LENGTH_MAX) this.#waiting.push(event)
+    else this.#dropped += 1
+    this.#wake()
+  }
+
+  #end(): void {
+    if (this.#isEnded) return
+    this.#isEnded = true
+    this.#stop()
+    this.#wake()
+  }
+}
+
+const STREAM_LENGTH_MAX = 1_000

@@ -1,0 +1,182 @@
+import type { RoleHandle } from '../db/index.js'
+import {
+  approveOutboxProposal,
+  freezeDispatch,
+  liftDispatchFreeze,
+  pauseOutbox,
+  placeOutboxHold,
+  readContradictionPage,
+  readFailedItems,
+  readHeldItems,
+  readPauses,
+  readProposalPage,
+  redriveOutboxItem,
+  requireKnownName,
+  resolveOutboxHold,
+  resumeOutbox,
+  reviewOutboxContradiction,
+  setParticipantOutboxPolicy,
+  withdrawOutboxProposal,
+  type ApprovedProposal,
+  type ContradictionView,
+  type DecisionResult,
+  type FailedItemView,
+  type HeldItemView,
+  type HoldDecision,
+  type ItemSearch,
+  type OrderedFailurePolicy,
+  type PauseKind,
+  type PauseView,
+  type ProposalView,
+} from '../outbox/index.js'
+
+type Search = Partial<Omit<ItemSearch, 'state' | 'before'>>
+
+/** Stops claims of one rail, participant or ordered stream, or of everything. */
+export type PauseTarget = { readonly kind: Exclude<PauseKind, 'all'>; readonly name: string } | { readonly kind: 'all' }
+
+interface WithReason {
+  /** Recorded in the ledger for ever. */
+  readonly reason: string
+}
+
+/**
+ * Decisions of people. The actor is the login, which needs `symphony_control`. Where money may have moved, one operator
+ * proposes and another approves.
+ */
+export class Operator {
+  readonly #control: RoleHandle
+
+  constructor(control: RoleHandle) {
+    this.#control = control
+  }
+
+  /** Held payments, newest first, each with its open proposal. */
+  holds(search: Search = {}): AsyncIterable<HeldItemView> {
+    return pages((page) => readHeldItems(this.#control, { ...search, ...page }))
+  }
+
+  /** Failed payments, newest first, each with its error and its redrives. */
+  failed(search: Search = {}): AsyncIterable<FailedItemView> {
+    return pages((page) => readFailedItems(this.#control, { ...search, ...page }))
+  }
+
+  /** Blocks one payment until people decide it. */
+  async hold({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<void> {
+    await placeOutboxHold(this.#control, outboxId, reason)
+  }
+
+  /** Applies a decision about a held payment, or proposes it where a second person must approve. */
+  resolveHold({
+    outboxId,
+    decision,
+    reason,
+    railReference,
+  }: {
+    readonly outboxId: string
+    readonly decision: HoldDecision
+    /** Required for DISPATCHED: the rail's own id of the payment. */
+    readonly railReference?: string
+  } & WithReason): Promise<DecisionResult> {
+    return resolveOutboxHold(this.#control, outboxId, decision, reason, railReference)
+  }
+
+  /** Sends a FAILED payment again as a new item, or proposes it where a second person must approve. */
+  redrive({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<DecisionResult> {
+    return redriveOutboxItem(this.#control, outboxId, reason)
+  }
+
+  /** Open proposals, newest first. */
+  proposals(): AsyncIterable<ProposalView> {
+    return pages(async ({ before, limit }) => {
+      const search = { status: 'OPEN' as const, limit, ...(before === undefined ? {} : { before }) }
+      const items = await readProposalPage(this.#control, search)
+      return { items, next: items.length === limit ? (items.at(-1)?.proposalId ?? null) : null }
+    })
+  }
+
+  /** Applies the proposal of another operator. */
+  approve({ proposalId }: { readonly proposalId: string }): Promise<ApprovedProposal> {
+    return approveOutboxProposal(this.#control, proposalId)
+  }
+
+  withdraw({ proposalId, reason }: { readonly proposalId: string } & WithReason): Promise<void> {
+    return withdrawOutboxProposal(this.#control, proposalId, reason)
+  }
+
+  /** Returns false if it was paused already. Running calls end normally. A name that the database does not know is refused. */
+  async pause({ reason, ...target }: PauseTarget & WithReason): Promise<boolean> {
+    const [kind, name] = pauseOf(target)
+    await requireKnownName(this.#control, kind, name)
+    return pauseOutbox(this.#control, kind, name, reason)
+  }
+
+  /** Returns false if it was not paused. */
+  resume({ reason, ...target }: PauseTarget & WithReason): Promise<boolean> {
+    const [kind, name] = pauseOf(target)
+    return resumeOutbox(this.#control, kind, name, reason)
+  }
+
+  pauses(): Promise<readonly PauseView[]> {
+    return readPauses(this.#control)
+  }
+
+  /** Stops all dispatch, as after a restore. Returns false if dispatch was frozen already. */
+  freeze({ reason }: WithReason): Promise<boolean> {
+    return freezeDispatch(this.#control, reason)
+  }
+
+  /** Allows dispatch again. Returns false if dispatch was not frozen. */
+  liftFreeze({ reason }: WithReason): Promise<boolean> {
+    return liftDispatchFreeze(this.#control, reason)
+  }
+
+  /** Late outcomes that contradict the recorded one and that no operator has reviewed. */
+  contradictions(): AsyncIterable<ContradictionView> {
+    return pages(async ({ before, limit }) => {
+      const search = { reviewed: false, limit, ...(before === undefined ? {} : { before }) }
+      const items = await readContradictionPage(this.#control, search)
+      return { items, next: items.length === limit ? (items.at(-1)?.eventId ?? null) : null }
+    })
+  }
+
+  async reviewContradiction({ eventId, reason }: { readonly eventId: string } & WithReason): Promise<void> {
+    await reviewOutboxContradiction(this.#control, eventId, reason)
+  }
+
+  /** Says whether the ordered stream of a participant halts or continues when an item fails. */
+  setOrderedFailurePolicy({
+    participantId,
+    policy,
+  }: {
+    readonly participantId: string
+    readonly policy: OrderedFailurePolicy
+  }): Promise<void> {
+    return setParticipantOutboxPolicy(this.#control, participantId, policy)
+  }
+}
+
+function pauseOf(target: PauseTarget): [kind: PauseKind, name: string] {
+  return target.kind === 'all' ? ['all', 'all'] : [target.kind, target.name]
+}
+
+interface PageRequest {
+  readonly before?: string
+  readonly limit: number
+}
+
+async function* pages<Item>(
+  read: (page: PageRequest) => Promise<{ readonly items: readonly Item[]; readonly next: string | null }>,
+): AsyncIterable<Item> {
+  let before: string | null = null
+  do {
+    const page: { readonly items: readonly Item[]; readonly next: string | null } = await read({
+      limit: PAGE_LENGTH,
+      ...(before === null ? {} : { before }),
+    })
+    yield* page.items
+    before = page.next
+  } while (before !== null)
+}
+
+const PAGE_LENGTH = 100

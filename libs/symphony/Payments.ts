@@ -1,0 +1,72 @@
+import { InvalidArgumentError } from '../core/index.js'
+import type { RoleHandle } from '../db/index.js'
+import {
+  readAttempts,
+  readItemEvents,
+  readItems,
+  readItemViews,
+  readOutboxStatus,
+  searchItems,
+  type ItemEvent,
+  type ItemSearch,
+  type ItemStatus,
+  type ItemView,
+  type LedgerAttempt,
+  type OutboxStatus,
+} from '../outbox/index.js'
+
+/** Names one payment: its outbox id, or its instruction id. */
+export type PaymentKey = { readonly outboxId: string } | { readonly instructionId: string }
+
+export type PaymentSearch = Partial<Omit<ItemSearch, 'before'>>
+
+/** Attempt or event of a payment, in the order in which the ledger recorded them. */
+export type PaymentEvent =
+  | ({ readonly kind: 'attempt'; readonly at: Date } & LedgerAttempt)
+  | ({ readonly kind: 'event'; readonly at: Date } & ItemEvent)
+
+/** Reads payments. The login needs `symphony_readonly`. Payloads and lease tokens are never returned. */
+export class Payments {
+  readonly #readonly: RoleHandle
+
+  constructor(readonly: RoleHandle) {
+    this.#readonly = readonly
+  }
+
+  /** The newest item of the payment; undefined if the database does not know it. */
+  async get(key: PaymentKey): Promise<ItemStatus | undefined> {
+    if ('outboxId' in key === 'instructionId' in key)
+      throw new InvalidArgumentError('key', 'expected either outboxId or instructionId')
+    const [newest] = await readItems(this.#readonly, key)
+    return newest
+  }
+
+  /** All attempts and events of one item, oldest first. */
+  async timeline({ outboxId }: { readonly outboxId: string }): Promise<PaymentEvent[]> {
+    const [attempts, events] = await Promise.all([
+      readAttempts(this.#readonly, outboxId),
+      readItemEvents(this.#readonly, outboxId),
+    ])
+    return [
+      ...attempts.map((attempt) => ({ kind: 'attempt' as const, at: attempt.completedAt ?? new Date(0), ...attempt })),
+      ...events.map((event) => ({ kind: 'event' as const, at: event.createdAt, ...event })),
+    ].toSorted((a, b) => a.at.getTime() - b.at.getTime())
+  }
+
+  /** Payments that match, newest first, read page by page. Without a filter: every payment. */
+  async *search({ limit = PAGE_LENGTH, ...filter }: PaymentSearch = {}): AsyncIterable<ItemView> {
+    let before: string | undefined
+    do {
+      const page = await searchItems(this.#readonly, { ...filter, limit, ...(before === undefined ? {} : { before }) })
+      yield* await readItemViews(this.#readonly, page.ids)
+      before = page.next ?? undefined
+    } while (before !== undefined)
+  }
+
+  /** Numbers of the queue: pending, due, held, failed, ages. */
+  status(): Promise<OutboxStatus> {
+    return readOutboxStatus(this.#readonly)
+  }
+}
+
+const PAGE_LENGTH = 100

@@ -1,0 +1,242 @@
+import { AppError, InvalidArgumentError, type Clock, type JsonObject } from '../core/index.js'
+import {
+  openDatabase,
+  type Database,
+  type DatabaseOptions,
+  type RoleHandle,
+  type Transaction,
+  type TransactionClient,
+} from '../db/index.js'
+import { Inbox } from '../inbox/index.js'
+import { Leases } from '../lease/index.js'
+import {
+  enqueue,
+  enqueueMany,
+  OutboxStore,
+  topicRails,
+  type EnqueuedItem,
+  type OutboxInstruction,
+  type RelayerOptions,
+  type TopicHandler,
+  type TopicHandlers,
+} from '../outbox/index.js'
+import { FieldVault, protectedRails, type MasterKeys } from '../protection/index.js'
+import { loadContract, loadRail, type LoadedContract, type LoadedRail, type Rail, type StandardSchema } from '../rails/index.js'
+import { SchedulerStore, type SchedulerOptions } from '../scheduler/index.js'
+import type { Instruction, RailContract, TopicContracts, TopicHandlersOf } from './contracts.js'
+import { Events, type SymphonyEvent } from './Events.js'
+import { Operator } from './Operator.js'
+import { Payments } from './Payments.js'
+import { prefixed, SymphonyWorker, type InboxWork, type MaintenanceOptions } from './SymphonyWorker.js'
+
+export interface SymphonyOptions<
+  Rails extends readonly RailContract[],
+  Topics extends TopicContracts,
+> extends Partial<DatabaseOptions> {
+  /**
+   * Rails of this process: contracts in a process that only enqueues, rails with an adapter in a worker. Payloads are checked
+   * by them at `enqueue`. @default any rail, unchecked
+   */
+  readonly rails?: Rails
+  /** Schemas of messages, by topic. @default any topic, any JSON object */
+  readonly topics?: Topics
+  /** Master keys, for rails that encrypt fields. */
+  readonly vault?: MasterKeys
+  /** For tests that move time. @default the system's */
+  readonly clock?: Clock
+}
+
+export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOptions {
+  /** Adapters of the contracts that the Symphony was given. @default those of its rails that have `dispatch` */
+  readonly rails?: readonly Rail<never>[]
+  /** Handlers of messages, by topic. @default none */
+  readonly topics?: TopicHandlersOf<Topics>
+  /** Handlers of inbox messages, by topic. @default none */
+  readonly inbox?: InboxWork
+  /** Turns due timers and jobs into messages. @default false */
+  readonly scheduler?: boolean | SchedulerOptions
+  /** Lease repair, sealing, verification and retention. @default true */
+  readonly maintenance?: boolean | MaintenanceOptions
+}
+
+/**
+ * One database of Symphony, with the rails and topics of this process. The constructor opens nothing: connections are made when
+ * first needed, each in the role that its call needs. Close it when the process ends.
+ */
+export class Symphony<
+  const Rails extends readonly RailContract[] = readonly RailContract[],
+  const Topics extends TopicContracts = TopicContracts,
+> implements AsyncDisposable {
+  readonly events = new Events<SymphonyEvent>()
+  readonly #options: SymphonyOptions<Rails, Topics>
+  readonly #contracts: ReadonlyMap<string, LoadedContract>
+  readonly #vault: FieldVault
+  readonly #workers = new Set<SymphonyWorker>()
+  #opened: Database | undefined
+  #messages: OutboxStore | undefined
+  #inbox: Inbox | undefined
+  #scheduler: SchedulerStore | undefined
+  #leases: Leases | undefined
+  #closed: Promise<void> | undefined
+
+  constructor(options: SymphonyOptions<Rails, Topics> = {}) {
+    this.#options = options
+    this.#contracts = loadContracts(options.rails ?? [])
+    this.#vault = new FieldVault(this.#contracts, options.vault)
+    // Wrong options are refused here, although nothing is opened.
+    if (options.url !== undefined) this.#opened = this.#open(options.url)
+  }
+
+  /**
+   * Enqueues a payment in your transaction: it is committed or rolled back with it. Call it last, because the participant's
+   * sequence is locked until you commit. The same instruction and key again returns the first item with `created: false`.
+   */
+  enqueue(instruction: Instruction<Rails>, { tx }: { readonly tx: TransactionClient }): Promise<EnqueuedItem> {
+    return enqueue(withKey(instruction), { tx, ...this.#checks })
+  }
+
+  /** The same for many. One that is refused refuses all. */
+  enqueueMany(
+    instructions: readonly Instruction<Rails>[],
+    { tx }: { readonly tx: TransactionClient },
+  ): Promise<EnqueuedItem[]> {
+    return enqueueMany(instructions.map(withKey), { tx, ...this.#checks })
+  }
+
+  /** Runs the body in a transaction of Symphony's own, for scripts and tests. It may enqueue, and nothing else. */
+  transaction<T>(body: (tx: Transaction) => Promise<T>): Promise<T> {
+    return this.#as('symphony_ingest').transaction(body)
+  }
+
+  /** Creates a worker, not started yet. The Symphony stops it when it is closed. */
+  worker(options: WorkerOptions<Topics> = {}): SymphonyWorker {
+    const { rails, topics, inbox, scheduler = false, maintenance = true, ...relayer } = options
+    const database = this.#database()
+    const adapters = rails ?? (this.#options.rails ?? []).filter((rail) => 'dispatch' in rail)
+    const loaded = new Map<string, LoadedRail>()
+    for (const declared of [...adapters, ...topicRails(this.#handlersOf(topics))]) {
+      const rail = loadRail(declared)
+      if (loaded.has(rail.type)) throw new InvalidArgumentError('rails', `the rail "${rail.type}" is declared twice`)
+      loaded.set(rail.type, rail)
+    }
+    const executor = database.as('symphony_executor')
+    const worker: SymphonyWorker = new SymphonyWorker(
+      {
+        database,
+        login: database.login,
+        rails: protectedRails(loaded, new FieldVault(loaded, this.#options.vault), executor),
+        relayer,
+        inbox,
+        scheduler: scheduler === true ? {} : scheduler === false ? undefined : scheduler,
+        maintenance: maintenance === true ? {} : maintenance === false ? undefined : maintenance,
+        clock: this.#options.clock,
+        emit: (event) => this.events.emit(event),
+      },
+      () => this.#workers.delete(worker),
+    )
+    this.#workers.add(worker)
+    return worker
+  }
+
+  /** Messages that are not payments: enqueue, claim, ack, abandon, fail. */
+  get messages(): OutboxStore {
+    return (this.#messages ??= new OutboxStore(this.#database()))
+  }
+
+  get inbox(): Inbox {
+    return (this.#inbox ??= new Inbox(this.#database()))
+  }
+
+  get scheduler(): SchedulerStore {
+    return (this.#scheduler ??= new SchedulerStore(this.#database()))
+  }
+
+  get leases(): Leases {
+    return (this.#leases ??= new Leases(this.#as('symphony_executor'), {
+      onEvent: prefixed('lease', (event) => this.events.emit(event)),
+      ...(this.#options.clock === undefined ? {} : { clock: this.#options.clock }),
+    }))
+  }
+
+  get payments(): Payments {
+    return new Payments(this.#as('symphony_readonly'))
+  }
+
+  get operator(): Operator {
+    return new Operator(this.#as('symphony_control'))
+  }
+
+  /** Stops the workers within their bounds, then closes the connections. Safe to call twice. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await this.#opened?.close()
+  }
+
+  get #checks() {
+    const { schema } = this.#options
+    return {
+      ...(schema === undefined ? {} : { schema }),
+      ...(this.#contracts.size === 0 ? {} : { rails: this.#contracts, protection: this.#vault }),
+    }
+  }
+
+  /** Handlers with the schemas of their topics: a message that the schema refuses fails without a call. */
+  #handlersOf(topics: object = {}): TopicHandlers<Record<string, JsonObject>> {
+    const schemas: TopicContracts = this.#options.topics ?? {}
+    return Object.fromEntries(
+      Object.entries<TopicHandler>({ ...topics }).map(([topic, handle]) => [topic, { handle, ...payloadOf(schemas[topic]) }]),
+    )
+  }
+
+  #as(role: string): RoleHandle {
+    return this.#database().as(role)
+  }
+
+  #database(): Database {
+    if (this.#opened === undefined) throw new NoDatabaseError()
+    return this.#opened
+  }
+
+  #open(url: string): Database {
+    const { rails: _rails, topics: _topics, vault: _vault, clock: _clock, ...options } = this.#options
+    return openDatabase({ ...options, url })
+  }
+}
+
+function loadContracts(rails: readonly RailContract[]): ReadonlyMap<string, LoadedContract> {
+  const contracts = new Map<string, LoadedContract>()
+  for (const [index, declared] of rails.entries()) {
+    const contract = loadContract(declared, {}, `rails[${index}]`)
+    if (contracts.has(contract.type))
+      throw new InvalidArgumentError(`rails[${index}].type`, `the rail "${contract.type}" is declared twice`)
+    contracts.set(contract.type, contract)
+  }
+  return contracts
+}
+
+function payloadOf(schema: StandardSchema | undefined): { readonly payload?: StandardSchema<JsonObject> } {
+  // The schema decides at run time; the type of its input is the caller's.
+  return schema === undefined ? {} : { payload: schema as StandardSchema<JsonObject> }
+}
+
+function withKey<Rails extends readonly RailContract[]>(instruction: Instruction<Rails>): OutboxInstruction {
+  const { instructionId } = instruction
+  return { idempotencyKey: instructionId, ...instruction } as OutboxInstruction
+}
+
+class NoDatabaseError extends AppError {
+  constructor() {
+    super('DATABASE_URL_MISSING', 'This Symphony has no url: it can enqueue in a transaction of yours, and nothing else.', {
+      remedy: 'Give it url, for example process.env.DATABASE_URL.',
+    })
+  }
+}

@@ -1,0 +1,203 @@
+import { AppError, type Clock } from '../core/index.js'
+import type { Database } from '../db/index.js'
+import { InboxWorker, type InboxHandler, type InboxWorkerOptions } from '../inbox/index.js'
+import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
+import { OutboxRelayer, type RelayerCounts, type RelayerOptions } from '../outbox/index.js'
+import { CleanupWorker, type RetentionOptions } from '../platform/index.js'
+import type { LoadedRail } from '../rails/index.js'
+import { LeaseRepairWorker } from '../repair/index.js'
+import { SchedulerWorker, type SchedulerOptions } from '../scheduler/index.js'
+import { settleWithin, type Worker as Part } from '../worker/index.js'
+import type { SymphonyEvent } from './Events.js'
+
+/** Work that every database needs. Any number of processes may do it at once. */
+export interface MaintenanceOptions {
+  /** Time between two rounds of lease repair. @default 60000 */
+  readonly repairIntervalMs?: number
+  /** Leases per call of lease repair. @default 100 */
+  readonly repairBatchSize?: number
+  /** Time between two rounds of sealing. @default 1000 */
+  readonly sealIntervalMs?: number
+  /** Rate of background verification, of all workers together; 0 turns it off. @default 2000 */
+  readonly verifyRowsPerSecond?: number
+  /** Time between two rounds of retention. @default 3600000 */
+  readonly cleanupIntervalMs?: number
+  readonly retention?: RetentionOptions
+}
+
+export interface InboxWork extends Omit<InboxWorkerOptions, 'handlerRole'> {
+  readonly handlers: Readonly<Record<string, InboxHandler>>
+  /** Role in which handlers run. @default the login */
+  readonly handlerRole?: string
+}
+
+/** Parts of a worker. An absent part does not run. */
+export interface WorkerPlan {
+  readonly database: Database
+  /** Login of the database: handlers of the inbox run in its rights. */
+  readonly login: string
+  /** Rails with an adapter, and topics. None: no payment is dispatched. */
+  readonly rails: ReadonlyMap<string, LoadedRail>
+  readonly relayer: RelayerOptions
+  readonly inbox: InboxWork | undefined
+  readonly scheduler: SchedulerOptions | undefined
+  readonly maintenance: MaintenanceOptions | undefined
+  readonly clock: Clock | undefined
+  readonly emit: (event: SymphonyEvent) => void
+}
+
+/** Result of one round. Counts of payments and messages together. */
+export interface WorkerCounts extends RelayerCounts {
+  /** Messages of the inbox whose handler committed. */
+  readonly handled: number
+  /** Messages made of due timers and jobs. */
+  readonly scheduled: number
+  /** Rows of the ledger that were sealed. */
+  readonly sealed: number
+}
+
+/**
+ * Relayer, inbox worker, scheduler, lease repair, sealing, verification and retention of one database, started and stopped
+ * together. A stop waits within the bounds of each part.
+ */
+export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
+  readonly #rails: ReadonlyMap<string, LoadedRail>
+  readonly #relayer: OutboxRelayer | undefined
+  readonly #inbox: InboxWorker | undefined
+  readonly #scheduler: SchedulerWorker | undefined
+  readonly #repair: LeaseRepairWorker | undefined
+  readonly #sealer: LedgerSealer | undefined
+  /** Parts without counts of their own. */
+  readonly #others: readonly Part<unknown>[]
+  readonly #onStop: () => void
+  #stopped: Promise<void> | undefined
+
+  constructor(plan: WorkerPlan, onStop: () => void) {
+    const { database, rails, relayer, inbox, scheduler, maintenance, clock, emit } = plan
+    const executor = database.as('symphony_executor')
+    this.#rails = rails
+    this.#onStop = onStop
+    this.#relayer =
+      rails.size === 0 ? undefined : new OutboxRelayer(database, rails, relayer, prefixed('outbox', emit), clock)
+    this.#inbox = inbox && createInbox(plan, inbox)
+    this.#scheduler = scheduler && new SchedulerWorker(database, scheduler, prefixed('scheduler', emit), clock)
+    if (maintenance === undefined) {
+      this.#others = []
+    } else {
+      const { repairIntervalMs: intervalMs, repairBatchSize: batchSize, verifyRowsPerSecond = 2_000 } = maintenance
+      this.#repair = new LeaseRepairWorker(
+        executor,
+        {
+          ...(intervalMs === undefined ? {} : { intervalMs }),
+          ...(batchSize === undefined ? {} : { batchSize }),
+          ...(this.#relayer === undefined ? {} : { workerId: this.#relayer.workerId }),
+        },
+        prefixed('repair', emit),
+      )
+      const { sealIntervalMs } = maintenance
+      const sealing = sealIntervalMs === undefined ? {} : { intervalMs: sealIntervalMs }
+      this.#sealer = new LedgerSealer(executor, sealing, prefixed('ledger', emit))
+      const { cleanupIntervalMs = 3_600_000, retention } = maintenance
+      const cleanup = { intervalMs: cleanupIntervalMs, retention: { ...RETENTION, ...retention } }
+      this.#others = [
+        new CleanupWorker(executor, cleanup, prefixed('retention', emit)),
+        ...(verifyRowsPerSecond === 0
+          ? []
+          : [new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, prefixed('ledger', emit))]),
+      ]
+    }
+    if (this.#parts.length === 0) throw new NothingToDoError()
+  }
+
+  async start(): Promise<void> {
+    for (const part of this.#parts) await part.start()
+  }
+
+  /** Releases leases without a call, waits for running calls and handlers, then closes the rails. Safe to call twice. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop()
+    return this.#stopped
+  }
+
+  /** One round of each part: due timers and jobs, expired leases, payments and messages, sealing. */
+  async runOnce(): Promise<WorkerCounts> {
+    const scheduled = await this.#scheduler?.runOnce()
+    await this.#repair?.runOnce()
+    const [counts, handled] = await Promise.all([this.#relayer?.runOnce(), this.#inbox?.runOnce()])
+    const sealed = await this.#sealer?.runOnce()
+    return {
+      ...(counts ?? NO_ITEMS),
+      handled: handled?.done ?? 0,
+      scheduled: (scheduled?.runsEnqueued ?? 0) + (scheduled?.timersEnqueued ?? 0),
+      sealed: sealed?.rows ?? 0,
+    }
+  }
+
+  /** Starts, waits until the signal aborts, and stops. */
+  async run({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+    try {
+      if (signal.aborted) return
+      await this.start()
+      await aborted(signal)
+    } finally {
+      await this.stop()
+    }
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
+  }
+
+  get #parts(): readonly Part<unknown>[] {
+    const counted = [this.#relayer, this.#inbox, this.#scheduler, this.#repair, this.#sealer]
+    return [...counted.filter((part) => part !== undefined), ...this.#others]
+  }
+
+  async #stop(): Promise<void> {
+    await Promise.all(this.#parts.map((part) => part.stop()))
+    const closing = [...this.#rails.values()].map((rail) => rail.close())
+    // An adapter that does not close must not keep the process from stopping.
+    await settleWithin(Promise.allSettled(closing), RAILS_CLOSE_MS)
+    this.#onStop()
+  }
+}
+
+function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxWork): InboxWorker {
+  const { handlers, handlerRole = login, ...options } = inbox
+  return new InboxWorker(database, handlers, { ...options, handlerRole }, prefixed('inbox', emit), clock)
+}
+
+/** Turns an event of a module into one of the Symphony. */
+export function prefixed<Event extends { readonly type: string }>(
+  module: string,
+  emit: (event: SymphonyEvent) => void,
+): (event: Event) => void {
+  return (event) => emit({ ...event, type: `${module}.${event.type}` } as unknown as SymphonyEvent)
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}
+
+class NothingToDoError extends AppError {
+  constructor() {
+    super('NOTHING_TO_DO', 'worker: no rail has an adapter, and no topic, inbox, scheduler or maintenance is asked for', {
+      remedy: 'Give the Symphony a rail with dispatch, or the worker topics, inbox, scheduler or maintenance.',
+    })
+  }
+}
+
+const RAILS_CLOSE_MS = 1_000
+const RETENTION = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 })
+const NO_ITEMS: RelayerCounts = Object.freeze({
+  claimed: 0,
+  dispatched: 0,
+  failed: 0,
+  retryable: 0,
+  held: 0,
+  released: 0,
+  leasesLost: 0,
+})

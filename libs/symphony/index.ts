@@ -1,0 +1,23 @@
+/**
+ * The public object. A `Symphony` is one database with the rails and topics of a process; everything else hangs on it. It decides
+ * which role a call runs in, and composes the workers of the modules below.
+ */
+export type {
+  Instruction,
+  PaymentPayload,
+  PayloadOf,
+  RailContract,
+  TopicContracts,
+  TopicHandlersOf,
+  TopicPayload,
+} from './contracts.js'
+export { Events } from './Events.js'
+export type { EventStream, SymphonyEvent } from './Events.js'
+export { Operator } from './Operator.js'
+export type { PauseTarget } from './Operator.js'
+export { Payments } from './Payments.js'
+export type { PaymentEvent, PaymentKey, PaymentSearch } from './Payments.js'
+export { Symphony } from './Symphony.js'
+export type { SymphonyOptions, WorkerOptions } from './Symphony.js'
+export { SymphonyWorker } from './SymphonyWorker.js'
+export type { InboxWork, MaintenanceOptions, WorkerCounts } from './SymphonyWorker.js'

@@ -1,0 +1,207 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { StandardSchema } from '../../libs/rails/index.js'
+import { Symphony, type SymphonyEvent } from '../../libs/symphony/index.js'
+import { memoryRail } from '../../libs/testing/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+
+let db: TestDatabase
+beforeAll(async () => {
+  db = await createTestDatabase()
+})
+afterAll(() => db.drop())
+
+const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
+
+function open<const Rails extends readonly { readonly type: string }[]>(rails: Rails) {
+  return new Symphony({ url: db.url, schema: db.schema, rails })
+}
+
+describe('a payment', () => {
+  test('is enqueued in the transaction, paid by one round of the worker, and sealed', async () => {
+    const bank = memoryRail({ type: 'paid', onUnknown: 'resend' })
+    await using symphony = open([bank])
+    const item = await symphony.transaction((tx) =>
+      symphony.enqueue({ railType: 'paid', instructionId: 'P-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
+    )
+    expect(item).toMatchObject({ state: 'PENDING', created: true })
+    const { dispatched, sealed } = await symphony.worker().runOnce()
+    expect({ dispatched, paid: bank.paid.size }).toEqual({ dispatched: 1, paid: 1 })
+    expect(sealed).toBeGreaterThan(0)
+    expect(await symphony.payments.get({ instructionId: 'P-1' })).toMatchObject({
+      state: 'DISPATCHED',
+      idempotencyKey: 'P-1',
+    })
+    const timeline = await symphony.payments.timeline({ outboxId: item.outboxId })
+    expect(timeline.map(({ kind }) => kind)).toContain('attempt')
+  })
+
+  test('is rolled back with the transaction', async () => {
+    await using symphony = open([{ type: 'rolled-back' }])
+    const failing = symphony.transaction(async (tx) => {
+      await symphony.enqueue(
+        { railType: 'rolled-back', instructionId: 'P-2', participantId: 'shop', payload: PAYLOAD },
+        { tx },
+      )
+      throw new Error('no')
+    })
+    await expect(failing).rejects.toThrow('no')
+    expect(await symphony.payments.get({ instructionId: 'P-2' })).toBeUndefined()
+  })
+
+  test('is refused at enqueue if the contract of its rail refuses the payload', async () => {
+    await using symphony = open([{ type: 'checked', destination: 'iban' } as const])
+    const instruction = { railType: 'checked', instructionId: 'P-3', participantId: 'shop' } as const
+    const payload = { ...PAYLOAD, destination: 'DE00370400440532013000' }
+    await expect(
+      symphony.transaction((tx) => symphony.enqueue({ ...instruction, payload }, { tx })),
+    ).rejects.toMatchObject({ code: 'INVALID_PAYLOAD', argument: 'payload' })
+    expect(await symphony.payments.get({ instructionId: 'P-3' })).toBeUndefined()
+  })
+
+  test('is enqueued through a transaction of the caller by a Symphony without a url', async () => {
+    const symphony = new Symphony({ schema: db.schema, rails: [{ type: 'no-url' }] })
+    const item = await db.as('symphony_ingest').transaction((tx) =>
+      symphony.enqueue({ railType: 'no-url', instructionId: 'P-4', participantId: 'shop', payload: PAYLOAD }, { tx }),
+    )
+    expect(item.created).toBe(true)
+    expect(() => symphony.payments).toThrow(expect.objectContaining({ code: 'DATABASE_URL_MISSING' }))
+    await symphony.close()
+  })
+})
+
+describe('the constructor', () => {
+  test('refuses wrong options and a rail that is declared twice, and opens nothing', () => {
+    expect(() => new Symphony({ url: 'mysql://host/db' })).toThrow('url')
+    expect(() => open([{ type: 'twice' }, { type: 'twice' }])).toThrow('declared twice')
+  })
+})
+
+describe('a worker', () => {
+  const report: StandardSchema<{ readonly title: string }> = {
+    '~standard': {
+      version: 1,
+      vendor: 'test',
+      validate: (value) =>
+        typeof Reflect.get(Object(value), 'title') === 'string' ? { value } : { issues: [{ message: 'title' }] },
+    },
+  }
+
+  test('handles messages by topic, and jobs through the scheduler', async () => {
+    await using symphony = new Symphony({ url: db.url, schema: db.schema, topics: { report } })
+    const titles: string[] = []
+    await symphony.messages.enqueue({ topic: 'report', payload: { title: 'from a message' } })
+    await symphony.scheduler.createOrUpdateJob({
+      name: 'evening',
+      cron: '0 18 * * *',
+      topic: 'report',
+      payload: { title: 'from a job' },
+    })
+    await symphony.scheduler.triggerJob('evening')
+    const worker = symphony.worker({
+      scheduler: true,
+      topics: { report: ({ payload }) => void titles.push(payload.title) },
+    })
+    expect(await worker.runOnce()).toMatchObject({ dispatched: 2, scheduled: 1 })
+    expect(titles.toSorted()).toEqual(['from a job', 'from a message'])
+  })
+
+  test('handles inbox messages in the rights of its login', async () => {
+    await using symphony = open([])
+    await symphony.inbox.enqueue({ source: 'bank', messageId: 'evt-1', topic: 'settled', payload: { invoice: 'INV-1' } })
+    const seen: unknown[] = []
+    const settled = async (_message: unknown, { tx }: { readonly tx: { query(text: string): Promise<unknown> } }) => {
+      seen.push(await tx.query('SELECT current_user = session_user AS "isLogin"'))
+    }
+    expect(await symphony.worker({ inbox: { handlers: { settled } } }).runOnce()).toMatchObject({ handled: 1 })
+    expect(seen).toMatchObject([{ rows: [{ isLogin: true }] }])
+  })
+
+  test('stops when the Symphony is closed, and after the signal of run', async () => {
+    const bank = memoryRail({ type: 'stopped', onUnknown: 'resend' })
+    const symphony = open([bank])
+    const stop = new AbortController()
+    const running = symphony.worker().run({ signal: stop.signal })
+    const started = symphony.worker()
+    await started.start()
+    stop.abort()
+    await running
+    await symphony.close()
+    await expect(symphony.transaction(async () => {})).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
+  })
+
+  test('needs something to do', async () => {
+    await using symphony = open([{ type: 'contract-only' }])
+    expect(() => symphony.worker({ maintenance: false })).toThrow(expect.objectContaining({ code: 'NOTHING_TO_DO' }))
+  })
+})
+
+describe('events', () => {
+  test('have the type module.fact; a listener that throws changes nothing', async () => {
+    const bank = memoryRail({ type: 'heard', onUnknown: 'resend' })
+    await using symphony = open([bank])
+    const types: string[] = []
+    symphony.events.on('*', () => {
+      throw new Error('a bad listener')
+    })
+    symphony.events.on('*', ({ type }: SymphonyEvent) => types.push(type))
+    const recorded = symphony.events.once('outbox.recorded')
+    await symphony.transaction((tx) =>
+      symphony.enqueue({ railType: 'heard', instructionId: 'E-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
+    )
+    await symphony.worker().runOnce()
+    expect(await recorded).toMatchObject({ state: 'DISPATCHED', railType: 'heard' })
+    expect(types).toEqual(expect.arrayContaining(['outbox.claimed', 'outbox.recorded', 'ledger.sealed']))
+  })
+
+  test('wait in a stream, at most 1000 of them, and the stream counts what it dropped', async () => {
+    const symphony = new Symphony()
+    const stop = new AbortController()
+    const stream = symphony.events.stream({ signal: stop.signal })
+    for (let count = 0; count < 1_003; count += 1) symphony.events.emit({ type: 'outbox.notified' })
+    stop.abort()
+    const read: SymphonyEvent[] = []
+    for await (const event of stream) read.push(event)
+    expect({ read: read.length, dropped: stream.dropped }).toEqual({ read: 1_000, dropped: 3 })
+  })
+
+  test('that do not come reject once() when its signal aborts', async () => {
+    const symphony = new Symphony()
+    await expect(symphony.events.once('outbox.held', { signal: AbortSignal.abort() })).rejects.toThrow()
+  })
+})
+
+describe('an operator', () => {
+  test('holds a payment, proposes its outcome, and cannot approve the own proposal', async () => {
+    await using symphony = open([{ type: 'held' }])
+    const { outboxId } = await symphony.transaction((tx) =>
+      symphony.enqueue({ railType: 'held', instructionId: 'H-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
+    )
+    await symphony.operator.hold({ outboxId, reason: 'to be compared' })
+    const held = []
+    for await (const { item } of symphony.operator.holds({ railType: 'held' })) held.push(item.outboxId)
+    expect(held).toEqual([outboxId])
+    const { proposalId } = await symphony.operator.resolveHold({
+      outboxId,
+      decision: 'DISPATCHED',
+      railReference: 'bank-7',
+      reason: 'in the statement',
+    })
+    const proposals = []
+    for await (const proposal of symphony.operator.proposals()) proposals.push(proposal.proposalId)
+    expect(proposals).toEqual([proposalId])
+    await expect(symphony.operator.approve({ proposalId: String(proposalId) })).rejects.toMatchObject({
+      code: 'APPROVAL_REQUIRED',
+    })
+  })
+
+  test('pauses and resumes a rail that the database knows, and is told of one that it does not', async () => {
+    await using symphony = open([{ type: 'held' }])
+    const target = { kind: 'rail', name: 'held' } as const
+    expect(await symphony.operator.pause({ ...target, reason: 'maintenance' })).toBe(true)
+    expect((await symphony.operator.pauses()).map(({ name }) => name)).toEqual(['held'])
+    expect(await symphony.operator.resume({ ...target, reason: 'over' })).toBe(true)
+    await expect(symphony.operator.pause({ kind: 'rail', name: 'hold', reason: 'typo' })).rejects.toMatchObject({
+      code: 'UNKNOWN_NAME',
+    })
+  })
+})
