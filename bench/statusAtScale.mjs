@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { fillLedger, fillQueue } from './fill.mjs'
 import { temporaryFolder } from './folder.mjs'
 

@@ -1,7 +1,7 @@
 // Two processes want to lead, one does; when it stops, the other takes over, with a greater token.
 import { Leases, openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 
 const url = process.env.DATABASE_URL ?? (await startEmbedded({ dataDir: '.symphony' })).url
 await deploy({ url })

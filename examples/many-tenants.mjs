@@ -1,6 +1,6 @@
 // tenants.mjs: node tenants.mjs, in a folder where symphony-pg is installed.
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { OutboxRelayer } from 'symphony-pg/outbox'
 import { addPostgresPlatform, OutboxStoreProvider, PlatformServices, toFleetWorker } from 'symphony-pg/platform'
 import { loadRails } from 'symphony-pg/rails'

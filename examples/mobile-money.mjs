@@ -2,7 +2,7 @@
 import { createServer } from 'node:http'
 import { enqueue, openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { OutboxRelayer } from 'symphony-pg/outbox'
 import { loadRails } from 'symphony-pg/rails'
 

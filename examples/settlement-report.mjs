@@ -1,7 +1,7 @@
 // Every evening at six in Nairobi, a report of what was settled: a cron job becomes a message, and a handler does the work.
 import { enqueue, openDatabase, SchedulerStore, topicRails } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { OutboxRelayer, readOutboxStatus } from 'symphony-pg/outbox'
 import { loadRails } from 'symphony-pg/rails'
 import { SchedulerWorker } from 'symphony-pg/scheduler'

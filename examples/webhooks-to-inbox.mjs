@@ -5,7 +5,7 @@ import { buffer } from 'node:stream/consumers'
 import pg from 'pg'
 import { Inbox, InboxWorker, openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 
 const SECRET = 'only-for-this-example'
 const sign = (body) => createHmac('sha256', SECRET).update(body).digest()

@@ -49,7 +49,19 @@ export type {
   TopicHandlers,
   TopicMessage,
 } from './outbox/index.js'
-export { CardNumberRefusedError } from './rails/index.js'
+export { CardNumberRefusedError, defineRail } from './rails/index.js'
 export { FieldKeyMissingError, FieldVault, SubjectErasedError } from './protection/index.js'
 export { SchedulerStore } from './scheduler/index.js'
 export type { JobDefinition, TimerDefinition } from './scheduler/index.js'
+export { Symphony } from './symphony/index.js'
+export type {
+  Instruction,
+  PaymentPayload,
+  RailContract,
+  SymphonyEvent,
+  SymphonyOptions,
+  SymphonyWorker,
+  TopicContracts,
+  WorkerCounts,
+  WorkerOptions,
+} from './symphony/index.js'

@@ -13,12 +13,14 @@ const FOLDER = join(root, 'etc')
 
 /** The reports as they should be: file name and text, one for each subpath of the package. */
 export function apiReports() {
-  const { name, exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
-  const doors = Object.entries(exports).filter(([, target]) => target.types !== undefined)
-  return doors.map(([subpath, { types }]) => ({
-    file: `${subpath === '.' ? name : subpath.slice(2)}.api.md`,
-    text: reportOf(`${name}${subpath.slice(1)}`, join(root, types)),
-  }))
+  return ['.', 'embedded'].flatMap((folder) => {
+    const { name, exports } = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'))
+    const entryPoints = Object.entries(exports).filter(([, target]) => target.types !== undefined)
+    return entryPoints.map(([subpath, { types }]) => ({
+      file: `${subpath === '.' ? name.replace(/^@.*\//, '') : subpath.slice(2)}.api.md`,
+      text: reportOf(`${name}${subpath.slice(1)}`, join(root, folder, types)),
+    }))
+  })
 }
 
 function reportOf(specifier, door) {

@@ -13,23 +13,33 @@ const require = createRequire(import.meta.url)
 /** What is built, from what, and how. Each has its own stamp: a changed style sheet compiles no TypeScript. */
 const PARTS = [
   {
+    name: 'the embedded server',
+    stamp: 'embedded/dist/.sources',
+    sources: () => [
+      'tsconfig.base.json',
+      'embedded/tsconfig.json',
+      ...readdirSync(join(root, 'embedded'))
+        .filter((name) => name.endsWith('.ts'))
+        .map((name) => join('embedded', name)),
+    ],
+    build: () => compile('embedded'),
+    tidy: () => {},
+  },
+  {
     name: 'the library',
-    stamp: '.sources',
+    stamp: 'dist/.sources',
     sources: () => [
       'package.json',
       'tsconfig.json',
       'tsconfig.base.json',
       ...filesBelow('libs').filter((file) => !isDashboard(file)),
     ],
-    build: () => {
-      rmSync(join(root, 'dist', 'tsconfig.tsbuildinfo'), { force: true })
-      return [join(dirname(require.resolve('typescript/package.json')), 'bin', 'tsc'), '-b', '--force', root]
-    },
+    build: () => compile('.'),
     tidy: removeOutputWithoutSource,
   },
   {
     name: 'the dashboard',
-    stamp: '.dashboard-sources',
+    stamp: 'dist/.dashboard-sources',
     sources: () => ['package.json', 'scripts/buildDashboard.mjs', ...filesBelow('libs').filter(isDashboard)],
     build: () => [join(root, 'scripts', 'buildDashboard.mjs')],
     tidy: () => {},
@@ -42,7 +52,7 @@ export function ensureBuilt({ force = false } = {}) {
 }
 
 function ensurePart({ name, stamp, sources, build, tidy }, force) {
-  const file = join(root, 'dist', stamp)
+  const file = join(root, stamp)
   const digest = digestOf(sources())
   if (!force && existsSync(file) && readFileSync(file, 'utf8') === digest) return
   const result = spawnSync(process.execPath, build(), { stdio: ['ignore', 2, 2] })
@@ -55,6 +65,12 @@ function ensurePart({ name, stamp, sources, build, tidy }, force) {
   // Written last and by rename: a build that was interrupted, or that ran beside this one, never looks complete.
   writeFileSync(`${file}.${process.pid}`, digest)
   renameSync(`${file}.${process.pid}`, file)
+}
+
+function compile(folder) {
+  rmSync(join(root, folder, 'dist', 'tsconfig.tsbuildinfo'), { force: true })
+  const compiler = join(dirname(require.resolve('typescript/package.json')), 'bin', 'tsc')
+  return [compiler, '-p', join(root, folder)]
 }
 
 /** The compiler leaves what it once made of a file that is gone, and the package would carry it to everybody. */

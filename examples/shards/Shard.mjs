@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded, stopEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded, stopEmbedded } from '@symphony-pg/embedded'
 
 export class Shard {
   #folder

@@ -1,6 +1,8 @@
-import { type ClientBase, Pool, type PoolClient, type PoolConfig, type QueryResult } from 'pg'
+import { type ClientBase, type ClientConfig, Pool, type PoolClient, type QueryResult } from 'pg'
 import { systemClock } from '../core/index.js'
+import { locate } from './connect.js'
 import { DatabaseClosedError, type DatabaseError } from './errors.js'
+import type { ConnectionTarget } from './options.js'
 import { quoteIdentifier, type PoolUsage } from './Queryable.js'
 import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
@@ -14,7 +16,8 @@ const IDLE_CONNECTION_MS = 30_000
 const CONNECTION_LIFETIME_SECONDS = 1_800
 
 export interface ConnectionPoolOptions {
-  readonly client: PoolConfig
+  readonly client: ClientConfig
+  readonly target: ConnectionTarget
   readonly connectionsMax: number
   /** Prepares a new connection. If it rejects, the connection is closed and the caller gets the error. */
   readonly prepare: (client: ClientBase) => Promise<void>
@@ -27,19 +30,25 @@ export interface ConnectionPoolOptions {
 /** A bounded set of connections. Each is checked out by one caller at a time. */
 export class ConnectionPool {
   readonly #createPool: () => Pool
-  #pool: Pool
+  /** Undefined until the first use of an embedded server. */
+  #pool: Pool | undefined
+  #located: Promise<ClientConfig> | undefined
+  #client: ClientConfig
+  readonly #target: ConnectionTarget
   readonly #role: string | undefined
   readonly #describeFailure: (error: unknown) => DatabaseError
   readonly #open = new Set<PoolClient>()
   #whenEmpty: (() => void) | undefined
   #closed: Promise<void> | undefined
 
-  constructor({ client, connectionsMax, prepare, role, describeFailure }: ConnectionPoolOptions) {
+  constructor({ client, target, connectionsMax, prepare, role, describeFailure }: ConnectionPoolOptions) {
+    this.#client = client
+    this.#target = target
     this.#role = role
     this.#describeFailure = describeFailure
     this.#createPool = () => {
       const pool = new Pool({
-        ...client,
+        ...this.#client,
         max: connectionsMax,
         idleTimeoutMillis: IDLE_CONNECTION_MS,
         maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
@@ -56,18 +65,19 @@ export class ConnectionPool {
       pool.on('error', () => {})
       return pool
     }
-    this.#pool = this.#createPool()
+    if (target.embedded === undefined) this.#pool = this.#createPool()
   }
 
   get usage(): PoolUsage {
-    const { totalCount, idleCount, waitingCount } = this.#pool
+    const { totalCount, idleCount, waitingCount } = this.#pool ?? NOT_STARTED
     return { role: this.#role ?? 'all', inUse: totalCount - idleCount, idle: idleCount, waiting: waitingCount }
   }
 
   async checkOut(): Promise<CheckedOutConnection> {
     if (this.#closed !== undefined) throw new DatabaseClosedError()
+    const pool = this.#pool ?? (await this.#start())
     try {
-      return new CheckedOutConnection(await this.#pool.connect(), this.#role)
+      return new CheckedOutConnection(await pool.connect(), this.#role)
     } catch (error) {
       if (this.#closed !== undefined) throw new DatabaseClosedError()
       throw this.#describeFailure(error)
@@ -77,8 +87,8 @@ export class ConnectionPool {
   /** Closes idle connections now and checked-out ones on their return. The next caller gets a new connection. */
   closeIdle(): void {
     // A caller that waits for a connection of this pool would wait for ever: an ending pool serves none.
-    if (this.#closed !== undefined || this.#open.size === 0 || this.#pool.waitingCount > 0) return
     const closing = this.#pool
+    if (closing === undefined || this.#closed !== undefined || this.#open.size === 0 || closing.waitingCount > 0) return
     this.#pool = this.#createPool()
     // Ends when the last connection has come back; `close` waits for it too.
     void closing.end()
@@ -90,6 +100,20 @@ export class ConnectionPool {
     return this.#closed
   }
 
+  /** Starts the embedded server, once for all callers that wait. A failed start is tried again by the next caller. */
+  async #start(): Promise<Pool> {
+    this.#located ??= locate(this.#client, this.#target)
+    try {
+      this.#client = await this.#located
+    } catch (error) {
+      this.#located = undefined
+      throw error
+    }
+    if (this.#closed !== undefined) throw new DatabaseClosedError()
+    this.#pool ??= this.#createPool()
+    return this.#pool
+  }
+
   async #closeAll(timeoutMs: number): Promise<void> {
     // The driver calls a pool ended while its sockets are still closing. They would block a DROP DATABASE, so this
     // waits for the last one.
@@ -98,10 +122,12 @@ export class ConnectionPool {
       if (this.#open.size === 0) resolve()
     })
     const cut = setTimeout(() => this.#open.forEach((client) => client.connection.stream.destroy()), timeoutMs)
-    await Promise.all([this.#pool.end(), allRemoved])
+    await Promise.all([this.#pool?.end(), allRemoved])
     clearTimeout(cut)
   }
 }
+
+const NOT_STARTED = Object.freeze({ totalCount: 0, idleCount: 0, waitingCount: 0 })
 
 export interface QueryAnswer<R> {
   readonly rows: R[]

@@ -1,6 +1,6 @@
 import { Client } from 'pg'
 import { requiredText } from '../core/index.js'
-import { clientConfig, connectFailure, disconnect } from './connect.js'
+import { clientConfig, connectFailure, disconnect, locate } from './connect.js'
 import { DirectConnections } from './DirectConnections.js'
 import { DatabaseClosedError, TransactionPoolerError } from './errors.js'
 import { listen, type Listener, type ListenOptions, type NotificationHandler } from './listen.js'
@@ -174,7 +174,8 @@ export type RoleProbe =
 
 /** Tries each role on a connection of its own and says what is missing. Changes nothing. */
 async function probeRoles(options: ResolvedOptions, roles: readonly string[]): Promise<RoleReport> {
-  const client = new Client({ ...clientConfig(options.target, options), query_timeout: options.connectTimeoutMs })
+  const config = await locate(clientConfig(options.target, options), options.target)
+  const client = new Client({ ...config, query_timeout: options.connectTimeoutMs })
   // What kills the connection also fails the query in hand.
   client.on('error', () => {})
   try {

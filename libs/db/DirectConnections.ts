@@ -47,6 +47,7 @@ export class DirectConnections {
     const entry = { role, login: target.url.user, timeoutMs: connectTimeoutMs }
     const pool = new ConnectionPool({
       client: directClientConfig(target, this.#options),
+      target,
       connectionsMax,
       prepare: (client) => setRole(client, entry),
       role,

@@ -38,6 +38,7 @@ export class LoginDatabase {
     this.#options = options
     this.#pool = new ConnectionPool({
       client: clientConfig(options.target, options),
+      target: options.target,
       connectionsMax: 1,
       prepare: async () => {},
       role: undefined,

@@ -27,6 +27,7 @@ export class PoolerConnections {
     this.#options = options
     this.#pool = new ConnectionPool({
       client: clientConfig(options.target, options),
+      target: options.target,
       connectionsMax: options.connectionsMax,
       prepare: async () => {},
       role: undefined,

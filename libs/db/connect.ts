@@ -1,4 +1,6 @@
 import type { Client, ClientConfig } from 'pg'
+import { parseConnectionUrl } from './connectionTarget.js'
+import { startEmbeddedIn } from './embedded.js'
 import { type DatabaseError, TransactionPoolerError } from './errors.js'
 import type { ConnectionTarget, ResolvedOptions } from './options.js'
 import { isServerError } from './serverError.js'
@@ -34,6 +36,13 @@ export function clientConfig(target: ConnectionTarget, options: ResolvedOptions)
     // the late answer to the next caller.
     pipeline: true,
   }
+}
+
+/** Completes a configuration with the address of an embedded server, which starts here unless it runs. */
+export async function locate(config: ClientConfig, { embedded }: ConnectionTarget): Promise<ClientConfig> {
+  if (embedded === undefined) return config
+  const { host, port, user, password, database } = parseConnectionUrl('url', await startEmbeddedIn(embedded))
+  return { ...config, host, port, user, password, database }
 }
 
 /** The same, for a server that is reached without a pooler: a session of our own, with our settings. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
 import { boundedInteger } from '../core/index.js'
-import { directClientConfig, directConnectFailure, disconnect } from './connect.js'
+import { directClientConfig, directConnectFailure, disconnect, locate } from './connect.js'
 import { DatabaseError } from './errors.js'
 import type { ConnectionTarget, ResolvedOptions } from './options.js'
 import { quoteIdentifier } from './Queryable.js'
@@ -147,7 +147,7 @@ class ListenKeeper implements Listener {
   async #connect(): Promise<Ear> {
     const { role, channel, handler } = this.#subscription
     const client = new Client({
-      ...directClientConfig(this.#target, this.#options),
+      ...(await locate(directClientConfig(this.#target, this.#options), this.#target)),
       query_timeout: this.#heartbeatTimeoutMs,
     })
     const lost = new Promise<DatabaseError>((resolve) => {

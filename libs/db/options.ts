@@ -1,9 +1,13 @@
 import { boundedInteger, type Bounds, InvalidArgumentError, rejectUnknownKeys, requiredText } from '../core/index.js'
 import { type ConnectionUrl, resolveTls, parseConnectionUrl, type TlsOptions } from './connectionTarget.js'
+import { embeddedFolder } from './embedded.js'
 import { DEFAULT_SCHEMA } from './Queryable.js'
 
 export interface DatabaseOptions {
-  /** `postgres://login:password@host:port/database`. The login is a member of the roles it will act as. */
+  /**
+   * `postgres://login:password@host:port/database`. The login is a member of the roles it will act as. For development
+   * `embedded:FOLDER`: a PostgreSQL of its own in that folder, started at the first use by `@symphony-pg/embedded`.
+   */
   readonly url: string
   /**
    * `transaction` if the URL leads to a pooler (PgBouncer and its kin) that hands each transaction to any backend. Then
@@ -50,6 +54,8 @@ export interface ResolvedOptions {
 }
 
 export interface ConnectionTarget {
+  /** Folder of an embedded server: its port and password are known once it runs. Undefined for any other server. */
+  readonly embedded: string | undefined
   readonly url: ConnectionUrl
   readonly ssl: ReturnType<typeof resolveTls>
 }
@@ -123,9 +129,14 @@ export function requiredIdentifier(argument: string, value: unknown): string {
 }
 
 function resolveTarget(argument: string, text: unknown, tls: TlsOptions | undefined): ConnectionTarget {
+  const embedded = embeddedFolder(text)
+  if (embedded !== undefined) return { embedded, url: parseConnectionUrl(argument, EMBEDDED_URL), ssl: false }
   const url = parseConnectionUrl(argument, text)
-  return { url, ssl: resolveTls(url, tls) }
+  return { embedded, url, ssl: resolveTls(url, tls) }
 }
+
+/** Login and database of every embedded server. Its port and password are added when it runs. */
+const EMBEDDED_URL = 'postgres://postgres@127.0.0.1/postgres'
 
 function resolveListenTarget(options: DatabaseOptions, target: ConnectionTarget): ConnectionTarget | undefined {
   if (options.listenUrl !== undefined) return resolveTarget('listenUrl', options.listenUrl, options.tls)

@@ -30,11 +30,12 @@ export class Events<Event extends Typed> {
   readonly #emitter = new Emitter<Event>()
 
   /** Listens to one type, or to every type with `*`. Returns a function that unsubscribes. */
-  on(type: '*', listener: (event: Event) => unknown): () => void
-  on<Type extends Event['type']>(type: Type, listener: (event: Extract<Event, { type: Type }>) => unknown): () => void
-  on(type: string, listener: (event: never) => unknown): () => void {
-    const call = listener as (event: Event) => unknown
-    return this.#emitter.on(type === '*' ? call : (event) => (event.type === type ? call(event) : undefined))
+  on<Type extends Event['type']>(
+    type: Type | '*',
+    listener: (event: Extract<Event, { type: Type }>) => unknown,
+  ): () => void {
+    const isWanted = (event: Event): event is Extract<Event, { type: Type }> => type === '*' || event.type === type
+    return this.#emitter.on((event) => (isWanted(event) ? listener(event) : undefined))
   }
 
   /** Waits for the next event of a type. Rejects when the signal aborts. */
@@ -65,7 +66,7 @@ export class Events<Event extends Typed> {
 
   /** Every event, in order, until the signal aborts or the loop ends. At most 1000 events wait for a slow reader. */
   stream({ signal }: { readonly signal?: AbortSignal } = {}): EventStream<Event> {
-    return new EventStream((listener) => this.on('*', listener), signal)
+    return new EventStream((listener) => this.#emitter.on(listener), signal)
   }
 
   /** For the workers of this Symphony. */

@@ -22,8 +22,8 @@ export type PaymentSearch = Partial<Omit<ItemSearch, 'before'>>
 
 /** Attempt or event of a payment, in the order in which the ledger recorded them. */
 export type PaymentEvent =
-  | ({ readonly kind: 'attempt'; readonly at: Date } & LedgerAttempt)
-  | ({ readonly kind: 'event'; readonly at: Date } & ItemEvent)
+  | { readonly kind: 'attempt'; readonly at: Date; readonly attempt: LedgerAttempt }
+  | { readonly kind: 'event'; readonly at: Date; readonly event: ItemEvent }
 
 /** Reads payments. The login needs `symphony_readonly`. Payloads and lease tokens are never returned. */
 export class Payments {
@@ -48,8 +48,8 @@ export class Payments {
       readItemEvents(this.#readonly, outboxId),
     ])
     return [
-      ...attempts.map((attempt) => ({ kind: 'attempt' as const, at: attempt.completedAt ?? new Date(0), ...attempt })),
-      ...events.map((event) => ({ kind: 'event' as const, at: event.createdAt, ...event })),
+      ...attempts.map((attempt) => ({ kind: 'attempt' as const, at: attempt.completedAt ?? BEFORE_ALL, attempt })),
+      ...events.map((event) => ({ kind: 'event' as const, at: event.createdAt, event })),
     ].toSorted((a, b) => a.at.getTime() - b.at.getTime())
   }
 
@@ -70,3 +70,4 @@ export class Payments {
 }
 
 const PAGE_LENGTH = 100
+const BEFORE_ALL = new Date(0)

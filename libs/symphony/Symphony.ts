@@ -1,4 +1,4 @@
-import { AppError, InvalidArgumentError, type Clock, type JsonObject } from '../core/index.js'
+import { AppError, InvalidArgumentError, type Clock } from '../core/index.js'
 import {
   openDatabase,
   type Database,
@@ -18,10 +18,9 @@ import {
   type OutboxInstruction,
   type RelayerOptions,
   type TopicHandler,
-  type TopicHandlers,
 } from '../outbox/index.js'
 import { FieldVault, protectedRails, type MasterKeys } from '../protection/index.js'
-import { loadContract, loadRail, type LoadedContract, type LoadedRail, type Rail, type StandardSchema } from '../rails/index.js'
+import { loadContract, loadRail, type LoadedContract, type LoadedRail, type Rail } from '../rails/index.js'
 import { SchedulerStore, type SchedulerOptions } from '../scheduler/index.js'
 import type { Instruction, RailContract, TopicContracts, TopicHandlersOf } from './contracts.js'
 import { Events, type SymphonyEvent } from './Events.js'
@@ -114,8 +113,13 @@ export class Symphony<
     const database = this.#database()
     const adapters = rails ?? (this.#options.rails ?? []).filter((rail) => 'dispatch' in rail)
     const loaded = new Map<string, LoadedRail>()
-    for (const declared of [...adapters, ...topicRails(this.#handlersOf(topics))]) {
-      const rail = loadRail(declared)
+    const schemas: TopicContracts = this.#options.topics ?? {}
+    const handlers: object = topics ?? {}
+    const ofTopics = topicRails(Object.fromEntries(Object.entries<TopicHandler>({ ...handlers })))
+    for (const declared of [...adapters, ...ofTopics]) {
+      // A message that the schema of its topic refuses fails without a call.
+      const payload = 'payload' in declared ? declared.payload : schemas[declared.type]
+      const rail = loadRail(payload === undefined ? declared : { ...declared, payload })
       if (loaded.has(rail.type)) throw new InvalidArgumentError('rails', `the rail "${rail.type}" is declared twice`)
       loaded.set(rail.type, rail)
     }
@@ -189,14 +193,6 @@ export class Symphony<
     }
   }
 
-  /** Handlers with the schemas of their topics: a message that the schema refuses fails without a call. */
-  #handlersOf(topics: object = {}): TopicHandlers<Record<string, JsonObject>> {
-    const schemas: TopicContracts = this.#options.topics ?? {}
-    return Object.fromEntries(
-      Object.entries<TopicHandler>({ ...topics }).map(([topic, handle]) => [topic, { handle, ...payloadOf(schemas[topic]) }]),
-    )
-  }
-
   #as(role: string): RoleHandle {
     return this.#database().as(role)
   }
@@ -223,20 +219,19 @@ function loadContracts(rails: readonly RailContract[]): ReadonlyMap<string, Load
   return contracts
 }
 
-function payloadOf(schema: StandardSchema | undefined): { readonly payload?: StandardSchema<JsonObject> } {
-  // The schema decides at run time; the type of its input is the caller's.
-  return schema === undefined ? {} : { payload: schema as StandardSchema<JsonObject> }
-}
-
 function withKey<Rails extends readonly RailContract[]>(instruction: Instruction<Rails>): OutboxInstruction {
   const { instructionId } = instruction
-  return { idempotencyKey: instructionId, ...instruction } as OutboxInstruction
+  return { idempotencyKey: instructionId, ...instruction }
 }
 
 class NoDatabaseError extends AppError {
   constructor() {
-    super('DATABASE_URL_MISSING', 'This Symphony has no url: it can enqueue in a transaction of yours, and nothing else.', {
-      remedy: 'Give it url, for example process.env.DATABASE_URL.',
-    })
+    super(
+      'DATABASE_URL_MISSING',
+      'This Symphony has no url: it can enqueue in a transaction of yours, and nothing else.',
+      {
+        remedy: 'Give it url, for example process.env.DATABASE_URL.',
+      },
+    )
   }
 }

@@ -167,12 +167,16 @@ function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxW
   return new InboxWorker(database, handlers, { ...options, handlerRole }, prefixed('inbox', emit), clock)
 }
 
-/** Turns an event of a module into one of the Symphony. */
-export function prefixed<Event extends { readonly type: string }>(
+/** Turns an event of a module into one of the Symphony: `held` of the outbox becomes `outbox.held`. */
+export function prefixed(
   module: string,
   emit: (event: SymphonyEvent) => void,
-): (event: Event) => void {
-  return (event) => emit({ ...event, type: `${module}.${event.type}` } as unknown as SymphonyEvent)
+): (event: { readonly type: string }) => void {
+  return (event) => {
+    const renamed: unknown = { ...event, type: `${module}.${event.type}` }
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- TypeScript cannot prefix each member of a union
+    emit(renamed as SymphonyEvent)
+  }
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
@@ -184,9 +188,13 @@ function aborted(signal: AbortSignal): Promise<void> {
 
 class NothingToDoError extends AppError {
   constructor() {
-    super('NOTHING_TO_DO', 'worker: no rail has an adapter, and no topic, inbox, scheduler or maintenance is asked for', {
-      remedy: 'Give the Symphony a rail with dispatch, or the worker topics, inbox, scheduler or maintenance.',
-    })
+    super(
+      'NOTHING_TO_DO',
+      'worker: no rail has an adapter, and no topic, inbox, scheduler or maintenance is asked for',
+      {
+        remedy: 'Give the Symphony a rail with dispatch, or the worker topics, inbox, scheduler or maintenance.',
+      },
+    )
   }
 }
 

@@ -1,5 +1,11 @@
 import type { JsonObject, JsonValue } from '../core/index.js'
-import type { DestinationKind, DestinationValidator, FieldClasses, RailRequest, StandardSchema } from '../rails/index.js'
+import type {
+  DestinationKind,
+  DestinationValidator,
+  FieldClasses,
+  RailRequest,
+  StandardSchema,
+} from '../rails/index.js'
 import type { OutboxInstruction, TopicHandler } from '../outbox/index.js'
 
 /**
@@ -45,13 +51,16 @@ export type Instruction<Rails extends readonly RailContract[]> = Omit<
 > & {
   /** @default the instruction id */
   readonly idempotencyKey?: string
-} & { [Index in keyof Rails]: { readonly railType: Rails[Index]['type']; readonly payload: PayloadOf<Rails[Index]> } }[number]
+} & {
+    [Index in keyof Rails]: { readonly railType: Rails[Index]['type']; readonly payload: PayloadOf<Rails[Index]> }
+  }[number]
 
 /** Messages by topic: the schema of each payload. */
 export type TopicContracts = Readonly<Record<string, StandardSchema>>
 
 /** The payload that the schema of a topic accepts. */
-export type TopicPayload<Schema> = Schema extends StandardSchema<infer Payload> ? (Payload extends object ? Payload : never) : JsonObject
+export type TopicPayload<Schema> =
+  Schema extends StandardSchema<infer Payload> ? (Payload extends object ? Payload : never) : JsonObject
 
 /** Handlers by topic. With contracts, `payload` has the type of the topic's schema. */
 export type TopicHandlersOf<Topics extends TopicContracts> = {

@@ -1,7 +1,7 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { startEmbedded } from '../embedded/index.js'
+import { loadEmbedded } from '../db/index.js'
 
 export interface TestServer extends AsyncDisposable {
   /** The superuser's address. Give it to `createTestDatabase` as `serverUrl`. */
@@ -20,6 +20,7 @@ export async function startTestServer(): Promise<TestServer> {
   await chmod(folder, 0o711)
   const remove = () => rm(folder, { recursive: true, force: true })
   try {
+    const { startEmbedded } = await loadEmbedded()
     const server = await startEmbedded({ dataDir: join(folder, 'server') })
     const stop = async () => {
       await server.stop()

@@ -35,6 +35,7 @@ async function installPackage(folder) {
   await mkdir(join(folder, 'bin'))
   await symlink(root, join(folder, 'node_modules', 'symphony-pg'))
   await symlink(join(root, 'node_modules', 'pg'), join(folder, 'node_modules', 'pg'))
+  await symlink(join(root, 'node_modules', '@symphony-pg'), join(folder, 'node_modules', '@symphony-pg'))
   await symlink(join(root, 'bin', 'symphony'), join(folder, 'bin', 'symphony'))
   const psql = fileURLToPath(new URL('psql.mjs', import.meta.url))
   await writeFile(join(folder, 'bin', 'psql'), `#!/bin/sh\nexec "${process.execPath}" "${psql}" "$@"\n`)

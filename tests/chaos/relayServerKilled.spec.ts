@@ -1,5 +1,5 @@
 import { expect, inject, onTestFinished, test } from 'vitest'
-import type { EmbeddedServer } from '../../libs/embedded/index.js'
+import type { EmbeddedServer } from '../../embedded/index.js'
 import { killServer } from '../support/killServer.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { RelayFixture } from '../support/relayFixture.js'

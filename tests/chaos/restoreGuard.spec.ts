@@ -1,6 +1,6 @@
 import { expect, inject, onTestFinished, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
-import { startEmbedded, type EmbeddedServer } from '../../libs/embedded/index.js'
+import { startEmbedded, type EmbeddedServer } from '../../embedded/index.js'
 import { claimOutboxBatch, liftDispatchFreeze, readDispatchEpoch, type DispatchEpoch } from '../../libs/outbox/index.js'
 import { readBook } from '../../libs/rails/index.js'
 import type { Running } from '../support/commandLine.js'

@@ -45,7 +45,7 @@ describe('the linter', () => {
   test('refuses every other way around the table, and the driver outside libs/db', async () => {
     const planted: [path: string, text: string][] = [
       ['libs/worker/reExport.ts', "export { a } from '../db/index.js'"],
-      ['libs/embedded/lazy.ts', "export const a = await import('../db/index.js')"],
+      ['libs/worker/lazy.ts', "export const a = await import('../db/index.js')"],
       ['libs/outbox/besideEntryPoint.ts', "export { a } from '../db/pool.js'"],
       ['libs/cli/commands/besideEntryPoint.ts', "export { a } from '../../db/pool.js'"],
       ['libs/cli/terminal/upward.ts', "export { a } from '../commands/doctor.js'"],

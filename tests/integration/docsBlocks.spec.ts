@@ -16,8 +16,8 @@ const WALKED = new Set([...GUIDES, ...PEER_GUIDES])
 /** Which spec runs the program of a page; a program in a walked guide is run by `npm run guides`. */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'README.md payment.mjs': 'tests/contract/package.spec.ts',
-  'docs/coding/brokers.md queue.mjs': 'brokers/support/pasteProgram.ts',
-  'docs/coding/brokers.md stream.mjs': 'brokers/support/pasteProgram.ts',
+  'docs/coding/brokers.md queue.mjs': 'tests/workspaces/brokers/support/pasteProgram.ts',
+  'docs/coding/brokers.md stream.mjs': 'tests/workspaces/brokers/support/pasteProgram.ts',
   'docs/coding/testing.md payout.test.mjs': 'tests/integration/docsExamples.spec.ts',
   'docs/concepts/inbox.md inbox.mjs': 'tests/unit/inboxGuide.spec.ts',
   'docs/concepts/leases.md hold.mjs': 'tests/integration/docsPrograms.spec.ts',
@@ -81,6 +81,7 @@ async function install(): Promise<void> {
     await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name))
   }
   await symlink(root, join(folder, 'node_modules', 'symphony-pg'))
+  await symlink(join(root, 'node_modules', '@symphony-pg'), join(folder, 'node_modules', '@symphony-pg'))
 }
 
 /** What the compiler says about the blocks of a language that no test runs, each a module of its own. */

@@ -15,6 +15,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'symphony-docs-'))
   await mkdir(join(folder, 'node_modules'))
   await symlink(root, join(folder, 'node_modules', 'symphony-pg'))
+  await symlink(join(root, 'node_modules', '@symphony-pg'), join(folder, 'node_modules', '@symphony-pg'))
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 

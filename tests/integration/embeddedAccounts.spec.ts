@@ -2,7 +2,7 @@ import { chmod, chown, cp, lstat, mkdir, readdir, readFile, readlink, rm, stat }
 import { join } from 'node:path'
 import { Client } from 'pg'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
+import { startEmbedded, stopEmbedded } from '../../embedded/index.js'
 import { makeTestFolder, removeTestFolder, testBinaries } from '../support/server.js'
 import { makeFolderOf, ordinaryAccount, StarterKit } from '../support/starterProcess.js'
 

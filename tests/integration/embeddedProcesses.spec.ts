@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { embeddedUrl, startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
+import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
 import { copyDataDir, makeTestFolder, removeFoldersOfDeadRuns, removeTestFolder } from '../support/server.js'
 import { StarterKit } from '../support/starterProcess.js'
 

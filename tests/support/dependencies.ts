@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 
 interface Manifest {
   readonly dependencies: Readonly<Record<string, string>>
+  /** Of the embedded server's package. */
   readonly optionalDependencies: Readonly<Record<string, string>>
   readonly devDependencies: Readonly<Record<string, string>>
   readonly allowScripts: Readonly<Record<string, boolean>>
@@ -31,8 +32,9 @@ export async function readDependencies(): Promise<Dependencies> {
   const lock: { readonly packages: Readonly<Record<string, LockedPackage>> } = JSON.parse(
     await readFile('package-lock.json', 'utf8'),
   )
-  const { dependencies, optionalDependencies, devDependencies, allowScripts } = manifest
-  const named = Object.entries({ ...dependencies, ...optionalDependencies, ...devDependencies })
+  const embedded: Pick<Manifest, 'optionalDependencies'> = JSON.parse(await readFile('embedded/package.json', 'utf8'))
+  const { dependencies, devDependencies, allowScripts } = manifest
+  const named = Object.entries({ ...dependencies, ...embedded.optionalDependencies, ...devDependencies })
   // The servers of the tests' own workspace: nobody installs them with us.
   const ofTests = Object.keys(lock.packages['tests/postgres']?.optionalDependencies ?? {})
   const shipped = Object.entries(lock.packages).filter(

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
-import type { EmbeddedServer } from '../../libs/embedded/index.js'
+import type { EmbeddedServer } from '../../embedded/index.js'
 
 /** Postmaster and everything it started, before any of them could tidy up. */
 export async function killServer({ dataDir, url }: EmbeddedServer): Promise<void> {

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import { type EmbeddedServer, type StartOptions, startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
+import { type EmbeddedServer, type StartOptions, startEmbedded, stopEmbedded } from '../../embedded/index.js'
 
 export type PostgresVersion = 15 | 16 | 17 | 18
 

@@ -1,8 +1,8 @@
 import { stat, writeFile, chown } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
-import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../libs/embedded/index.js'
-import { choosePort } from '../../libs/embedded/ports.js'
+import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../embedded/index.js'
+import { choosePort } from '../../embedded/ports.js'
 import { waitUntil } from './scorecard/waitUntil.js'
 import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
 

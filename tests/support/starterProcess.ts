@@ -2,7 +2,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { chmod, chown, copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import type { StartOptions } from '../../libs/embedded/index.js'
+import type { StartOptions } from '../../embedded/index.js'
 import { builtPath } from './builtPath.js'
 import { makeTestFolder, removeTestFolder, testBinaries } from './server.js'
 
@@ -61,15 +61,14 @@ export class StarterKit {
   private constructor(folder: string, node: string) {
     this.folder = folder
     this.binaries = join(folder, 'native')
-    this.#door = join(folder, 'libs', 'embedded', 'index.js')
+    this.#door = join(folder, 'embedded', 'index.js')
     this.#node = node
   }
 
   static async unpack(): Promise<StarterKit> {
     const folder = await makeTestFolder()
     await chmod(folder, 0o755)
-    for (const room of ['libs/core', 'libs/embedded'])
-      await cp(builtPath(room), join(folder, room), { recursive: true })
+    await cp(builtPath('../embedded/dist'), join(folder, 'embedded'), { recursive: true })
     await writeFile(join(folder, 'package.json'), '{"type":"module"}')
     await cp(testBinaries(18), join(folder, 'native'), { recursive: true, verbatimSymlinks: true })
     spawnSync('chmod', ['-R', 'a+rX', folder])

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Client } from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { startEmbedded } from '../../libs/embedded/index.js'
+import { startEmbedded } from '../../embedded/index.js'
 import { builtPath } from '../support/builtPath.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 

@@ -2,7 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { chmod, mkdir, readdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { EmbeddedError, openServer, startEmbedded } from '../../libs/embedded/index.js'
+import { EmbeddedError, startEmbedded } from '../../embedded/index.js'
+import { openServer } from '../../libs/cli/database/target.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 async function freshFolder(): Promise<{ readonly folder: string; readonly dataDir: string }> {
@@ -148,24 +149,26 @@ test('the server inherits nothing from the process that starts it', async () => 
 })
 
 describe('openServer', () => {
+  const START = { searchPath: undefined, signal: new AbortController().signal }
+
   test('takes the address it is given, starts nothing and stops nothing', async () => {
     const { dataDir } = await freshFolder()
     const url = 'postgres://somebody@db.example/payments'
-    const server = await openServer({ databaseUrl: url, dataDir })
-    expect(server).toMatchObject({ kind: 'external', url })
+    const server = await openServer({ databaseUrl: url, dataDir }, START)
+    expect(server).toMatchObject({ embedded: undefined, url })
     await server.stop()
     await expect(readdir(dataDir)).rejects.toMatchObject({ code: 'ENOENT' })
   })
 
   test('refuses an address that is blank: a variable set to nothing is a mistake, not a choice', async () => {
     const { dataDir } = await freshFolder()
-    await expect(openServer({ databaseUrl: ' ', dataDir })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    await expect(openServer({ databaseUrl: ' ', dataDir }, START)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
   test('starts the embedded server when there is no address', async () => {
     const { dataDir } = await freshFolder()
-    const server = await openServer({ dataDir })
-    expect(server).toMatchObject({ kind: 'embedded', version: 18, adopted: false })
+    const server = await openServer({ databaseUrl: undefined, dataDir }, START)
+    expect(server).toMatchObject({ embedded: { version: 18, adopted: false } })
     await server.stop()
   })
 })

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { beforeEach, expect, onTestFinished, test } from 'vitest'
-import { startEmbedded } from '../../libs/embedded/index.js'
+import { startEmbedded } from '../../embedded/index.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 /**

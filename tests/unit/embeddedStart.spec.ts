@@ -5,7 +5,7 @@ import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
 import { Client } from 'pg'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { embeddedUrl, startEmbedded, stopEmbedded } from '../../libs/embedded/index.js'
+import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
 import { copyDataDir, makeTestFolder, type PostgresVersion, removeTestFolder, testBinaries } from '../support/server.js'
 
 let stopped: string

@@ -18,6 +18,7 @@ test('the program at the top of the guide works as pasted', async () => {
   await mkdir(join(folder, 'node_modules'))
   await symlink(join(builtPath('.'), '..'), join(folder, 'node_modules/symphony-pg'))
   await symlink(root('node_modules/pg'), join(folder, 'node_modules/pg'))
+  await symlink(root('node_modules/@symphony-pg'), join(folder, 'node_modules/@symphony-pg'))
   await writeFile(join(folder, 'inbox.mjs'), program)
   await withTestDatabase(
     async (db) => {

@@ -60,9 +60,11 @@ describe('a payment', () => {
 
   test('is enqueued through a transaction of the caller by a Symphony without a url', async () => {
     const symphony = new Symphony({ schema: db.schema, rails: [{ type: 'no-url' }] })
-    const item = await db.as('symphony_ingest').transaction((tx) =>
-      symphony.enqueue({ railType: 'no-url', instructionId: 'P-4', participantId: 'shop', payload: PAYLOAD }, { tx }),
-    )
+    const item = await db
+      .as('symphony_ingest')
+      .transaction((tx) =>
+        symphony.enqueue({ railType: 'no-url', instructionId: 'P-4', participantId: 'shop', payload: PAYLOAD }, { tx }),
+      )
     expect(item.created).toBe(true)
     expect(() => symphony.payments).toThrow(expect.objectContaining({ code: 'DATABASE_URL_MISSING' }))
     await symphony.close()
@@ -107,7 +109,12 @@ describe('a worker', () => {
 
   test('handles inbox messages in the rights of its login', async () => {
     await using symphony = open([])
-    await symphony.inbox.enqueue({ source: 'bank', messageId: 'evt-1', topic: 'settled', payload: { invoice: 'INV-1' } })
+    await symphony.inbox.enqueue({
+      source: 'bank',
+      messageId: 'evt-1',
+      topic: 'settled',
+      payload: { invoice: 'INV-1' },
+    })
     const seen: unknown[] = []
     const settled = async (_message: unknown, { tx }: { readonly tx: { query(text: string): Promise<unknown> } }) => {
       seen.push(await tx.query('SELECT current_user = session_user AS "isLogin"'))
@@ -166,7 +173,7 @@ describe('events', () => {
 
   test('that do not come reject once() when its signal aborts', async () => {
     const symphony = new Symphony()
-    await expect(symphony.events.once('outbox.held', { signal: AbortSignal.abort() })).rejects.toThrow()
+    await expect(symphony.events.once('outbox.held', { signal: AbortSignal.abort() })).rejects.toThrow('aborted')
   })
 })
 

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
+import { loadEmbedded } from '../../db/index.js'
 import { addExamples, dataDirOption, jsonOption, parseWholeNumber } from '../settings/options.js'
 import type { Cli } from '../terminal/Terminal.js'
 
@@ -44,6 +44,7 @@ Examples:
 }
 
 async function startDb({ dataDir, port, json }: DbOptions & { readonly port?: number }, cli: Cli): Promise<void> {
+  const { startEmbedded } = await loadEmbedded()
   const server = await startEmbedded({
     dataDir,
     port,
@@ -67,12 +68,14 @@ async function startDb({ dataDir, port, json }: DbOptions & { readonly port?: nu
 }
 
 async function stopDb({ dataDir, force, json }: DbOptions & { readonly force?: boolean }, cli: Cli): Promise<void> {
+  const { stopEmbedded } = await loadEmbedded()
   const stopped = await stopEmbedded(dataDir, { force })
   if (json === true) return cli.terminal.printJson({ stopped })
   cli.terminal.print(stopped ? 'PostgreSQL has stopped.' : `No PostgreSQL was running in ${dataDir}.`)
 }
 
 async function printUrl({ dataDir, json }: DbOptions, cli: Cli): Promise<void> {
+  const { embeddedUrl } = await loadEmbedded()
   const url = await embeddedUrl(dataDir)
   if (json === true) cli.terminal.printJson({ url })
   else cli.terminal.print(url)

@@ -1,7 +1,6 @@
 import type { Command } from 'commander'
-import { AppError } from '../../core/index.js'
-import { DatabaseError, openDatabase, type Database, type DatabaseOptions } from '../../db/index.js'
-import { embeddedUrl } from '../../embedded/index.js'
+import { AppError, requiredText } from '../../core/index.js'
+import { DatabaseError, loadEmbedded, openDatabase, type Database, type DatabaseOptions } from '../../db/index.js'
 import { addSettings, resolveSettings } from '../settings/resolveSettings.js'
 import type { TargetSettings } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
@@ -11,7 +10,32 @@ export async function urlOfTarget({
   databaseUrl,
   dataDir,
 }: Pick<TargetSettings, 'databaseUrl' | 'dataDir'>): Promise<string> {
-  return databaseUrl ?? (await embeddedUrl(dataDir))
+  if (databaseUrl !== undefined) return databaseUrl
+  const { embeddedUrl } = await loadEmbedded()
+  return embeddedUrl(dataDir)
+}
+
+export interface OpenedServer {
+  readonly url: string
+  /** Undefined for a server that was given. */
+  readonly embedded:
+    | { readonly version: number; readonly dataDir: string; readonly port: number; readonly adopted: boolean }
+    | undefined
+  /** Ends only a server that this process started. */
+  readonly stop: () => Promise<void>
+}
+
+/** The server that was given, else the embedded one of the data folder, which is started unless it runs. */
+export async function openServer(
+  { databaseUrl, dataDir }: { readonly databaseUrl: string | undefined; readonly dataDir: string },
+  { searchPath, signal }: { readonly searchPath: string | undefined; readonly signal: AbortSignal },
+): Promise<OpenedServer> {
+  if (databaseUrl !== undefined) {
+    return { url: requiredText('databaseUrl', databaseUrl, 8_192), embedded: undefined, stop: async () => {} }
+  }
+  const { startEmbedded } = await loadEmbedded()
+  const server = await startEmbedded({ dataDir, searchPath, signal })
+  return { url: server.url, embedded: server, stop: server.stop }
 }
 
 /** For what takes longer than a worker's statement may. */

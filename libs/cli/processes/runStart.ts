@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { deploy, doctor, type DeployReport, type Diagnosis } from '../../deployment/index.js'
-import { openServer, type OpenedServer } from '../../embedded/index.js'
 import { loadRails, simulatedRail, type LoadedRail } from '../../rails/index.js'
 import { printDiagnosis, requireHealth, requireStartChecks } from '../database/diagnosis.js'
-import { openTargetAt } from '../database/target.js'
+import { openServer, openTargetAt, type OpenedServer } from '../database/target.js'
 import {
   SETTINGS,
   type AlertSettings,
@@ -41,7 +40,7 @@ const PROCESS_ROLES = ['ingest', 'executor', 'readonly', 'auditor', 'control', '
 export async function runStart(settings: StartSettings, cli: Cli): Promise<void> {
   const { databaseUrl, dataDir } = settings
   const { signal } = cli
-  const server = await openServer({ databaseUrl, dataDir, searchPath: cli.env['PATH'], signal })
+  const server = await openServer({ databaseUrl, dataDir }, { searchPath: cli.env['PATH'], signal })
   try {
     const url = await prepareDatabase(server, settings, cli)
     if (!signal.aborted) await serve(url, settings, cli)
@@ -126,12 +125,12 @@ function printPlace(server: OpenedServer, report: DeployReport, { findings }: Di
   if (findings.length > 0) terminal.print(`It reports ${countOf(findings.length, 'note')}: symphony doctor`)
 }
 
-function describeServer(server: OpenedServer): string {
-  if (server.kind === 'external') {
-    const { hostname, port, pathname } = new URL(server.url)
+function describeServer({ url, embedded }: OpenedServer): string {
+  if (embedded === undefined) {
+    const { hostname, port, pathname } = new URL(url)
     return `Using the database ${hostname}${port === '' ? '' : `:${port}`}${pathname}.`
   }
-  const { version, dataDir, port, adopted } = server
+  const { version, dataDir, port, adopted } = embedded
   const verb = adopted ? 'was running already' : 'is running'
   return `PostgreSQL ${version} ${verb} in ${dataDir}, on port ${port}. To connect: psql "$(symphony db url --data-dir ${shellWord(dataDir)})"`
 }

@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander'
-import { AppError, ArgumentRangeError, InvalidArgumentError } from '../../core/index.js'
+import { AppError } from '../../core/index.js'
 import { DatabaseError } from '../../db/index.js'
 import type { Terminal } from './Terminal.js'
 
@@ -43,6 +43,9 @@ function describe(error: unknown): Described {
     }
   }
   if (error instanceof AppError) return { code: error.code, message, causes: causesOf(error), remedy: remedyOf(error) }
+  // An error of @symphony-pg/embedded, which shares no class with this package.
+  if (code !== undefined && error instanceof Error && error.name === 'EmbeddedError')
+    return { code, message, causes: causesOf(error), remedy: String(Reflect.get(error, 'remedy') ?? '') || undefined }
   if (isUsage(error)) return { code: code ?? 'USAGE', message, causes: [], remedy: undefined }
   return {
     code: code ?? 'UNEXPECTED',
@@ -67,8 +70,7 @@ function exitCodeOf(error: unknown): number {
 }
 
 function isUsage(error: unknown): boolean {
-  if (error instanceof CommanderError || error instanceof InvalidArgumentError) return true
-  return error instanceof ArgumentRangeError || USAGE_CODES.has(codeOf(error) ?? '')
+  return error instanceof CommanderError || USAGE_CODES.has(codeOf(error) ?? '')
 }
 
 function codeOf(error: unknown): string | undefined {
@@ -145,8 +147,10 @@ const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
 
 /** Errors that mean "the settings are wrong", by code: nothing was done, and nothing will be until they are mended. */
 const USAGE_CODES: ReadonlySet<string> = new Set([
+  'ARGUMENT_OUT_OF_RANGE',
   'CONFIG_UNREADABLE',
   'FILE_UNREADABLE',
+  'INVALID_ARGUMENT',
   'INVALID_RELAYER_OPTION',
   'MASTER_KEYS_UNREADABLE',
   'RAILS_UNREADABLE',

@@ -1,4 +1,4 @@
-import { startEmbedded, type EmbeddedServer } from '../../../libs/embedded/index.js'
+import { startEmbedded, type EmbeddedServer } from '../../../embedded/index.js'
 import { killServer } from '../killServer.js'
 import { ask, ServerCopies, Standby } from '../standby.js'
 import type { RelayScenario } from './RelayScenario.js'

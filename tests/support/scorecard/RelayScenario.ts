@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { readRailEffects } from '../../../libs/cli/commands/ledger/readLedger.js'
-import type { EmbeddedServer } from '../../../libs/embedded/index.js'
+import type { EmbeddedServer } from '../../../embedded/index.js'
 import { audit, type AuditReport } from '../../../libs/ledger/index.js'
 import {
   enqueuePaymentOutbox,

@@ -2,7 +2,7 @@ import { chmod, mkdtemp, readlink, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { deploy } from '../../../deployment/index.js'
-import { openServer, type OpenedServer } from '../../../embedded/index.js'
+import { openServer, type OpenedServer } from '../../database/target.js'
 import { startRailBook, type RailBookProcess } from '../../../rails/index.js'
 import { newLogin, urlOfLogin } from '../../processes/secrets.js'
 
@@ -38,7 +38,7 @@ export class DemoEnvironment {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-demo-'))
     // As root, the server runs as another account and must be able to pass.
     await chmod(folder, 0o711)
-    const server = await openServer({ databaseUrl, dataDir: join(folder, 'symphony'), searchPath, signal })
+    const server = await openServer({ databaseUrl, dataDir: join(folder, 'symphony') }, { searchPath, signal })
     try {
       const login = newLogin('symphony_demo')
       const schema = login.name
@@ -60,7 +60,7 @@ export class DemoEnvironment {
 
   /** True if the schema and the login stay behind, in a database that is not ours. */
   get leavesSchema(): boolean {
-    return this.#server.kind === 'external'
+    return this.#server.embedded === undefined
   }
 
   async close(): Promise<void> {

@@ -4,7 +4,7 @@ import express from 'express'
 import pg from 'pg'
 import { enqueue, openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { readOutboxStatus } from 'symphony-pg/outbox'
 
 /** Runs a handler between BEGIN and COMMIT, and sends what it returns. */

@@ -2,7 +2,7 @@
 import fastify from 'fastify'
 import { enqueue, IdempotencyConflictError, openDatabase } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { OutboxRelayer, readItems } from 'symphony-pg/outbox'
 import { loadRails } from 'symphony-pg/rails'
 

@@ -4,7 +4,7 @@ import pg from 'pg'
 import { enqueue, openDatabase } from 'symphony-pg'
 import { fromKysely } from 'symphony-pg/adapters'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { readOutboxStatus } from 'symphony-pg/outbox'
 
 const url = process.env.DATABASE_URL ?? (await startEmbedded({ dataDir: '.symphony' })).url

@@ -4,7 +4,7 @@ import { Body, Controller, HttpCode, Inject, Module, Param, Post } from '@nestjs
 import { NestFactory } from '@nestjs/core'
 import type { JsonObject } from 'symphony-pg'
 import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from 'symphony-pg/embedded'
+import { startEmbedded } from '@symphony-pg/embedded'
 import { Payments, SymphonyModule } from './SymphonyModule.js'
 
 @Controller('invoices')

@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises'
-import { requiredText } from '../core/index.js'
 import { type ClusterHome, findHome, prepareHome } from './clusterHome.js'
 import { createCluster, SUPERUSER } from './createCluster.js'
 import { Deadline } from './Deadline.js'
@@ -158,26 +157,6 @@ async function startTimeout({ log, options }: Attempt): Promise<EmbeddedError> {
     logTail: await log.tail(),
     remedy: `Look at ${log.path}; a recovery after a crash may need a longer timeout.`,
   })
-}
-
-export interface OpenServerOptions extends StartOptions {
-  /** A server the user already has; it wins over everything else. */
-  readonly databaseUrl?: string | undefined
-}
-
-export type OpenedServer =
-  | { readonly kind: 'external'; readonly url: string; readonly stop: () => Promise<void> }
-  | ({ readonly kind: 'embedded' } & EmbeddedServer)
-
-/**
- * The database to work with, in the order of choice: the address given; the PostgreSQL of the installed package; one
- * found on the system; an error that says what to do. `stop` ends only what this call has started.
- */
-export async function openServer({ databaseUrl, ...embedded }: OpenServerOptions): Promise<OpenedServer> {
-  if (databaseUrl !== undefined) {
-    return { kind: 'external', url: requiredText('databaseUrl', databaseUrl, 8192), stop: async () => {} }
-  }
-  return { kind: 'embedded', ...(await startEmbedded(embedded)) }
 }
 
 /** Returns the URL, password included, of the server that runs in this folder. */

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path'
-import { boundedInteger, InvalidArgumentError, requiredText } from '../core/index.js'
+import { EmbeddedError } from './errors.js'
 
 /** Bounds of `startTimeoutMs`. */
 export const START_TIMEOUT_MS = { min: 100, max: 3_600_000 }
@@ -56,7 +56,7 @@ export function resolveStartOptions(given: StartOptions): ResolvedStartOptions {
     ...given,
     dataDir: resolveDataDir(given.dataDir),
     // The server's programs run in the root folder, where a relative path would mean something else.
-    binaries: given.binaries === undefined ? undefined : resolve(requiredText('binaries', given.binaries, 4096)),
+    binaries: given.binaries === undefined ? undefined : resolve(requiredPath('binaries', given.binaries)),
     searchPath: given.searchPath ?? '',
     port: given.port === undefined ? undefined : boundedInteger('port', given.port, PORT),
     settings: checkedSettings(given.settings ?? {}),
@@ -75,17 +75,42 @@ export function resolveStopOptions(given: StopOptions): { readonly force: boolea
 }
 
 export function resolveDataDir(dataDir: unknown): string {
-  return resolve(requiredText('dataDir', dataDir, 4096))
+  return resolve(requiredPath('dataDir', dataDir))
 }
 
 function checkedSettings(settings: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   for (const [name, value] of Object.entries(settings)) {
-    if (!SETTING_NAME.test(name)) throw new InvalidArgumentError('settings', `expected a setting's name, got "${name}"`)
+    if (!SETTING_NAME.test(name)) throw invalid('settings', `expected a setting's name, got "${name}"`)
     // The launcher reads these back from the running server; a second opinion here would make it look elsewhere.
-    if (RESERVED.has(name)) throw new InvalidArgumentError('settings', `${name} is the launcher's to set`)
-    if (typeof value !== 'string') throw new InvalidArgumentError('settings', `expected text for ${name}`)
+    if (RESERVED.has(name)) throw invalid('settings', `${name} is the launcher's to set`)
+    if (typeof value !== 'string') throw invalid('settings', `expected text for ${name}`)
   }
   return settings
+}
+
+function requiredPath(option: string, value: unknown): string {
+  if (typeof value !== 'string' || value.trim() === '') throw invalid(option, 'expected the path of a folder')
+  return value
+}
+
+function boundedInteger(
+  option: string,
+  value: unknown,
+  { min, max }: { readonly min: number; readonly max: number },
+): number {
+  if (typeof value !== 'number' || !Number.isInteger(value))
+    throw invalid(option, `expected a whole number from ${min} to ${max}`)
+  if (value < min || value > max) {
+    throw new EmbeddedError(
+      'ARGUMENT_OUT_OF_RANGE',
+      `${option}: expected a whole number from ${min} to ${max}, got ${value}`,
+    )
+  }
+  return value
+}
+
+function invalid(option: string, message: string): EmbeddedError {
+  return new EmbeddedError('INVALID_ARGUMENT', `${option}: ${message}`)
 }
 
 // Below 1024 only root may listen, and the server never runs as root.

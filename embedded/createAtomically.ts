@@ -1,6 +1,5 @@
 import { chmod, mkdtemp, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { systemClock } from '../core/index.js'
 import { hasCode } from './errors.js'
 import { START_TIMEOUT_MS } from './options.js'
 
@@ -33,7 +32,7 @@ export async function createAtomically(
 }
 
 async function removeLeftovers(folder: string): Promise<void> {
-  const oldestMs = systemClock.now().getTime() - LEFTOVER_AGE_MS
+  const oldestMs = Date.now() - LEFTOVER_AGE_MS
   for (const name of await readdir(folder)) {
     if (!name.startsWith(UNFINISHED)) continue
     const leftover = join(folder, name)

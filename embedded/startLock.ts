@@ -1,5 +1,4 @@
 import { lstat, readlink, rename, rm, symlink } from 'node:fs/promises'
-import { systemClock } from '../core/index.js'
 import type { Deadline } from './Deadline.js'
 
 /** Longer than any start may take: what is older was left by somebody whose pid another process has by now. */
@@ -43,7 +42,7 @@ async function take(path: string): Promise<boolean> {
 async function isAbandoned(path: string): Promise<boolean> {
   try {
     const [holder, { mtimeMs }] = await Promise.all([readlink(path), lstat(path)])
-    return !isAlive(Number(holder)) || systemClock.now().getTime() - mtimeMs > LOCK_MS_MAX
+    return !isAlive(Number(holder)) || Date.now() - mtimeMs > LOCK_MS_MAX
   } catch {
     return false
   }

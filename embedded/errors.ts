@@ -1,6 +1,8 @@
-import { AppError } from '../core/index.js'
-
 export type EmbeddedErrorCode =
+  /** An option that is missing or of the wrong kind. Thrown before anything is started. */
+  | 'INVALID_ARGUMENT'
+  /** An option of the right kind outside its bounds. */
+  | 'ARGUMENT_OUT_OF_RANGE'
   /** No PostgreSQL that this machine can run was found. */
   | 'EMBEDDED_NO_POSTGRES'
   /** The folder was made by another major version than the binaries at hand. */
@@ -22,8 +24,10 @@ export type EmbeddedErrorCode =
   /** The server did not end in time. */
   | 'EMBEDDED_STOP_TIMEOUT'
 
-export class EmbeddedError extends AppError {
-  declare readonly code: EmbeddedErrorCode
+export class EmbeddedError extends Error {
+  readonly code: EmbeddedErrorCode
+  /** Instruction for the person who reads the error. */
+  readonly remedy: string | undefined
   /** The last lines the server or initdb wrote for this attempt; empty when nothing was written. */
   readonly logTail: string
 
@@ -32,10 +36,14 @@ export class EmbeddedError extends AppError {
     message: string,
     {
       logTail = '',
-      ...options
+      cause,
+      remedy,
     }: { readonly cause?: unknown; readonly remedy?: string; readonly logTail?: string } = {},
   ) {
-    super(code, logTail === '' ? message : `${message}\n${logTail}`, options)
+    super(logTail === '' ? message : `${message}\n${logTail}`, cause === undefined ? undefined : { cause })
+    this.name = 'EmbeddedError'
+    this.code = code
+    this.remedy = remedy
     this.logTail = logTail
   }
 }

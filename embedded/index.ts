@@ -18,11 +18,7 @@
  * of either race adopts what the winner made.
  */
 export { EmbeddedError } from './errors.js'
-export type { EmbeddedErrorCode } from './errors.js'
-export type { StartOptions, StopOptions } from './options.js'
-export { openServer } from './startEmbedded.js'
-export type { OpenedServer, OpenServerOptions } from './startEmbedded.js'
-export { startEmbedded } from './startEmbedded.js'
+export type { StartOptions } from './options.js'
+export { embeddedUrl, startEmbedded } from './startEmbedded.js'
 export type { EmbeddedServer } from './startEmbedded.js'
-export { embeddedUrl } from './startEmbedded.js'
 export { stopEmbedded } from './stopEmbedded.js'
