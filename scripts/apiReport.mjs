@@ -1,4 +1,4 @@
-// Writes etc/*.api.md: what each door of the package exports, as its declarations say. Run it (`npm run api`) after an
+// Writes etc/*.api.md: the exports of each entry point of the package, from its declarations. Run it (`npm run api`) after an
 // export changed; a test compares, so that a change of the public surface is seen as a diff and reviewed as one.
 //
 // The declarations are those that the compiler emits into dist/. TypeScript 7 has no compiler API, and none is needed: in
@@ -23,8 +23,8 @@ export function apiReports() {
   })
 }
 
-function reportOf(specifier, door) {
-  const exported = exportsOf(door)
+function reportOf(specifier, entryPoint) {
+  const exported = exportsOf(entryPoint)
   const own = [...exported].toSorted(byName).map(([, origin]) => declarationOf(origin))
   const referenced = closureOf(own)
   const sections = [code(own.map(({ text }) => text))]
@@ -46,7 +46,7 @@ function code(texts) {
   return ['```ts', texts.join('\n\n'), '```'].join('\n')
 }
 
-/** Every name that a door exports, and where it is declared. */
+/** Every name that an entry point exports, and the place of its declaration. */
 function exportsOf(file) {
   const names = new Map()
   for (const statement of statementsOf(file)) {

@@ -50,9 +50,9 @@ const tools = ['typescript', '@types/node'].map((name) => `${name}@${version(nam
 run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--save-dev', ...tools])
 writeFileSync(join(folder, 'payment.mts'), program)
 const { exports } = JSON.parse(readFileSync(join(folder, 'node_modules', 'symphony-pg', 'package.json'), 'utf8'))
-const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json')
-const imports = doors.map((subpath, index) => `export * as door${index} from 'symphony-pg${subpath.slice(1)}'\n`)
-writeFileSync(join(folder, 'doors.mts'), imports.join(''))
+const entryPoints = Object.keys(exports).filter((subpath) => subpath !== './package.json')
+const imports = entryPoints.map((subpath, index) => `export * as entry${index} from 'symphony-pg${subpath.slice(1)}'\n`)
+writeFileSync(join(folder, 'entryPoints.mts'), imports.join(''))
 for (const skipLibCheck of ['true', 'false']) {
   const options = ['--strict', '--noEmit', '--module', 'nodenext', '--target', 'es2023', '--types', 'node']
   const words = [
@@ -62,7 +62,7 @@ for (const skipLibCheck of ['true', 'false']) {
     '--skipLibCheck',
     skipLibCheck,
     'payment.mts',
-    'doors.mts',
+    'entryPoints.mts',
   ]
   expect(`tsc --strict --skipLibCheck ${skipLibCheck} accepts it, and every subpath`, run(installed('tsc'), words), '')
 }

@@ -50,7 +50,7 @@ const HEARTBEAT = 'SELECT 1 FROM pg_catalog.pg_listening_channels() AS channel W
  * Listens on a connection of its own and keeps doing so until closed: NOTIFY only wakes, so this never gives up and
  * never throws after the first success. Rejects if the first attempt fails.
  *
- * The timers for heartbeat and reconnection live here and not in the room of the workers: they are what makes a
+ * The timers for heartbeat and reconnection live here and not in the module of the workers: they are what makes a
  * connection trustworthy, and no work is done on their ticks.
  */
 export async function listen(

@@ -53,7 +53,7 @@ export function isAppendOnlyError(message: string, table: string | undefined): b
   )
 }
 
-/** The states that this room itself acts on, by what they mean to it. */
+/** SQLSTATEs that this module itself acts on, by their meaning. */
 export const SQLSTATE = {
   protocolViolation: '08P01',
   featureNotSupported: '0A000',

@@ -9,7 +9,7 @@
  * | done | nobody; retention forgets it | the row, by which duplicates are recognised |
  * | dead | a person, with a reason: `reviveInboxMessage` | the row, with the last error |
  *
- * All of it is decided by SQL functions; this room calls them. `InboxWorker` commits what a handler writes together with
+ * All of it is decided by SQL functions; this module calls them. `InboxWorker` commits what a handler writes together with
  * "done", so that its effect happens exactly once.
  */
 export {

@@ -1,5 +1,5 @@
 /**
- * For the tests of an application that uses Symphony; nothing in production needs it, and no other room imports it.
+ * For the tests of an application that uses Symphony; nothing in production needs it, and no other module imports it.
  *
  * A test has a database of its own (`withTestDatabase`: a clone of a deployed template, dropped at the end), a rail of its own
  * (`memoryRail`, which answers as it is told and remembers what it paid), and says when the work is done (`drain`) and what

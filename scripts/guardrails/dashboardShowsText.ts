@@ -9,8 +9,8 @@ import { tokensOf } from './typescriptTokens.js'
 export const dashboardShowsText: Guardrail = {
   name: 'the dashboard makes no markup and no code of text',
   check: (repository) => {
-    const room = repository.filter(({ path }) => path.startsWith('libs/dashboard/'))
-    return [...room.filter(isTypeScript).flatMap(madeOfText), ...room.filter(isPage).flatMap(inlineParts)]
+    const files = repository.filter(({ path }) => path.startsWith('libs/dashboard/'))
+    return [...files.filter(isTypeScript).flatMap(madeOfText), ...files.filter(isPage).flatMap(inlineParts)]
   },
 }
 

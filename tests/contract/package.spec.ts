@@ -75,9 +75,9 @@ test('every subpath leads to a script and its declarations, and installing runs 
 test('the page about the package names every subpath, and no other', async () => {
   const { name, exports } = await packedManifest()
   const page = await readFile(join(root, 'docs', 'reference', 'package.md'), 'utf8')
-  const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json')
+  const entryPoints = Object.keys(exports).filter((subpath) => subpath !== './package.json')
   const named = [...page.matchAll(/^\| `(symphony-pg[^`]*)` \|/gm)].map(([, specifier]) => specifier)
-  expect(new Set(named)).toEqual(new Set(doors.map((subpath) => `${name}${subpath.slice(1)}`)))
+  expect(new Set(named)).toEqual(new Set(entryPoints.map((subpath) => `${name}${subpath.slice(1)}`)))
 })
 
 /** The packages that are loaded by whoever imports this, apart from our own. */
@@ -179,10 +179,10 @@ test('the compiler accepts that program and the subpaths, strictly, with all dec
   await linkNodeTypes()
   const { exports } = await packedManifest()
   // The declarations of Fastify and typebox take longer than all others together.
-  const doors = Object.keys(exports).filter((subpath) => subpath !== './package.json' && subpath !== './http')
-  const imports = doors.map((subpath, index) => `export * as door${index} from 'symphony-pg${subpath.slice(1)}'`)
+  const entryPoints = Object.keys(exports).filter((subpath) => subpath !== './package.json' && subpath !== './http')
+  const imports = entryPoints.map((subpath, index) => `export * as entry${index} from 'symphony-pg${subpath.slice(1)}'`)
   await writeFile(join(installation.folder, 'payment.mts'), (await firstProgram()).source)
-  await writeFile(join(installation.folder, 'doors.mts'), `${imports.join('\n')}\n`)
+  await writeFile(join(installation.folder, 'entryPoints.mts'), `${imports.join('\n')}\n`)
   await writeFile(join(installation.folder, 'mistakes.mts'), MISTAKES)
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
   const options = [
@@ -197,12 +197,12 @@ test('the compiler accepts that program and the subpaths, strictly, with all dec
     '--types',
     'node',
   ]
-  const words = [...options, '--skipLibCheck', 'false', 'payment.mts', 'doors.mts', 'mistakes.mts']
+  const words = [...options, '--skipLibCheck', 'false', 'payment.mts', 'entryPoints.mts', 'mistakes.mts']
   const { stdout } = await run(process.execPath, [tsc, ...words], { cwd: installation.folder }).catch((error) => error)
   expect(stdout).toBe('')
 })
 
-test('the reports in etc/ say what the doors export', async () => {
+test('the reports in etc/ list the exports of every entry point', async () => {
   const { apiReports } = await import('../../scripts/apiReport.mjs')
   const expected = Object.fromEntries(apiReports().map(({ file, text: report }) => [file, report]))
   const found: Record<string, string> = {}

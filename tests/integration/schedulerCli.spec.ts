@@ -142,14 +142,14 @@ test('symphony scheduler removes what is past the retention that it was given, a
 test('the program at the top of the page on the scheduler works as pasted', async () => {
   const page = await readFile(new URL('../../docs/concepts/scheduler.md', import.meta.url), 'utf8')
   const [, source = ''] = /```js\n(.*?)```/s.exec(page) ?? []
-  const door = new URL('../../libs/index.ts', import.meta.url).href
+  const entryPoint = new URL('../../libs/index.ts', import.meta.url).href
   const scheduler = new URL('../../libs/scheduler/index.ts', import.meta.url).href
   const login = await db.createLogin('pasted', {
     roles: ['symphony_control', 'symphony_executor', 'symphony_readonly', 'symphony_ingest'],
   })
   const pasted = source
     .replaceAll(`'symphony-pg/scheduler'`, `'${scheduler}'`)
-    .replaceAll(`'symphony-pg'`, `'${door}'`)
+    .replaceAll(`'symphony-pg'`, `'${entryPoint}'`)
     .replace('process.env.DATABASE_URL', `${JSON.stringify(login.url)}, schema: ${JSON.stringify(db.schema)}`)
   const { reminder, report } = await runPasted(pasted)
   expect(reminder).toMatchObject({ state: 'ENQUEUED', topic: 'reminders' })

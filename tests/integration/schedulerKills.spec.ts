@@ -33,8 +33,8 @@ console.log('started')
 `
 
 function startScheduler(): ChildProcess {
-  const rooms = ['libs/db/index.js', 'libs/scheduler/index.js'].map((room) => pathToFileURL(builtPath(room)).href)
-  return spawn(process.execPath, ['--input-type=module', '--eval', PROGRAM, ...rooms, login.url, db.schema], {
+  const entryPoints = ['libs/db/index.js', 'libs/scheduler/index.js'].map((path) => pathToFileURL(builtPath(path)).href)
+  return spawn(process.execPath, ['--input-type=module', '--eval', PROGRAM, ...entryPoints, login.url, db.schema], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
 }

@@ -92,8 +92,8 @@ interface Holder {
 }
 
 function startHolder(url: string, schema: string, onToken: (token: string) => void): Holder {
-  const doors = [builtPath('libs/lease/index.js'), builtPath('libs/db/index.js')]
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', PROGRAM, ...doors, url, schema], {
+  const entryPoints = [builtPath('libs/lease/index.js'), builtPath('libs/db/index.js')]
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', PROGRAM, ...entryPoints, url, schema], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const lines = createInterface(child.stdout)

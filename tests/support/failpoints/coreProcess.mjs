@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const { dist, url, schema, bookUrl, workerId, handlerRole } = JSON.parse(process.argv[2])
-const load = (room) => import(`${dist}/libs/${room}/index.js`)
+const load = (module) => import(`${dist}/libs/${module}/index.js`)
 const { openDatabase } = await load('db')
 const { OutboxRelayer } = await load('outbox')
 const { loadRails, simulatedRail } = await load('rails')

@@ -3,8 +3,8 @@ import { dirname, join, relative, sep } from 'node:path'
 import { builtPath } from '../builtPath.js'
 import { instrument } from './instrument.js'
 
-/** The rooms that change state. What only reads can be ended anywhere: nobody would know. */
-export const CORE_ROOMS = ['outbox', 'repair', 'scheduler', 'inbox', 'lease', 'deployment']
+/** Modules that change state. A process that only reads can end anywhere without a trace. */
+export const CORE_MODULES = ['outbox', 'repair', 'scheduler', 'inbox', 'lease', 'deployment']
 
 export interface InstrumentedBuild {
   /** Takes the place of dist/. */
@@ -20,10 +20,10 @@ export async function buildInstrumented(folder: string): Promise<InstrumentedBui
   await cp(builtPath(''), dist, { recursive: true })
   for (const name of ['node_modules', 'schema', 'package.json']) await symlink(join(root, name), join(folder, name))
   const points: string[] = []
-  for (const room of CORE_ROOMS) {
-    const files = await readdir(join(dist, 'libs', room), { recursive: true })
+  for (const module of CORE_MODULES) {
+    const files = await readdir(join(dist, 'libs', module), { recursive: true })
     for (const name of files.filter((one) => one.endsWith('.js')).toSorted()) {
-      const path = join(dist, 'libs', room, name)
+      const path = join(dist, 'libs', module, name)
       const file = relative(join(dist, 'libs'), path).split(sep).join('/')
       const instrumented = instrument(await readFile(path, 'utf8'), file)
       points.push(...instrumented.points)

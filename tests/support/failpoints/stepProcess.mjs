@@ -15,21 +15,21 @@ import { relayingSteps } from './steps/relaying.mjs'
 
 const settings = JSON.parse(process.argv[2])
 const { dist, url, adminUrl, schema, bookUrl, workerId, only } = settings
-const load = (room) => import(`${pathToFileURL(dist).href}/libs/${room}/index.js`)
-const rooms = Object.fromEntries(
+const load = (module) => import(`${pathToFileURL(dist).href}/libs/${module}/index.js`)
+const modules = Object.fromEntries(
   await Promise.all(
-    ['core', 'db', 'outbox', 'rails', 'repair', 'scheduler', 'inbox', 'lease', 'deployment'].map(async (room) => [
-      room,
-      await load(room),
+    ['core', 'db', 'outbox', 'rails', 'repair', 'scheduler', 'inbox', 'lease', 'deployment'].map(async (module) => [
+      module,
+      await load(module),
     ]),
   ),
 )
 const { default: pg } = await import('pg')
-const database = rooms.db.openDatabase({ url, schema })
+const database = modules.db.openDatabase({ url, schema })
 
 const tools = {
   ...settings,
-  ...rooms,
+  ...modules,
   database,
   sleep,
   as: (role) => database.as(`symphony_${role}`),
@@ -60,10 +60,13 @@ const tools = {
   async claimed(count = 1, railType = 'resend') {
     const ids = []
     for (let made = 0; made < count; made += 1) {
-      const { outboxId } = await rooms.outbox.enqueuePaymentOutbox(tools.as('ingest'), tools.buildPayment({ railType }))
+      const { outboxId } = await modules.outbox.enqueuePaymentOutbox(
+        tools.as('ingest'),
+        tools.buildPayment({ railType }),
+      )
       ids.push(outboxId)
     }
-    const all = await rooms.outbox.claimOutboxBatch(tools.as('executor'), 1000, workerId, 60, { rails: [railType] })
+    const all = await modules.outbox.claimOutboxBatch(tools.as('executor'), 1000, workerId, 60, { rails: [railType] })
     return all.toSorted((one, other) => ids.indexOf(other.outboxId) - ids.indexOf(one.outboxId))
   },
   /** A database whose answers, role by role, may be errors: `failing(text, values)` returns one, or nothing. */
@@ -100,10 +103,10 @@ const tools = {
       return tools.planted(disposition)
     }
   },
-  planted: (disposition) => new rooms.db.DatabaseError('CONNECTION_LOST', 'planted', { disposition }),
+  planted: (disposition) => new modules.db.DatabaseError('CONNECTION_LOST', 'planted', { disposition }),
   rail(overrides = {}) {
     return {
-      ...rooms.rails.simulatedRail({
+      ...modules.rails.simulatedRail({
         bookUrl,
         latencyMs: { min: 1, max: 2 },
         timeoutMs: 300,
