@@ -17,7 +17,7 @@ export function decidingSteps(tools) {
 
   return {
     producing: async () => {
-      const protection = { seal: async (_tx, instructions) => instructions }
+      const protection = { encrypt: async (_tx, instructions) => instructions }
       await outbox.enqueue(buildPayment(), { tx: as('ingest'), protection })
       await outbox.enqueueMany([buildPayment(), buildPayment()], { tx: as('ingest') })
       await database.transactionAsRole('symphony_ingest', (tx) => outbox.enqueue(buildPayment(), { tx }))
