@@ -49,6 +49,7 @@ describe('the linter', () => {
       ['libs/outbox/besideEntryPoint.ts', "export { a } from '../db/pool.js'"],
       ['libs/cli/commands/besideEntryPoint.ts', "export { a } from '../../db/pool.js'"],
       ['libs/cli/terminal/upward.ts', "export { a } from '../commands/doctor.js'"],
+      ['embedded/module.ts', "export { a } from '../libs/core/index.js'"],
       ['libs/outbox/unknownModule.ts', "export { a } from '../utils/index.js'"],
       ['libs/unknown/imports.ts', "export { a } from '../core/index.js'"],
       ['libs/outbox/script.ts', "export { a } from '../../scripts/build.mjs'"],
