@@ -18,12 +18,39 @@ export function rejectPrototypeKey(path: ArgumentName, key: string): void {
   if (key === '__proto__') throw new InvalidArgumentError(path, 'the key __proto__ is refused')
 }
 
-/** Writes JSON with sorted keys and no spaces, so that equal values have equal text. jsonb does not keep the order of keys. */
-export function canonicalJson(value: JsonValue): string {
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
-  const members = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1))
-  return `{${members.map(([key, one]) => `${JSON.stringify(key)}:${canonicalJson(one)}`).join(',')}}`
+/**
+ * Writes JSON with sorted keys, so that equal values have equal text: jsonb does not keep the order of keys. Writes a Map as an
+ * object and a bigint as a string.
+ *
+ * @param indent Spaces per level; 0 writes one line without spaces.
+ */
+export function canonicalJson(value: unknown, indent = 0): string {
+  return writeJson(value, indent, '\n')
+}
+
+function writeJson(value: unknown, indent: number, lineStart: string): string {
+  if (typeof value === 'bigint') return `"${value}"`
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
+  const inner = `${lineStart}${' '.repeat(indent)}`
+  const wrap = (open: string, parts: readonly string[], close: string) => {
+    if (indent === 0 || parts.length === 0) return `${open}${parts.join(',')}${close}`
+    return `${open}${inner}${parts.join(`,${inner}`)}${lineStart}${close}`
+  }
+  if (Array.isArray(value)) {
+    return wrap(
+      '[',
+      value.map((one) => writeJson(one, indent, inner)),
+      ']',
+    )
+  }
+  const entries: [string, unknown][] = value instanceof Map ? [...value] : Object.entries(value)
+  const members = entries.filter(([, one]) => one !== undefined).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  const colon = indent === 0 ? ':' : ': '
+  return wrap(
+    '{',
+    members.map(([key, one]) => `${JSON.stringify(key)}${colon}${writeJson(one, indent, inner)}`),
+    '}',
+  )
 }
 
 /**

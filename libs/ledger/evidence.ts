@@ -1,6 +1,6 @@
 import { createHash, createPublicKey, type KeyObject, sign } from 'node:crypto'
 import { join } from 'node:path'
-import { AppError } from '../core/index.js'
+import { AppError, canonicalJson } from '../core/index.js'
 import type { AuditReport } from './auditor.js'
 import { createFile } from './durableFile.js'
 import { EVIDENCE_FILES, readmeOf } from './evidenceReadme.js'
@@ -140,19 +140,7 @@ function requireSound({ doctor, audit }: EvidenceParts): void {
   )
 }
 
-/** JSON that is the same bytes for the same value: keys by code unit, two spaces, a line end; bigints as text. */
+/** Writes the same bytes for the same value: sorted keys, two spaces per level, one line end. */
 export function stableJson(value: unknown): string {
-  return `${JSON.stringify(sorted(value), null, 2)}\n`
-}
-
-function sorted(value: unknown): unknown {
-  if (typeof value === 'bigint') return String(value)
-  if (Array.isArray(value)) return value.map(sorted)
-  if (typeof value !== 'object' || value === null) return value
-  const entries = value instanceof Map ? [...value] : Object.entries(value)
-  return Object.fromEntries(entries.toSorted(byKey).map(([key, one]: [string, unknown]) => [key, sorted(one)]))
-}
-
-function byKey([left]: [string, unknown], [right]: [string, unknown]): number {
-  return left < right ? -1 : Number(left > right)
+  return `${canonicalJson(value, 2)}\n`
 }

@@ -245,6 +245,11 @@ describe('an envelope', () => {
       { numRuns: 100 },
     )
     expect(canonicalJson({ b: [{ d: 1, c: null }], a: 'x' })).toBe('{"a":"x","b":[{"c":null,"d":1}]}')
+    const given = new Map<string, unknown>([
+      ['b', [1n, [], {}, undefined]],
+      ['a', { z: undefined, y: 'x' }],
+    ])
+    expect(canonicalJson(given, 2)).toBe(JSON.stringify({ a: { y: 'x' }, b: ['1', [], {}, null] }, null, 2))
   })
 })
 
