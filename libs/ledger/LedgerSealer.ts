@@ -1,6 +1,5 @@
-import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import { guardListener, IntervalWorker } from '../worker/index.js'
 import { sealLedgerBlock } from './db.js'
 import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.js'
 
@@ -22,31 +21,22 @@ export type SealerEvent =
  * the same row. Any number of sealers may run: one seals, the others find nothing to do. It does not promise that each row is
  * sealed: rows wait until no older transaction runs.
  */
-export class LedgerSealer implements Worker<SealCounts> {
+export class LedgerSealer extends IntervalWorker<SealCounts> {
   readonly #role: Queryable
   readonly #options: Required<LedgerSealerOptions>
   readonly #onEvent: (event: SealerEvent) => void
-  readonly #loop: PollLoop
 
   constructor(role: Queryable, options: LedgerSealerOptions = {}, onEvent: (event: SealerEvent) => void = () => {}) {
-    this.#role = role
-    this.#options = resolveLedgerSealerOptions(options)
-    this.#onEvent = guardListener(onEvent)
-    this.#loop = new PollLoop({
-      poll: async () => ({ pollAgain: (await this.runOnce()).more }),
-      pollMs: this.#options.intervalMs,
-      wakeup: new Wakeup(0, systemClock),
-      onError: (error) => this.#onEvent({ type: 'fault', during: 'sealing the ledger', error }),
+    const guarded = guardListener(onEvent)
+    const resolved = resolveLedgerSealerOptions(options)
+    super({
+      intervalMs: resolved.intervalMs,
+      hasMore: ({ more }) => more,
+      onError: (error) => guarded({ type: 'fault', during: 'sealing the ledger', error }),
     })
-  }
-
-  start(): Promise<void> {
-    this.#loop.start()
-    return Promise.resolve()
-  }
-
-  async stop(): Promise<void> {
-    await this.#loop.stop()
+    this.#role = role
+    this.#options = resolved
+    this.#onEvent = guarded
   }
 
   async runOnce(): Promise<SealCounts> {

@@ -1,6 +1,5 @@
-import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import { guardListener, IntervalWorker } from '../worker/index.js'
 import { verifyLedgerBlock, type VerifiedBlock } from './db.js'
 import { resolveLedgerVerifierOptions, type LedgerVerifierOptions } from './options.js'
 
@@ -15,35 +14,25 @@ export type VerifierEvent =
  * workers together and remembers the place, so that any number may run. It does not promise to find a change by a superuser who also
  * changed the database's functions: `verifyLedger` does.
  */
-export class LedgerVerifier implements Worker<VerifiedBlock | undefined> {
+export class LedgerVerifier extends IntervalWorker<VerifiedBlock | undefined> {
   readonly #role: Queryable
   readonly #options: Required<LedgerVerifierOptions>
   readonly #onEvent: (event: VerifierEvent) => void
-  readonly #loop: PollLoop
 
   constructor(
     role: Queryable,
     options: LedgerVerifierOptions = {},
     onEvent: (event: VerifierEvent) => void = () => {},
   ) {
+    const guarded = guardListener(onEvent)
+    super({
+      intervalMs: POLL_MS,
+      hasMore: (verified) => verified !== undefined,
+      onError: (error) => guarded({ type: 'fault', during: 'verifying the ledger', error }),
+    })
     this.#role = role
     this.#options = resolveLedgerVerifierOptions(options)
-    this.#onEvent = guardListener(onEvent)
-    this.#loop = new PollLoop({
-      poll: async () => ({ pollAgain: (await this.runOnce()) !== undefined }),
-      pollMs: POLL_MS,
-      wakeup: new Wakeup(0, systemClock),
-      onError: (error) => this.#onEvent({ type: 'fault', during: 'verifying the ledger', error }),
-    })
-  }
-
-  start(): Promise<void> {
-    this.#loop.start()
-    return Promise.resolve()
-  }
-
-  async stop(): Promise<void> {
-    await this.#loop.stop()
+    this.#onEvent = guarded
   }
 
   /** One block. Undefined: none is due, or another worker verifies. */

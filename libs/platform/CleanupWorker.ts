@@ -1,9 +1,8 @@
-import { systemClock } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { purgeInboxMessages } from '../inbox/index.js'
 import { purgeIdleLeases } from '../lease/index.js'
 import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
-import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
+import { guardListener, IntervalWorker } from '../worker/index.js'
 import type { RetentionOptions } from './options.js'
 
 export interface CleanupCounts {
@@ -34,31 +33,21 @@ const DAY_SECONDS = 86_400
  * handled messages, runs of jobs, timers, and resources that nobody holds. It never touches the outbox: its ledger and events
  * are append-only, and nothing in this product can remove them.
  */
-export class CleanupWorker implements Worker<CleanupCounts> {
+export class CleanupWorker extends IntervalWorker<CleanupCounts> {
   readonly #role: Queryable
   readonly #retention: Required<RetentionOptions>
   readonly #onEvent: (event: CleanupEvent) => void
-  readonly #loop: PollLoop
 
   constructor(role: Queryable, options: CleanupOptions, onEvent: (event: CleanupEvent) => void = () => {}) {
+    const guarded = guardListener(onEvent)
+    super({
+      intervalMs: options.intervalMs,
+      hasMore: ({ more }) => more,
+      onError: (error) => guarded({ type: 'fault', during: 'cleaning up', error }),
+    })
     this.#role = role
     this.#retention = options.retention
-    this.#onEvent = guardListener(onEvent)
-    this.#loop = new PollLoop({
-      poll: async () => ({ pollAgain: (await this.runOnce()).more }),
-      pollMs: options.intervalMs,
-      wakeup: new Wakeup(0, systemClock),
-      onError: (error) => this.#onEvent({ type: 'fault', during: 'cleaning up', error }),
-    })
-  }
-
-  start(): Promise<void> {
-    this.#loop.start()
-    return Promise.resolve()
-  }
-
-  async stop(): Promise<void> {
-    await this.#loop.stop()
+    this.#onEvent = guarded
   }
 
   async runOnce(): Promise<CleanupCounts> {

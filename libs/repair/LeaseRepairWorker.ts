@@ -1,8 +1,16 @@
-import { systemClock } from '../core/index.js'
+import { BATCH_SIZE, boundedInteger, createWorkerId, requiredId } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { repairExpiredLeases, type UnrepairedLease } from '../outbox/index.js'
-import { guardListener, PollLoop, Wakeup, type Worker } from '../worker/index.js'
-import { resolveLeaseRepairOptions, type LeaseRepairOptions } from './options.js'
+import { guardListener, IntervalWorker } from '../worker/index.js'
+
+export interface LeaseRepairOptions {
+  /** @default host, pid and a UUID made at start */
+  readonly workerId?: string
+  /** Interval between runs. Without an active relayer, an item waits at most this long after its lease. @default 60000 */
+  readonly intervalMs?: number
+  /** Leases per call. A run repeats until a call finds fewer. @default 100 */
+  readonly batchSize?: number
+}
 
 export interface RepairCounts {
   readonly expiredLeasesDetected: number
@@ -29,34 +37,22 @@ export type RepairEvent =
  * or rescheduled is the database's to say. It does not promise to be the one who repairs: another instance, or the next claim,
  * may be faster, and each lease is repaired once.
  */
-export class LeaseRepairWorker implements Worker<RepairCounts> {
+export class LeaseRepairWorker extends IntervalWorker<RepairCounts> {
   readonly #role: Queryable
   readonly #options: Required<LeaseRepairOptions>
   readonly #onEvent: (event: RepairEvent) => void
-  readonly #loop: PollLoop
 
   constructor(role: Queryable, options: LeaseRepairOptions = {}, onEvent: (event: RepairEvent) => void = () => {}) {
-    this.#role = role
-    this.#options = resolveLeaseRepairOptions(options)
-    this.#onEvent = guardListener(onEvent)
-    this.#loop = new PollLoop({
-      poll: async () => {
-        await this.runOnce()
-        return { pollAgain: false }
-      },
-      pollMs: this.#options.intervalMs,
-      wakeup: new Wakeup(0, systemClock),
-      onError: (error) => this.#onEvent({ type: 'fault', during: 'repairing leases', error }),
+    const guarded = guardListener(onEvent)
+    const resolved = resolveLeaseRepairOptions(options)
+    super({
+      intervalMs: resolved.intervalMs,
+      hasMore: () => false,
+      onError: (error) => guarded({ type: 'fault', during: 'repairing leases', error }),
     })
-  }
-
-  start(): Promise<void> {
-    this.#loop.start()
-    return Promise.resolve()
-  }
-
-  async stop(): Promise<void> {
-    await this.#loop.stop()
+    this.#role = role
+    this.#options = resolved
+    this.#onEvent = guarded
   }
 
   async runOnce(): Promise<RepairCounts> {
@@ -87,3 +83,11 @@ export class LeaseRepairWorker implements Worker<RepairCounts> {
 }
 
 const IDS_SHOWN_MAX = 100
+
+function resolveLeaseRepairOptions(given: LeaseRepairOptions): Required<LeaseRepairOptions> {
+  return {
+    workerId: requiredId('workerId', given.workerId ?? createWorkerId()),
+    intervalMs: boundedInteger('intervalMs', given.intervalMs ?? 60_000, { min: 100, max: 3_600_000 }),
+    batchSize: boundedInteger('batchSize', given.batchSize ?? 100, BATCH_SIZE),
+  }
+}

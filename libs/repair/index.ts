@@ -1,4 +1,3 @@
-/** Lease repair: what a crashed worker leaves behind is a lease that expires, and this is who notices. */
+/** Lease repair: returns the expired leases of crashed workers to the queue. */
 export { LeaseRepairWorker } from './LeaseRepairWorker.js'
-export type { RepairCounts, RepairEvent } from './LeaseRepairWorker.js'
-export type { LeaseRepairOptions } from './options.js'
+export type { LeaseRepairOptions, RepairCounts, RepairEvent } from './LeaseRepairWorker.js'

@@ -1,4 +1,5 @@
-import type { Wakeup } from './Wakeup.js'
+import { systemClock } from '../core/index.js'
+import { Wakeup } from './Wakeup.js'
 import { sleep } from './time.js'
 
 /** Result of one poll. */
@@ -80,4 +81,47 @@ export class PollLoop {
 /** Shortens a wait by up to a tenth, so that workers that start together do not poll together, and none polls late. */
 function jittered(ms: number): number {
   return ms * (1 - Math.random() / 10)
+}
+
+/**
+ * Interface of every worker. `runOnce` does one round and is the method that tests call. `start` repeats it in a loop. `stop`
+ * waits, within a bound, for running work; it may be called twice, and before `start`.
+ */
+export interface Worker<Counts> {
+  start(): Promise<void>
+  stop(): Promise<void>
+  runOnce(): Promise<Counts>
+}
+
+interface IntervalWorkerOptions<Counts> {
+  readonly intervalMs: number
+  /** Returns true if more work is certain, so that the next run follows at once. */
+  readonly hasMore: (counts: Counts) => boolean
+  /** Receives the error of a failed run. The next run finds the same work. */
+  readonly onError: (error: unknown) => void
+}
+
+/** Worker that repeats `runOnce` at an interval, without notifications. */
+export abstract class IntervalWorker<Counts> implements Worker<Counts> {
+  readonly #loop: PollLoop
+
+  constructor({ intervalMs, hasMore, onError }: IntervalWorkerOptions<Counts>) {
+    this.#loop = new PollLoop({
+      poll: async () => ({ pollAgain: hasMore(await this.runOnce()) }),
+      pollMs: intervalMs,
+      wakeup: new Wakeup(0, systemClock),
+      onError,
+    })
+  }
+
+  abstract runOnce(): Promise<Counts>
+
+  start(): Promise<void> {
+    this.#loop.start()
+    return Promise.resolve()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
 }
