@@ -11,6 +11,5 @@
  */
 export { newApiKey, parseApiKey } from './apiKey.js'
 export type { ApiKeyParts } from './apiKey.js'
-export { authenticateApiKey, createApiKey, isActorGateway, readApiKeys, revokeApiKey } from './db.js'
-export { SCOPES } from './types.js'
-export type { ApiKeyRequest, ApiKeyStatus, CreatedApiKey, KnownApiKey, Scope } from './types.js'
+export { authenticateApiKey, createApiKey, isActorGateway, readApiKeys, revokeApiKey, SCOPES } from './db.js'
+export type { ApiKeyRequest, ApiKeyStatus, CreatedApiKey, KnownApiKey, Scope } from './db.js'

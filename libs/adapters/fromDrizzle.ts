@@ -1,8 +1,7 @@
 import type { Queryable, Rows } from '../db/index.js'
-import { asTexts } from './asText.js'
-import { cutAtPlaceholders } from './placeholders.js'
+import { asTexts, cutAtPlaceholders } from './parameters.js'
 import { requireMark, requireMethod } from './requireMethod.js'
-import { rowsIn } from './rowsIn.js'
+import { rowsIn } from './rows.js'
 import { withoutParameters } from './serverError.js'
 
 /** The `tx` of Drizzle's `db.transaction`, over any driver. */

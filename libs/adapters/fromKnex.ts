@@ -1,9 +1,7 @@
 import type { Queryable, Rows } from '../db/index.js'
-import { asTexts } from './asText.js'
-import { cutAtPlaceholders, type CutStatement } from './placeholders.js'
+import { type CutStatement, asTexts, cutAtPlaceholders } from './parameters.js'
 import { requireMark, requireMethod } from './requireMethod.js'
-import { rowsIn } from './rowsIn.js'
-import { snakeCased } from './snakeCased.js'
+import { rowsIn, snakeCased } from './rows.js'
 
 /** The `trx` of `knex.transaction`. */
 export interface KnexTransaction {

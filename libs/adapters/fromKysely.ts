@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Queryable, Rows } from '../db/index.js'
-import { asTexts } from './asText.js'
+import { asTexts } from './parameters.js'
 import { requireMark, requireMethod } from './requireMethod.js'
-import { rowsIn } from './rowsIn.js'
+import { rowsIn } from './rows.js'
 
 /** The `trx` of Kysely's `db.transaction().execute`, or a controlled transaction. */
 export interface KyselyTransaction {

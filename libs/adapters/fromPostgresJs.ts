@@ -1,9 +1,8 @@
 import type { Queryable, Rows } from '../db/index.js'
-import { asText } from './asText.js'
+import { asText } from './parameters.js'
 import { requireMark, requireMethod } from './requireMethod.js'
-import { rowsIn } from './rowsIn.js'
+import { rowsIn, snakeCased } from './rows.js'
 import { withoutParameters } from './serverError.js'
-import { snakeCased } from './snakeCased.js'
 
 /** The `sql` that `sql.begin` or `sql.savepoint` of postgres.js gives its callback. */
 export interface PostgresJsTransaction {

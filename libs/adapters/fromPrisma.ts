@@ -1,7 +1,7 @@
 import type { Queryable, Rows } from '../db/index.js'
-import { asTexts } from './asText.js'
+import { asTexts } from './parameters.js'
 import { property, requireMark, requireMethod } from './requireMethod.js'
-import { rowsIn } from './rowsIn.js'
+import { rowsIn } from './rows.js'
 import { serverError, textIn } from './serverError.js'
 
 /** The client that `prisma.$transaction(async (tx) => …)` gives its callback. */

@@ -1,7 +1,7 @@
 import type { Queryable, Rows } from '../db/index.js'
-import { asTexts } from './asText.js'
+import { asTexts } from './parameters.js'
 import { requireMark, requireMethod } from './requireMethod.js'
-import { rowsIn } from './rowsIn.js'
+import { rowsIn } from './rows.js'
 
 /** The manager of TypeORM's `dataSource.transaction`, or a `QueryRunner` with an open transaction. */
 export interface TypeOrmTransaction {

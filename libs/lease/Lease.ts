@@ -7,14 +7,14 @@ import { LostLeaseError, type LossReason } from './LostLeaseError.js'
 import { renewalTimeouts, trustedLeaseMs } from './options.js'
 import type { LeaseRef, LeaseGrant, LeaseRequest } from './types.js'
 
-export interface LeaseDependencies {
+interface LeaseDependencies {
   readonly role: Queryable
   readonly clock: Clock
   readonly onEvent: OnLeaseEvent
   readonly onEnd: (lease: Lease) => void
 }
 
-export interface RenewedRequest extends LeaseRequest {
+interface RenewedRequest extends LeaseRequest {
   readonly renewEveryMs: number
 }
 

@@ -11,13 +11,19 @@
  * the resource to another, also when the database is out of reach. The lease id, which never leaves the `Lease`, is what
  * renews and releases; the fencing token is for showing.
  */
-export { acquireLease, purgeIdleLeases, readLeaseStats, readLeases, releaseLease, renewLease } from './db.js'
-export type { LeaseFilter } from './db.js'
+export {
+  acquireLease,
+  purgeIdleLeases,
+  readLeasePage,
+  readLeases,
+  readLeaseStats,
+  releaseLease,
+  renewLease,
+} from './db.js'
+export type { LeaseFilter, LeaseRow } from './db.js'
 export type { LeaseEvent, OnLeaseEvent } from './events.js'
 export { Lease } from './Lease.js'
 export { Leases } from './Leases.js'
-export { readLeasePage } from './reads.js'
-export type { LeaseRow } from './reads.js'
 export { LostLeaseError } from './LostLeaseError.js'
 export type { LossReason } from './LostLeaseError.js'
 export type { AcquireOptions, LeaderOptions, LeasesOptions } from './options.js'

@@ -50,14 +50,14 @@ export interface LeaderOptions {
   readonly signal?: AbortSignal
 }
 
-export interface ResolvedLeaderOptions {
+interface ResolvedLeaderOptions {
   readonly acquire: Required<Pick<AcquireOptions, 'owner'>> & AcquireOptions
   readonly retryMs: number
   readonly stop: AbortSignal
 }
 
 /** What is asked of the database, and what this process does about it. */
-export interface ResolvedAcquireOptions {
+interface ResolvedAcquireOptions {
   readonly request: LeaseRequest
   readonly renewEveryMs: number
 }

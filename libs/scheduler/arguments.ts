@@ -12,14 +12,14 @@ import type { Delivery, JobDefinition, MissedRuns, ScheduledMessage, TimerDefini
 
 /** Arguments as the functions take them, checked before any I/O; each error names the argument. */
 
-export interface MessageColumns {
+interface MessageColumns {
   readonly topic: string
   readonly payload: string
   readonly participantId: string | null
   readonly delivery: Delivery
 }
 
-export function messageColumns(message: ScheduledMessage): MessageColumns {
+function messageColumns(message: ScheduledMessage): MessageColumns {
   return {
     topic: requiredId('topic', message.topic),
     payload: encodePayload(message.payload),
@@ -28,7 +28,7 @@ export function messageColumns(message: ScheduledMessage): MessageColumns {
   }
 }
 
-export interface TimerColumns extends MessageColumns {
+interface TimerColumns extends MessageColumns {
   readonly dueAt: Date
   /** Undefined: the database chooses one. */
   readonly timerId: string | undefined
@@ -42,7 +42,7 @@ export function timerColumns(timer: TimerDefinition): TimerColumns {
   }
 }
 
-export interface JobColumns extends MessageColumns {
+interface JobColumns extends MessageColumns {
   readonly name: string
   readonly cron: string
   readonly timeZone: string

@@ -164,7 +164,7 @@ export async function postponeJob(role: Queryable, job: DueJob, reason: string):
   return onlyRow(rows).postpone_job
 }
 
-export interface NextEvent {
+interface NextEvent {
   /** Null: nothing is scheduled. */
   readonly at: Date | null
   /** The database's clock when it was asked. */

@@ -48,7 +48,7 @@ export {
 export type { JobRunFilter, TimerFilter } from './db.js'
 export type { OnSchedulerEvent, SchedulerEvent } from './events.js'
 export type { SchedulerOptions } from './options.js'
-export { MISSED_RUNS_MAX } from './planRuns.js'
+export { MISSED_RUNS_MAX } from './createJobRunsFromDueJobs.js'
 export { readJobRunPage, readJobViews, readTimerPage } from './reads.js'
 export type { JobRunView, JobView, TimeCursor, WithCursor, TimerView } from './reads.js'
 export { SchedulerStore } from './SchedulerStore.js'

@@ -1,13 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { boundedInteger, requiredText } from '../core/index.js'
+import { AppError, boundedInteger, requiredText } from '../core/index.js'
 import { DEFAULT_SCHEMA, openDatabase, type Database, type RoleHandle } from '../db/index.js'
 import { createMarkedDatabase, dropDatabase, lockTemplates, moveTimes, nextMomentMs } from './db.js'
-import { NotATestDatabaseError } from './errors.js'
 import { ensureTemplate } from './ensureTemplate.js'
 import { databaseOf, loginOf, urlTo } from './serverUrl.js'
 import { startTestServer } from './startTestServer.js'
-
-export { NotATestDatabaseError } from './errors.js'
 
 export interface TestDatabaseOptions {
   /**
@@ -115,4 +112,13 @@ async function cloneTemplate(serverUrl: string, schema: string, stop = async () 
     await server.close()
     await stop()
   })
+}
+
+/** Refuses to move time in a database that was not made for a test. */
+export class NotATestDatabaseError extends AppError {
+  constructor(name: string) {
+    super('NOT_A_TEST_DATABASE', `the database ${name} was not made by symphony-pg/testing`, {
+      remedy: 'Use the database of createTestDatabase or withTestDatabase.',
+    })
+  }
 }

@@ -1,8 +1,7 @@
-import { boundedInteger, InvalidArgumentError } from '../core/index.js'
+import { AppError, boundedInteger, InvalidArgumentError } from '../core/index.js'
 import type { Database } from '../db/index.js'
 import { OutboxRelayer, type RelayerCounts } from '../outbox/index.js'
 import { loadRails, type Rail } from '../rails/index.js'
-import { DrainUnfinishedError } from './errors.js'
 import type { TestDatabase } from './TestDatabase.js'
 
 export interface DrainOptions {
@@ -62,5 +61,14 @@ function sum(a: RelayerCounts, b: RelayerCounts): RelayerCounts {
     held: a.held + b.held,
     released: a.released + b.released,
     leasesLost: a.leasesLost + b.leasesLost,
+  }
+}
+
+/** Work was left after the last round. */
+export class DrainUnfinishedError extends AppError {
+  constructor(rounds: number) {
+    super('DRAIN_UNFINISHED', `after ${rounds} rounds there was still something to do`, {
+      remedy: 'Look for an item that is enqueued again and again, or raise roundsMax.',
+    })
   }
 }

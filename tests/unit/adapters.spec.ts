@@ -7,8 +7,7 @@ import {
   fromPrisma,
   fromTypeOrm,
 } from '../../libs/adapters/index.js'
-import { asText } from '../../libs/adapters/asText.js'
-import { cutAtPlaceholders } from '../../libs/adapters/placeholders.js'
+import { asText, cutAtPlaceholders } from '../../libs/adapters/parameters.js'
 import { parseArray } from '../../libs/db/values.js'
 
 /** With the real libraries: `npm run adapters`. Here is what needs none of them. */

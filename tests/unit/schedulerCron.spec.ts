@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import { CronSchedule, requiredCron, requiredSchedule, requiredTimeZone } from '../../libs/scheduler/cron.js'
-import { MISSED_RUNS_MAX, planRuns } from '../../libs/scheduler/planRuns.js'
+import { MISSED_RUNS_MAX, planRuns } from '../../libs/scheduler/createJobRunsFromDueJobs.js'
 import type { DueJob, MissedRuns } from '../../libs/scheduler/types.js'
 
 /** What an expression means, before any database is asked. */

@@ -1,0 +1,23 @@
+/** Returns the rows of an answer, which is a list or an object with `rows`. */
+export function rowsIn<R>(answer: unknown): R[] {
+  const rows: unknown = Array.isArray(answer) ? [...answer] : Reflect.get(Object(answer), 'rows')
+  return isList<R>(rows) ? rows : []
+}
+
+/** The caller knows the type of the elements from its statement. */
+function isList<R>(value: unknown): value is R[] {
+  return Array.isArray(value)
+}
+
+/**
+ * Restores the column names of a row that a library wrote in camel case. All our columns are in snake case, so a capital letter
+ * comes from the library.
+ */
+export function snakeCased(row: unknown): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(Object(row)).map(([name, value]) => [
+      name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      value,
+    ]),
+  )
+}
