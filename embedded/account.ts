@@ -10,7 +10,7 @@ export interface Account {
 
 const PREFERRED_NAMES = ['postgres', '_postgres', 'nobody']
 
-export function isRoot(): boolean {
+function isRoot(): boolean {
   return process.geteuid?.() === 0
 }
 

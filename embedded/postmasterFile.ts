@@ -7,10 +7,10 @@ import { runProgram } from './runProgram.js'
  * Who has the pid that the file names. `server`: the server of this folder. `stranger`: certainly somebody else.
  * `unclear`: a PostgreSQL that does not tell which folder it serves. `nobody`: the process is gone.
  */
-export type PidHolder = 'server' | 'stranger' | 'unclear' | 'nobody'
+type PidHolder = 'server' | 'stranger' | 'unclear' | 'nobody'
 
 /** What PostgreSQL itself writes down about the server of a data folder. */
-export interface Postmaster {
+interface Postmaster {
   readonly pid: number
   readonly port: number
   /** `starting`, `ready` or `stopping`; empty while the file is being written. */

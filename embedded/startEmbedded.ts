@@ -172,7 +172,7 @@ export async function embeddedUrl(dataDir: string): Promise<string> {
   return urlOf(home, postmaster.port)
 }
 
-export async function urlOf(home: ClusterHome, port: number): Promise<string> {
+async function urlOf(home: ClusterHome, port: number): Promise<string> {
   return `postgres://${SUPERUSER}:${await readPassword(home)}@${LOOPBACK}:${port}/postgres`
 }
 

@@ -20,7 +20,7 @@ export type AtLeastOncePolicy =
   | { readonly onUnknown: 'hold'; readonly consumersDeduplicate?: never }
 
 /** How a field of the broker's own options is named in errors. */
-export type FieldName = (name: string) => string
+type FieldName = (name: string) => string
 
 /** Checks that a broker's own options are an object without unknown keys. Returns the names of its fields in errors. */
 export function fieldsOf(type: unknown, broker: string, given: object, keys: readonly string[]): FieldName {

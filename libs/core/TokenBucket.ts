@@ -1,6 +1,6 @@
 import { systemClock, type Clock } from './clock.js'
 
-export interface TokenBucketOptions {
+interface TokenBucketOptions {
   readonly perSecond: number
   /** Tokens of a full bucket, which a caller may take at once. */
   readonly burst: number

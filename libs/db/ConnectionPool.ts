@@ -15,7 +15,7 @@ const IDLE_CONNECTION_MS = 30_000
 /** A busy connection is replaced after this long, so that a failover or a change in DNS takes effect. */
 const CONNECTION_LIFETIME_SECONDS = 1_800
 
-export interface ConnectionPoolOptions {
+interface ConnectionPoolOptions {
   readonly client: ClientConfig
   readonly target: ConnectionTarget
   readonly connectionsMax: number

@@ -29,7 +29,7 @@ export function withSchema(queryable: Queryable, schema: string): Queryable & { 
 }
 
 /** Returns the client behind `withSchema`, or the queryable itself. */
-export function unwrapSchema(queryable: Queryable): Queryable {
+function unwrapSchema(queryable: Queryable): Queryable {
   return WRAPPED.get(queryable) ?? queryable
 }
 

@@ -29,7 +29,7 @@ const URL_PARAMETERS = [
   'user',
 ] as const
 
-export type UrlParameter = (typeof URL_PARAMETERS)[number]
+type UrlParameter = (typeof URL_PARAMETERS)[number]
 
 const PORT_DEFAULT = 5432
 

@@ -63,7 +63,7 @@ export async function listen(
   return keeper
 }
 
-export interface Subscription extends ListenOptions {
+interface Subscription extends ListenOptions {
   readonly role: string
   readonly channel: string
   readonly handler: NotificationHandler

@@ -21,7 +21,7 @@ import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
 import { toDatabaseError } from './toDatabaseError.js'
 
-export interface TransactionSetup {
+interface TransactionSetup {
   readonly schema: string
   /** Role of the transaction; undefined for the login itself. */
   readonly role: string | undefined

@@ -90,7 +90,7 @@ function textOf(value: PropertyValue | undefined): string {
 }
 
 /** One difference between what was deployed and what is there. */
-export interface Change {
+interface Change {
   readonly kind: string
   readonly name: string
   readonly change: 'missing' | 'unexpected' | 'changed'

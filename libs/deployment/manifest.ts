@@ -10,7 +10,7 @@ import { schemaFolder } from './schemaFiles.js'
  */
 export type ManifestValue = PropertyValue | { readonly since: Readonly<Record<string, PropertyValue>> }
 
-export type Manifest = Readonly<Record<string, Readonly<Record<string, Readonly<Record<string, ManifestValue>>>>>>
+type Manifest = Readonly<Record<string, Readonly<Record<string, Readonly<Record<string, ManifestValue>>>>>>
 
 /** The catalog that a server of this version should have. */
 export function readManifest(version: number): Catalog {

@@ -50,7 +50,7 @@ export function roleSteps(facts: ServerFacts, { cluster }: SchemaFiles, logins: 
   ]
 }
 
-export interface Changes {
+interface Changes {
   readonly dropLegacy: boolean
   /** Tables and migrations that were never applied. */
   readonly tables: readonly SchemaFile[]

@@ -103,11 +103,11 @@ const FOREIGN_OBJECTS = `
   ORDER BY shown.type, shown.identity`
 
 /** The deployment in force: its release, and the checksum of each file. */
-export interface RecordedDeployment extends Release {
+interface RecordedDeployment extends Release {
   readonly checksums: ReadonlyMap<string, string>
 }
 
-export type DeploymentRecord = RecordedDeployment | 'none' | 'unreadable'
+type DeploymentRecord = RecordedDeployment | 'none' | 'unreadable'
 
 export async function readDeploymentRecord(tx: Queryable, schema: string): Promise<DeploymentRecord> {
   const { rows: tables } = await tx.query<{ readable: boolean }>(RECORD_IS_READABLE, [schema])
@@ -169,7 +169,7 @@ export async function isDatabaseDedicated(tx: Queryable): Promise<boolean> {
   return rows[0]!.dedicated
 }
 
-export interface LoginState {
+interface LoginState {
   readonly canLogIn: boolean
   readonly isMember: boolean
   readonly inherits: boolean

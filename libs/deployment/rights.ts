@@ -14,7 +14,7 @@ import type { LoginStatement } from './logins.js'
 import type { ServerFacts } from './reads.js'
 import { OWNER_ROLE } from './roles.js'
 
-export interface RequestedRights {
+interface RequestedRights {
   readonly schema: string
   readonly rolesOnly: boolean
   readonly dedicatedDatabase: boolean

@@ -3,7 +3,7 @@ import { PROBLEMS, type ProblemCode } from './Problem.js'
 import type { Route } from './routes/route.js'
 import { oneOf, shape } from './shapes/common.js'
 
-export interface OpenApiOptions {
+interface OpenApiOptions {
   readonly version: string
 }
 

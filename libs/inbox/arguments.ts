@@ -16,7 +16,7 @@ export function keyValues(key: InboxKey): [source: string, messageId: string] {
   return [requiredInboxId('source', key.source), requiredInboxId('messageId', key.messageId)]
 }
 
-export interface MessageColumns {
+interface MessageColumns {
   readonly sources: string[]
   readonly messageIds: string[]
   readonly topics: string[]
@@ -39,7 +39,7 @@ export function messageColumns(messages: readonly InboxMessage[]): MessageColumn
   return columns
 }
 
-export interface ClaimColumns {
+interface ClaimColumns {
   readonly sources: string[]
   readonly messageIds: string[]
   readonly fences: string[]

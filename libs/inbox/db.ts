@@ -271,4 +271,4 @@ function toKey({ source, message_id: messageId }: KeyRow): InboxKey {
 export const ATTEMPTS_MAX_DEFAULT = 20
 export const ATTEMPTS_MAX = Object.freeze({ min: 1, max: 1_000 })
 /** Ten years. */
-export const RETENTION_SECONDS = Object.freeze({ min: 1, max: 315_576_000 })
+const RETENTION_SECONDS = Object.freeze({ min: 1, max: 315_576_000 })

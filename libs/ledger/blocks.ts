@@ -70,7 +70,7 @@ export function numberOfKind(kind: RowKind | undefined): number {
   return kind === undefined ? 0 : KINDS.indexOf(kind) + 1
 }
 
-export function kindOfNumber(number: number): RowKind | undefined {
+function kindOfNumber(number: number): RowKind | undefined {
   return KINDS[number - 1]
 }
 
@@ -81,7 +81,7 @@ export function isAfter(left: Position, right: Position): boolean {
   return left.id > right.id
 }
 
-export interface Entry {
+interface Entry {
   /** Kind and id, as one text to compare by. */
   readonly key: string
   readonly kind: RowKind | undefined

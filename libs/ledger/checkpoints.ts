@@ -77,7 +77,7 @@ export function readCheckpoints(lines: readonly string[], publicKey: KeyObject):
   })
 }
 
-export function fingerprintOf(publicKey: KeyObject): string {
+function fingerprintOf(publicKey: KeyObject): string {
   return createHash('sha256')
     .update(publicKey.export({ type: 'spki', format: 'der' }))
     .digest('hex')

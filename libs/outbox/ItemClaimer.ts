@@ -12,7 +12,7 @@ import type { RailLane } from './RailLane.js'
 import type { RestoreGuard } from './RestoreGuard.js'
 import type { ClaimedItem, UnleasedTakeover } from './types.js'
 
-export interface ItemClaimerOptions {
+interface ItemClaimerOptions {
   readonly database: Pick<Database, 'listenAsRole'>
   readonly role: Queryable
   readonly relayer: ResolvedRelayerOptions

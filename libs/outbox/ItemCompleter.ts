@@ -6,7 +6,7 @@ import type { RelayerEvent } from './events.js'
 import type { LeasedItem } from './LeasedItem.js'
 import type { AttemptOutcome, CompletionVerdict } from './types.js'
 
-export interface ItemCompleterOptions {
+interface ItemCompleterOptions {
   readonly role: Queryable
   readonly workerId: string
   readonly events: Emitter<RelayerEvent>

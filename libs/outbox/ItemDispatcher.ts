@@ -15,7 +15,7 @@ import { RailLane } from './RailLane.js'
 import { registeredTracer } from './traces.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
-export interface ItemDispatcherOptions {
+interface ItemDispatcherOptions {
   readonly role: Queryable
   readonly rails: readonly LoadedRail[]
   readonly relayer: ResolvedRelayerOptions

@@ -5,7 +5,7 @@ import { renewOutboxLeases } from './db.js'
 import type { RelayerEvent } from './events.js'
 import type { LeasedItem } from './LeasedItem.js'
 
-export interface LeaseRenewerOptions {
+interface LeaseRenewerOptions {
   readonly role: Queryable
   readonly workerId: string
   readonly leaseSeconds: number

@@ -3,7 +3,7 @@ import { runAfter, type Timer } from '../worker/index.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
 /** Reason for which a call was aborted: its lease ended. */
-export class LeaseEndedError extends Error {
+class LeaseEndedError extends Error {
   override readonly name = 'LeaseEndedError'
 }
 

@@ -147,7 +147,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 }
 
 /** A round whose outcomes are not recorded yet. None is lost: they stay queued and are repeated. */
-export class CompletionsPendingError extends AppError {
+class CompletionsPendingError extends AppError {
   constructor(count: number) {
     super(
       'COMPLETIONS_PENDING',

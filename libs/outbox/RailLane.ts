@@ -3,7 +3,7 @@ import { CircuitBreaker, Semaphore, type BreakerState } from '../worker/index.js
 import type { LoadedRail } from '../rails/index.js'
 import type { LeasedItem } from './LeasedItem.js'
 
-export interface RailLaneOptions {
+interface RailLaneOptions {
   readonly rail: LoadedRail
   readonly concurrency: number
   /** Items that may be leased before a slot is free for them. 0 for rails whose calls are marked before they are made. */

@@ -5,7 +5,7 @@ import { checkDispatchEpoch } from './operate.js'
 import type { RelayerEvent } from './events.js'
 import type { DispatchFreeze, EpochStore, EpochRecord } from './types.js'
 
-export interface RestoreGuardOptions {
+interface RestoreGuardOptions {
   readonly role: Queryable
   readonly workerId: string
   readonly events: Emitter<RelayerEvent>

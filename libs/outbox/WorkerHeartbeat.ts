@@ -5,7 +5,7 @@ import { PollLoop, settleWithin, Wakeup, type Emitter, type PollResult } from '.
 import type { RelayerEvent } from './events.js'
 import { declareOutboxRails, deregisterOutboxWorker, heartbeatOutboxWorker } from './operate.js'
 
-export interface WorkerHeartbeatOptions {
+interface WorkerHeartbeatOptions {
   readonly role: Queryable
   readonly workerId: string
   readonly heartbeatMs: number

@@ -20,7 +20,7 @@ import type { AttemptOutcome, LeaseRef, OutboxInstruction } from './types.js'
 
 /** Arguments as the functions take them, checked before any I/O; each error names the argument and where it stands. */
 
-export interface InstructionColumns {
+interface InstructionColumns {
   readonly instructionIds: string[]
   readonly participantIds: string[]
   readonly idempotencyKeys: string[]
@@ -79,7 +79,7 @@ export function leaseColumns(
 /** A column that says nothing of any item is null: most outcomes are successes, and half of what could be said is not. */
 type Sparse<T> = (T | null)[] | null
 
-export interface OutcomeColumns {
+interface OutcomeColumns {
   readonly outboxIds: string[]
   readonly leaseTokens: string[]
   readonly states: string[]

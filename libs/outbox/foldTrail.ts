@@ -76,7 +76,7 @@ export interface TrailStep {
   readonly ends: boolean
 }
 
-export interface FoldedTrail {
+interface FoldedTrail {
   readonly steps: readonly TrailStep[]
   /** The row after the last event; null if the item has ended. */
   readonly row: PendingRow | null

@@ -116,7 +116,7 @@ export interface ContradictionView {
   readonly reviewReason: string | null
 }
 
-export interface ReportedOutcome {
+interface ReportedOutcome {
   readonly state: 'DISPATCHED' | 'FAILED'
   readonly railReference: string | null
 }

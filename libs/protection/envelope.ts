@@ -21,7 +21,7 @@ export interface DataKey {
 }
 
 /** Payment and place that a ciphertext is bound to. */
-export interface EncryptionContext {
+interface EncryptionContext {
   readonly instructionId: string
   readonly idempotencyKey: string
   readonly pointer: string

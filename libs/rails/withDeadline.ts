@@ -1,6 +1,6 @@
 import { Cancellation, type StopSignal } from '../core/index.js'
 
-export interface Deadline {
+interface Deadline {
   readonly timeoutMs: number
   /** Ends the wait earlier. */
   readonly signal?: StopSignal | undefined

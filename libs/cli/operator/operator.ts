@@ -108,13 +108,13 @@ function timeOf(name: 'since' | 'until', flags: GivenFlags): Pick<ItemSelection,
 const LISTED = 100
 const WITHOUT_SECONDS = /(T\d{2}:\d{2})(?=Z$|[+-]\d{2}:\d{2}$)/
 
-export interface Refusal {
+interface Refusal {
   readonly outboxId: string
   readonly code: string
   readonly message: string
 }
 
-export interface Decided<Result> {
+interface Decided<Result> {
   readonly done: readonly (Result & { readonly outboxId: string })[]
   readonly refused: readonly Refusal[]
 }

@@ -16,7 +16,7 @@ import type { RelaySettings } from '../settings/settings.js'
 import { EpochFile } from './EpochFile.js'
 import type { RefusalWatch } from './lifecycle.js'
 
-export interface WorkerServicesOptions {
+interface WorkerServicesOptions {
   readonly database: Database
   readonly rails: ReadonlyMap<string, LoadedRail>
   readonly settings: Omit<RelaySettings, 'rails'>

@@ -46,7 +46,7 @@ async function readIfAny(path: string): Promise<string | undefined> {
 }
 
 /** Database login of Symphony's processes: a member of roles, which it switches to. */
-export interface ProcessLogin {
+interface ProcessLogin {
   readonly name: string
   readonly password: string
 }

@@ -3,7 +3,7 @@ import { DEFAULT_SCHEMA } from '../../db/index.js'
 import { choice, path, switchedOn, text, wholeNumber, type SettingKind } from './settingKinds.js'
 
 /** One setting, whatever names it: a flag, a variable of the environment, a key of the configuration file. */
-export interface Setting<Value, Default> {
+interface Setting<Value, Default> {
   /** As commander spells it. The key of the configuration file is its name in camel case. Absent: a secret. */
   readonly flag?: string
   /** Switches have a second flag that turns them off. */

@@ -11,7 +11,7 @@ export interface CommandSurface {
   readonly commands: readonly CommandSurface[]
 }
 
-export interface ArgumentSurface {
+interface ArgumentSurface {
   readonly name: string
   readonly choices: readonly string[]
 }

@@ -7,7 +7,7 @@ export { pathTo } from './pathTo.js'
  * Pages have addresses behind the `#`, so that the server needs no page of its own for each, and a reload, a bookmark and the
  * back button work; filters are part of the address for the same reason.
  */
-export interface Route {
+interface Route {
   /** The parts of the path: `['payments', id]`. */
   readonly parts: readonly string[]
   readonly query: Readonly<Record<string, string>>

@@ -1,7 +1,7 @@
 import { effect, signal } from '@preact/signals'
 
 /** Light or dark: as the system says, unless this browser was told otherwise. */
-export type Theme = 'light' | 'dark'
+type Theme = 'light' | 'dark'
 
 const KEY = 'symphony.theme'
 const system = matchMedia('(prefers-color-scheme: dark)')

@@ -1,5 +1,5 @@
 /** A bar of parts that make a whole. The words beside it say the same, so it is silent. */
-export interface Part {
+interface Part {
   readonly name: string
   readonly count: number
   readonly tone: string

@@ -21,7 +21,6 @@ import type {
   OutboxPage,
   PauseBody,
   Pauses,
-  ProposalPage,
   ResolveBody,
   Reviewed,
   Revived,
@@ -34,7 +33,7 @@ import type {
 import { request } from './client.js'
 
 /** Every route the dashboard uses, by its name, with the shape it answers. */
-export interface PageQuery {
+interface PageQuery {
   readonly cursor?: string
   readonly limit?: number
 }
@@ -83,8 +82,6 @@ export const listDlq = (filter: PaymentFilter & PageQuery, signal: AbortSignal) 
   request<DlqPage>('/v1/dlq', { query: { ...filter }, signal })
 export const listHolds = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
   request<HoldPage>('/v1/holds', { query: { ...filter }, signal })
-export const listProposals = (query: PageQuery, signal: AbortSignal) =>
-  request<ProposalPage>('/v1/proposals', { query: { ...query }, signal })
 
 export const placeHold = (outboxId: string, reason: string) =>
   request<HoldPlaced>(`/v1/outbox/${e(outboxId)}/hold`, { method: 'POST', body: { reason } })

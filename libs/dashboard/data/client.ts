@@ -21,7 +21,7 @@ export class RequestError extends Error {
   }
 }
 
-export interface Request {
+interface Request {
   readonly method?: 'GET' | 'POST'
   readonly query?: Readonly<Record<string, string | number | undefined>>
   readonly body?: unknown

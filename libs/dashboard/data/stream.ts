@@ -4,7 +4,7 @@ import { RequestError, send } from './client.js'
 import { EventReader, type ServerEvent } from './sse.js'
 
 /** `off`: this token may not watch. The pages still work, each asked for anew now and then. */
-export type LiveState = 'connecting' | 'live' | 'reconnecting' | 'off'
+type LiveState = 'connecting' | 'live' | 'reconnecting' | 'off'
 
 export const liveState = signal<LiveState>('connecting')
 

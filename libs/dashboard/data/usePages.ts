@@ -3,7 +3,7 @@ import { signal, type ReadonlySignal } from '@preact/signals'
 import { problemOf, type ShownProblem } from './client.js'
 
 /** A list that is read page by page, as far as somebody scrolls. */
-export interface PagedList<T> {
+interface PagedList<T> {
   readonly rows: readonly T[]
   /** Undefined: nothing was read yet. Null: that was all. */
   readonly next: string | null | undefined

@@ -6,7 +6,7 @@ import type { ServerEvent } from './sse.js'
 import { onServerEvent } from './stream.js'
 
 /** What a page knows of something on the server. A value that is being refreshed stays: nothing jumps, nothing flashes. */
-export interface Resource<T> {
+interface Resource<T> {
   readonly value: T | undefined
   /** Set beside a value: that value is old, and this is why. */
   readonly problem: ShownProblem | undefined
@@ -18,7 +18,7 @@ export interface ResourceHandle<T> {
   readonly refresh: () => void
 }
 
-export interface ResourceOptions<T> {
+interface ResourceOptions<T> {
   /** What identifies the question; a new one forgets the old answer. */
   readonly key: string
   readonly load: (signal: AbortSignal) => Promise<T>

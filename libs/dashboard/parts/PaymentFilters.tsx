@@ -5,7 +5,7 @@ import { status } from '../data/status.js'
 import { Empty } from './Empty.js'
 
 /** The filters that every list of payments has. They stand in the address. */
-export interface ListFilter {
+interface ListFilter {
   readonly rail?: string
   readonly participant?: string
 }

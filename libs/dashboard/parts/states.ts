@@ -2,7 +2,7 @@ import type { IconName } from './Icon.js'
 
 export type Tone = 'good' | 'flight' | 'wait' | 'warn' | 'held' | 'unknown' | 'bad'
 
-export interface StateStyle {
+interface StateStyle {
   readonly word: string
   readonly icon: IconName
   readonly tone: Tone

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { announce } from '../app/announce.js'
 import { problemOf, type ShownProblem } from '../data/client.js'
 
-export interface Action {
+interface Action {
   readonly isRunning: boolean
   readonly problem: ShownProblem | null
   /** Runs the action, and announces the sentence that it resolves with. */

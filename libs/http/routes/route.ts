@@ -54,7 +54,7 @@ export interface Route {
 }
 
 /** A request whose parts have passed the schemas of its route. */
-export interface RouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema> {
+interface RouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema> {
   readonly identity: Identity
   readonly params: Static<TObject<Params>>
   readonly query: Static<TObject<Query>>

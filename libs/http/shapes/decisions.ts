@@ -3,7 +3,7 @@ import { Id, nullable, oneOf, pageOf, shape, Timestamp, Uuid } from './common.js
 import { DecisionShape, OutboxItem, Proposal } from './outbox.js'
 
 /** Why; kept in the ledger for ever. */
-export const Reason = Type.String({ minLength: 1, maxLength: 1_000, description: 'why; kept for ever' })
+const Reason = Type.String({ minLength: 1, maxLength: 1_000, description: 'why; kept for ever' })
 
 /** A held item and its open proposal. */
 export const Hold = shape({ item: OutboxItem, proposal: nullable(Proposal) })

@@ -6,9 +6,9 @@ export const ItemStateShape = oneOf(
   'as a person would say it: DISPATCHED and FAILED have ended, all others are pending',
 )
 
-export const AttemptStateShape = oneOf(['DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE'])
+const AttemptStateShape = oneOf(['DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE'])
 
-export const AttemptActionShape = oneOf(
+const AttemptActionShape = oneOf(
   ['sent', 'inquired', 'not_sent', 'decided', 'expired'],
   'sent: the rail was called; inquired: nothing was sent, the outcome of an earlier send was looked up; not_sent: the attempt ended before the call; decided: two people decided; expired: the lease expired',
 )

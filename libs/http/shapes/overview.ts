@@ -19,7 +19,7 @@ export const Alert = shape({
 export type Alert = Static<typeof Alert>
 
 /** One alert rule, whether it fires or not. */
-export const AlertRule = shape({
+const AlertRule = shape({
   name: Type.String(),
   severity: oneOf(['warning', 'critical']),
   summary: Type.String(),
@@ -30,7 +30,7 @@ export const AlertRule = shape({
     }),
   ),
 })
-export type AlertRule = Static<typeof AlertRule>
+type AlertRule = Static<typeof AlertRule>
 
 export const Alerts = shape({ alerts: Type.Array(Alert), rules: Type.Array(AlertRule) })
 export type Alerts = Static<typeof Alerts>
@@ -106,7 +106,7 @@ export type DatabaseView = Static<typeof DatabaseView>
 export const Databases = shape({ databases: Type.Array(DatabaseView) })
 export type Databases = Static<typeof Databases>
 
-export const ScopeShape = oneOf(['ingest', 'read', 'audit', 'operate'])
+const ScopeShape = oneOf(['ingest', 'read', 'audit', 'operate'])
 export type Scope = Static<typeof ScopeShape>
 
 /** Identity of the caller. */

@@ -6,7 +6,7 @@ import type { ItemsEvent, LookedEvent, Status } from '../shapes/overview.js'
 import type { StatusCache } from '../StatusCache.js'
 import type { SseConnection } from './SseConnection.js'
 
-export interface ChangePollerOptions {
+interface ChangePollerOptions {
   readonly role: Role
   /** Null for a caller that is bound to participants, because the status covers all participants. */
   readonly statusCache: StatusCache | null

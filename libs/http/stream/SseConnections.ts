@@ -6,7 +6,7 @@ import type { StatusCache } from '../StatusCache.js'
 import { SseConnection } from './SseConnection.js'
 import { ChangePoller } from './ChangePoller.js'
 
-export interface SseConnectionsOptions {
+interface SseConnectionsOptions {
   readonly role: Role
   readonly statusCache: StatusCache
   readonly streamsMax: number

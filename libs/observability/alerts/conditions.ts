@@ -8,7 +8,7 @@ export type Condition =
   | { readonly is: 'absent'; readonly metric: string }
   | { readonly is: 'all'; readonly of: readonly Condition[] }
 
-export interface ConditionResult {
+interface ConditionResult {
   readonly holds: boolean
   /** Left side of the first comparison; undefined where the metric is missing. */
   readonly value: number | undefined
@@ -44,7 +44,7 @@ export interface MetricSamples {
   readonly values: ReadonlyMap<string, number>
 }
 
-export type Labels = Readonly<Record<string, string>>
+type Labels = Readonly<Record<string, string>>
 
 /** Reads every sample of a registry without histograms. */
 export async function collectSamples(at: Date, registry: Registry): Promise<MetricSamples> {

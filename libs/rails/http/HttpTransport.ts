@@ -3,7 +3,7 @@ import type { Agent, Dispatcher } from 'undici'
 import { AppError } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
 
-export interface TransportOptions {
+interface TransportOptions {
   /** Most connections to one host at once; further requests wait, unsent. */
   readonly connectionsMax: number
   /** Send several requests over one connection, one after the other. */

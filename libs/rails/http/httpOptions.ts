@@ -106,7 +106,7 @@ export interface ResolvedStatusQuery {
   readonly outcomes: ReadonlyMap<string, 'success' | 'terminal' | 'absent' | 'unknown'>
 }
 
-export type UrlTemplate = (reference: string) => URL
+type UrlTemplate = (reference: string) => URL
 
 const KEYS: readonly (keyof HttpOptions)[] = [
   'url',

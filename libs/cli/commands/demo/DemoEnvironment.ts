@@ -6,7 +6,7 @@ import { openServer, type OpenedServer } from '../../database/target.js'
 import { startRailBook, type RailBookProcess } from '../../../rails/index.js'
 import { newLogin, urlOfLogin } from '../../processes/secrets.js'
 
-export interface DemoEnvironmentOptions {
+interface DemoEnvironmentOptions {
   readonly databaseUrl: string | undefined
   readonly searchPath: string | undefined
   readonly signal: AbortSignal

@@ -5,7 +5,7 @@ import { AppError } from '../../../core/index.js'
 import { settleWithin } from '../../../worker/index.js'
 import type { Random } from './seededRandom.js'
 
-export interface DemoFleetOptions {
+interface DemoFleetOptions {
   readonly size: number
   /** The command line of a worker, after `node`. */
   readonly args: readonly string[]
