@@ -1527,7 +1527,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 6e5caba3844e2d049427a41e3c8f99cdc050bfcd85ab60dbc5635739a53b24af
+-- body: sha256 6528799694f91e87d5874fd5e6b032a71f720ab5293e034d9ac7976970216d81
 COMMENT ON FUNCTION check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) IS 'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
 
 -- function check_outbox_pause(text, text, text) of symphony_owner
@@ -1717,7 +1717,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 fa88c847220b44bd717507d3f375097bfecbc203bc7a9ab61c74f6b2798862db
+-- body: sha256 37587e098a260c907601c130f381b916ee3012ce66786d9db601fef2e4785932
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
 
 -- function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
@@ -2814,7 +2814,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 65281a8e8cf59c3a0bfbb5800bc1def1c7f9f3c82c7a2c27e993e19328240466
+-- body: sha256 33ef567c7226b99d7f0dc3ef47ec4fcb77fe0e52ede7aefcd5b64d42e98f0264
 COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamp with time zone, boolean) IS 'Internal: the events of a completion: new holds always, every step where the full trail is on.';
 
 -- function record_deployment(integer, text, text[], text[]) of symphony_owner

@@ -9,8 +9,8 @@ class LeaseEndedError extends Error {
 
 /**
  * One leased item in this process, from the claim until its outcome is recorded. It trusts its lease by this process's
- * monotonic clock, counted from before the claim was sent. So it always stops before the database gives the lease to another
- * worker. It is the stop signal of its own rail call.
+ * monotonic clock, counted from before the claim was sent. So a
+ * running process stops before the database gives the lease to another worker; a suspended one cannot. It is the stop signal of its own rail call.
  */
 export class LeasedItem implements StopSignal {
   readonly item: ClaimedItem

@@ -36,7 +36,7 @@ export interface DispatchHooks {
 }
 
 /**
- * Dispatches one leased item: at most one call of its rail. A payment that may have been made is never sent blindly. As the rail
+ * Dispatches one leased item: at most one inquiry and one dispatch. A payment that may have been made is never sent blindly. As the rail
  * declares, it is inquired about, sent again under the same reference, or held.
  */
 export async function dispatchItem(
@@ -238,5 +238,8 @@ function complete(item: ClaimedItem, outcome: Omit<AttemptOutcome, 'outboxId' | 
   return { kind: 'complete', outcome: { outboxId: item.outboxId, leaseToken: item.leaseToken, ...outcome } }
 }
 
-/** Expired leases in a row after which an item is held: its payload may crash each worker that dispatches it. */
+/**
+ * Expired leases in a row after which an item is held: its payload may crash each worker that dispatches it. An inquiry that
+ * leaves the outcome unknown does not end the row.
+ */
 const EXPIRIES_MAX = 3

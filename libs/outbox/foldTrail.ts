@@ -163,9 +163,13 @@ function changesBy(event: TrailEvent, row: PendingRow): Partial<PendingRow> | 'e
       }
     case 'ATTEMPT_COMPLETED':
       if (detail['state'] !== 'RETRYABLE') return 'ended'
-      return { ...NO_LEASE, ...countedBy(event, row), expiry_streak: 0 }
+      return { ...NO_LEASE, ...countedBy(event, row) }
     case 'RESCHEDULED':
-      return { ...outcomeUnknown, next_attempt_at: timeOf(detail['next_attempt_at']) }
+      return {
+        ...outcomeUnknown,
+        next_attempt_at: timeOf(detail['next_attempt_at']),
+        expiry_streak: Number(detail['expiry_streak']),
+      }
     case 'HOLD_PLACED':
       // The first hold stands until it is resolved.
       if (row.hold_reason !== null) return {}

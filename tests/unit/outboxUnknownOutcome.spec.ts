@@ -63,6 +63,20 @@ describe.for(['repair', 'takeover'] as const)('a lease that expires, noticed by 
     expect(next).toMatchObject([{ outcomeUnknown: true, expiryStreak: 1, attemptCount: 1 }])
   })
 
+  test('counts on through inquiries that leave the outcome unknown, until a call is answered', async () => {
+    const first = await enqueueAndClaim(db)
+    let [lease] = await expire(first, noticedBy)
+    const streaks = [lease!.expiryStreak]
+    for (let death = 2; death <= 3; death += 1) {
+      await complete(db, lease!, { state: 'RETRYABLE', errorCode: 'INQUIRY_TOO_EARLY', action: 'inquired' })
+      lease = (await expire(await makeDueAndClaim(db, first), noticedBy))[0]
+      streaks.push(lease!.expiryStreak)
+    }
+    expect(streaks).toEqual([1, 2, 3])
+    await complete(db, lease!, { state: 'RETRYABLE', outcomeUnknown: false })
+    expect(await makeDueAndClaim(db, first)).toMatchObject({ expiryStreak: 0 })
+  })
+
   test('before a marked call began is an ordinary requeue: nothing is unknown', async () => {
     const lease = await markedLease()
     const next = await expire(lease, noticedBy)

@@ -7,7 +7,9 @@
 --   * the 20th RETRYABLE ends the item as FAILED, unless its outcome is unknown: then it is held;
 --   * an item of unknown outcome is never FAILED by a counter, a code or a check: it is held;
 --   * people, or a late success that an expired lease left unused, grant an attempt beyond the ceiling; if it does not
---     end the item, it holds the item again.
+--     end the item, it holds the item again;
+--   * a completion ends the streak of expired leases, unless it only inquired and the outcome is still unknown: the
+--     call that ended the workers was not repeated.
 
 CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -168,7 +170,8 @@ BEGIN
     ), returned AS (
       UPDATE payment_outbox_pending p
       SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL,
-        expiry_streak = 0, outcome_unknown = j.unknown,
+        expiry_streak = CASE WHEN j.unknown AND j.action = 'inquired' THEN p.expiry_streak ELSE 0 END,
+        outcome_unknown = j.unknown,
         attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
         next_attempt_at = v_now + COALESCE(
           make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
@@ -367,7 +370,7 @@ BEGIN
   IF v_bad.bad_state THEN
     RAISE EXCEPTION 'INVALID_COMPLETION_STATE: p_state of item %: expected DISPATCHED, FAILED or RETRYABLE',
       v_bad.ordinal
-      USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written by lease repair alone; DISPATCHING is never stored.';
+      USING ERRCODE = 'P7003', HINT = 'ZOMBIE_REQUEUE is written for expired leases; DISPATCHING is never stored.';
   END IF;
   IF v_bad.bad_text IS NOT NULL THEN
     PERFORM refuse_argument(format('%s of item %s', v_bad.bad_text, v_bad.ordinal),
@@ -403,8 +406,8 @@ BEGIN
       array_agg(jsonb_build_object('state', a.state, 'attempt_no', a.attempt_no)), array_agg(a.attempt_id))
     FROM payment_outbox_attempts a WHERE a.attempt_id = ANY (p_attempt_ids);
     PERFORM append_outbox_events('RESCHEDULED', p_worker_id, array_agg(p.outbox_id),
-      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'outcome_unknown',
-      p.outcome_unknown)),
+      array_agg(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at),
+        'outcome_unknown', p.outcome_unknown, 'expiry_streak', p.expiry_streak)),
       array_agg(a.attempt_id))
     FROM payment_outbox_attempts a
     JOIN payment_outbox_pending p ON p.outbox_id = a.outbox_id
