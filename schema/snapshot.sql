@@ -47,20 +47,6 @@ COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decis
 COMMENT ON COLUMN api_keys.participants IS 'Participants that the key may see and pay for; null: all.';
 COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. A finer time would make each request write.';
 
--- view claimable_outbox_items of symphony_owner
-CREATE VIEW claimable_outbox_items AS
- SELECT ctid AS place,
-    rail_type,
-    is_message,
-    next_attempt_at,
-    created_at,
-    sequence_id,
-    participant_id,
-    ordered
-   FROM payment_outbox_pending p
-  WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
-COMMENT ON VIEW claimable_outbox_items IS 'Internal: pending items without a lease, a hold or an unfinished predecessor, due or not.';
-
 -- table dispatch_epochs of symphony_owner
 CREATE TABLE dispatch_epochs (
   epoch_no integer NOT NULL,
@@ -1620,7 +1606,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 827b4af0267cbeb2cc6be0a972bac9e4be8d94ec031790376986cb0786cb97f6
+-- body: sha256 4dc01d41218c7fc3b7f2a0c1a0b02655ced7fac021497a1f7187a6fbd1f32fb0
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_unleased adds takeovers that the claim did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -1667,7 +1653,7 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 b51243f76d33c60ae991ffd32b23d9f4a7214d2709f9b8d22692c4d970dcba9f
+-- body: sha256 915001bf25045baf07ef03786ede9d69485919d501f41671a18a70f8c951092c
 COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
 
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
@@ -2143,6 +2129,14 @@ SET search_path=symphony, pg_temp
 -- body: sha256 a500752fbe1e522be32e7a09d032a7eaa8441475f741dd4afc4a8afe48a47bcc
 COMMENT ON FUNCTION is_actor_gateway(boolean) IS 'Whether the owner lets this login act for people: with their API keys, or also for people whom it only names.';
 
+-- function is_claimable_item(uuid, text, boolean) of symphony_owner
+CREATE FUNCTION is_claimable_item(p_lease_token uuid, p_hold_reason text, p_blocked boolean)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+-- body: sha256 79515a3b7742888bdc4111d7107a2a84234477500e8c07c5257334c524b400dd
+COMMENT ON FUNCTION is_claimable_item(uuid, text, boolean) IS 'Internal: whether an item has no lease, no hold and no unfinished predecessor.';
+
 -- function is_dispatch_open(uuid, text) of symphony_owner
 CREATE FUNCTION is_dispatch_open(p_epoch_id uuid, p_actor text)
 RETURNS boolean
@@ -2276,7 +2270,7 @@ RETURNS tid[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f79c548a74f38986a8627577f528ec8723fbd9d6a7f4807fa8a835fb2d9184e9
+-- body: sha256 006a5172cf3df9873f556caf61146765b46185c4466adbf1ac3b93340a288881
 COMMENT ON FUNCTION lock_due_outbox_rows(text[], boolean[], integer, timestamp with time zone, boolean, tid[]) IS 'Internal: locks due, claimable rows of several rails and kinds, oldest first.';
 
 -- function lock_held_outbox_item(uuid, text, text) of symphony_owner
@@ -2465,7 +2459,7 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 51f94f8bdb3589d9b14167806763a7044c6b405f88ffd526fb7ac70a9f8ab6d7
+-- body: sha256 594775a0457689637c67611e9b0d9b0f405929e76c3825a0922bda9add02da39
 COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'The next due time of a claimable item, or expiry of a lease; null if there is none. Of expired leases only those that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';
 
 -- function next_scheduler_event(boolean) of symphony_owner

@@ -99,6 +99,7 @@ describe('functions', () => {
       'contradicting_late_success',
       'count_open_brackets',
       'has_inexact_number',
+      'is_claimable_item',
       'is_double_number',
       'is_id',
       'is_inbox_id',
@@ -505,7 +506,6 @@ describe('views', () => {
          FROM pg_class c, ours WHERE c.relnamespace = ours.oid AND c.relkind = 'v' ORDER BY 1`,
       ),
     ).toEqual([
-      { view: 'claimable_outbox_items', options: null, ownFunctions: 0 },
       { view: 'outbox_operational_status', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'outbox_throughput', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'scheduler_job_runs', options: null, ownFunctions: 0 },

@@ -110,7 +110,6 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
   test('PRIM-POSTGRES-SCHEMA-003 the tables and views', async () => {
     expect(namesIn(await catalogOfOneDeployment(), 'relations')).toEqual([
       'api_keys',
-      'claimable_outbox_items',
       'dispatch_epochs',
       'inbox_events',
       'inbox_messages',

@@ -88,7 +88,6 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
     readonly: except('lease_id', 'context', 'floor_seen'),
   },
   symphony_lease_floor: { auditor: whole() },
-  claimable_outbox_items: {},
   outbox_attempt_tallies: {},
   outbox_attempt_totals: {},
   scheduler_jobs: { control: whole(), auditor: whole(), readonly: except('payload') },
@@ -288,6 +287,7 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
   outbox_evidence: 'nobody',
   outbox_hold_detail: 'nobody',
   contradicting_late_success: 'nobody',
+  is_claimable_item: 'nobody',
   payload_defect: 'nobody',
   person_key: 'nobody',
   propose_outbox_decision: 'nobody',
@@ -812,7 +812,6 @@ async function putARowInEveryTable(): Promise<void> {
   await repairExpiredLeases(executor, 10, WORKER) // Folds the tallies so far into the totals.
   await failedItem()
   await enqueueAndClaim(db)
-  await enqueue(db)
   await heartbeatOutboxWorker(executor, WORKER)
   await declareOutboxRails(executor, [{ type: 'rail-declared', money: true, fields: [] }], WORKER, { serving: true })
   await heldLease()

@@ -1,5 +1,13 @@
 -- A claim leases rows and removes none: a crash costs one lease length and never a row.
 
+-- The planner replaces the call by the condition, so that the partial index ix_pending_claimable serves it. A view
+-- would be locked by each claim, and a deployment that replaces the view could deadlock with one.
+CREATE OR REPLACE FUNCTION is_claimable_item(p_lease_token uuid, p_hold_reason text, p_blocked boolean) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_lease_token IS NULL AND p_hold_reason IS NULL AND NOT p_blocked;
+COMMENT ON FUNCTION is_claimable_item(uuid, text, boolean) IS
+  'Internal: whether an item has no lease, no hold and no unfinished predecessor.';
+
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
   p_rails text[] DEFAULT NULL, p_marked_rails text[] DEFAULT NULL, p_report_unleased boolean DEFAULT false,
@@ -70,7 +78,9 @@ BEGIN
       WHERE EXISTS (
         SELECT 1 FROM unnest(p_rails) AS r(name)
         CROSS JOIN LATERAL (
-          SELECT 1 FROM claimable_outbox_items c WHERE c.rail_type = r.name AND c.is_message = k.is_message LIMIT 1
+          SELECT 1 FROM payment_outbox_pending c
+          WHERE c.rail_type = r.name AND c.is_message = k.is_message
+            AND is_claimable_item(c.lease_token, c.hold_reason, c.blocked) LIMIT 1
         ) waiting)) END
   INTO v_is_open, v_paused_rails, v_any_paused, v_all_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
 
@@ -136,10 +146,11 @@ BEGIN
     END IF;
     IF cardinality(v_rails) = 1 THEN
       v_rows := v_rows || ARRAY(
-        SELECT c.place FROM claimable_outbox_items c
+        SELECT c.ctid FROM payment_outbox_pending c
         WHERE c.rail_type = v_rails[1] AND c.is_message = v_kinds[1]
+          AND is_claimable_item(c.lease_token, c.hold_reason, c.blocked)
           AND c.next_attempt_at <= v_now AND NOT (v_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
-          AND c.place <> ALL (v_rows)
+          AND c.ctid <> ALL (v_rows)
         ORDER BY c.rail_type, c.is_message, c.next_attempt_at, c.created_at, c.sequence_id
         LIMIT v_wanted FOR UPDATE SKIP LOCKED);
     ELSIF cardinality(v_rails) > 1 THEN
@@ -216,13 +227,16 @@ AS $$
 BEGIN
   RETURN QUERY
   WITH RECURSIVE hop(rail_type, is_message) AS (
-    (SELECT c.rail_type, c.is_message FROM claimable_outbox_items c ORDER BY c.rail_type, c.is_message LIMIT 1)
+    (SELECT c.rail_type, c.is_message FROM payment_outbox_pending c
+      WHERE is_claimable_item(c.lease_token, c.hold_reason, c.blocked)
+      ORDER BY c.rail_type, c.is_message LIMIT 1)
     UNION ALL
     SELECT n.rail_type, n.is_message
     FROM hop h
     CROSS JOIN LATERAL (
-      SELECT c.rail_type, c.is_message FROM claimable_outbox_items c
-      WHERE (c.rail_type, c.is_message) > (h.rail_type, h.is_message)
+      SELECT c.rail_type, c.is_message FROM payment_outbox_pending c
+      WHERE is_claimable_item(c.lease_token, c.hold_reason, c.blocked)
+        AND (c.rail_type, c.is_message) > (h.rail_type, h.is_message)
       ORDER BY c.rail_type, c.is_message LIMIT 1
     ) n
   )
@@ -254,10 +268,11 @@ BEGIN
       SELECT q.ordinal::integer AS queue
       FROM unnest(p_rails, p_kinds) WITH ORDINALITY AS q(rail, is_message, ordinal)
       CROSS JOIN LATERAL (
-        SELECT c.next_attempt_at, c.created_at, c.sequence_id FROM claimable_outbox_items c
+        SELECT c.next_attempt_at, c.created_at, c.sequence_id FROM payment_outbox_pending c
         WHERE c.rail_type = q.rail AND c.is_message = q.is_message
+          AND is_claimable_item(c.lease_token, c.hold_reason, c.blocked)
           AND c.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
-          AND c.place <> ALL (p_taken_over)
+          AND c.ctid <> ALL (p_taken_over)
         ORDER BY c.rail_type, c.is_message, c.next_attempt_at, c.created_at, c.sequence_id LIMIT p_wanted
       ) due
       ORDER BY due.next_attempt_at, due.created_at, due.sequence_id LIMIT p_wanted
@@ -265,23 +280,25 @@ BEGIN
     GROUP BY oldest.queue
   ) share;
   v_rows := ARRAY(
-    SELECT due.place
+    SELECT due.ctid
     FROM unnest(v_queues, v_shares) AS share(queue, size)
     CROSS JOIN LATERAL (
-      SELECT c.place FROM claimable_outbox_items c
+      SELECT c.ctid FROM payment_outbox_pending c
       WHERE c.rail_type = p_rails[share.queue] AND c.is_message = p_kinds[share.queue]
+        AND is_claimable_item(c.lease_token, c.hold_reason, c.blocked)
         AND c.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
-        AND c.place <> ALL (p_taken_over)
+        AND c.ctid <> ALL (p_taken_over)
       ORDER BY c.rail_type, c.is_message, c.next_attempt_at, c.created_at, c.sequence_id
       LIMIT share.size FOR UPDATE SKIP LOCKED
     ) due);
   FOR v_queue IN 1 .. cardinality(p_rails) LOOP
     EXIT WHEN cardinality(v_rows) >= p_wanted;
     v_rows := v_rows || ARRAY(
-      SELECT c.place FROM claimable_outbox_items c
+      SELECT c.ctid FROM payment_outbox_pending c
       WHERE c.rail_type = p_rails[v_queue] AND c.is_message = p_kinds[v_queue]
+        AND is_claimable_item(c.lease_token, c.hold_reason, c.blocked)
         AND c.next_attempt_at <= p_now AND NOT (p_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
-        AND c.place <> ALL (v_rows || p_taken_over)
+        AND c.ctid <> ALL (v_rows || p_taken_over)
       ORDER BY c.rail_type, c.is_message, c.next_attempt_at, c.created_at, c.sequence_id
       LIMIT p_wanted - cardinality(v_rows) FOR UPDATE SKIP LOCKED);
   END LOOP;
@@ -319,8 +336,9 @@ BEGIN
         SELECT c.rail_type, c.is_message FROM claimable_outbox_rails() c WHERE p_rails IS NULL
       ) AS served(rail, is_message)
       CROSS JOIN LATERAL (
-        SELECT c.next_attempt_at FROM claimable_outbox_items c
+        SELECT c.next_attempt_at FROM payment_outbox_pending c
         WHERE c.rail_type = served.rail AND c.is_message = served.is_message
+          AND is_claimable_item(c.lease_token, c.hold_reason, c.blocked)
           AND NOT (v_any_paused AND is_outbox_paused(c.participant_id, c.ordered))
         ORDER BY c.rail_type, c.is_message, c.next_attempt_at LIMIT 1
       ) due
