@@ -33,7 +33,7 @@ function endQuietlyWhenReaderIsGone(error: Error): void {
  * Turns the first SIGINT or SIGTERM into an abort, which lets the command finish what it must, and the second into an
  * end on the spot, for the person who will not wait.
  */
-class SignalHandler {
+export class SignalHandler {
   readonly #controller = new AbortController()
   readonly #onFirst: () => void
   readonly #listen = (signal: NodeJS.Signals): void => {
