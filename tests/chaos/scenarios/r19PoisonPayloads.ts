@@ -78,6 +78,9 @@ export default defineScenario({
     const { defects } = await scenario.audit()
     const { rows } = await scenario.db.queryNoRole<Row>(SUMMARY)
     const tries = triesOf(await readFile(triesFile, 'utf8'))
+    const untried = await readUntried(scenario, tries)
+    // The dispatch mark of a hold rail is committed before the call, and the worker may die between the two.
+    const unexplained = untried.filter(({ railType, reason }) => railType !== 'hold' || reason !== 'OUTCOME_UNKNOWN')
     const [poisoned, innocent] = [
       rows.filter(({ poison }) => poison !== null),
       rows.filter(({ poison }) => poison === null),
@@ -95,6 +98,7 @@ export default defineScenario({
         poisoned: count(poisoned),
         held: count(poisoned) - count(notHeld),
         triesMost: Math.max(...tries.values()),
+        heldBeforeTheirCall: untried.length - unexplained.length,
         workersLost: fleet.lost,
         othersAffected: count(affected),
       },
@@ -103,11 +107,33 @@ export default defineScenario({
         ...notHeld.map(describe),
         ...affected.map(describe),
         ...tooOften.map(([call, times]) => `${call} was tried ${times} times`),
-        ...(tries.size === poisons.length ? [] : [`${tries.size} of ${poisons.length} were ever tried`]),
+        ...unexplained.map(
+          ({ poison, railType, reason, attempts }) => `never tried on ${railType}: ${poison}, ${reason}, ${attempts}`,
+        ),
       ],
     }
   },
 })
+
+interface Untried {
+  readonly poison: string
+  readonly railType: string
+  readonly reason: string | null
+  readonly attempts: string
+}
+
+/** Poisoned payments whose adapter was never called, with their attempts. */
+async function readUntried({ db }: RelayScenario, tries: ReadonlyMap<string, number>): Promise<readonly Untried[]> {
+  const tried = [...tries.keys()].map((call) => call.split('\t')[1])
+  const { rows } = await db.queryNoRole<Untried>(
+    `SELECT p.payload->>'poison' AS poison, p.rail_type AS "railType", p.hold_reason AS reason,
+       (SELECT string_agg(concat_ws(' ', a.state, a.action, a.worker_id), ', ' ORDER BY a.attempt_no)
+        FROM payment_outbox_attempts a WHERE a.outbox_id = p.outbox_id) AS attempts
+     FROM payment_outbox_pending p WHERE p.payload ? 'poison' AND p.outbox_id <> ALL ($1::uuid[])`,
+    [tried],
+  )
+  return rows
+}
 
 function triesOf(text: string): ReadonlyMap<string, number> {
   const tries = new Map<string, number>()
