@@ -1,30 +1,35 @@
-// Writes etc/*.api.md: the exports of each entry point of the package, from its declarations. Run it (`npm run api`) after an
-// export changed; a test compares, so that a change of the public surface is seen as a diff and reviewed as one.
+// Writes docs/reference/api/*.api.md: the exports of each entry point of the packages, from their declarations. Run it (`npm run
+// api`) after an export changed. A test compares, so that a review sees every change of the public surface as a diff.
 //
 // The declarations are those that the compiler emits into dist/. TypeScript 7 has no compiler API, and none is needed: in
 // emitted text every statement begins in the first column, and all its other lines do not.
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { ensureBuilt } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
-const FOLDER = join(root, 'etc')
+export const FOLDER = join(root, 'docs', 'reference', 'api')
 
-/** The reports as they should be: file name and text, one for each subpath of the package. */
-export function apiReports() {
+/** Entry points of the library and of the embedded server: specifier, names they export, file name and text of the report. */
+export function entryPoints() {
   return ['.', 'embedded'].flatMap((folder) => {
     const { name, exports } = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'))
-    const entryPoints = Object.entries(exports).filter(([, target]) => target.types !== undefined)
-    return entryPoints.map(([subpath, { types }]) => ({
-      file: `${subpath === '.' ? name.replace(/^@.*\//, '') : subpath.slice(2)}.api.md`,
-      text: reportOf(`${name}${subpath.slice(1)}`, join(root, folder, types)),
-    }))
+    const typed = Object.entries(exports).filter(([, target]) => target.types !== undefined)
+    return typed.map(([subpath, { types }]) => {
+      const specifier = `${name}${subpath.slice(1)}`
+      const exported = exportsOf(join(root, folder, types))
+      return {
+        specifier,
+        names: [...exported.keys()].toSorted(),
+        file: `${subpath === '.' ? name.replace(/^@.*\//, '') : subpath.slice(2)}.api.md`,
+        text: reportOf(specifier, exported),
+      }
+    })
   })
 }
 
-function reportOf(specifier, entryPoint) {
-  const exported = exportsOf(entryPoint)
+function reportOf(specifier, exported) {
   const own = [...exported].toSorted(byName).map(([, origin]) => declarationOf(origin))
   const referenced = closureOf(own)
   const sections = [code(own.map(({ text }) => text))]
@@ -157,6 +162,8 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   ensureBuilt()
   rmSync(FOLDER, { recursive: true, force: true })
   mkdirSync(FOLDER)
-  for (const { file, text } of apiReports()) writeFileSync(join(FOLDER, file), text)
-  process.stdout.write(`${readdirSync(FOLDER).length} reports in etc/\n`)
+  const reports = entryPoints()
+  for (const { file, text } of reports) writeFileSync(join(FOLDER, file), text)
+  const names = reports.reduce((sum, report) => sum + report.names.length, 0)
+  process.stdout.write(`${reports.length} entry points, ${names} names: ${relative(root, FOLDER)}\n`)
 }

@@ -55,7 +55,7 @@ export const SECTIONS = [
   {
     title: 'Reference',
     // What commands write beside the pages: figures and proofs.
-    folders: ['docs/reference', 'docs'],
+    folders: ['docs/reference', 'docs/reference/api', 'docs'],
     pages: [
       'docs/reference/package.md',
       'docs/reference/cli.md',

@@ -72,14 +72,6 @@ test('every subpath leads to a script and its declarations, and installing runs 
   expect(Object.keys(scripts).filter((name) => /^(?:pre|post)?install$/.test(name))).toEqual([])
 })
 
-test('the page about the package names every subpath, and no other', async () => {
-  const { name, exports } = await packedManifest()
-  const page = await readFile(join(root, 'docs', 'reference', 'package.md'), 'utf8')
-  const entryPoints = Object.keys(exports).filter((subpath) => subpath !== './package.json')
-  const named = [...page.matchAll(/^\| `(symphony-pg[^`]*)` \|/gm)].map(([, specifier]) => specifier)
-  expect(new Set(named)).toEqual(new Set(entryPoints.map((subpath) => `${name}${subpath.slice(1)}`)))
-})
-
 /** The packages that are loaded by whoever imports this, apart from our own. */
 async function packagesLoadedBy(specifier: string): Promise<string[]> {
   const hooks = join(root, 'tests', 'support', 'loadedModules.mjs')
@@ -200,13 +192,4 @@ test('the compiler accepts that program and the subpaths, strictly, with all dec
   const words = [...options, '--skipLibCheck', 'false', 'payment.mts', 'entryPoints.mts', 'mistakes.mts']
   const { stdout } = await run(process.execPath, [tsc, ...words], { cwd: installation.folder }).catch((error) => error)
   expect(stdout).toBe('')
-})
-
-test('the reports in etc/ list the exports of every entry point', async () => {
-  const { apiReports } = await import('../../scripts/apiReport.mjs')
-  const expected = Object.fromEntries(apiReports().map(({ file, text: report }) => [file, report]))
-  const found: Record<string, string> = {}
-  for (const file of await readdir(join(root, 'etc'))) found[file] = await readFile(join(root, 'etc', file), 'utf8')
-  // Run `npm run api` and look at what has changed for users.
-  expect(found).toEqual(expected)
 })
