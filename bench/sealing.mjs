@@ -34,7 +34,7 @@ try {
       await fill(database, `${round}-${setting}`)
       // Enqueued rows are sealed before the clock starts: what is measured is the drain.
       const sealer = new LedgerSealer(sealerRole, { intervalMs: SEAL_INTERVAL_MS }, (event) => {
-        if (event.type === 'fault') throw event.error
+        if (event.type === 'ledger.fault') throw event.error
         sealedRows += event.rows
       })
       while ((await sealer.runOnce()).blocks > 0);

@@ -49,7 +49,7 @@ const database = openDatabase({ url })
 let settle
 const settled = new Promise((resolve) => (settle = resolve))
 const relayer = new OutboxRelayer(database, loadRails([mobileMoney]), {}, (event) => {
-  if (event.type === 'recorded' && event.state === 'DISPATCHED') settle()
+  if (event.type === 'outbox.recorded' && event.state === 'DISPATCHED') settle()
 })
 await relayer.start()
 

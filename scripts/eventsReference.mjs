@@ -17,6 +17,12 @@ const WORKERS = [
     file: 'libs/ledger/LedgerSealer.ts',
     log: 'logSealerEvents',
   },
+  {
+    title: 'Background verification of the ledger',
+    type: 'VerifierEvent',
+    file: 'libs/ledger/LedgerVerifier.ts',
+    log: 'logVerifierEvents',
+  },
   { title: 'The scheduler', type: 'SchedulerEvent', file: 'libs/scheduler/events.ts', log: 'logSchedulerEvents' },
   { title: 'The inbox worker', type: 'InboxWorkerEvent', file: 'libs/inbox/events.ts', log: 'logInboxEvents' },
   { title: 'Leases', type: 'LeaseEvent', file: 'libs/lease/events.ts', log: 'logLeaseEvents' },
@@ -163,7 +169,7 @@ function eventsOf(type, file) {
     const [, more] = /& (\w+)\)/.exec(shape) ?? []
     const code = shape.replaceAll(/\/\*\*.*?\*\//gs, '')
     return {
-      names: [...kinds.matchAll(/'(\w+)'/g)].map(([, name]) => name),
+      names: [...kinds.matchAll(/'(\w+\.\w+)'/g)].map(([, name]) => name),
       fields: [...fieldsOf(code).filter((field) => field !== 'type'), ...(more ? interfaceFields(more, file) : [])],
       comment: comment.replaceAll(/\s*\n\s*\*\s?/g, ' ').trim(),
     }

@@ -90,7 +90,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       poll: () => this.#poll(),
       pollMs: this.#options.pollMs,
       wakeup: this.#wakeup,
-      onError: (error) => this.#onEvent({ type: 'fault', during: 'claiming', error }),
+      onError: (error) => this.#onEvent({ type: 'inbox.fault', during: 'claiming', error }),
     })
   }
 
@@ -136,7 +136,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     const sentAtMs = this.#clock.monotonicMs()
     const messages = await claimInboxBatch(this.#role, wanted, this.workerId, leaseSeconds, attemptsMax)
     const takeovers = messages.filter(({ takenOver }) => takenOver).length
-    this.#onEvent({ type: 'claimed', messages: messages.length, takeovers })
+    this.#onEvent({ type: 'inbox.claimed', messages: messages.length, takeovers })
     for (const message of messages)
       this.#startHandling(message, sentAtMs + leaseSeconds * 1_000 - marginMs(leaseSeconds))
     return messages.length === wanted
@@ -148,7 +148,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     const leftMs = Math.max(0, trustedUntilMs - this.#clock.monotonicMs())
     const expiry = runAfter(leftMs, () => giveUp.abort(new Error('the claim is about to end')))
     const handled = this.#handle(message, giveUp.signal)
-      .catch((error: unknown) => this.#onEvent({ type: 'fault', during: 'releasing a message', error }))
+      .catch((error: unknown) => this.#onEvent({ type: 'inbox.fault', during: 'releasing a message', error }))
       .finally(() => {
         expiry.cancel()
         this.#running.delete(handled)
@@ -175,7 +175,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     } catch (error) {
       return begun ? this.#settleFailure(message, error) : this.#releaseUncalled(message, error, signal)
     }
-    this.#onEvent({ type: 'done', ...about(message) })
+    this.#onEvent({ type: 'inbox.done', ...about(message) })
   }
 
   /**
@@ -183,22 +183,30 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
    * or if another worker has the message.
    */
   async #settleFailure(message: InboxClaim, error: unknown): Promise<void> {
-    if (error instanceof InboxFenceLostError) return this.#onEvent({ type: 'fenceLost', ...about(message) })
+    if (error instanceof InboxFenceLostError) return this.#onEvent({ type: 'inbox.fenceLost', ...about(message) })
     const claim = { ...message, error: describe(error) }
     if (isPermanentFailure(error)) {
       const failed = await failInboxMessages(this.#role, [claim], this.workerId)
-      return this.#onEvent({ type: failed.length === 0 ? 'fenceLost' : 'deadLettered', error, ...about(message) })
+      return this.#onEvent({
+        type: failed.length === 0 ? 'inbox.fenceLost' : 'inbox.deadLettered',
+        error,
+        ...about(message),
+      })
     }
     const [abandoned] = await abandonInboxMessages(this.#role, [claim], this.workerId)
-    if (abandoned === undefined) return this.#onEvent({ type: 'fenceLost', ...about(message) })
-    this.#onEvent({ type: abandoned.state === 'dead' ? 'deadLettered' : 'retried', error, ...about(message) })
+    if (abandoned === undefined) return this.#onEvent({ type: 'inbox.fenceLost', ...about(message) })
+    this.#onEvent({
+      type: abandoned.state === 'dead' ? 'inbox.deadLettered' : 'inbox.retried',
+      error,
+      ...about(message),
+    })
   }
 
   async #releaseUnhandled(message: InboxClaim): Promise<void> {
     const { missingHandlerDelaySeconds: retryDelaySeconds } = this.#options
     const error = `no handler for the topic ${message.topic} in worker ${this.workerId}`
     await abandonInboxMessages(this.#role, [{ ...message, error, retryDelaySeconds }], this.workerId, false)
-    this.#onEvent({ type: 'handlerMissing', ...about(message) })
+    this.#onEvent({ type: 'inbox.handlerMissing', ...about(message) })
   }
 
   /**
@@ -206,14 +214,14 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
    * so it is retried until the claim is about to end. The slot stays taken: another message would meet the same fault.
    */
   async #releaseUncalled(message: InboxClaim, error: unknown, signal: AbortSignal): Promise<void> {
-    this.#onEvent({ type: 'handlerNotCalled', error, ...about(message) })
+    this.#onEvent({ type: 'inbox.handlerNotCalled', error, ...about(message) })
     const claim = { ...message, error: `handler not called: ${describe(error)}` }
     for (let pauseMs = RELEASE_RETRY_MS; ; pauseMs *= 2) {
       try {
         await abandonInboxMessages(this.#role, [claim], this.workerId, false)
         return
       } catch (fault) {
-        this.#onEvent({ type: 'fault', during: 'releasing a message', error: fault })
+        this.#onEvent({ type: 'inbox.fault', during: 'releasing a message', error: fault })
         await sleep(pauseMs, signal)
         if (signal.aborted) return
       }
@@ -229,12 +237,12 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       EXECUTOR,
       CHANNEL,
       () => {
-        this.#onEvent({ type: 'notified' })
+        this.#onEvent({ type: 'inbox.notified' })
         this.#wakeup.notify()
       },
       {
         onStateChange: ({ state }) => {
-          this.#onEvent({ type: 'listening', connected: state === 'listening' })
+          this.#onEvent({ type: 'inbox.listening', connected: state === 'listening' })
           // Notifications during the gap are lost: poll once.
           if (state === 'listening') this.#wakeup.notify()
         },
@@ -245,13 +253,13 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   #count(event: InboxWorkerEvent): void {
     const { type } = event
     const counts = this.#counts
-    if (type === 'claimed') counts.claimed += event.messages
-    else if (type === 'done') counts.done += 1
-    else if (type === 'retried') counts.retried += 1
-    else if (type === 'deadLettered') counts.deadLettered += 1
-    else if (type === 'handlerMissing') counts.handlersMissing += 1
-    else if (type === 'handlerNotCalled') counts.handlerNotCalled += 1
-    else if (type === 'fenceLost') counts.fencesLost += 1
+    if (type === 'inbox.claimed') counts.claimed += event.messages
+    else if (type === 'inbox.done') counts.done += 1
+    else if (type === 'inbox.retried') counts.retried += 1
+    else if (type === 'inbox.deadLettered') counts.deadLettered += 1
+    else if (type === 'inbox.handlerMissing') counts.handlersMissing += 1
+    else if (type === 'inbox.handlerNotCalled') counts.handlerNotCalled += 1
+    else if (type === 'inbox.fenceLost') counts.fencesLost += 1
   }
 }
 

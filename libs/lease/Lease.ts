@@ -179,7 +179,7 @@ export class Lease implements AsyncDisposable {
       this.#expiresAt = renewal.expiresAt
     }
     this.#trustedUntilMs = Math.max(this.#trustedUntilMs, sentAtMs + trustedLeaseMs(this.#durationMs))
-    onEvent({ type: 'renewed', resource: this.resource, owner: this.owner, fencingToken: renewal.fencingToken })
+    onEvent({ type: 'lease.renewed', resource: this.resource, owner: this.owner, fencingToken: renewal.fencingToken })
     return true
   }
 
@@ -204,11 +204,11 @@ export class Lease implements AsyncDisposable {
     const { onEvent, onEnd } = this.#dependencies
     this.#ended.abort(new LostLeaseError(this.resource, reason))
     onEnd(this)
-    onEvent({ type: 'ended', resource: this.resource, owner: this.owner, reason })
+    onEvent({ type: 'lease.ended', resource: this.resource, owner: this.owner, reason })
   }
 
   #fault(during: string, error: unknown): void {
-    this.#dependencies.onEvent({ type: 'fault', resource: this.resource, during, error })
+    this.#dependencies.onEvent({ type: 'lease.fault', resource: this.resource, during, error })
   }
 }
 

@@ -43,7 +43,7 @@ export class Leases {
       return null
     }
     this.#held.set(resource, lease)
-    this.#onEvent({ type: 'acquired', resource, owner: lease.owner, fencingToken: lease.fencingToken })
+    this.#onEvent({ type: 'lease.acquired', resource, owner: lease.owner, fencingToken: lease.fencingToken })
     return lease
   }
 

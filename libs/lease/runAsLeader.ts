@@ -32,7 +32,7 @@ export async function runAsLeader<T>(
   while (!stop.aborted) {
     const lease = await leases.acquire(resource, acquire).catch((error: unknown) => {
       if (!(error instanceof DatabaseError) || error.disposition === 'fatal') throw error
-      onEvent({ type: 'fault', resource, during: 'waiting for leadership', error })
+      onEvent({ type: 'lease.fault', resource, during: 'waiting for leadership', error })
       return error
     })
     failures = lease instanceof Error ? failures + 1 : 0
@@ -49,7 +49,7 @@ export async function runAsLeader<T>(
     if (!lost) return resultOf(outcome, stop)
     // Whatever it says now, it was not the leader's word any more.
     if (outcome.status === 'rejected') {
-      onEvent({ type: 'interrupted', resource, owner: acquire.owner, error: outcome.reason })
+      onEvent({ type: 'lease.interrupted', resource, owner: acquire.owner, error: outcome.reason })
     }
   }
   return undefined

@@ -12,9 +12,9 @@ export interface SealCounts {
 
 export type SealerEvent =
   /** Rows that were written are in blocks now. */
-  | { readonly type: 'sealed'; readonly blocks: number; readonly rows: number }
+  | { readonly type: 'ledger.sealed'; readonly blocks: number; readonly rows: number }
   /** A run failed; the next one will find the same rows. */
-  | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
+  | { readonly type: 'ledger.fault'; readonly during: string; readonly error: unknown }
 
 /**
  * Seals the ledger, block by block, behind its writers. The database decides which rows a block covers, and that no two blocks cover
@@ -32,7 +32,7 @@ export class LedgerSealer extends IntervalWorker<SealCounts> {
     super({
       intervalMs: resolved.intervalMs,
       hasMore: ({ more }) => more,
-      onError: (error) => guarded({ type: 'fault', during: 'sealing the ledger', error }),
+      onError: (error) => guarded({ type: 'ledger.fault', during: 'sealing the ledger', error }),
     })
     this.#role = role
     this.#options = resolved
@@ -50,7 +50,7 @@ export class LedgerSealer extends IntervalWorker<SealCounts> {
       rows += sealed.rowCount
       if (sealed.rowCount < rowsMax) break
     }
-    if (blocks > 0) this.#onEvent({ type: 'sealed', blocks, rows })
+    if (blocks > 0) this.#onEvent({ type: 'ledger.sealed', blocks, rows })
     return { blocks, rows, more: blocks === BLOCKS_PER_RUN }
   }
 }

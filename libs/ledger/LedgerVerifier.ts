@@ -5,9 +5,9 @@ import { resolveLedgerVerifierOptions, type LedgerVerifierOptions } from './opti
 
 export type VerifierEvent =
   /** Rows of the ledger differ from their block. */
-  | { readonly type: 'broken'; readonly block: string; readonly breaks: readonly string[] }
+  | { readonly type: 'ledger.broken'; readonly block: string; readonly breaks: readonly string[] }
   /** A run failed; the next one takes the same block. */
-  | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
+  | { readonly type: 'ledger.fault'; readonly during: string; readonly error: unknown }
 
 /**
  * Compares the blocks of the ledger with their rows, one after the other, pass after pass. The database bounds the rate for all
@@ -28,7 +28,7 @@ export class LedgerVerifier extends IntervalWorker<VerifiedBlock | undefined> {
     super({
       intervalMs: POLL_MS,
       hasMore: (verified) => verified !== undefined,
-      onError: (error) => guarded({ type: 'fault', during: 'verifying the ledger', error }),
+      onError: (error) => guarded({ type: 'ledger.fault', during: 'verifying the ledger', error }),
     })
     this.#role = role
     this.#options = resolveLedgerVerifierOptions(options)
@@ -40,7 +40,7 @@ export class LedgerVerifier extends IntervalWorker<VerifiedBlock | undefined> {
     const { rowsPerSecond, passSeconds } = this.#options
     const verified = await verifyLedgerBlock(this.#role, rowsPerSecond, passSeconds)
     if (verified !== undefined && verified.breaks.length > 0) {
-      this.#onEvent({ type: 'broken', block: String(verified.blockNo), breaks: verified.breaks })
+      this.#onEvent({ type: 'ledger.broken', block: String(verified.blockNo), breaks: verified.breaks })
     }
     return verified
   }

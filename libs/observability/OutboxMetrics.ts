@@ -123,59 +123,59 @@ export class OutboxMetrics {
 
   readonly onRelayerEvent = (event: RelayerEvent): void => {
     switch (event.type) {
-      case 'notified':
+      case 'outbox.notified':
         return this.#notifyWakeups.inc()
-      case 'listening':
+      case 'outbox.listening':
         return this.#listening.set(event.connected ? 1 : 0)
-      case 'claimed':
+      case 'outbox.claimed':
         this.#claimMs.observe(event.claimMs)
         if (event.items > 0) this.#claimBatches.inc()
         for (const lagMs of event.lagsMs) this.#claimLag.observe(Math.max(0, lagMs) / 1_000)
         return
-      case 'dispatchStarted':
+      case 'outbox.dispatchStarted':
         return this.#inFlight.inc({ rail: event.railType })
-      case 'dispatchFinished':
+      case 'outbox.dispatchFinished':
         return this.#inFlight.dec({ rail: event.railType })
-      case 'called':
+      case 'outbox.called':
         this.#dispatchLatency.observe({ rail: event.railType }, event.latencyMs)
         if (event.error !== undefined) this.#errors.inc({ rail: event.railType, error: event.error })
         return this.#answers.inc({ rail: event.railType, answer: event.answer })
-      case 'unknownCode':
+      case 'outbox.unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
-      case 'recorded':
+      case 'outbox.recorded':
       // Its answer was lost, so it has not been counted; the row is there.
-      case 'alreadyRecorded':
+      case 'outbox.alreadyRecorded':
         if (event.state !== 'RETRYABLE') {
           const labels = { rail: event.railType, state: event.state }
           this.#timeToTerminal.observe(labels, Math.max(0, event.sinceAcceptedMs) / 1_000)
         }
         return
-      case 'held':
+      case 'outbox.held':
         return this.#held.inc({ reason: event.reason })
-      case 'leaseLost':
+      case 'outbox.leaseLost':
         return this.#leaseLost.inc()
-      case 'lateOutcome':
+      case 'outbox.lateOutcome':
         return this.#lateOutcomes.inc()
-      case 'terminalGuard':
+      case 'outbox.terminalGuard':
         return this.#terminalGuard.inc()
-      case 'breaker':
+      case 'outbox.breaker':
         return this.#breaker.set({ rail: event.railType }, BREAKER_VALUES[event.state])
-      case 'clockJumped':
+      case 'outbox.clockJumped':
         return this.#clockJumps.inc()
-      case 'fault':
+      case 'outbox.fault':
         return this.#faults.inc({ during: event.during })
       // Counted by the database: `terminal_blocked_total`, `dispatch_frozen`.
-      case 'contradicted':
-      case 'frozen':
-      case 'freezeLifted':
-      case 'released':
+      case 'outbox.contradicted':
+      case 'outbox.frozen':
+      case 'outbox.freezeLifted':
+      case 'outbox.released':
     }
   }
 
   readonly onRepairEvent = (event: RepairEvent): void => {
-    if (event.type === 'fault') return this.#faults.inc({ during: event.during })
+    if (event.type === 'repair.fault') return this.#faults.inc({ during: event.during })
     // The gauge `expired_lease_count` of the database shows them.
-    if (event.type === 'unrepaired') return
+    if (event.type === 'repair.unrepaired') return
     this.#repaired.inc(event.leasesRepaired)
     for (const [reason, count] of Object.entries(event.holdsPlaced)) this.#held.inc({ reason }, count)
   }

@@ -15,43 +15,43 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
-      case 'claimed': {
+      case 'outbox.claimed': {
         const { lagsMs: _, ...claim } = event
-        return log.debug(claim, event.type)
+        return log.debug(claim, factOf(event))
       }
-      case 'notified':
-      case 'dispatchStarted':
-      case 'dispatchFinished':
-      case 'called':
-      case 'released':
-      case 'alreadyRecorded':
-        return log.debug(event, event.type)
-      case 'recorded':
+      case 'outbox.notified':
+      case 'outbox.dispatchStarted':
+      case 'outbox.dispatchFinished':
+      case 'outbox.called':
+      case 'outbox.released':
+      case 'outbox.alreadyRecorded':
+        return log.debug(event, factOf(event))
+      case 'outbox.recorded':
         return log.debug(event, 'attempt_recorded')
-      case 'leaseLost':
+      case 'outbox.leaseLost':
         return log.info(event, 'LEASE_LOST_CONCURRENCY_EVENT')
-      case 'lateOutcome':
+      case 'outbox.lateOutcome':
         if (event.contradicts) return log.error(event, 'late_outcome_contradicts_ending')
         return log.info(event, 'late_outcome_kept')
-      case 'contradicted':
+      case 'outbox.contradicted':
         return log.error(event, 'ending_contradicts_late_outcome')
-      case 'listening':
+      case 'outbox.listening':
         return log.info(event, event.connected ? 'listening' : 'listening_lost')
-      case 'held':
+      case 'outbox.held':
         return log.warn(event, 'item_held')
-      case 'unknownCode':
+      case 'outbox.unknownCode':
         return log.warn(event, 'rail_code_unknown')
-      case 'breaker':
+      case 'outbox.breaker':
         return log.warn(event, `rail_breaker_${event.state}`)
-      case 'clockJumped':
+      case 'outbox.clockJumped':
         return log.error(event, 'database_clock_jumped')
-      case 'frozen':
+      case 'outbox.frozen':
         return log.error({ ...event, remedy: 'symphony freeze show' }, 'dispatch_frozen')
-      case 'freezeLifted':
+      case 'outbox.freezeLifted':
         return log.info(event, 'dispatch_freeze_lifted')
-      case 'terminalGuard':
+      case 'outbox.terminalGuard':
         return log.error(event, 'terminal_guard_hit')
-      case 'fault':
+      case 'outbox.fault':
         return faults.write(
           'error',
           kindOfFault(event),
@@ -65,8 +65,8 @@ export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
 export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault') return faults.writeFault('warn', event, 'lease_repair_failed')
-    if (event.type === 'unrepaired') {
+    if (event.type === 'repair.fault') return faults.writeFault('warn', event, 'lease_repair_failed')
+    if (event.type === 'repair.unrepaired') {
       const { leasesUnrepaired, unrepaired } = event
       return faults.write('error', '', { leases_unrepaired: leasesUnrepaired, unrepaired }, 'leases_unrepaired')
     }
@@ -81,7 +81,7 @@ export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
 export function logCleanupEvents(log: Logger): (event: CleanupEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault') return faults.writeFault('warn', event, 'cleanup_failed')
+    if (event.type === 'retention.fault') return faults.writeFault('warn', event, 'cleanup_failed')
     log.info(event, 'cleaned_up')
   }
 }
@@ -89,7 +89,7 @@ export function logCleanupEvents(log: Logger): (event: CleanupEvent) => void {
 export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault') return faults.writeFault('error', event, 'ledger_sealing_failed')
+    if (event.type === 'ledger.fault') return faults.writeFault('error', event, 'ledger_sealing_failed')
     log.debug(event, 'ledger_sealed')
   }
 }
@@ -97,7 +97,7 @@ export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
 export function logVerifierEvents(log: Logger): (event: VerifierEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
-    if (event.type === 'fault') return faults.writeFault('error', event, 'ledger_verification_failed')
+    if (event.type === 'ledger.fault') return faults.writeFault('error', event, 'ledger_verification_failed')
     log.error({ block: event.block, breaks: event.breaks }, 'ledger_broken')
   }
 }
@@ -106,20 +106,20 @@ export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void
   const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
-      case 'runsCreated':
-        return log.debug({ type: event.type, jobs: event.jobs, runs: event.runs }, event.type)
-      case 'enqueued':
-      case 'notified':
-        return log.debug(event, event.type)
-      case 'listening':
+      case 'scheduler.runsCreated':
+        return log.debug({ type: event.type, jobs: event.jobs, runs: event.runs }, factOf(event))
+      case 'scheduler.enqueued':
+      case 'scheduler.notified':
+        return log.debug(event, factOf(event))
+      case 'scheduler.listening':
         return log.info(event, event.connected ? 'listening' : 'listening_lost')
-      case 'missed':
+      case 'scheduler.missed':
         return log.warn(event, 'job_missed')
-      case 'refused':
+      case 'scheduler.refused':
         return log.error(event, 'scheduled_message_refused')
-      case 'invalidSchedule':
+      case 'scheduler.invalidSchedule':
         return log.error({ jobName: event.jobName, err: event.error }, 'job_invalid_schedule')
-      case 'fault':
+      case 'scheduler.fault':
         return faults.writeFault('error', event, 'scheduler_fault')
     }
   }
@@ -130,25 +130,25 @@ export function logInboxEvents(log: Logger): (event: InboxWorkerEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
-      case 'claimed':
-      case 'notified':
-        return log.debug(event, `inbox_${event.type}`)
-      case 'done':
+      case 'inbox.claimed':
+      case 'inbox.notified':
+        return log.debug(event, `inbox_${factOf(event)}`)
+      case 'inbox.done':
         return log.debug(aboutMessage(event), 'inbox_done')
-      case 'listening':
+      case 'inbox.listening':
         return log.info(event, event.connected ? 'inbox_listening' : 'inbox_listening_lost')
-      case 'retried':
+      case 'inbox.retried':
         return log.info({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_retried')
-      case 'fenceLost':
+      case 'inbox.fenceLost':
         return log.info(aboutMessage(event), 'INBOX_FENCE_LOST_CONCURRENCY_EVENT')
-      case 'handlerMissing':
+      case 'inbox.handlerMissing':
         return log.warn(aboutMessage(event), 'inbox_handler_missing')
-      case 'handlerNotCalled':
+      case 'inbox.handlerNotCalled':
         // The error quotes no payload: the handler was not called.
         return log.warn({ ...aboutMessage(event), err: event.error }, 'inbox_handler_not_called')
-      case 'deadLettered':
+      case 'inbox.deadLettered':
         return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_dead_lettered')
-      case 'fault':
+      case 'inbox.fault':
         return faults.writeFault('error', event, 'inbox_fault')
     }
   }
@@ -163,16 +163,16 @@ export function logLeaseEvents(log: Logger): (event: LeaseEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
-      case 'renewed':
+      case 'lease.renewed':
         return log.debug(leaseOf(event), 'lease_renewed')
-      case 'acquired':
+      case 'lease.acquired':
         return log.info(leaseOf(event), 'lease_acquired')
-      case 'ended':
+      case 'lease.ended':
         // Losing one is what leases are for: whoever holds it next goes on.
         return log.info({ ...leaseOf(event), reason: event.reason }, 'lease_ended')
-      case 'interrupted':
+      case 'lease.interrupted':
         return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
-      case 'fault':
+      case 'lease.fault':
         return faults.write(
           'warn',
           kindOfFault(event),
@@ -192,16 +192,16 @@ export function logPlatformEvents(log: Logger): (event: PlatformEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
     switch (event.type) {
-      case 'databaseAdded':
-      case 'databaseRemoved':
-      case 'databaseUp':
+      case 'platform.databaseAdded':
+      case 'platform.databaseRemoved':
+      case 'platform.databaseUp':
         return log.info({ database: event.database }, EVENT_NAMES[event.type])
-      case 'alreadyServed':
-      case 'databaseDown':
+      case 'platform.alreadyServed':
+      case 'platform.databaseDown':
         return log.warn({ database: event.database }, EVENT_NAMES[event.type])
-      case 'discoveryFailed':
+      case 'platform.discoveryFailed':
         return faults.write('error', kindOf(event.error), { err: event.error }, 'discovery_failed')
-      case 'fault':
+      case 'platform.fault':
         return faults.write(
           'error',
           `${event.database} ${event.worker} ${kindOf(event.error)}`,
@@ -212,12 +212,17 @@ export function logPlatformEvents(log: Logger): (event: PlatformEvent) => void {
   }
 }
 
+/** Returns the fact of an event without its module: `outbox.claimed` becomes `claimed`. */
+function factOf({ type }: { readonly type: string }): string {
+  return type.slice(type.indexOf('.') + 1)
+}
+
 const EVENT_NAMES = {
-  databaseAdded: 'database_added',
-  databaseRemoved: 'database_removed',
-  databaseUp: 'database_up',
-  databaseDown: 'database_down',
-  alreadyServed: 'database_already_served',
+  'platform.databaseAdded': 'database_added',
+  'platform.databaseRemoved': 'database_removed',
+  'platform.databaseUp': 'database_up',
+  'platform.databaseDown': 'database_down',
+  'platform.alreadyServed': 'database_already_served',
 } as const
 
 /** The name of what was thrown, and its code: never its text, which may repeat what it was thrown about. */

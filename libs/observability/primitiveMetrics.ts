@@ -56,24 +56,24 @@ export class InboxMetrics {
 
   readonly onEvent = (event: InboxWorkerEvent): void => {
     switch (event.type) {
-      case 'claimed':
+      case 'inbox.claimed':
         return this.#takeovers.inc(event.takeovers)
-      case 'done':
+      case 'inbox.done':
         return this.#handled.inc()
-      case 'retried':
+      case 'inbox.retried':
         return this.#abandoned.inc()
-      case 'deadLettered':
+      case 'inbox.deadLettered':
         return this.#deadLettered.inc()
-      case 'handlerMissing':
+      case 'inbox.handlerMissing':
         return this.#handlerMissing.inc()
-      case 'fenceLost':
+      case 'inbox.fenceLost':
         return this.#fenceLost.inc()
-      case 'fault':
+      case 'inbox.fault':
         return this.#faults.inc({ during: event.during })
-      case 'handlerNotCalled':
+      case 'inbox.handlerNotCalled':
         return this.#faults.inc({ during: 'calling a handler' })
-      case 'notified':
-      case 'listening':
+      case 'inbox.notified':
+      case 'inbox.listening':
     }
   }
 }
@@ -119,25 +119,25 @@ export class SchedulerMetrics {
 
   readonly onEvent = (event: SchedulerEvent): void => {
     switch (event.type) {
-      case 'runsCreated':
+      case 'scheduler.runsCreated':
         this.#runsCreated.inc(event.runs)
         for (const lagMs of event.lagsMs) {
           this.#runLag.observe(Math.max(0, lagMs) / 1_000)
           if (lagMs > LATE_MS) this.#lateRuns.inc()
         }
         return
-      case 'missed':
+      case 'scheduler.missed':
         return this.#missed.inc({ policy: event.policy })
-      case 'enqueued':
+      case 'scheduler.enqueued':
         return this.#enqueued.inc({ kind: event.kind }, event.items)
-      case 'refused':
+      case 'scheduler.refused':
         return this.#refused.inc({ kind: event.kind })
-      case 'invalidSchedule':
+      case 'scheduler.invalidSchedule':
         return this.#unreadable.inc()
-      case 'fault':
+      case 'scheduler.fault':
         return this.#faults.inc({ during: event.during })
-      case 'notified':
-      case 'listening':
+      case 'scheduler.notified':
+      case 'scheduler.listening':
     }
   }
 }
@@ -173,15 +173,15 @@ export class LeaseMetrics {
 
   readonly onEvent = (event: LeaseEvent): void => {
     switch (event.type) {
-      case 'acquired':
+      case 'lease.acquired':
         return this.#acquired.inc()
-      case 'renewed':
+      case 'lease.renewed':
         return this.#renewed.inc()
-      case 'ended':
+      case 'lease.ended':
         return event.reason === 'released' ? this.#released.inc() : this.#lost.inc({ reason: event.reason })
-      case 'interrupted':
+      case 'lease.interrupted':
         return this.#faults.inc({ during: 'leading' })
-      case 'fault':
+      case 'lease.fault':
         if (event.during === RENEWING) this.#renewFailures.inc()
         return this.#faults.inc({ during: event.during })
     }
@@ -208,17 +208,17 @@ export class FleetMetrics {
 
   readonly onEvent = (event: PlatformEvent): void => {
     switch (event.type) {
-      case 'databaseAdded':
-      case 'databaseUp':
+      case 'platform.databaseAdded':
+      case 'platform.databaseUp':
         return this.#up.set({ database: event.database }, 1)
-      case 'databaseDown':
+      case 'platform.databaseDown':
         return this.#up.set({ database: event.database }, 0)
-      case 'databaseRemoved':
-      case 'alreadyServed':
+      case 'platform.databaseRemoved':
+      case 'platform.alreadyServed':
         return this.#up.remove({ database: event.database })
-      case 'discoveryFailed':
+      case 'platform.discoveryFailed':
         return this.#faults.inc({ during: 'discovering databases' })
-      case 'fault':
+      case 'platform.fault':
         return this.#faults.inc({ during: event.worker })
     }
   }

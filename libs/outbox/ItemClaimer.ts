@@ -57,7 +57,7 @@ export class ItemClaimer {
       poll: () => this.claim(),
       pollMs: relayer.poll ? relayer.pollMs : NEVER_MS,
       wakeup: this.#wakeup,
-      onError: (error) => events.emit({ type: 'fault', during: 'claiming', error }),
+      onError: (error) => events.emit({ type: 'outbox.fault', during: 'claiming', error }),
     })
   }
 
@@ -98,20 +98,20 @@ export class ItemClaimer {
       },
       {
         onStateChange: ({ state }) => {
-          events.emit({ type: 'listening', connected: state === 'listening' })
+          events.emit({ type: 'outbox.listening', connected: state === 'listening' })
           // Notifications may have been missed while the connection was down.
           if (state === 'listening') this.#wakeup.notify()
         },
       },
     )
     // `onStateChange` reports later changes only.
-    events.emit({ type: 'listening', connected: true })
+    events.emit({ type: 'outbox.listening', connected: true })
   }
 
   /** Claims for every lane that needs items, and starts the items that may start. */
   async claim(): Promise<PollResult> {
     const { events, clock, guard, dispatcher, relayer } = this.#options
-    if (this.#isNotified) events.emit({ type: 'notified' })
+    if (this.#isNotified) events.emit({ type: 'outbox.notified' })
     this.#isNotified = false
     if (clock.monotonicMs() < this.#pausedUntilMs) return { pollAgain: false }
     if (!(await guard.canClaim())) return { pollAgain: false }
@@ -144,7 +144,7 @@ export class ItemClaimer {
     const byMs = this.#databaseClock.observe(databaseNow, sentAtMs)
     if (byMs === undefined) return
     this.#pausedUntilMs = clock.monotonicMs() + relayer.leaseSeconds * 1_000
-    events.emit({ type: 'clockJumped', byMs })
+    events.emit({ type: 'outbox.clockJumped', byMs })
   }
 
   /** Returns the number of leased items, or `refused` if the epoch is over or dispatch is frozen. */
@@ -197,9 +197,9 @@ export class ItemClaimer {
       // An item whose lease expired has waited for the lease to end, not for a free worker.
       if (expiryStreak === 0) lagsMs.push(claimedAt.getTime() - dueAt.getTime())
     }
-    events.emit({ type: 'claimed', items: items.length, takeovers, claimMs, lagsMs })
+    events.emit({ type: 'outbox.claimed', items: items.length, takeovers, claimMs, lagsMs })
     for (const { holdReason, ...item } of unleased)
-      if (holdReason !== null) events.emit({ type: 'held', ...item, reason: holdReason })
+      if (holdReason !== null) events.emit({ type: 'outbox.held', ...item, reason: holdReason })
   }
 
   get #shouldClaimMore(): boolean {

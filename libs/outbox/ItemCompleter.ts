@@ -70,14 +70,14 @@ export class ItemCompleter {
       try {
         const { eventType } = await recordLateOutcome(role, workerId, outcome)
         events.emit({
-          type: 'lateOutcome',
+          type: 'outbox.lateOutcome',
           outboxId: outcome.outboxId,
           contradicts: eventType === 'TERMINAL_BLOCKED',
         })
         return
       } catch (error) {
         if (!this.#canRepeat(error)) {
-          events.emit({ type: 'fault', during: 'recording a late outcome', error, outboxId: outcome.outboxId })
+          events.emit({ type: 'outbox.fault', during: 'recording a late outcome', error, outboxId: outcome.outboxId })
           return
         }
         await sleep(backoffMs(failures), this.#givingUp.signal)
@@ -170,15 +170,15 @@ export class ItemCompleter {
     const { railType } = leased.item
     const { outboxId, state, contradicted } = verdict
     if (verdict.verdict === 'ALREADY_RECORDED') {
-      events.emit({ type: 'alreadyRecorded', railType, outboxId, state, sinceAcceptedMs })
+      events.emit({ type: 'outbox.alreadyRecorded', railType, outboxId, state, sinceAcceptedMs })
     } else {
       const { held, attemptNo } = verdict
-      events.emit({ type: 'recorded', railType, outboxId, state, held, attemptNo, sinceAcceptedMs })
+      events.emit({ type: 'outbox.recorded', railType, outboxId, state, held, attemptNo, sinceAcceptedMs })
     }
-    if (contradicted) events.emit({ type: 'contradicted', railType, outboxId })
+    if (contradicted) events.emit({ type: 'outbox.contradicted', railType, outboxId })
     if (verdict.verdict === 'RECORDED' && verdict.held) {
       const reason = outcomeOf(leased).holdReason ?? DECIDED_BY_DATABASE
-      events.emit({ type: 'held', railType, outboxId, reason })
+      events.emit({ type: 'outbox.held', railType, outboxId, reason })
     }
   }
 
@@ -186,7 +186,7 @@ export class ItemCompleter {
   #saveLost(leased: LeasedItem): Promise<void> {
     const outcome = outcomeOf(leased)
     if (leased.markLost())
-      this.#options.events.emit({ type: 'leaseLost', outboxId: outcome.outboxId, during: 'completion' })
+      this.#options.events.emit({ type: 'outbox.leaseLost', outboxId: outcome.outboxId, during: 'completion' })
     return this.saveLateOutcome(outcome)
   }
 
@@ -195,9 +195,9 @@ export class ItemCompleter {
     for (const { item } of group) {
       const { outboxId } = item
       if (error instanceof DatabaseError && error.constraint === TERMINAL_GUARD) {
-        events.emit({ type: 'terminalGuard', outboxId })
+        events.emit({ type: 'outbox.terminalGuard', outboxId })
       } else {
-        events.emit({ type: 'fault', during: 'completing', error, outboxId })
+        events.emit({ type: 'outbox.fault', during: 'completing', error, outboxId })
       }
     }
   }

@@ -121,7 +121,7 @@ export class ItemDispatcher implements DispatchHooks {
     for (let leased = this.queue.next(); leased !== undefined; leased = this.queue.next()) {
       const { railType, outboxId } = leased.item
       this.#running.add(leased)
-      this.#options.events.emit({ type: 'dispatchStarted', railType, outboxId })
+      this.#options.events.emit({ type: 'outbox.dispatchStarted', railType, outboxId })
       void this.#dispatch(leased, this.queue.laneOf(leased))
     }
   }
@@ -139,13 +139,13 @@ export class ItemDispatcher implements DispatchHooks {
     const { events } = this.#options
     const { railType, outboxId } = leased.item
     const { kind: answer, latencyMs } = result
-    if (answer === 'success') events.emit({ type: 'called', railType, outboxId, answer, latencyMs })
+    if (answer === 'success') events.emit({ type: 'outbox.called', railType, outboxId, answer, latencyMs })
     else {
       const error = OWN_CODES.has(result.code) ? result.code : answer
-      events.emit({ type: 'called', railType, outboxId, answer, latencyMs, error })
+      events.emit({ type: 'outbox.called', railType, outboxId, answer, latencyMs, error })
     }
     if (result.unknownCode === true) {
-      events.emit({ type: 'unknownCode', railType, outboxId, code: result.railCode ?? result.code })
+      events.emit({ type: 'outbox.unknownCode', railType, outboxId, code: result.railCode ?? result.code })
     }
     this.#updateBreaker(this.queue.laneOf(leased), answer)
   }
@@ -181,7 +181,11 @@ export class ItemDispatcher implements DispatchHooks {
     } finally {
       this.#running.delete(leased)
       this.queue.finish(leased)
-      this.#options.events.emit({ type: 'dispatchFinished', railType: lane.railType, outboxId: leased.item.outboxId })
+      this.#options.events.emit({
+        type: 'outbox.dispatchFinished',
+        railType: lane.railType,
+        outboxId: leased.item.outboxId,
+      })
       this.startDispatches()
       if (!this.#isStopping) this.#options.onSlotFree()
       if (this.#running.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve()
@@ -203,7 +207,7 @@ export class ItemDispatcher implements DispatchHooks {
   #notSent({ item }: LeasedItem, error: unknown): DispatchResult {
     const { onFrozen, events } = this.#options
     if (error instanceof DispatchFrozenError) onFrozen()
-    else events.emit({ type: 'fault', during: 'preparing a dispatch', error, outboxId: item.outboxId })
+    else events.emit({ type: 'outbox.fault', during: 'preparing a dispatch', error, outboxId: item.outboxId })
     return { kind: 'release' }
   }
 
@@ -226,7 +230,7 @@ export class ItemDispatcher implements DispatchHooks {
   /** Reports a lost lease, unless a renewal has reported it already. */
   #markLost(leased: LeasedItem): void {
     const { outboxId } = leased.item
-    if (leased.markLost()) this.#options.events.emit({ type: 'leaseLost', outboxId, during: 'dispatch' })
+    if (leased.markLost()) this.#options.events.emit({ type: 'outbox.leaseLost', outboxId, during: 'dispatch' })
   }
 
   async #hold(leased: LeasedItem, reason: string): Promise<void> {
@@ -234,10 +238,10 @@ export class ItemDispatcher implements DispatchHooks {
     const { railType, outboxId } = leased.item
     try {
       await holdLeasedOutboxItem(role, leased.item, relayer.workerId, reason)
-      events.emit({ type: 'held', railType, outboxId, reason })
+      events.emit({ type: 'outbox.held', railType, outboxId, reason })
     } catch (error) {
       if (isLeaseLostError(error)) this.#markLost(leased)
-      else events.emit({ type: 'fault', during: 'holding', error, outboxId })
+      else events.emit({ type: 'outbox.fault', during: 'holding', error, outboxId })
     }
   }
 
@@ -258,9 +262,9 @@ export class ItemDispatcher implements DispatchHooks {
       const leases = items.slice(start, start + RELEASES_MAX).map(({ item }) => item)
       try {
         const released = await releaseOutboxLeases(role, leases, relayer.workerId)
-        events.emit({ type: 'released', items: released.filter((one) => one.released).length })
+        events.emit({ type: 'outbox.released', items: released.filter((one) => one.released).length })
       } catch (error) {
-        events.emit({ type: 'fault', during: 'releasing leases', error })
+        events.emit({ type: 'outbox.fault', during: 'releasing leases', error })
       }
     }
   }
@@ -276,7 +280,7 @@ export class ItemDispatcher implements DispatchHooks {
       breaker: { failuresMax: breakerFailures, openMs: breakerOpenMs },
       clock,
       onBreaker: (state) => {
-        events.emit({ type: 'breaker', railType: rail.type, state })
+        events.emit({ type: 'outbox.breaker', railType: rail.type, state })
         if (state !== 'open') onRailUp()
       },
     })

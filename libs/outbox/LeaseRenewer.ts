@@ -28,7 +28,7 @@ export class LeaseRenewer {
       poll: () => this.#renew(),
       pollMs: (options.leaseSeconds * 1_000) / 8,
       wakeup: new Wakeup(0, options.clock),
-      onError: (error) => options.events.emit({ type: 'fault', during: 'renewing leases', error }),
+      onError: (error) => options.events.emit({ type: 'outbox.fault', during: 'renewing leases', error }),
     })
   }
 
@@ -63,7 +63,7 @@ export class LeaseRenewer {
       if (renewed) leased.renewed(sentAtMs + trustedLeaseMs(leaseSeconds))
       else {
         this.#items.delete(leased)
-        if (leased.markLost()) events.emit({ type: 'leaseLost', outboxId, during: 'renewal' })
+        if (leased.markLost()) events.emit({ type: 'outbox.leaseLost', outboxId, during: 'renewal' })
       }
     }
     return { pollAgain: ending.length === RENEWALS_MAX }

@@ -21,11 +21,11 @@ export class RelayerTally {
   add(event: RelayerEvent): void {
     const counts = this.#counts
     const { type } = event
-    if (type === 'claimed') counts.claimed += event.items
-    else if (type === 'released') counts.released += event.items
-    else if (type === 'leaseLost') counts.leasesLost += 1
-    else if (type === 'held') counts.held += 1
-    else if (type === 'recorded' || type === 'alreadyRecorded') {
+    if (type === 'outbox.claimed') counts.claimed += event.items
+    else if (type === 'outbox.released') counts.released += event.items
+    else if (type === 'outbox.leaseLost') counts.leasesLost += 1
+    else if (type === 'outbox.held') counts.held += 1
+    else if (type === 'outbox.recorded' || type === 'outbox.alreadyRecorded') {
       if (event.state === 'DISPATCHED') counts.dispatched += 1
       else if (event.state === 'FAILED') counts.failed += 1
       else counts.retryable += 1

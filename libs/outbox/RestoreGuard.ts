@@ -81,7 +81,7 @@ export class RestoreGuard {
     try {
       await epochStore?.save(record)
     } catch (error) {
-      events.emit({ type: 'fault', during: 'saving epoch', error })
+      events.emit({ type: 'outbox.fault', during: 'saving epoch', error })
     }
   }
 
@@ -90,9 +90,9 @@ export class RestoreGuard {
     const isNew = this.#freeze?.frozenAt.getTime() !== freeze?.frozenAt.getTime()
     this.#freeze = freeze
     if (!isNew) return
-    if (freeze === undefined) return events.emit({ type: 'freezeLifted' })
+    if (freeze === undefined) return events.emit({ type: 'outbox.freezeLifted' })
     const { cause, reason, frozenAt } = freeze
-    events.emit({ type: 'frozen', cause, reason, since: frozenAt })
+    events.emit({ type: 'outbox.frozen', cause, reason, since: frozenAt })
     await onFrozen()
   }
 }

@@ -86,16 +86,16 @@ export class WorkerHeartbeat {
     try {
       await deregisterOutboxWorker(role, workerId, this.#report())
     } catch (error) {
-      events.emit({ type: 'fault', during: 'deregistering this worker', error })
+      events.emit({ type: 'outbox.fault', during: 'deregistering this worker', error })
     }
   }
 
   #remember(event: RelayerEvent): void {
     const { clock } = this.#options
-    if (event.type === 'unknownCode') {
+    if (event.type === 'outbox.unknownCode') {
       const { railType, code } = event
       this.#unknownCode = { atMs: clock.monotonicMs(), railType, code }
-    } else if (event.type === 'clockJumped') {
+    } else if (event.type === 'outbox.clockJumped') {
       this.#clockJump = { atMs: clock.monotonicMs(), byMs: event.byMs }
     }
   }
@@ -115,7 +115,7 @@ export class WorkerHeartbeat {
   }
 
   #reportFault(error: unknown): void {
-    this.#options.events.emit({ type: 'fault', during: 'sending heartbeat', error })
+    this.#options.events.emit({ type: 'outbox.fault', during: 'sending heartbeat', error })
   }
 }
 

@@ -11,21 +11,25 @@ export type RelayerEvent =
    * requeued items. `lagsMs`: time since the due time of each item whose last lease did not expire, by the database's clock.
    */
   | {
-      readonly type: 'claimed'
+      readonly type: 'outbox.claimed'
       readonly items: number
       readonly takeovers: number
       readonly claimMs: number
       readonly lagsMs: readonly number[]
     }
   /** Notifications woke this worker: one event for all that arrived within the debounce. */
-  | { readonly type: 'notified' }
+  | { readonly type: 'outbox.notified' }
   /** The connection for notifications opened or closed. Polling continues in both cases. */
-  | { readonly type: 'listening'; readonly connected: boolean }
+  | { readonly type: 'outbox.listening'; readonly connected: boolean }
   /** An item occupies one of its rail's slots from `dispatchStarted` to `dispatchFinished`, whether or not the rail is called. */
-  | { readonly type: 'dispatchStarted' | 'dispatchFinished'; readonly railType: string; readonly outboxId: string }
+  | {
+      readonly type: 'outbox.dispatchStarted' | 'outbox.dispatchFinished'
+      readonly railType: string
+      readonly outboxId: string
+    }
   /** A call of a rail ended, with or without an answer. */
   | {
-      readonly type: 'called'
+      readonly type: 'outbox.called'
       readonly railType: string
       readonly outboxId: string
       readonly answer: 'success' | 'terminal' | 'retryable' | 'unknown' | 'notSent'
@@ -34,10 +38,10 @@ export type RelayerEvent =
       readonly error?: string
     }
   /** The rail answered with a code that its table does not list, or lists with another outcome. An operator should check the table. */
-  | { readonly type: 'unknownCode'; readonly railType: string; readonly outboxId: string; readonly code: string }
+  | { readonly type: 'outbox.unknownCode'; readonly railType: string; readonly outboxId: string; readonly code: string }
   /** The ledger has the outcome of an attempt. */
   | {
-      readonly type: 'recorded'
+      readonly type: 'outbox.recorded'
       readonly railType: string
       readonly outboxId: string
       readonly state: AttemptState
@@ -47,33 +51,37 @@ export type RelayerEvent =
     }
   /** A repeated completion found the outcome of the same token in the ledger: the first answer was lost. */
   | {
-      readonly type: 'alreadyRecorded'
+      readonly type: 'outbox.alreadyRecorded'
       readonly railType: string
       readonly outboxId: string
       readonly state: AttemptState
       readonly sinceAcceptedMs: number
     }
   /** Another worker holds the item, or the item is terminal. A race, not an error; the outcome is saved as a late outcome. */
-  | { readonly type: 'leaseLost'; readonly outboxId: string; readonly during: 'completion' | 'renewal' | 'dispatch' }
+  | {
+      readonly type: 'outbox.leaseLost'
+      readonly outboxId: string
+      readonly during: 'completion' | 'renewal' | 'dispatch'
+    }
   /** A late outcome was saved as evidence. `contradicts`: it differs from the recorded outcome, and an operator must review it. */
-  | { readonly type: 'lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }
+  | { readonly type: 'outbox.lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }
   /** The item was recorded as DISPATCHED, and a late outcome had reported a success under another rail reference. */
-  | { readonly type: 'contradicted'; readonly railType: string; readonly outboxId: string }
+  | { readonly type: 'outbox.contradicted'; readonly railType: string; readonly outboxId: string }
   /** The unique index refused a second terminal outcome. */
-  | { readonly type: 'terminalGuard'; readonly outboxId: string }
+  | { readonly type: 'outbox.terminalGuard'; readonly outboxId: string }
   /** The item is held: an operator must decide. */
-  | { readonly type: 'held'; readonly railType: string; readonly outboxId: string; readonly reason: string }
+  | { readonly type: 'outbox.held'; readonly railType: string; readonly outboxId: string; readonly reason: string }
   /** Unused leases were released, for example at a stop. */
-  | { readonly type: 'released'; readonly items: number }
+  | { readonly type: 'outbox.released'; readonly items: number }
   /** The circuit breaker of a rail changed its state. */
-  | { readonly type: 'breaker'; readonly railType: string; readonly state: BreakerState }
+  | { readonly type: 'outbox.breaker'; readonly railType: string; readonly state: BreakerState }
   /** The database's clock jumped against this process's. Claims pause until the leases of this worker have ended. */
-  | { readonly type: 'clockJumped'; readonly byMs: number }
+  | { readonly type: 'outbox.clockJumped'; readonly byMs: number }
   /** Commits may have been lost. The relayer released its waiting items, and claims nothing until an operator lifts the freeze. */
-  | { readonly type: 'frozen'; readonly cause: FreezeCause; readonly reason: string; readonly since: Date }
+  | { readonly type: 'outbox.frozen'; readonly cause: FreezeCause; readonly reason: string; readonly since: Date }
   /** An operator lifted the freeze. */
-  | { readonly type: 'freezeLifted' }
+  | { readonly type: 'outbox.freezeLifted' }
   /** An operation failed, and a retry may not help. `during` names the operation. */
-  | { readonly type: 'fault'; readonly during: string; readonly error: unknown; readonly outboxId?: string }
+  | { readonly type: 'outbox.fault'; readonly during: string; readonly error: unknown; readonly outboxId?: string }
 
 export type OnRelayerEvent = (event: RelayerEvent) => void

@@ -16,9 +16,9 @@ export interface CleanupCounts {
 
 export type CleanupEvent =
   /** What was past its retention is gone. */
-  | ({ readonly type: 'cleaned' } & CleanupCounts)
+  | ({ readonly type: 'retention.cleaned' } & CleanupCounts)
   /** A run failed; the next one will find the same rows. */
-  | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
+  | { readonly type: 'retention.fault'; readonly during: string; readonly error: unknown }
 
 export interface CleanupOptions {
   readonly intervalMs: number
@@ -43,7 +43,7 @@ export class CleanupWorker extends IntervalWorker<CleanupCounts> {
     super({
       intervalMs: options.intervalMs,
       hasMore: ({ more }) => more,
-      onError: (error) => guarded({ type: 'fault', during: 'cleaning up', error }),
+      onError: (error) => guarded({ type: 'retention.fault', during: 'cleaning up', error }),
     })
     this.#role = role
     this.#retention = options.retention
@@ -60,7 +60,7 @@ export class CleanupWorker extends IntervalWorker<CleanupCounts> {
     }
     // A batch that is not full was the last of its kind.
     const counts = { ...removed, more: Object.values(removed).includes(BATCH_SIZE) }
-    if (Object.values(removed).some((count) => count > 0)) this.#onEvent({ type: 'cleaned', ...counts })
+    if (Object.values(removed).some((count) => count > 0)) this.#onEvent({ type: 'retention.cleaned', ...counts })
     return counts
   }
 }

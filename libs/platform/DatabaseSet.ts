@@ -54,7 +54,7 @@ export class DatabaseSet {
       },
       pollMs: options.refreshMs,
       wakeup: new Wakeup(0, systemClock),
-      onError: (error) => onEvent({ type: 'discoveryFailed', error }),
+      onError: (error) => onEvent({ type: 'platform.discoveryFailed', error }),
       // Whoever waits for a database waits for the next refresh, not for a backoff on top of it.
       errorDelayMs: options.refreshMs,
       errorDelayMaxMs: options.refreshMs,
@@ -137,7 +137,7 @@ export class DatabaseSet {
   }
 
   async #take(member: Member): Promise<void> {
-    this.#onEvent({ type: 'databaseAdded', database: member.name })
+    this.#onEvent({ type: 'platform.databaseAdded', database: member.name })
     await Promise.all([...this.#observers].map((observer) => observer.added(member)))
   }
 
@@ -145,7 +145,7 @@ export class DatabaseSet {
   async #letGo(member: Member): Promise<void> {
     await Promise.all([...this.#observers].map((observer) => observer.removed(member)))
     await member.database.close()
-    this.#onEvent({ type: 'databaseRemoved', database: member.name })
+    this.#onEvent({ type: 'platform.databaseRemoved', database: member.name })
   }
 }
 

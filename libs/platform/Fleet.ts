@@ -95,7 +95,7 @@ export class Fleet {
     if (!servedHere.has(member.identity)) return this.#runWorkers(member)
     // No event if this fleet is about to stop it: the same database under another URL.
     const isOurs = [...this.#workers.keys()].some(({ identity }) => identity === member.identity)
-    if (!isOurs) this.#onEvent({ type: 'alreadyServed', database: member.name })
+    if (!isOurs) this.#onEvent({ type: 'platform.alreadyServed', database: member.name })
     this.#waitFor(member)
   }
 
@@ -114,7 +114,7 @@ export class Fleet {
       },
       pollMs: this.#options.pollMs,
       wakeup,
-      onError: (error) => this.#onEvent({ type: 'fault', database: member.name, worker: 'serve', error }),
+      onError: (error) => this.#onEvent({ type: 'platform.fault', database: member.name, worker: 'serve', error }),
     })
     this.#waiting.set(member, { loop, wakeup })
     loop.start()
@@ -135,7 +135,8 @@ export class Fleet {
           poll: (signal) => this.#poll(member, worker, breaker, signal),
           pollMs: worker.everyMs ?? this.#options.pollMs,
           wakeup: new Wakeup(0, this.#clock),
-          onError: (error) => this.#onEvent({ type: 'fault', database: member.name, worker: worker.name, error }),
+          onError: (error) =>
+            this.#onEvent({ type: 'platform.fault', database: member.name, worker: worker.name, error }),
         }),
     )
     this.#workers.set(member, { breaker, workers, loops })
@@ -222,9 +223,9 @@ export class Fleet {
     const { name: database } = member
     if (state === 'open' && !this.#down.has(member)) {
       this.#down.add(member)
-      this.#onEvent({ type: 'databaseDown', database })
+      this.#onEvent({ type: 'platform.databaseDown', database })
     }
-    if (state === 'closed' && this.#down.delete(member)) this.#onEvent({ type: 'databaseUp', database })
+    if (state === 'closed' && this.#down.delete(member)) this.#onEvent({ type: 'platform.databaseUp', database })
   }
 }
 

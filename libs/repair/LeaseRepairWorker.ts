@@ -26,11 +26,11 @@ export interface RepairCounts {
 
 export type RepairEvent =
   /** Expired leases were returned to the queue, or held. */
-  | ({ readonly type: 'repaired' } & Omit<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
+  | ({ readonly type: 'repair.repaired' } & Omit<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
   /** Expired leases could not be returned to the queue. They stay leased, and every run finds them again. */
-  | ({ readonly type: 'unrepaired' } & Pick<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
+  | ({ readonly type: 'repair.unrepaired' } & Pick<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
   /** A run failed; the next one will find the same leases. */
-  | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
+  | { readonly type: 'repair.fault'; readonly during: string; readonly error: unknown }
 
 /**
  * Returns expired leases to the queue, each with its ledger row. It does not decide anything: whether an item is marked, held
@@ -48,7 +48,7 @@ export class LeaseRepairWorker extends IntervalWorker<RepairCounts> {
     super({
       intervalMs: resolved.intervalMs,
       hasMore: () => false,
-      onError: (error) => guarded({ type: 'fault', during: 'repairing leases', error }),
+      onError: (error) => guarded({ type: 'repair.fault', during: 'repairing leases', error }),
     })
     this.#role = role
     this.#options = resolved
@@ -76,8 +76,8 @@ export class LeaseRepairWorker extends IntervalWorker<RepairCounts> {
     const unrepaired = [...failed.values()].slice(0, IDS_SHOWN_MAX)
     const expiredLeasesDetected = leasesRepaired + leasesUnrepaired
     const repaired = { expiredLeasesDetected, leasesRepaired, outboxIds, holdsPlaced }
-    if (leasesRepaired > 0) this.#onEvent({ type: 'repaired', ...repaired })
-    if (leasesUnrepaired > 0) this.#onEvent({ type: 'unrepaired', leasesUnrepaired, unrepaired })
+    if (leasesRepaired > 0) this.#onEvent({ type: 'repair.repaired', ...repaired })
+    if (leasesUnrepaired > 0) this.#onEvent({ type: 'repair.unrepaired', leasesUnrepaired, unrepaired })
     return { ...repaired, leasesUnrepaired, unrepaired }
   }
 }

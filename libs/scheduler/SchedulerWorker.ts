@@ -52,7 +52,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
       poll: () => this.#poll(),
       pollMs: this.#options.pollMs,
       wakeup: this.#wakeup,
-      onError: (error) => this.#onEvent({ type: 'fault', during: 'scheduling', error }),
+      onError: (error) => this.#onEvent({ type: 'scheduler.fault', during: 'scheduling', error }),
     })
   }
 
@@ -102,10 +102,10 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
   #tell(kind: 'timer' | 'run', work: readonly EnqueuedWork[]): number {
     let items = 0
     for (const one of work) {
-      if (one.outboxId === null) this.#onEvent({ type: 'refused', kind, id: one.id, error: one.error })
+      if (one.outboxId === null) this.#onEvent({ type: 'scheduler.refused', kind, id: one.id, error: one.error })
       else items += 1
     }
-    if (items > 0) this.#onEvent({ type: 'enqueued', kind, items })
+    if (items > 0) this.#onEvent({ type: 'scheduler.enqueued', kind, items })
     return items
   }
 
@@ -114,12 +114,12 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
       EXECUTOR,
       CHANNEL,
       () => {
-        this.#onEvent({ type: 'notified' })
+        this.#onEvent({ type: 'scheduler.notified' })
         this.#wakeup.notify()
       },
       {
         onStateChange: ({ state }) => {
-          this.#onEvent({ type: 'listening', connected: state === 'listening' })
+          this.#onEvent({ type: 'scheduler.listening', connected: state === 'listening' })
           // Whatever was said while nobody listened is found by looking.
           if (state === 'listening') this.#wakeup.notify()
         },

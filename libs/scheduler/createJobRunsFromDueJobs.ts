@@ -60,7 +60,7 @@ export async function createJobRunsFromDueJobs(
   const runs: CreatedJobRun[] = []
   for (const batch of batchesOf(schedules)) runs.push(...(await createJobRuns(role, batch)))
   if (runs.length > 0) {
-    onEvent({ type: 'runsCreated', jobs: jobsSeen, runs: runs.length, lagsMs: lagsOf(runs, jobs) })
+    onEvent({ type: 'scheduler.runsCreated', jobs: jobsSeen, runs: runs.length, lagsMs: lagsOf(runs, jobs) })
   }
   return { jobsDue: jobs.length, jobsLeft: jobs.length - jobsSeen, runs }
 }
@@ -80,10 +80,10 @@ async function planOrPostpone(
   try {
     const { occurrences, nextDueAt, missed } = planRuns(job, missedAfterMs)
     const { name: jobName, nextDueAt: since, missedRuns: policy } = job
-    if (missed) onEvent({ type: 'missed', jobName, since, policy, runs: occurrences.length })
+    if (missed) onEvent({ type: 'scheduler.missed', jobName, since, policy, runs: occurrences.length })
     return { job, nextDueAt, occurrences }
   } catch (error) {
-    onEvent({ type: 'invalidSchedule', jobName: job.name, error })
+    onEvent({ type: 'scheduler.invalidSchedule', jobName: job.name, error })
     await postponeJob(role, job, error instanceof Error ? error.message : String(error))
     return undefined
   }

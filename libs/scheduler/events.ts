@@ -4,7 +4,7 @@ import type { MissedRuns } from './types.js'
 export type SchedulerEvent =
   /** This scheduler created runs of due jobs. Another one may have created the others. */
   | {
-      readonly type: 'runsCreated'
+      readonly type: 'scheduler.runsCreated'
       readonly jobs: number
       readonly runs: number
       /** Lag of each run behind its occurrence, by the database's clock. */
@@ -12,23 +12,23 @@ export type SchedulerEvent =
     }
   /** No scheduler ran when the job was due; its policy was applied. */
   | {
-      readonly type: 'missed'
+      readonly type: 'scheduler.missed'
       readonly jobName: string
       readonly since: Date
       readonly policy: MissedRuns
       readonly runs: number
     }
   /** This process cannot parse the job's expression or time zone; it tries again in a minute. Correct the job. */
-  | { readonly type: 'invalidSchedule'; readonly jobName: string; readonly error: unknown }
+  | { readonly type: 'scheduler.invalidSchedule'; readonly jobName: string; readonly error: unknown }
   /** Due timers or runs became messages of the outbox. */
-  | { readonly type: 'enqueued'; readonly kind: 'timer' | 'run'; readonly items: number }
+  | { readonly type: 'scheduler.enqueued'; readonly kind: 'timer' | 'run'; readonly items: number }
   /** The outbox refused a timer or run, which is FAILED. */
-  | { readonly type: 'refused'; readonly kind: 'timer' | 'run'; readonly id: string; readonly error: string }
+  | { readonly type: 'scheduler.refused'; readonly kind: 'timer' | 'run'; readonly id: string; readonly error: string }
   /** A notification arrived: an earlier due time. */
-  | { readonly type: 'notified' }
+  | { readonly type: 'scheduler.notified' }
   /** The LISTEN connection was made or lost; polling goes on in any case. */
-  | { readonly type: 'listening'; readonly connected: boolean }
+  | { readonly type: 'scheduler.listening'; readonly connected: boolean }
   /** A round failed; the next one finds the same work. */
-  | { readonly type: 'fault'; readonly during: string; readonly error: unknown }
+  | { readonly type: 'scheduler.fault'; readonly during: string; readonly error: unknown }
 
 export type OnSchedulerEvent = (event: SchedulerEvent) => void

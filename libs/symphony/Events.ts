@@ -9,17 +9,14 @@ import { Emitter } from '../worker/index.js'
 
 /** Every event of a Symphony. The type is `module.fact`, such as `outbox.held`. No event carries a payload. */
 export type SymphonyEvent =
-  | InModule<'outbox', RelayerEvent>
-  | InModule<'repair', RepairEvent>
-  | InModule<'ledger', SealerEvent | VerifierEvent>
-  | InModule<'retention', CleanupEvent>
-  | InModule<'inbox', InboxWorkerEvent>
-  | InModule<'scheduler', SchedulerEvent>
-  | InModule<'lease', LeaseEvent>
-
-type InModule<Module extends string, Event extends { readonly type: string }> = Event extends unknown
-  ? Omit<Event, 'type'> & { readonly type: `${Module}.${Event['type']}` }
-  : never
+  | RelayerEvent
+  | RepairEvent
+  | SealerEvent
+  | VerifierEvent
+  | CleanupEvent
+  | InboxWorkerEvent
+  | SchedulerEvent
+  | LeaseEvent
 
 interface Typed {
   readonly type: string

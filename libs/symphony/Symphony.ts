@@ -26,7 +26,7 @@ import type { Instruction, RailContract, TopicContracts, TopicHandlersOf } from 
 import { Events, type SymphonyEvent } from './Events.js'
 import { Operator } from './Operator.js'
 import { Payments } from './Payments.js'
-import { prefixed, SymphonyWorker, type InboxWork, type MaintenanceOptions } from './SymphonyWorker.js'
+import { SymphonyWorker, type InboxWork, type MaintenanceOptions } from './SymphonyWorker.js'
 
 export interface SymphonyOptions<
   Rails extends readonly RailContract[],
@@ -157,7 +157,7 @@ export class Symphony<
 
   get leases(): Leases {
     return (this.#leases ??= new Leases(this.#as('symphony_executor'), {
-      onEvent: prefixed('lease', (event) => this.events.emit(event)),
+      onEvent: (event) => this.events.emit(event),
       ...(this.#options.clock === undefined ? {} : { clock: this.#options.clock }),
     }))
   }

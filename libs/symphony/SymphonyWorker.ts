@@ -77,10 +77,9 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     const executor = database.as('symphony_executor')
     this.#rails = rails
     this.#onStop = onStop
-    this.#relayer =
-      rails.size === 0 ? undefined : new OutboxRelayer(database, rails, relayer, prefixed('outbox', emit), clock)
+    this.#relayer = rails.size === 0 ? undefined : new OutboxRelayer(database, rails, relayer, emit, clock)
     this.#inbox = inbox && createInbox(plan, inbox)
-    this.#scheduler = scheduler && new SchedulerWorker(database, scheduler, prefixed('scheduler', emit), clock)
+    this.#scheduler = scheduler && new SchedulerWorker(database, scheduler, emit, clock)
     if (maintenance === undefined) {
       this.#others = []
     } else {
@@ -92,18 +91,18 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
           ...(batchSize === undefined ? {} : { batchSize }),
           ...(this.#relayer === undefined ? {} : { workerId: this.#relayer.workerId }),
         },
-        prefixed('repair', emit),
+        emit,
       )
       const { sealIntervalMs } = maintenance
       const sealing = sealIntervalMs === undefined ? {} : { intervalMs: sealIntervalMs }
-      this.#sealer = new LedgerSealer(executor, sealing, prefixed('ledger', emit))
+      this.#sealer = new LedgerSealer(executor, sealing, emit)
       const { cleanupIntervalMs = 3_600_000, retention } = maintenance
       const cleanup = { intervalMs: cleanupIntervalMs, retention: { ...RETENTION, ...retention } }
       this.#others = [
-        new CleanupWorker(executor, cleanup, prefixed('retention', emit)),
+        new CleanupWorker(executor, cleanup, emit),
         ...(verifyRowsPerSecond === 0
           ? []
-          : [new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, prefixed('ledger', emit))]),
+          : [new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, emit)]),
       ]
     }
     if (this.#parts.length === 0) throw new NothingToDoError()
@@ -164,19 +163,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
 
 function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxWork): InboxWorker {
   const { handlers, handlerRole = login, ...options } = inbox
-  return new InboxWorker(database, handlers, { ...options, handlerRole }, prefixed('inbox', emit), clock)
-}
-
-/** Turns an event of a module into one of the Symphony: `held` of the outbox becomes `outbox.held`. */
-export function prefixed(
-  module: string,
-  emit: (event: SymphonyEvent) => void,
-): (event: { readonly type: string }) => void {
-  return (event) => {
-    const renamed: unknown = { ...event, type: `${module}.${event.type}` }
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- TypeScript cannot prefix each member of a union
-    emit(renamed as SymphonyEvent)
-  }
+  return new InboxWorker(database, handlers, { ...options, handlerRole }, emit, clock)
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

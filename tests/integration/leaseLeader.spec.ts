@@ -100,7 +100,10 @@ describe.concurrent('runAsLeader', () => {
     expect(terms[1]!.signal.aborted).toBe(false)
     second.resign()
     expect(await run).toBe('done')
-    expect(events.filter(({ type }) => type === 'ended')).toMatchObject([{ reason: 'refused' }, { reason: 'released' }])
+    expect(events.filter(({ type }) => type === 'lease.ended')).toMatchObject([
+      { reason: 'refused' },
+      { reason: 'released' },
+    ])
   })
 
   test('an error after a loss is an event, not the end', async ({ expect }) => {
@@ -120,7 +123,7 @@ describe.concurrent('runAsLeader', () => {
     )
     expect(await run).toBe('led again')
     expect(events).toContainEqual(
-      expect.objectContaining({ type: 'interrupted', error: new Error('interrupted in the middle') }),
+      expect.objectContaining({ type: 'lease.interrupted', error: new Error('interrupted in the middle') }),
     )
   })
 
@@ -200,7 +203,7 @@ describe.concurrent('runAsLeader', () => {
     const faults: LeaseEvent[] = []
     const leases = new Leases(database.as('symphony_executor'), {
       onEvent: (event) => {
-        if (event.type !== 'fault') return
+        if (event.type !== 'lease.fault') return
         faults.push(event)
         proxy.traffic = 'flows'
       },

@@ -126,10 +126,12 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
     const resource = buildResource()
     const lease = (await leases.acquire(resource, LIVELY))!
     await own.queryNoRole('REVOKE EXECUTE ON FUNCTION renew_lease FROM symphony_executor')
-    await expect.poll(() => events.map(({ type }) => type)).toContain('fault')
+    await expect.poll(() => events.map(({ type }) => type)).toContain('lease.fault')
     await own.queryNoRole('GRANT EXECUTE ON FUNCTION renew_lease TO symphony_executor')
     await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
-    expect(events).toContainEqual(expect.objectContaining({ type: 'fault', resource, during: 'renewing a lease' }))
+    expect(events).toContainEqual(
+      expect.objectContaining({ type: 'lease.fault', resource, during: 'renewing a lease' }),
+    )
     await lease.release()
   })
 

@@ -265,7 +265,7 @@ describe('the worker', () => {
     const sealer = new LedgerSealer(fixture.db.as('symphony_executor'), { rowsMax: 2 }, (event) => events.push(event))
     expect(await sealer.runOnce()).toEqual({ blocks: 2, rows: 3, more: false })
     expect(await sealer.runOnce()).toEqual({ blocks: 0, rows: 0, more: false })
-    expect(events).toEqual([{ type: 'sealed', blocks: 2, rows: 3 }])
+    expect(events).toEqual([{ type: 'ledger.sealed', blocks: 2, rows: 3 }])
   })
 
   test('goes on by itself once started, and stops when told, twice if need be', async () => {
@@ -286,7 +286,7 @@ describe('the worker', () => {
       events.push(event),
     )
     await sealer.start()
-    await expect.poll(() => events[0]).toMatchObject({ type: 'fault', during: 'sealing the ledger' })
+    await expect.poll(() => events[0]).toMatchObject({ type: 'ledger.fault', during: 'sealing the ledger' })
     await sealer.stop()
   })
 

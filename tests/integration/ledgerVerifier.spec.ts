@@ -235,7 +235,7 @@ describe('a pass names and records', () => {
     expect(verified.flatMap((block) => block.breaks)).toEqual(breaks(id))
     const broken = verified.filter((block) => block.breaks.length > 0)
     expect(events).toEqual(
-      broken.map((block) => ({ type: 'broken', block: String(block.blockNo), breaks: block.breaks })),
+      broken.map((block) => ({ type: 'ledger.broken', block: String(block.blockNo), breaks: block.breaks })),
     )
     // One record per broken block, and one at the end.
     const records = await readRecords(client)
@@ -315,7 +315,7 @@ test('LedgerVerifier verifies from start to stop, and reports a fault of the dat
     .poll(() => events, POLL_OPTIONS)
     .toContainEqual(
       expect.objectContaining({
-        type: 'fault',
+        type: 'ledger.fault',
         during: 'verifying the ledger',
         error: expect.objectContaining({ sqlstate: '42501' }),
       }),

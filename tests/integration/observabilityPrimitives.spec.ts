@@ -186,10 +186,10 @@ test('leases: acquired, renewed, released, lost, held', async () => {
 })
 
 test('a fleet: which databases answer', async () => {
-  for (const database of ['a', 'b', 'c']) metrics.fleet.onEvent({ type: 'databaseAdded', database })
-  metrics.fleet.onEvent({ type: 'databaseDown', database: 'b' })
-  metrics.fleet.onEvent({ type: 'databaseRemoved', database: 'c' })
-  metrics.fleet.onEvent({ type: 'fault', database: 'b', worker: 'relayer', error: new Error('gone') })
+  for (const database of ['a', 'b', 'c']) metrics.fleet.onEvent({ type: 'platform.databaseAdded', database })
+  metrics.fleet.onEvent({ type: 'platform.databaseDown', database: 'b' })
+  metrics.fleet.onEvent({ type: 'platform.databaseRemoved', database: 'c' })
+  metrics.fleet.onEvent({ type: 'platform.fault', database: 'b', worker: 'relayer', error: new Error('gone') })
   const shown = await figures()
   expect(shown).toMatchObject({ 'fleet_database_up{database="a"}': 1, 'fleet_database_up{database="b"}': 0 })
   expect(shown).not.toHaveProperty('fleet_database_up{database="c"}')
@@ -230,7 +230,13 @@ test('the process: its build, its pools, itself', async () => {
 })
 
 test('by OpenTelemetry the same names have the same values, and none is left when the bridge is taken away', async () => {
-  metrics.outbox.onRelayerEvent({ type: 'called', railType: 'r', outboxId: 'o', answer: 'success', latencyMs: 7 })
+  metrics.outbox.onRelayerEvent({
+    type: 'outbox.called',
+    railType: 'r',
+    outboxId: 'o',
+    answer: 'success',
+    latencyMs: 7,
+  })
   const observed = new Map<string, number>()
   const callbacks = new Set<BatchObservableCallback>()
   const names = new Map<Observable, string>()

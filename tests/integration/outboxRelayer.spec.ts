@@ -211,7 +211,7 @@ describe('unknown outcomes, by policy', () => {
     const item = await enqueue(db, { railType })
     const { relayer, events } = relayerFor(rail)
     expect(await relayer.runOnce()).toMatchObject({ leasesLost: 1, dispatched: 0 })
-    expect(events).toContainEqual({ type: 'lateOutcome', outboxId: item.outboxId, contradicts: false })
+    expect(events).toContainEqual({ type: 'outbox.lateOutcome', outboxId: item.outboxId, contradicts: false })
     expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
     expect(await stateOf(item.outboxId)).toMatchObject({
       state: 'DISPATCHED',
@@ -311,8 +311,10 @@ describe('a rail in trouble', () => {
     const items = await Promise.all(Array.from({ length: 30 }, () => enqueue(db, { railType })))
     const { relayer, events } = relayerFor(rail, { concurrency: 2, breakerFailures: 3, breakerOpenMs: 600_000 })
     await relayer.start()
-    await expect.poll(() => events.some((event) => event.type === 'breaker' && event.state === 'open')).toBe(true)
-    const recorded = () => events.filter(({ type }) => type === 'recorded').length
+    await expect
+      .poll(() => events.some((event) => event.type === 'outbox.breaker' && event.state === 'open'))
+      .toBe(true)
+    const recorded = () => events.filter(({ type }) => type === 'outbox.recorded').length
     await expect.poll(() => recorded() === rail.calls.length).toBe(true)
     await relayer.stop()
     // Three failures open it; a call beside them may have been under way.
@@ -342,7 +344,7 @@ describe('a rail in trouble', () => {
     await expect.poll(() => stateOf(refused.outboxId), POLL_OPTIONS).toMatchObject({ state: 'FAILED' })
     await expect.poll(() => stateOf(good.outboxId), POLL_OPTIONS).toMatchObject({ state: 'DISPATCHED' })
     await relayer.stop()
-    expect(events.flatMap((event) => (event.type === 'breaker' ? [event.state] : []))).toEqual([
+    expect(events.flatMap((event) => (event.type === 'outbox.breaker' ? [event.state] : []))).toEqual([
       'open',
       'half-open',
       'closed',
@@ -366,7 +368,9 @@ describe('a rail in trouble', () => {
     for (const outboxId of items) await db.makeDue(outboxId)
     const { relayer, events } = relayerFor(rail, { concurrency: 1, breakerFailures: 2, breakerOpenMs: 300, pollMs: 50 })
     await relayer.start()
-    await expect.poll(() => events.some((event) => event.type === 'breaker' && event.state === 'open')).toBe(true)
+    await expect
+      .poll(() => events.some((event) => event.type === 'outbox.breaker' && event.state === 'open'))
+      .toBe(true)
     expect(rail.inquiries.length).toBeLessThan(items.length)
     isDown = false
     // Those that were asked about in vain wait for longer than this test.
@@ -415,7 +419,7 @@ describe('ordered items', () => {
     for (const participantId of participants) {
       await Promise.all(Array.from({ length: 10 }, () => enqueue(db, { railType, participantId, ordered: true })))
     }
-    const ended = () => events.filter((event) => event.type === 'recorded' && event.state !== 'RETRYABLE').length
+    const ended = () => events.filter((event) => event.type === 'outbox.recorded' && event.state !== 'RETRYABLE').length
     await expect.poll(ended, { timeout: 60_000 }).toBe(80)
     await relayer.stop()
     const inOrder = Array.from({ length: 10 }, (_, index) => BigInt(index + 1))
@@ -430,7 +434,9 @@ describe('running', () => {
     const { relayer, events } = relayerFor(rail, { pollMs: 50 })
     await relayer.start()
     const items = await Promise.all(Array.from({ length: 40 }, () => enqueue(db, { railType })))
-    await expect.poll(() => events.filter(({ type }) => type === 'recorded').length, { timeout: 60_000 }).toBe(40)
+    await expect
+      .poll(() => events.filter(({ type }) => type === 'outbox.recorded').length, { timeout: 60_000 })
+      .toBe(40)
     await relayer.stop()
     expect(rail.gauge.most).toBeLessThanOrEqual(3)
     expect(new Set(rail.calls.map(({ reference }) => reference)).size).toBe(items.length)

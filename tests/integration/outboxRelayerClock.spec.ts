@@ -26,7 +26,8 @@ function buildWorker() {
   const relayer = new OutboxRelayer(db.database, rail.rails, options, (event) => events.push(event), clock)
   return {
     move: (ms: number) => (shiftMs += ms),
-    jumps: () => events.flatMap((event) => (event.type === 'clockJumped' ? [Math.round(event.byMs / 1_000)] : [])),
+    jumps: () =>
+      events.flatMap((event) => (event.type === 'outbox.clockJumped' ? [Math.round(event.byMs / 1_000)] : [])),
     /** One item more, and a round: how many were dispatched in it. */
     round: async () => {
       await enqueue(db, { railType })

@@ -52,14 +52,14 @@ test('a relayer that remembers what the database has forgotten sends nothing, sa
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   expect(rail.calls).toHaveLength(1)
-  expect(told('frozen')).toMatchObject([{ cause: 'LOST_COMMITS', since: (await epochRow(db))!.frozen_at }])
+  expect(told('outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS', since: (await epochRow(db))!.frozen_at }])
   expect(await pendingRow(db, item.outboxId)).toMatchObject({ outcome_unknown: true, claimed_by: null })
 
   await liftDispatchFreeze(control(), 'compared')
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
-  expect(told('freezeLifted')).toHaveLength(1)
-  expect(told('frozen')).toHaveLength(1)
-  expect(told('fault')).toEqual([])
+  expect(told('outbox.freezeLifted')).toHaveLength(1)
+  expect(told('outbox.frozen')).toHaveLength(1)
+  expect(told('outbox.fault')).toEqual([])
 })
 
 test('a restart of the server is looked at before the next claim, and stops nobody', async () => {
@@ -71,7 +71,7 @@ test('a restart of the server is looked at before the next claim, and stops nobo
   // The claim is refused and the next turn, which checks first, claims.
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
-  expect([...told('frozen'), ...told('fault')]).toEqual([])
+  expect([...told('outbox.frozen'), ...told('outbox.fault')]).toEqual([])
 })
 
 test('rounds alone keep the memory fresh: what happened since the first of them is missed, too', async () => {
@@ -90,7 +90,7 @@ test('rounds alone keep the memory fresh: what happened since the first of them 
   await rewindEpoch(db, `beat_no = ${copied}`)
   await relayer.runOnce()
   await relayer.runOnce()
-  expect(events.filter(({ type }) => type === 'frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
+  expect(events.filter(({ type }) => type === 'outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
 })
 
 test('a worker that comes after a restore notices it by what the one before has kept in a file', async () => {
@@ -106,10 +106,10 @@ test('a worker that comes after a restore notices it by what the one before has 
   await rewindEpoch(db, 'beat_no = 0')
   const forgetful = relayerFor(recordingRail({ type: railType }))
   await forgetful.relayer.runOnce()
-  expect(forgetful.told('frozen')).toEqual([])
+  expect(forgetful.told('outbox.frozen')).toEqual([])
   const next = relayerFor(recordingRail({ type: railType }), { epochStore: epochFile() })
   await next.relayer.runOnce()
-  expect(next.told('frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
+  expect(next.told('outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
   expect(await epochFile().load()).toMatchObject({ epochId: (await epochRow(db))!.epoch_id })
 
   await writeFile(path, '{"epochId":')
@@ -120,7 +120,7 @@ test('a worker that comes after a restore notices it by what the one before has 
     epochStore: new EpochFile(join(folder, 'no', 'file')),
   })
   await homeless.relayer.runOnce()
-  expect(homeless.told('fault')).toMatchObject([{ during: 'saving epoch' }])
+  expect(homeless.told('outbox.fault')).toMatchObject([{ during: 'saving epoch' }])
 })
 
 test('what waits in a relayer when somebody freezes dispatch is given back; what is under way is recorded', async () => {
@@ -135,14 +135,14 @@ test('what waits in a relayer when somebody freezes dispatch is given back; what
   await relayer.start()
   await expect.poll(() => rail.calls.length, POLL_OPTIONS).toBe(1)
   await freezeDispatch(control(), 'restored by hand')
-  await expect.poll(() => told('frozen').length, POLL_OPTIONS).toBe(1)
+  await expect.poll(() => told('outbox.frozen').length, POLL_OPTIONS).toBe(1)
   const [underWay, waiting] = items.toSorted((a) => (a.outboxId === rail.calls[0]!.reference ? -1 : 1))
   await expect.poll(async () => (await pendingRow(db, waiting!.outboxId))?.claimed_by, POLL_OPTIONS).toBeNull()
   answered.open()
   await expect.poll(() => pendingRow(db, underWay!.outboxId), POLL_OPTIONS).toBeUndefined()
   await relayer.stop()
   expect(rail.calls).toHaveLength(1)
-  expect(told('fault')).toEqual([])
+  expect(told('outbox.fault')).toEqual([])
 })
 
 test('a marked call that a freeze forestalls is not made, and its lease goes back', async () => {
@@ -153,6 +153,6 @@ test('a marked call that a freeze forestalls is not made, and its lease goes bac
   const { relayer, told } = relayerFor(rail)
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, released: 1 })
   expect(rail.calls).toEqual([])
-  expect(told('fault')).toEqual([])
+  expect(told('outbox.fault')).toEqual([])
   expect(await pendingRow(db, outboxId)).toMatchObject({ claimed_by: null, hold_reason: null, attempt_count: 0 })
 })

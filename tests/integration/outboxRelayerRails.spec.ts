@@ -41,8 +41,8 @@ function observe(rails: readonly RecordingRail[], options: RelayerOptions = {}, 
   const mostInFlight = (railType: string) => {
     let now = 0
     const counts = events.map((event) => {
-      if (event.type === 'dispatchStarted' && event.railType === railType) now += 1
-      if (event.type === 'dispatchFinished' && event.railType === railType) now -= 1
+      if (event.type === 'outbox.dispatchStarted' && event.railType === railType) now += 1
+      if (event.type === 'outbox.dispatchFinished' && event.railType === railType) now -= 1
       return now
     })
     return Math.max(0, ...counts)
@@ -51,7 +51,8 @@ function observe(rails: readonly RecordingRail[], options: RelayerOptions = {}, 
     relayer: new OutboxRelayer(db.database, loaded, options, onEvent, clock),
     metricsPage: () => registry.metrics(),
     mostInFlight,
-    recorded: (railType) => events.filter((event) => event.type === 'recorded' && event.railType === railType).length,
+    recorded: (railType) =>
+      events.filter((event) => event.type === 'outbox.recorded' && event.railType === railType).length,
   }
 }
 
@@ -171,7 +172,7 @@ describe('items whose lease expired before', () => {
       return { outcome: 'success', reference }
     })
     const events: RelayerEvent[] = []
-    const isReleased = () => events.some(({ type }) => type === 'released')
+    const isReleased = () => events.some(({ type }) => type === 'outbox.released')
     const wasReleased: boolean[] = []
     const deadly = recordingRail({ type: suspicious }, ({ reference }) => {
       wasReleased.push(isReleased())
@@ -181,7 +182,7 @@ describe('items whose lease expired before', () => {
     const relayer = new OutboxRelayer(db.database, rails, { pollMs: 50 }, (event) => {
       events.push(event)
       // The other call ends in the midst of the claim: what can depart, departs.
-      if (event.type === 'claimed' && event.items === 8) answered.open()
+      if (event.type === 'outbox.claimed' && event.items === 8) answered.open()
     })
     await enqueueMany(other, 1)
     await relayer.start()

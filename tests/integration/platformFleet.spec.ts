@@ -90,7 +90,7 @@ test('one fleet carries the payments of every database', async () => {
 test('a database is never served by two dispatchers of one process, however it is called', async () => {
   const { fleet } = await fixture(relayers)
   const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
-  expect(second.events).toContainEqual({ type: 'alreadyServed', database: 'another name' })
+  expect(second.events).toContainEqual({ type: 'platform.alreadyServed', database: 'another name' })
   expect(second.fleet.served).toEqual([])
   expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
 })
@@ -107,7 +107,7 @@ test('a fleet that was told so asks again, and serves the database as soon as no
   // Still one, and said once.
   expect(served()).toHaveLength(1)
   for (const { events } of [second, third]) {
-    expect(events.filter(({ type }) => type === 'alreadyServed')).toHaveLength(1)
+    expect(events.filter(({ type }) => type === 'platform.alreadyServed')).toHaveLength(1)
   }
   await second.fleet.stop()
   await expect.poll(() => third.fleet.served, POLL_OPTIONS).toEqual([{ database: 'a third name', up: true }])
@@ -133,14 +133,14 @@ test('a database that goes down is left alone, the others do not notice, and it 
   proxy.refusing = true
   proxy.cut()
   const waiting = await pay(dbs[0]!)
-  await expect.poll(() => events, POLL_OPTIONS).toContainEqual({ type: 'databaseDown', database: 'shaky' })
+  await expect.poll(() => events, POLL_OPTIONS).toContainEqual({ type: 'platform.databaseDown', database: 'shaky' })
   const steady = await pay(dbs[1]!)
   await expect.poll(() => statesOf(dbs[1]!, steady), POLL_OPTIONS).toEqual(['DISPATCHED'])
   expect(await statesOf(dbs[0]!, waiting)).toEqual([])
   proxy.refusing = false
   await expect.poll(() => statesOf(dbs[0]!, waiting), POLL_OPTIONS).toEqual(['DISPATCHED'])
-  expect(events.filter(({ type }) => type === 'databaseDown')).toHaveLength(1)
-  expect(events).toContainEqual({ type: 'databaseUp', database: 'shaky' })
+  expect(events.filter(({ type }) => type === 'platform.databaseDown')).toHaveLength(1)
+  expect(events).toContainEqual({ type: 'platform.databaseUp', database: 'shaky' })
 })
 
 test('a database that dies in the middle of a round gives its turn back, and stopping does not wait for it', async () => {
@@ -175,7 +175,7 @@ test('a database that dies in the middle of a round gives its turn back, and sto
   // One turn for both of them.
   const { fleet, events } = await fixture(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
   await pay(dbs[0]!, 'cutting')
-  await expect.poll(() => events, POLL_OPTIONS).toContainEqual({ type: 'databaseDown', database: 'dying' })
+  await expect.poll(() => events, POLL_OPTIONS).toContainEqual({ type: 'platform.databaseDown', database: 'dying' })
   const steady = await pay(dbs[1]!)
   await expect.poll(() => statesOf(dbs[1]!, steady), POLL_OPTIONS).toEqual(['DISPATCHED'])
   await fleet.stop()
@@ -189,7 +189,7 @@ describe('discovery', () => {
     await expect.poll(() => fleet.served, POLL_OPTIONS).toEqual([{ database: 'second', up: true }])
     const second = await pay(dbs[1]!)
     await expect.poll(() => statesOf(dbs[1]!, second), POLL_OPTIONS).toEqual(['DISPATCHED'])
-    expect(events).toContainEqual({ type: 'databaseRemoved', database: 'first' })
+    expect(events).toContainEqual({ type: 'platform.databaseRemoved', database: 'first' })
     const first = await pay(dbs[0]!)
     await pay(dbs[1]!)
     expect(await statesOf(dbs[0]!, first)).toEqual([])
@@ -204,7 +204,7 @@ describe('discovery', () => {
     const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
     const { fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = answer === 'twice' ? [entry('a', dbs[1]!), entry('A', dbs[2]!)] : answer
-    await expect.poll(() => events.map(({ type }) => type), POLL_OPTIONS).toContain('discoveryFailed')
+    await expect.poll(() => events.map(({ type }) => type), POLL_OPTIONS).toContain('platform.discoveryFailed')
     expect(fleet.served).toEqual([{ database: 'first', up: true }])
     discovery.answer = all()
     await expect.poll(() => fleet.served.length, POLL_OPTIONS).toBe(3)
@@ -279,7 +279,7 @@ describe('discovery', () => {
     await refreshed
     await expect.poll(() => working.length, POLL_OPTIONS).toBeGreaterThan(1)
     expect(fleet.served).toEqual([{ database: 'main', up: true }])
-    expect(events.map(({ type }) => type)).not.toContain('alreadyServed')
+    expect(events.map(({ type }) => type)).not.toContain('platform.alreadyServed')
   })
 
   test('that moves a name to another database closes the one and opens the other', async () => {

@@ -197,7 +197,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION read_subject_keys(uuid[]) FROM symphony_executor')
     try {
       const events = await made.relay()
-      expect(events.filter(({ type }) => type === 'fault')).toMatchObject([
+      expect(events.filter(({ type }) => type === 'outbox.fault')).toMatchObject([
         { during: 'preparing a dispatch', outboxId },
       ])
     } finally {

@@ -115,11 +115,20 @@ describe.for(MODES)('a listener that %s', (mode) => {
       expect((await pendingRow(db, one!.outboxId))?.lease_token ?? null).toBeNull()
     }
     expect([...seen]).toEqual(
-      expect.arrayContaining(
-        'claimed notified listening dispatchStarted called dispatchFinished unknownCode recorded leaseLost lateOutcome held breaker'.split(
-          ' ',
-        ),
-      ),
+      expect.arrayContaining([
+        'outbox.claimed',
+        'outbox.notified',
+        'outbox.listening',
+        'outbox.dispatchStarted',
+        'outbox.called',
+        'outbox.dispatchFinished',
+        'outbox.unknownCode',
+        'outbox.recorded',
+        'outbox.leaseLost',
+        'outbox.lateOutcome',
+        'outbox.held',
+        'outbox.breaker',
+      ]),
     )
   })
 
@@ -164,7 +173,13 @@ describe.for(MODES)('a listener that %s', (mode) => {
       { topic: 'retried', state: 'seen', claimed_by: null },
     ])
     expect(handled).toHaveLength(3)
-    expect([...seen].toSorted()).toEqual(['claimed', 'deadLettered', 'done', 'handlerMissing', 'retried'])
+    expect([...seen].toSorted()).toEqual([
+      'inbox.claimed',
+      'inbox.deadLettered',
+      'inbox.done',
+      'inbox.handlerMissing',
+      'inbox.retried',
+    ])
   })
 
   test('enqueues each due timer and run once in a scheduler', async () => {
@@ -178,7 +193,9 @@ describe.for(MODES)('a listener that %s', (mode) => {
     await worker.stop()
     const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_pending WHERE rail_type = $1', [topic])
     expect(rows).toHaveLength(1)
-    expect([...seen]).toEqual(expect.arrayContaining(['runsCreated', 'missed', 'enqueued']))
+    expect([...seen]).toEqual(
+      expect.arrayContaining(['scheduler.runsCreated', 'scheduler.missed', 'scheduler.enqueued']),
+    )
   })
 
   test('does not keep a lease from being acquired, renewed and released', async () => {
@@ -192,7 +209,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
     expect(next?.owner).toBe('two')
     await next?.[Symbol.asyncDispose]()
     expect(await leases.runAsLeader(resource, async () => 'led', { durationMs: 60_000 })).toBe('led')
-    expect([...seen].toSorted()).toEqual(['acquired', 'ended', 'renewed'])
+    expect([...seen].toSorted()).toEqual(['lease.acquired', 'lease.ended', 'lease.renewed'])
   })
 
   test('does not stop lease repair', async () => {
@@ -202,7 +219,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
     const repair = new LeaseRepairWorker(db.as('symphony_executor'), {}, listener)
     expect(await repair.runOnce()).toMatchObject({ leasesRepaired: 1 })
     expect(await repair.runOnce()).toMatchObject({ leasesRepaired: 0 })
-    expect([...seen]).toEqual(['repaired'])
+    expect([...seen]).toEqual(['repair.repaired'])
   })
 })
 

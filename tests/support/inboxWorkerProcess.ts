@@ -38,8 +38,8 @@ const handler = async ({ source, messageId, attemptCount }, { tx }) => {
 // No limit that a crowded machine could reach: it would be a death that nobody looks for here.
 const settings = { pollMs: 50, attemptsMax: 1000, ...workerOptions }
 const worker = new InboxWorker(database, { effect: handler }, settings, (event) => {
-  if (event.type === 'done') console.log('done')
-  if (event.type === 'fault') console.error(String(event.error))
+  if (event.type === 'inbox.done') console.log('done')
+  if (event.type === 'inbox.fault') console.error(String(event.error))
 })
 process.stdin.on('end', async () => {
   await worker.stop()

@@ -388,7 +388,7 @@ describe('health and metrics', () => {
 
   test('/metrics shows what this process counted and what the queue looks like now', async () => {
     await enqueue(db)
-    fixture.metrics.outbox.onRelayerEvent({ type: 'notified' })
+    fixture.metrics.outbox.onRelayerEvent({ type: 'outbox.notified' })
     const response = await fixture.call('/metrics')
     expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
     const text = await response.text()
@@ -448,7 +448,7 @@ describe('when the database is away', () => {
   test('metrics are without what only the database knows', async () => {
     const nowhere = databaseAt('postgres://nobody@127.0.0.1:1/none')
     const counters = new Registry()
-    new OutboxMetrics(counters).onRelayerEvent({ type: 'notified' })
+    new OutboxMetrics(counters).onRelayerEvent({ type: 'outbox.notified' })
     const dark = await openHttpFixture(db, { metrics: new MetricsEndpoint(counters, () => readSystemStatus(nowhere)) })
     onTestFinished(() => dark.close())
     const text = await (await dark.call('/metrics')).text()

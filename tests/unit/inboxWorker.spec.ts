@@ -181,7 +181,7 @@ describe('one round', () => {
       await makeDue(db, message)
     }
     expect(events).toContainEqual({
-      type: 'handlerMissing',
+      type: 'inbox.handlerMissing',
       source: message.source,
       messageId: message.messageId,
       topic: message.topic,
@@ -208,7 +208,9 @@ describe('one round', () => {
       })
       await makeDue(db, message)
     }
-    expect(events).toContainEqual(expect.objectContaining({ type: 'handlerNotCalled', messageId: message.messageId }))
+    expect(events).toContainEqual(
+      expect.objectContaining({ type: 'inbox.handlerNotCalled', messageId: message.messageId }),
+    )
     expect(await worker({ [message.topic]: write }, { attemptsMax: 1 }).runOnce()).toMatchObject({ done: 1 })
   })
 
@@ -227,7 +229,7 @@ describe('one round', () => {
       },
     }
     const busy = new InboxWorker(database, handlers, { handlerRole: application, attemptsMax: 1 }, (event) => {
-      if (event.type === 'fault') open()
+      if (event.type === 'inbox.fault') open()
     })
     expect(await busy.runOnce()).toMatchObject({ claimed: 2, done: 1, handlerNotCalled: 1, deadLettered: 0 })
     const { rows } = await db.queryNoRole('SELECT state, attempt_count FROM inbox_messages ORDER BY state')
@@ -248,7 +250,7 @@ describe('one round', () => {
     expect(await rowOf(db, message)).toMatchObject({ state: 'processing' })
     expect(await worker({ [message.topic]: write }).runOnce()).toMatchObject({ claimed: 1, done: 1 })
     expect(await effects()).toBe(1)
-    expect(events).toContainEqual({ type: 'claimed', messages: 1, takeovers: 1 })
+    expect(events).toContainEqual({ type: 'inbox.claimed', messages: 1, takeovers: 1 })
   })
 
   test('of two workers that have the same message, the effect of the one with the live claim stands alone', async () => {
@@ -310,9 +312,9 @@ describe('started', () => {
     await running.stop()
     await running.stop()
     await enqueued(db)
-    expect(typesOf().filter((type) => type === 'done')).toHaveLength(21)
-    expect(typesOf()).toContain('notified')
-    expect(typesOf()).not.toContain('fault')
+    expect(typesOf().filter((type) => type === 'inbox.done')).toHaveLength(21)
+    expect(typesOf()).toContain('inbox.notified')
+    expect(typesOf()).not.toContain('inbox.fault')
   })
 
   test('it sleeps exactly until something is due, without a notification and without polling', async () => {
@@ -388,7 +390,7 @@ describe('started', () => {
       throw new Error('and now nothing can be recorded')
     }
     expect(await worker({ [message.topic]: cutting }).runOnce()).toMatchObject({ retried: 0, deadLettered: 0 })
-    expect(events).toContainEqual({ type: 'fault', during: 'releasing a message', error: expect.any(Error) })
+    expect(events).toContainEqual({ type: 'inbox.fault', during: 'releasing a message', error: expect.any(Error) })
     expect(await rowOf(db, message)).toMatchObject({ state: 'processing', claim_live: true })
   })
 })

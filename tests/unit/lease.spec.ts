@@ -250,7 +250,7 @@ describe('losing', () => {
     await expect.poll(() => lease.signal.aborted).toBe(true)
     expect(lease.signal.reason).toBeInstanceOf(LostLeaseError)
     expect(lease.signal.reason).toMatchObject({ code: 'LOST_LEASE', resource, reason: 'refused' })
-    expect(events).toContainEqual({ type: 'ended', resource, owner: 'loser', reason: 'refused' })
+    expect(events).toContainEqual({ type: 'lease.ended', resource, owner: 'loser', reason: 'refused' })
     // It is lost for good, and does not come back to life by itself.
     expect((await leaseRow(db, resource)).fencing_token).toBe(lease.fencingToken)
   })
@@ -370,7 +370,7 @@ describe('releasing', () => {
     await db.queryNoRole('GRANT EXECUTE ON FUNCTION release_lease TO symphony_executor')
     expect(refusal).toMatchObject({ sqlstate: '42501' })
     expect(events).toContainEqual({
-      type: 'fault',
+      type: 'lease.fault',
       resource: lease.resource,
       during: 'releasing a lease',
       error: refusal,
@@ -386,8 +386,8 @@ test('the events tell one life', async () => {
   await lease.tryRenewNow()
   await lease.release()
   expect(events).toEqual([
-    { type: 'acquired', resource, owner: 'o', fencingToken: 1n },
-    { type: 'renewed', resource, owner: 'o', fencingToken: 2n },
-    { type: 'ended', resource, owner: 'o', reason: 'released' },
+    { type: 'lease.acquired', resource, owner: 'o', fencingToken: 1n },
+    { type: 'lease.renewed', resource, owner: 'o', fencingToken: 2n },
+    { type: 'lease.ended', resource, owner: 'o', reason: 'released' },
   ])
 })

@@ -70,7 +70,7 @@ describe('LeaseRepairWorker', () => {
     const counts = await repairWorker({ batchSize: 3 }).runOnce()
     expect(counts).toMatchObject({ expiredLeasesDetected: 7, leasesRepaired: 7, leasesUnrepaired: 0 })
     expect([...counts.outboxIds].toSorted()).toEqual(idsOf(items))
-    expect(events).toEqual([{ type: 'repaired', ...withoutFailures(counts) }])
+    expect(events).toEqual([{ type: 'repair.repaired', ...withoutFailures(counts) }])
     for (const { outboxId } of items) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
@@ -94,7 +94,7 @@ describe('LeaseRepairWorker', () => {
       unrepaired: [{ outboxId: bad!.outboxId, attemptNo: 1, sqlstate: '23514' }],
     })
     expect([...counts.outboxIds].toSorted()).toEqual(idsOf(good))
-    expect(events.map(({ type }) => type)).toEqual(['repaired', 'unrepaired'])
+    expect(events.map(({ type }) => type)).toEqual(['repair.repaired', 'repair.unrepaired'])
     expect(await pendingRow(db, bad!.outboxId)).toMatchObject({ lease_token: bad!.leaseToken })
     // The cause is gone: the next run repairs it.
     expect(await repairWorker().runOnce()).toMatchObject({ leasesRepaired: 1, leasesUnrepaired: 0 })
@@ -105,7 +105,7 @@ describe('LeaseRepairWorker', () => {
     await refusing([bad!], () => repairWorker().runOnce())
     expect(events).toEqual([
       {
-        type: 'unrepaired',
+        type: 'repair.unrepaired',
         leasesUnrepaired: 1,
         unrepaired: [{ outboxId: bad!.outboxId, attemptNo: 1, sqlstate: '23514' }],
       },
@@ -143,7 +143,7 @@ describe('LeaseRepairWorker', () => {
     await worker.stop()
     const third = await expiredLeases(1)
     expect(await ledger(db, third[0]!.outboxId)).toEqual([])
-    expect(events.map(({ type }) => type)).toEqual(['repaired', 'repaired'])
+    expect(events.map(({ type }) => type)).toEqual(['repair.repaired', 'repair.repaired'])
     await repairWorker().runOnce()
   })
 })

@@ -55,16 +55,16 @@ test('the inbox: a line per event, a race is no error, and what a handler threw 
   const about = { source: 'bank', messageId: 'm-1', topic: 't', attemptCount: 2 }
   const error = quotingError()
   const events: InboxWorkerEvent[] = [
-    { type: 'claimed', messages: 1, takeovers: 0 },
-    { type: 'notified' },
-    { type: 'listening', connected: false },
-    { type: 'done', ...about },
-    { type: 'retried', error, ...about },
-    { type: 'retried', error: CANARY, ...about },
-    { type: 'deadLettered', error, ...about },
-    { type: 'handlerMissing', ...about },
-    { type: 'fenceLost', ...about },
-    { type: 'fault', during: 'claiming', error: new Error('connection lost') },
+    { type: 'inbox.claimed', messages: 1, takeovers: 0 },
+    { type: 'inbox.notified' },
+    { type: 'inbox.listening', connected: false },
+    { type: 'inbox.done', ...about },
+    { type: 'inbox.retried', error, ...about },
+    { type: 'inbox.retried', error: CANARY, ...about },
+    { type: 'inbox.deadLettered', error, ...about },
+    { type: 'inbox.handlerMissing', ...about },
+    { type: 'inbox.fenceLost', ...about },
+    { type: 'inbox.fault', during: 'claiming', error: new Error('connection lost') },
   ]
   for (const event of events) tell(event)
   expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
@@ -89,12 +89,12 @@ test('leases: a line per event, and losing one is no error', () => {
   const tell = logLeaseEvents(log)
   const lease = { resource: 'r', owner: 'o' }
   const events: LeaseEvent[] = [
-    { type: 'acquired', ...lease, fencingToken: 9_007_199_254_740_993n },
-    { type: 'renewed', ...lease, fencingToken: 2n },
-    { type: 'ended', ...lease, reason: 'expired' },
-    { type: 'ended', ...lease, reason: 'released' },
-    { type: 'interrupted', ...lease, error: quotingError() },
-    { type: 'fault', resource: 'r', during: 'renewing a lease', error: new Error('connection lost') },
+    { type: 'lease.acquired', ...lease, fencingToken: 9_007_199_254_740_993n },
+    { type: 'lease.renewed', ...lease, fencingToken: 2n },
+    { type: 'lease.ended', ...lease, reason: 'expired' },
+    { type: 'lease.ended', ...lease, reason: 'released' },
+    { type: 'lease.interrupted', ...lease, error: quotingError() },
+    { type: 'lease.fault', resource: 'r', during: 'renewing a lease', error: new Error('connection lost') },
   ]
   for (const event of events) tell(event)
   expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
@@ -113,13 +113,13 @@ test('a fleet: a line per event, and only what nobody expected is an error', () 
   const { log, lines } = listen()
   const tell = logPlatformEvents(log)
   const events: PlatformEvent[] = [
-    { type: 'databaseAdded', database: 'a' },
-    { type: 'databaseDown', database: 'a' },
-    { type: 'databaseUp', database: 'a' },
-    { type: 'databaseRemoved', database: 'a' },
-    { type: 'alreadyServed', database: 'a' },
-    { type: 'discoveryFailed', error: new Error('no answer') },
-    { type: 'fault', database: 'a', worker: 'relayer', error: new Error('connection lost') },
+    { type: 'platform.databaseAdded', database: 'a' },
+    { type: 'platform.databaseDown', database: 'a' },
+    { type: 'platform.databaseUp', database: 'a' },
+    { type: 'platform.databaseRemoved', database: 'a' },
+    { type: 'platform.alreadyServed', database: 'a' },
+    { type: 'platform.discoveryFailed', error: new Error('no answer') },
+    { type: 'platform.fault', database: 'a', worker: 'relayer', error: new Error('connection lost') },
   ]
   for (const event of events) tell(event)
   expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
@@ -136,16 +136,16 @@ test('a fleet: a line per event, and only what nobody expected is an error', () 
 test('a claim of a thousand items is one short line, and repair says what it held', () => {
   const { log, lines } = listen()
   const lagsMs = Array.from({ length: 1_000 }, () => 5)
-  logRelayerEvents(log)({ type: 'claimed', items: 1_000, takeovers: 0, claimMs: 3, lagsMs })
+  logRelayerEvents(log)({ type: 'outbox.claimed', items: 1_000, takeovers: 0, claimMs: 3, lagsMs })
   const counts = {
     expiredLeasesDetected: 2,
     leasesRepaired: 2,
     outboxIds: ['a', 'b'],
     holdsPlaced: { RETRY_CEILING: 1 },
   }
-  logRepairEvents(log)({ type: 'repaired', ...counts })
+  logRepairEvents(log)({ type: 'repair.repaired', ...counts })
   expect(lines()).toEqual([
-    { level: LEVELS.debug, type: 'claimed', items: 1_000, takeovers: 0, claimMs: 3, msg: 'claimed' },
+    { level: LEVELS.debug, type: 'outbox.claimed', items: 1_000, takeovers: 0, claimMs: 3, msg: 'claimed' },
     {
       level: LEVELS.info,
       expired_leases_detected: 2,
@@ -183,9 +183,9 @@ test('the log bounds faults of relayer, repair and sealer, whatever item they co
   const tell = { relayer: logRelayerEvents(log), repair: logRepairEvents(log), sealer: logSealerEvents(log) }
   const error = Object.assign(new Error('refused'), { code: 'CONNECT_FAILED' })
   for (let failed = 0; failed < 50; failed += 1) {
-    tell.relayer({ type: 'fault', during: 'completing', error, outboxId: `item-${failed}` })
-    tell.repair({ type: 'fault', during: 'repairing leases', error })
-    tell.sealer({ type: 'fault', during: 'sealing the ledger', error })
+    tell.relayer({ type: 'outbox.fault', during: 'completing', error, outboxId: `item-${failed}` })
+    tell.repair({ type: 'repair.fault', during: 'repairing leases', error })
+    tell.sealer({ type: 'ledger.fault', during: 'sealing the ledger', error })
   }
   expect(lines().map(({ msg }) => msg)).toEqual(['worker_fault', 'lease_repair_failed', 'ledger_sealing_failed'])
 })
@@ -193,7 +193,7 @@ test('the log bounds faults of relayer, repair and sealer, whatever item they co
 test('leases that repair cannot return are an error with ids, attempt numbers and SQLSTATE', () => {
   const { log, lines } = listen()
   const unrepaired = [{ outboxId: 'item-1', attemptNo: 3, sqlstate: '23514' }]
-  logRepairEvents(log)({ type: 'unrepaired', leasesUnrepaired: 1, unrepaired })
+  logRepairEvents(log)({ type: 'repair.unrepaired', leasesUnrepaired: 1, unrepaired })
   expect(lines()).toMatchObject([{ level: LEVELS.error, msg: 'leases_unrepaired', leases_unrepaired: 1, unrepaired }])
 })
 

@@ -25,7 +25,7 @@ describe.each<Disposition>(['retry', 'unknown'])('a completion that fails with t
         return role.query(text, values)
       },
     }))
-    expect(events).toMatchObject([{ type: 'recorded', outboxId, state: 'DISPATCHED' }])
+    expect(events).toMatchObject([{ type: 'outbox.recorded', outboxId, state: 'DISPATCHED' }])
     expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
   })
 
@@ -39,7 +39,7 @@ describe.each<Disposition>(['retry', 'unknown'])('a completion that fails with t
         return rows as never
       },
     }))
-    expect(events).toMatchObject([{ type: 'alreadyRecorded', outboxId, state: 'DISPATCHED' }])
+    expect(events).toMatchObject([{ type: 'outbox.alreadyRecorded', outboxId, state: 'DISPATCHED' }])
     expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
   })
 })
@@ -52,7 +52,7 @@ test('a completion that can never succeed is given up, with an event that names 
       return role.query(text, values)
     },
   }))
-  expect(events).toMatchObject([{ type: 'fault', during: 'completing', outboxId }])
+  expect(events).toMatchObject([{ type: 'outbox.fault', during: 'completing', outboxId }])
   expect(await ledger(db, outboxId)).toEqual([])
 })
 
@@ -109,10 +109,10 @@ test('a completer that gave up once repeats a failed completion again after that
   completer.giveUp()
   completer.submit(leased(first), successOf(first))
   await completer.drain()
-  expect(events).toMatchObject([{ type: 'fault', during: 'completing', outboxId: first.outboxId }])
+  expect(events).toMatchObject([{ type: 'outbox.fault', during: 'completing', outboxId: first.outboxId }])
   completer.submit(leased(second), successOf(second))
   await completer.drain()
-  expect(events.at(-1)).toMatchObject({ type: 'recorded', outboxId: second.outboxId })
+  expect(events.at(-1)).toMatchObject({ type: 'outbox.recorded', outboxId: second.outboxId })
 })
 
 /** One success, brought into the ledger over a connection that fails once. */

@@ -268,8 +268,8 @@ describe('due jobs', () => {
       const expected = Array.from({ length: 12 }, (_, index) => nextDueAt.getTime() - (12 - index) * 300_000)
       expect((await runsOf(name)).map(({ scheduledFor }) => scheduledFor.getTime())).toEqual(expected.slice(12 - count))
       expect((await jobOf(name)).nextDueAt).toEqual(nextDueAt)
-      expect(events.filter((event) => event.type === 'missed' && event.jobName === name)).toEqual([
-        { type: 'missed', jobName: name, policy, since: new Date(expected[0]!), runs: count },
+      expect(events.filter((event) => event.type === 'scheduler.missed' && event.jobName === name)).toEqual([
+        { type: 'scheduler.missed', jobName: name, policy, since: new Date(expected[0]!), runs: count },
       ])
     },
   )
@@ -302,7 +302,7 @@ describe('due jobs', () => {
     const { nextDueAt: occurrence } = await jobOf(broken)
     const events: SchedulerEvent[] = []
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000, onEvent: (event) => void events.push(event) })
-    expect(events.filter(({ type }) => type === 'invalidSchedule')).toMatchObject([{ jobName: broken }])
+    expect(events.filter(({ type }) => type === 'scheduler.invalidSchedule')).toMatchObject([{ jobName: broken }])
     expect([await runsOf(broken), (await runsOf(sound)).length]).toEqual([[], 1])
     expect(await jobOf(broken)).toMatchObject({ scheduleError: expect.stringContaining('Mars/Base'), state: 'ACTIVE' })
     expect(await jobOf(broken)).toMatchObject({ nextDueAt: occurrence })

@@ -151,9 +151,9 @@ describe('a round', () => {
     expect(await worker.runOnce()).toEqual(round(1, 2, true))
     expect(await worker.runOnce()).toEqual(round(0, 1, false))
     expect(await worker.runOnce()).toEqual(round(0, 0, false))
-    expect(events.filter(({ type }) => type === 'runsCreated')).toEqual([
-      { type: 'runsCreated', jobs: 2, runs: 2, lagsMs: [expect.any(Number), expect.any(Number)] },
-      { type: 'runsCreated', jobs: 1, runs: 1, lagsMs: [expect.any(Number)] },
+    expect(events.filter(({ type }) => type === 'scheduler.runsCreated')).toEqual([
+      { type: 'scheduler.runsCreated', jobs: 2, runs: 2, lagsMs: [expect.any(Number), expect.any(Number)] },
+      { type: 'scheduler.runsCreated', jobs: 1, runs: 1, lagsMs: [expect.any(Number)] },
     ])
     const { rows } = await db.queryNoRole(
       `SELECT i.outbox_id FROM payment_outbox_identities i
@@ -169,7 +169,7 @@ describe('a round', () => {
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '2 days'`)
     const { worker, events } = workerWith({ batchSize: 10 })
     expect(await worker.runOnce()).toMatchObject({ runsCreated: 1_000, runsEnqueued: 10, more: true })
-    expect(events).toContainEqual(expect.objectContaining({ type: 'runsCreated', jobs: 1, runs: 1_000 }))
+    expect(events).toContainEqual(expect.objectContaining({ type: 'scheduler.runsCreated', jobs: 1, runs: 1_000 }))
     // Since long: the other one is due again with the next minute, which may have come meanwhile.
     const { rows } = await db.queryNoRole(
       `SELECT 1 FROM scheduler_jobs WHERE next_due_at <= clock_timestamp() - interval '1 hour'`,
@@ -181,7 +181,7 @@ describe('a round', () => {
     for (let count = 0; count < 5; count += 1) await createTimer(db)
     let stopped: Promise<void> | undefined
     const worker = new SchedulerWorker(db.database, { ...NO_POLL, batchSize: 2 }, ({ type }) => {
-      if (type === 'enqueued') stopped ??= worker.stop()
+      if (type === 'scheduler.enqueued') stopped ??= worker.stop()
     })
     running.push(worker)
     await worker.start()
@@ -198,7 +198,12 @@ describe('a round', () => {
     const { worker, events } = workerWith({})
     expect(await worker.runOnce()).toMatchObject({ timersEnqueued: 0, refused: 1 })
     expect(events).toEqual([
-      { type: 'refused', kind: 'timer', id: timerId, error: expect.stringMatching(/^refused by the outbox: /) },
+      {
+        type: 'scheduler.refused',
+        kind: 'timer',
+        id: timerId,
+        error: expect.stringMatching(/^refused by the outbox: /),
+      },
     ])
   })
 })
@@ -217,8 +222,8 @@ describe('between rounds', () => {
     await createTimer(db, { dueAt: new Date() })
     await expect.poll(enqueuedTimers).toBe(1)
     await triggerJob(control(), await createJob(db))
-    await expect.poll(() => events).toContainEqual({ type: 'enqueued', kind: 'run', items: 1 })
-    expect(events).toContainEqual({ type: 'notified' })
+    await expect.poll(() => events).toContainEqual({ type: 'scheduler.enqueued', kind: 'run', items: 1 })
+    expect(events).toContainEqual({ type: 'scheduler.notified' })
   })
 
   test('it polls, where nobody says a word', async () => {
@@ -233,7 +238,7 @@ describe('between rounds', () => {
     await createTimer(db)
     const { worker, events } = workerWith({ pollMs: 20, listen: false })
     await worker.start()
-    await expect.poll(() => events.map(({ type }) => type)).toContain('fault')
+    await expect.poll(() => events.map(({ type }) => type)).toContain('scheduler.fault')
     await db.queryNoRole('GRANT EXECUTE ON FUNCTION due_jobs(integer) TO symphony_executor')
     await expect.poll(enqueuedTimers).toBe(1)
   })

@@ -40,7 +40,8 @@ export class RefusalWatch {
   }
 
   readonly onEvent = (event: { readonly type: string; readonly error?: unknown }): void => {
-    if (event.type !== 'fault' || !(event.error instanceof DatabaseError) || !REFUSALS.has(event.error.code)) return
+    if (!event.type.endsWith('.fault') || !(event.error instanceof DatabaseError) || !REFUSALS.has(event.error.code))
+      return
     this.#refusal ??= event.error
     this.#refused.abort()
   }

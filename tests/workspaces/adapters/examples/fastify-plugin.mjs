@@ -30,7 +30,7 @@ const settled = new Promise((resolve) => (settle = resolve))
 const bank = { type: 'bank', onUnknown: 'hold', dispatch: () => ({ outcome: 'success', reference: 'bank-1' }) }
 
 const app = fastify()
-await app.register(symphony, { url, rails: [bank], onEvent: ({ type }) => type === 'recorded' && settle() })
+await app.register(symphony, { url, rails: [bank], onEvent: ({ type }) => type === 'outbox.recorded' && settle() })
 app.post('/invoices/:id/payment', async ({ params: { id }, body }, reply) => {
   const names = { instructionId: id, participantId: 'ACME', idempotencyKey: `${id}/1`, railType: 'bank' }
   try {

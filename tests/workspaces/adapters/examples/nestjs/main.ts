@@ -35,7 +35,7 @@ const bank = {
   dispatch: () => ({ outcome: 'success' as const, reference: 'bank-1' }),
 }
 const onEvent = ({ type }: { type: string }) => {
-  if (type === 'recorded') settle()
+  if (type === 'outbox.recorded') settle()
 }
 
 @Module({ imports: [SymphonyModule.register({ url, rails: [bank], onEvent })], controllers: [Invoices] })
