@@ -1,14 +1,16 @@
-// Tests with programs that Debian packages and the package registry does not: pg_dump and pg_restore, PgBouncer, plpgsql_check.
+// Tests with programs that Debian packages and the package registry does not: pg_dump and pg_restore, PgBouncer, plpgsql_check, and
+// the drivers of other languages.
 // Runs the tests whose programs are installed and says which did not run. A missing program fails, unless --allow-missing is given.
 //
 //   npm run debian                            all of them
-//   npm run debian -- pgbouncer               only these: dump, pgbouncer, plpgsql-check
+//   npm run debian -- pgbouncer               only these: dump, pgbouncer, plpgsql-check or a language
+//   npm run languages -- python go            only programs of these: psql, python, go, java, php
 //   npm run debian -- --allow-missing         those whose programs are installed
 //   SYMPHONY_PROGRAMS=/opt/pg18/bin npm run debian    searches these folders, too
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { delimiter, dirname, join } from 'node:path'
+import { delimiter, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ensureBuilt } from './build.mjs'
 
@@ -50,9 +52,45 @@ const TESTS = {
   },
 }
 
+/** Each language of docs/coding/other-languages.md: its program, and the folder or file of its driver. */
+const LANGUAGES = {
+  psql: { program: 'psql', driver: '/', packages: 'postgresql-client' },
+  python: {
+    program: '/usr/bin/python3',
+    driver: '/usr/lib/python3/dist-packages/psycopg',
+    packages: 'python3-psycopg',
+  },
+  go: {
+    program: 'go',
+    driver: '/usr/share/gocode/src/github.com/jackc/pgx/v4',
+    packages: 'golang-go golang-github-jackc-pgx-v4-dev',
+  },
+  java: {
+    program: 'java',
+    driver: '/usr/share/java/postgresql.jar',
+    packages: 'openjdk-17-jdk-headless libpostgresql-jdbc-java',
+  },
+  php: {
+    program: 'php',
+    driver: listed('/etc/php').map((version) => `/etc/php/${version}/mods-available/pdo_pgsql.ini`)[0],
+    packages: 'php-cli php-pgsql',
+  },
+}
+for (const [name, { program, driver, packages }] of Object.entries(LANGUAGES)) {
+  TESTS[name] = {
+    file: 'languages',
+    programs: () => {
+      const path = FOLDERS.map((folder) => resolve(folder, program)).find(existsSync)
+      return path === undefined || !existsSync(driver ?? '') ? {} : { [name]: path }
+    },
+    remedy: `apt-get install ${packages}`,
+  }
+}
+
 const words = process.argv.slice(2)
 const allowMissing = words.includes('--allow-missing')
-const wanted = words.filter((word) => word !== '--allow-missing')
+const named = words.filter((word) => word !== '--allow-missing' && word !== '--languages')
+const wanted = words.includes('--languages') && named.length === 0 ? Object.keys(LANGUAGES) : named
 const unknown = wanted.find((word) => TESTS[word] === undefined)
 if (unknown !== undefined) fail(`${unknown}: expected ${Object.keys(TESTS).join(', ')} or --allow-missing`)
 
@@ -62,7 +100,7 @@ const present = [...found].filter(([, programs]) => Object.keys(programs).length
 const missing = [...found.keys()].filter((name) => !present.some(([one]) => one === name))
 if (present.length > 0) {
   const env = { ...process.env, SYMPHONY_TEST_PROGRAMS: JSON.stringify(Object.fromEntries(present)) }
-  const files = present.map(([name]) => `tests/debian/${name}.check.ts`)
+  const files = new Set(present.map(([name]) => `tests/debian/${TESTS[name].file ?? name}.check.ts`))
   const { status } = spawnSync(
     process.execPath,
     [vitest, 'run', '--config', 'tests/debian/vitest.config.ts', ...files],

@@ -26,6 +26,7 @@ export const SECTIONS = [
     pages: [
       'docs/coding/writing-a-rail.md',
       'docs/coding/transactions.md',
+      'docs/coding/other-languages.md',
       'docs/coding/testing.md',
       'docs/migrate/from-graphile-worker.md',
       'docs/migrate/from-pg-boss.md',
