@@ -50,14 +50,13 @@ export type {
   TopicMessage,
 } from './outbox/index.js'
 export { CardNumberRefusedError, defineRail } from './rails/index.js'
+export type { PaymentPayload, Rail, RailContract } from './rails/index.js'
 export { FieldKeyMissingError, FieldVault, SubjectErasedError } from './protection/index.js'
 export { SchedulerStore } from './scheduler/index.js'
 export type { JobDefinition, TimerDefinition } from './scheduler/index.js'
 export { Symphony } from './symphony/index.js'
 export type {
   Instruction,
-  PaymentPayload,
-  RailContract,
   SymphonyEvent,
   SymphonyOptions,
   SymphonyWorker,

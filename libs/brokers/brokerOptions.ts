@@ -1,9 +1,9 @@
-import { InvalidArgumentError, isObject, rejectUnknownKeys, requiredId, type JsonObject } from '../core/index.js'
-import type { Rail } from '../rails/index.js'
+import { InvalidArgumentError, isObject, rejectUnknownKeys, requiredId } from '../core/index.js'
+import type { RailDeclaration } from '../rails/index.js'
 
 /** Fields of a broker rail that every rail has. The broker defines its calls and codes. */
-export type BrokerDeclaration<Payload extends object = JsonObject> = Omit<
-  Rail<Payload>,
+export type BrokerDeclaration<Type extends string, Payload extends object> = Omit<
+  RailDeclaration<Type, Payload>,
   'dispatch' | 'queryStatus' | 'codes' | 'onUnknown'
 >
 

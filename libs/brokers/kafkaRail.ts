@@ -1,5 +1,5 @@
 import { InvalidArgumentError, requiredText, type JsonObject } from '../core/index.js'
-import { NotSentError, type Rail, type RailAnswer, type RailRequest } from '../rails/index.js'
+import { NotSentError, type DefaultPayload, type Rail, type RailAnswer, type RailRequest } from '../rails/index.js'
 import {
   MESSAGE_KEYS,
   messageWriter,
@@ -18,7 +18,10 @@ import {
 } from './brokerOptions.js'
 
 /** A declaration like that of any rail, but with `kafka` in place of the calls. */
-export type KafkaRailOptions<Payload extends object = JsonObject> = BrokerDeclaration<Payload> &
+export type KafkaRailOptions<Type extends string = string, Payload extends object = JsonObject> = BrokerDeclaration<
+  Type,
+  Payload
+> &
   AtLeastOncePolicy & { readonly kafka: KafkaOptions<Payload> }
 
 export interface KafkaOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
@@ -55,7 +58,11 @@ export interface KafkaRecordMetadata {
  * Whatever the client throws is unknown: it retries by itself and reports only how the last try ended, so that even a
  * refused connection may come after a record that was written.
  */
-export function kafkaRail<Payload extends object>(options: KafkaRailOptions<Payload>): Rail<Payload> {
+export function kafkaRail<
+  const Type extends string,
+  const Money extends boolean = true,
+  Payload extends object = DefaultPayload<Money>,
+>(options: KafkaRailOptions<Type, Payload> & { readonly money?: Money }): Rail<Type, Payload> {
   const given = options.kafka
   const field = fieldsOf(options.type, 'kafka', given, KEYS)
   requireMethods(field('producer'), given.producer, ['send'])

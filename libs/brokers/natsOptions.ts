@@ -5,7 +5,10 @@ import { fieldsOf, refusePolicy, requireMethods, type BrokerDeclaration } from '
 import { findStreamProblem, type NatsHeaders, type NatsJetStream } from './natsStream.js'
 
 /** A declaration like that of any rail, but with `nats` in place of the calls. */
-export interface NatsRailOptions<Payload extends object = JsonObject> extends BrokerDeclaration<Payload> {
+export interface NatsRailOptions<
+  Type extends string = string,
+  Payload extends object = JsonObject,
+> extends BrokerDeclaration<Type, Payload> {
   /** `inquire`: the stream is asked, and keeps what was consumed. `hold`: it does not, and a person decides. */
   readonly onUnknown: 'inquire' | 'hold'
   readonly nats: NatsOptions<Payload>
@@ -42,7 +45,9 @@ export interface ResolvedNats<Payload extends object> {
 const CLOCKS_APART_MS = { min: 0, max: 3_600_000 }
 const NAME_LENGTH_MAX = 255
 
-export function resolveNatsOptions<Payload extends object>(rail: NatsRailOptions<Payload>): ResolvedNats<Payload> {
+export function resolveNatsOptions<Payload extends object>(
+  rail: NatsRailOptions<string, Payload>,
+): ResolvedNats<Payload> {
   const given = rail.nats
   const field = fieldsOf(rail.type, 'nats', given, KEYS)
   refusePolicy(rail.type, rail.onUnknown, ['inquire', 'hold'])

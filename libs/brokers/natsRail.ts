@@ -1,5 +1,6 @@
 import {
   NotSentError,
+  type DefaultPayload,
   type Rail,
   type RailAnswer,
   type RailContext,
@@ -20,10 +21,14 @@ import { findStreamProblem, retainsEverythingSince, timeOfReference, type NatsPu
  * has the first, however late it arrives. And the stream can be asked: what stands under the subject is the payment, what
  * does not stand there was never stored, unless the stream may have forgotten it.
  */
-export function natsRail<Payload extends object>(options: NatsRailOptions<Payload>): Rail<Payload> {
+export function natsRail<
+  const Type extends string,
+  const Money extends boolean = true,
+  Payload extends object = DefaultPayload<Money>,
+>(options: NatsRailOptions<Type, Payload> & { readonly money?: Money }): Rail<Type, Payload> {
   const nats = resolveNatsOptions(options)
   const { nats: _, onUnknown, ...declaration } = options
-  const dispatch: Rail<Payload>['dispatch'] = (request, context) => publish(nats, request, context)
+  const dispatch: Rail<Type, Payload>['dispatch'] = (request, context) => publish(nats, request, context)
   if (onUnknown === 'hold') return { ...declaration, onUnknown, dispatch }
   return {
     ...declaration,

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, type JsonObject } from '../core/index.js'
-import { NotSentError, type Rail, type RailRequest } from '../rails/index.js'
+import { NotSentError, type DefaultPayload, type Rail, type RailRequest } from '../rails/index.js'
 import {
   MESSAGE_KEYS,
   messageWriter,
@@ -13,7 +13,10 @@ import { fieldsOf, readAtLeastOnce, type AtLeastOncePolicy, type BrokerDeclarati
 import { type RabbitConnection, RabbitLink, type RabbitMessage } from './RabbitLink.js'
 
 /** A declaration like that of any rail, but with `rabbit` in place of the calls. The connection is closed with the rail. */
-export type RabbitRailOptions<Payload extends object = JsonObject> = Omit<BrokerDeclaration<Payload>, 'close'> &
+export type RabbitRailOptions<Type extends string = string, Payload extends object = JsonObject> = Omit<
+  BrokerDeclaration<Type, Payload>,
+  'close'
+> &
   AtLeastOncePolicy & { readonly rabbit: RabbitOptions<Payload> }
 
 export interface RabbitOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
@@ -33,7 +36,11 @@ export interface RabbitOptions<Payload extends object = JsonObject> extends Brok
  * keeps every copy it is sent. `message-id` is the outbox id on every attempt; that each is handled once is the consumer's
  * to see to, and has to be declared.
  */
-export function rabbitRail<Payload extends object>(options: RabbitRailOptions<Payload>): Rail<Payload> {
+export function rabbitRail<
+  const Type extends string,
+  const Money extends boolean = true,
+  Payload extends object = DefaultPayload<Money>,
+>(options: RabbitRailOptions<Type, Payload> & { readonly money?: Money }): Rail<Type, Payload> {
   const given = options.rabbit
   const field = fieldsOf(options.type, 'rabbit', given, KEYS)
   if (typeof given.connect !== 'function') {

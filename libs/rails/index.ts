@@ -19,7 +19,7 @@
  * Rails that publish to a broker are in `libs/brokers`.
  */
 export { callRail, inquireRail } from './callRail.js'
-export type { CallOptions, DispatchOptions, RailResult, StatusResult } from './callRail.js'
+export type { DispatchOptions, RailResult, StatusResult } from './callRail.js'
 export { RailContractError, runRailContract } from './contract/runRailContract.js'
 export type { RuleResult } from './contract/runRailContract.js'
 export type { ContractOptions } from './contract/Sandbox.js'
@@ -31,10 +31,8 @@ export type {
   EncryptedItem,
   FieldClass,
   FieldClasses,
-  FieldPlace,
   FieldRule,
   UnreadableReason,
-  VisitField,
 } from './fields/fieldRules.js'
 export { maskPayload, maskPayloadText } from './fields/maskPayload.js'
 export type { MaskedPayload } from './fields/maskPayload.js'
@@ -44,7 +42,7 @@ export { httpRail } from './http/httpRail.js'
 export type { TlsMaterial } from './http/HttpTransport.js'
 export { signRequest } from './http/requestSignature.js'
 export type { SignedParts, SigningKey } from './http/requestSignature.js'
-export { RAIL_RESULT_CODES, RETRY_AFTER_MS } from './classifyAnswer.js'
+export { RAIL_RESULT_CODES } from './classifyAnswer.js'
 export { loadContract, loadRail, loadRails, RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS } from './loadRails.js'
 export type { LoadedContract, LoadedRail, LoadOptions } from './loadRails.js'
 export { isNotSentError, NotSentError } from './NotSentError.js'
@@ -52,19 +50,23 @@ export { redact } from '../core/index.js'
 export { SIMULATED_BEHAVIOURS } from './simulated/behaviours.js'
 export type { BehaviourWeights, SimulatedBehaviour } from './simulated/behaviours.js'
 export { serveRailBook, startRailBook } from './simulated/bookServer.js'
-export type { BookServer, BookServerOptions, RailBookProcess } from './simulated/bookServer.js'
+export type { RailBookProcess } from './simulated/bookServer.js'
 export { readBook } from './simulated/readBook.js'
 export type { RailEffect } from './simulated/readBook.js'
-export { SIMULATED_CODES, simulatedRail } from './simulated/simulatedRail.js'
+export { simulatedRail } from './simulated/simulatedRail.js'
 export type { SimulatedRailOptions } from './simulated/simulatedRail.js'
 export { defineRail, requestBody } from './types.js'
 export type {
+  DefaultPayload,
   DestinationKind,
   DestinationValidator,
+  PaymentPayload,
+  PayloadOf,
   Rail,
   RailAnswer,
   RailCodes,
   RailContext,
+  RailContract,
   RailDeclaration,
   RailOutcome,
   RailRequest,
@@ -75,4 +77,3 @@ export type {
   UnknownPolicy,
 } from './types.js'
 export { validatePayload } from './validatePayload.js'
-export type { PayloadCheck, PayloadCheckFailure, PayloadFault, PayloadFaultCode } from './validatePayload.js'

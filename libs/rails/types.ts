@@ -1,4 +1,4 @@
-import type { JsonObject } from '../core/index.js'
+import type { JsonObject, JsonValue } from '../core/index.js'
 import type { FieldClasses } from './fields/fieldRules.js'
 
 /**
@@ -11,17 +11,54 @@ import type { FieldClasses } from './fields/fieldRules.js'
  */
 export type UnknownPolicy = 'resend' | 'inquire' | 'hold'
 
-/** A rail, declared. A plain object: nothing to extend, nothing to register. `onUnknown: 'inquire'` requires `queryStatus`. */
-export type Rail<Payload extends object = JsonObject> = RailDeclaration<Payload> &
+/**
+ * A rail as a producer knows it: its name and the payloads that it takes. A `Rail` is one, too. Keep the contract in a module
+ * that producer and worker import.
+ */
+export interface RailContract {
+  readonly type: string
+  /** Without `types`: a rail that is defined inside `rails: […]` would take its payload from here, as `object`. */
+  readonly payload?: { readonly '~standard': Omit<StandardSchema['~standard'], 'types'> } | undefined
+  readonly money?: boolean | undefined
+  readonly destination?: DestinationKind | DestinationValidator | undefined
+  readonly fields?: FieldClasses | undefined
+  readonly subject?: string | undefined
+}
+
+/** Payload of a rail that moves money and has no schema of its own. */
+export interface PaymentPayload {
+  /** Decimal text, such as `12.50`. A number would lose digits. */
+  readonly amount: string
+  readonly currency: string
+  readonly destination: string
+  readonly [key: string]: JsonValue
+}
+
+/** Payload of a rail without a schema. */
+export type DefaultPayload<Money extends boolean> = Money extends false ? JsonObject : PaymentPayload
+
+/** The payload that a rail takes: by its adapter, by its schema, else by whether it moves money. */
+export type PayloadOf<Contract extends RailContract> = string extends Contract['type']
+  ? JsonObject
+  : Contract extends { dispatch(request: RailRequest<infer Payload>, ...rest: never): unknown }
+    ? Payload
+    : Contract extends { readonly payload: StandardSchema<infer Payload> }
+      ? Payload
+      : Contract extends { readonly money: false }
+        ? JsonObject
+        : PaymentPayload
+
+/** A rail with its adapter: a plain object. `onUnknown: 'inquire'` requires `queryStatus`. */
+export type Rail<Type extends string = string, Payload extends object = JsonObject> = RailDeclaration<Type, Payload> &
   (
     | { readonly onUnknown: Exclude<UnknownPolicy, 'inquire'> }
     | { queryStatus(request: RailRequest<Payload>, context: RailContext): RailStatus | Promise<RailStatus> }
   )
 
 /** Every field of a rail, whether they fit together or not. */
-export interface RailDeclaration<Payload extends object = JsonObject> {
+export interface RailDeclaration<Type extends string = string, Payload extends object = JsonObject> {
   /** The name that instructions give as `railType`. Printable ASCII without spaces, at most 128 characters. */
-  readonly type: string
+  readonly type: Type
   readonly onUnknown: UnknownPolicy
   /**
    * Sends the payment under `request.reference`, and returns the rail's answer. A throw means *unknown*; throw `NotSentError`
@@ -156,8 +193,15 @@ export interface StandardIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
 }
 
-/** Returns the rail unchanged. Only adds types: `request.payload` has the type that the `payload` schema accepts. */
-export function defineRail<Payload extends object = JsonObject>(rail: Rail<Payload>): Rail<Payload> {
+/**
+ * Returns the rail unchanged. Only adds types: `request.payload` has the type that the `payload` schema accepts. Without a schema
+ * it is a `PaymentPayload`, or any JSON object if `money` is false.
+ */
+export function defineRail<
+  const Type extends string,
+  const Money extends boolean = true,
+  Payload extends object = DefaultPayload<Money>,
+>(rail: Rail<Type, Payload> & { readonly money?: Money }): Rail<Type, Payload> {
   return rail
 }
 

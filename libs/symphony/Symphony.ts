@@ -20,9 +20,16 @@ import {
   type TopicHandler,
 } from '../outbox/index.js'
 import { FieldVault, protectedRails, type MasterKeys } from '../protection/index.js'
-import { loadContract, loadRail, type LoadedContract, type LoadedRail, type Rail } from '../rails/index.js'
+import {
+  loadContract,
+  loadRail,
+  type LoadedContract,
+  type LoadedRail,
+  type Rail,
+  type RailContract,
+} from '../rails/index.js'
 import { SchedulerStore, type SchedulerOptions } from '../scheduler/index.js'
-import type { Instruction, RailContract, TopicContracts, TopicHandlersOf } from './contracts.js'
+import type { Instruction, TopicContracts, TopicHandlersOf } from './contracts.js'
 import { Events, type SymphonyEvent } from './Events.js'
 import { Operator } from './Operator.js'
 import { Payments } from './Payments.js'
@@ -47,7 +54,7 @@ export interface SymphonyOptions<
 
 export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOptions {
   /** Adapters of the contracts that the Symphony was given. @default those of its rails that have `dispatch` */
-  readonly rails?: readonly Rail<never>[]
+  readonly rails?: readonly Rail<string, object>[]
   /** Handlers of messages, by topic. @default none */
   readonly topics?: TopicHandlersOf<Topics>
   /** Handlers of inbox messages, by topic. @default none */

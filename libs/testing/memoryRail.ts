@@ -1,5 +1,13 @@
 import { InvalidArgumentError, type JsonObject } from '../core/index.js'
-import { NotSentError, type Rail, type RailAnswer, type RailContext, type RailRequest } from '../rails/index.js'
+import {
+  NotSentError,
+  type DefaultPayload,
+  type Rail,
+  type RailAnswer,
+  type RailContext,
+  type RailDeclaration,
+  type RailRequest,
+} from '../rails/index.js'
 
 /**
  * What the next call comes to.
@@ -11,24 +19,25 @@ import { NotSentError, type Rail, type RailAnswer, type RailContext, type RailRe
  */
 export type ScriptedAnswer = RailAnswer | 'lost' | 'unreachable' | 'silent'
 
-export interface MemoryRailOptions
-  extends
-    Pick<Rail, 'type' | 'onUnknown'>,
-    Partial<Pick<Rail, 'money' | 'destination' | 'timeoutMs' | 'settleMs' | 'concurrency' | 'codes' | 'payload'>> {}
+export type MemoryRailOptions<Type extends string = string, Payload extends object = JsonObject> = Pick<
+  RailDeclaration<Type, Payload>,
+  'type' | 'onUnknown' | 'money' | 'destination' | 'timeoutMs' | 'settleMs' | 'concurrency' | 'codes' | 'payload'
+>
 
-export interface MemoryPayment {
+export interface MemoryPayment<Payload extends object = JsonObject> {
   /** The rail's own reference: `memory-1`, `memory-2` … unless the script gave one. */
   readonly reference: string
-  readonly payload: JsonObject
+  readonly payload: Payload
 }
 
-export type MemoryRail = Rail & MemoryRecords
+export type MemoryRail<Type extends string = string, Payload extends object = JsonObject> = Rail<Type, Payload> &
+  MemoryRecords<Payload>
 
-interface MemoryRecords {
+interface MemoryRecords<Payload extends object> {
   /** What was paid, by the reference that Symphony gave: each once, however often it was sent. */
-  readonly paid: ReadonlyMap<string, MemoryPayment>
+  readonly paid: ReadonlyMap<string, MemoryPayment<Payload>>
   /** Every call of `dispatch`, in order. */
-  readonly calls: readonly RailRequest[]
+  readonly calls: readonly RailRequest<Payload>[]
   /** Says what the next calls come to, in order. After them, each is a success. */
   next(...answers: readonly ScriptedAnswer[]): void
 }
@@ -39,18 +48,22 @@ const SPECIAL = new Set<unknown>(['lost', 'unreachable', 'silent'])
  * A rail without an outside world. It is idempotent under Symphony's reference and can be asked, so that it may stand for a
  * rail of any policy; give `onUnknown` as the real one has it.
  */
-export function memoryRail(options: MemoryRailOptions): MemoryRail {
-  const paid = new Map<string, MemoryPayment>()
-  const calls: RailRequest[] = []
+export function memoryRail<
+  const Type extends string,
+  const Money extends boolean = true,
+  Payload extends object = DefaultPayload<Money>,
+>(options: MemoryRailOptions<Type, Payload> & { readonly money?: Money }): MemoryRail<Type, Payload> {
+  const paid = new Map<string, MemoryPayment<Payload>>()
+  const calls: RailRequest<Payload>[] = []
   const script: ScriptedAnswer[] = []
 
-  const pay = (request: RailRequest, reference = `memory-${paid.size + 1}`): MemoryPayment => {
+  const pay = (request: RailRequest<Payload>, reference = `memory-${paid.size + 1}`): MemoryPayment<Payload> => {
     const payment = paid.get(request.reference) ?? { reference, payload: request.payload }
     paid.set(request.reference, payment)
     return payment
   }
 
-  const rail: MemoryRail = {
+  const rail: MemoryRail<Type, Payload> = {
     ...options,
     paid,
     calls,

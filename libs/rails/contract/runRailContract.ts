@@ -35,7 +35,10 @@ export class RailContractError extends AppError {
  * Checks an adapter against what Symphony relies on, with real calls to it: run it against a sandbox, from any test
  * framework. Returns every rule with what was found, or throws a `RailContractError` if one is broken.
  */
-export async function runRailContract(rail: RailDeclaration<object>, options: ContractOptions): Promise<RuleResult[]> {
+export async function runRailContract(
+  rail: RailDeclaration<string, object>,
+  options: ContractOptions,
+): Promise<RuleResult[]> {
   const loaded = loadRail(rail)
   const results: RuleResult[] = []
   for (const { rule, check } of RULES) {

@@ -12,14 +12,14 @@ import {
   type JsonValue,
   rejectUnknownKeys,
 } from '../../core/index.js'
-import type { Rail, RailOutcome, RailRequest } from '../types.js'
+import type { RailDeclaration, RailOutcome, RailRequest } from '../types.js'
 import { mergeStatusOutcomes, type StatusOutcomes } from './httpOutcomes.js'
 import type { TlsMaterial } from './HttpTransport.js'
 import type { SigningKey } from './requestSignature.js'
 
 /** A declaration like that of any rail, but with `http` in place of the calls. */
-export interface HttpRailOptions<Payload extends object = JsonObject> extends Omit<
-  Rail<Payload>,
+export interface HttpRailOptions<Type extends string = string, Payload extends object = JsonObject> extends Omit<
+  RailDeclaration<Type, Payload>,
   'dispatch' | 'queryStatus' | 'close'
 > {
   readonly http: HttpOptions<Payload>
@@ -131,7 +131,7 @@ const SECRET_BYTES_MIN = 16
 const URL_LENGTH_MAX = 2_048
 
 /** Checks what is HTTP's; the declaration around it is checked by `loadRails`, like any other. */
-export function resolveHttpOptions<Payload extends object>(rail: HttpRailOptions<Payload>): ResolvedHttp {
+export function resolveHttpOptions<Payload extends object>(rail: HttpRailOptions<string, Payload>): ResolvedHttp {
   const type = requiredId('type', rail.type)
   const field = (name: string) => `rail "${type}", http.${name}`
   const given = rail.http

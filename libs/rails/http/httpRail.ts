@@ -2,6 +2,7 @@ import { parseStrictJson, type JsonValue } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
 import {
   requestBody,
+  type DefaultPayload,
   type Rail,
   type RailAnswer,
   type RailCodes,
@@ -32,7 +33,11 @@ import { signRequest } from './requestSignature.js'
  * A rail that speaks JSON over HTTPS. Each request carries the reference as `Idempotency-Key`, the end of the lease as
  * `Symphony-Not-After`, `traceparent` and `tracestate`, and a signature if there is a key. Connections are kept until `close()`.
  */
-export function httpRail<Payload extends object>(options: HttpRailOptions<Payload>): Rail<Payload> {
+export function httpRail<
+  const Type extends string,
+  const Money extends boolean = true,
+  Payload extends object = DefaultPayload<Money>,
+>(options: HttpRailOptions<Type, Payload> & { readonly money?: Money }): Rail<Type, Payload> {
   const http = resolveHttpOptions(options)
   const transport = new HttpTransport({ ...http, connectTimeoutMs: CONNECT_TIMEOUT_MS })
   const { http: given, ...declaration } = options

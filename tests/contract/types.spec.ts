@@ -1,0 +1,165 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, expectTypeOf, onTestFinished, test } from 'vitest'
+import {
+  defineRail,
+  httpRail,
+  type PaymentPayload,
+  type Rail,
+  type RailAnswer,
+  type StandardSchema,
+} from '../../libs/rails/index.js'
+import { Symphony } from '../../libs/symphony/index.js'
+import { memoryRail } from '../../libs/testing/index.js'
+
+/** Mistakes that do not compile. `tsc -p tests` checks the lines: `expectTypeOf` calls no function, so nothing is enqueued. */
+
+interface SepaPayload {
+  readonly amount: string
+  readonly currency: 'EUR'
+  readonly destination: string
+  readonly invoice: string
+}
+
+declare const Sepa: StandardSchema<SepaPayload>
+declare const tx: { query(text: string, values?: unknown[]): Promise<{ rows: never[] }> }
+
+const answer = (): RailAnswer => ({ outcome: 'success', reference: 'bank-1' })
+const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' } as const
+const KEYS = { instructionId: 'INV-1', participantId: 'shop' } as const
+
+test('defineRail infers the type, and the payload by schema, by money: false, else PaymentPayload', () => {
+  expectTypeOf(() => {
+    const contract = { type: 'SEPA', payload: Sepa, destination: 'iban' } as const
+    const spread = defineRail({
+      ...contract,
+      onUnknown: 'inquire',
+      dispatch: ({ payload }) => {
+        expectTypeOf(payload).toEqualTypeOf<SepaPayload>()
+        return answer()
+      },
+      queryStatus: ({ payload }) => {
+        expectTypeOf(payload).toEqualTypeOf<SepaPayload>()
+        return { outcome: 'absent' }
+      },
+    })
+    expectTypeOf(spread).toEqualTypeOf<Rail<'SEPA', SepaPayload>>()
+    const plain = defineRail({
+      type: 'momo',
+      onUnknown: 'hold',
+      async dispatch({ payload }) {
+        expectTypeOf(payload).toEqualTypeOf<PaymentPayload>()
+        return answer()
+      },
+    })
+    expectTypeOf(plain).toEqualTypeOf<Rail<'momo', PaymentPayload>>()
+    const event = defineRail({
+      type: 'event',
+      money: false,
+      onUnknown: 'resend',
+      dispatch: ({ payload }) => ({ outcome: 'success', reference: String(payload['id']) }),
+    })
+    const symphony = new Symphony({ rails: [spread, plain, event] })
+    void symphony.enqueue({ ...KEYS, railType: 'SEPA', payload: { ...PAYLOAD, invoice: 'INV-1' } }, { tx })
+    void symphony.enqueue({ ...KEYS, railType: 'momo', payload: { ...PAYLOAD, note: 'any further field' } }, { tx })
+    void symphony.enqueue({ ...KEYS, railType: 'event', payload: { id: 7 } }, { tx })
+    void symphony.worker({ rails: [spread, plain, event] })
+    // @ts-expect-error: the schema of SEPA demands an invoice, also beside other rails
+    void symphony.enqueue({ ...KEYS, railType: 'SEPA', payload: PAYLOAD }, { tx })
+  }).toBeFunction()
+})
+
+test('httpRail and memoryRail keep type and payload', () => {
+  expectTypeOf(() => {
+    const http = httpRail({ type: 'http', payload: Sepa, onUnknown: 'hold', http: { url: 'https://bank.example' } })
+    expectTypeOf(http).toEqualTypeOf<Rail<'http', SepaPayload>>()
+    const symphony = new Symphony({
+      rails: [
+        http,
+        memoryRail({ type: 'memory', onUnknown: 'resend' }),
+        defineRail({ type: 'inline', onUnknown: 'hold', dispatch: answer }),
+      ],
+    })
+    void symphony.enqueue({ ...KEYS, railType: 'inline', payload: PAYLOAD }, { tx })
+    // @ts-expect-error: a rail that is defined in the list keeps its payload as well
+    void symphony.enqueue({ ...KEYS, railType: 'inline', payload: { amount: '1' } }, { tx })
+    void symphony.enqueue({ ...KEYS, railType: 'memory', payload: PAYLOAD }, { tx })
+    // @ts-expect-error: a money rail without a schema takes a PaymentPayload
+    void symphony.enqueue({ ...KEYS, railType: 'memory', payload: { amount: '1' } }, { tx })
+  }).toBeFunction()
+})
+
+test('a wrong payload, a wrong rail and a missing tx do not compile', () => {
+  expectTypeOf(() => {
+    const symphony = new Symphony({ rails: [{ type: 'SEPA', payload: Sepa }, { type: 'momo' }] })
+    const sound = { ...KEYS, railType: 'SEPA', payload: { ...PAYLOAD, invoice: 'INV-1' } } as const
+    void symphony.enqueue(sound, { tx })
+    void symphony.enqueueMany([sound], { tx })
+    // @ts-expect-error: tx is required
+    void symphony.enqueue(sound)
+    // @ts-expect-error: tx is required
+    void symphony.enqueueMany([sound], {})
+    // @ts-expect-error: the schema of SEPA demands an invoice
+    void symphony.enqueue({ ...KEYS, railType: 'SEPA', payload: PAYLOAD }, { tx })
+    // @ts-expect-error: an amount is text
+    void symphony.enqueue({ ...KEYS, railType: 'momo', payload: { ...PAYLOAD, amount: 12.5 } }, { tx })
+    // @ts-expect-error: no rail has this name
+    void symphony.enqueue({ ...sound, railType: 'SEPPA' }, { tx })
+    // @ts-expect-error: no rail has this name
+    void symphony.enqueueMany([sound, { ...sound, railType: 'SEPPA' }], { tx })
+  }).toBeFunction()
+})
+
+test('a Symphony without rails takes any rail and any JSON object', () => {
+  expectTypeOf(() => {
+    const symphony = new Symphony()
+    void symphony.enqueue({ ...KEYS, railType: 'any', payload: { any: [1, 'json'] } }, { tx })
+    // @ts-expect-error: tx is required here as well
+    void symphony.enqueue({ ...KEYS, railType: 'any', payload: {} })
+  }).toBeFunction()
+})
+
+test('a rail without onUnknown, or with inquire and no queryStatus, does not compile', () => {
+  expectTypeOf(() => {
+    // @ts-expect-error: only the author of the adapter knows what is safe
+    defineRail({ type: 'bank', dispatch: answer })
+    // @ts-expect-error: nothing could be asked
+    defineRail({ type: 'bank', onUnknown: 'inquire', dispatch: answer })
+    // @ts-expect-error: nothing could be asked
+    defineRail({ type: 'bank', payload: Sepa, onUnknown: 'inquire', dispatch: answer })
+    defineRail({ type: 'bank', onUnknown: 'hold', dispatch: answer })
+    // @ts-expect-error: a success needs the reference of the rail
+    defineRail({ type: 'bank', onUnknown: 'hold', dispatch: () => ({ outcome: 'success' }) })
+  }).toBeFunction()
+})
+
+const PROGRAM = `
+import { Symphony } from '../../libs/index.js'
+declare const tx: { query(text: string, values?: unknown[]): Promise<{ rows: never[] }> }
+const symphony = new Symphony({ rails: [{ type: 'SEPA' }, { type: 'momo' }] })
+const payload = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
+void symphony.enqueue({ railType: 'SEPA', instructionId: 'A', participantId: 'B', payload: { ...payload, amount: 12.5 } }, { tx })
+void symphony.enqueue({ railType: 'SEPPA', instructionId: 'A', participantId: 'B', payload }, { tx })
+`
+
+test('the compiler names the wrong field, and the rail that was meant', async () => {
+  const folder = await mkdtemp(join(import.meta.dirname, '../../dist/types-'))
+  onTestFinished(() => rm(folder, { recursive: true }))
+  await writeFile(join(folder, 'program.ts'), PROGRAM)
+  await writeFile(
+    join(folder, 'tsconfig.json'),
+    JSON.stringify({ extends: '../../tsconfig.base.json', compilerOptions: { noEmit: true }, files: ['program.ts'] }),
+  )
+  const output = await new Promise<string>((resolve) => {
+    const tsc = join(import.meta.dirname, '../../node_modules/typescript/bin/tsc')
+    execFile(process.execPath, [tsc, '-p', folder], (_error, stdout) => resolve(stdout))
+  })
+  const errors = output.split(/\n(?=\S)/).filter((error) => error.trim() !== '')
+  expect(errors).toEqual([
+    expect.stringMatching(/program\.ts\(6,.*Type 'number' is not assignable to type 'string'\./s),
+    expect.stringMatching(
+      /program\.ts\(7,.*Type '"SEPPA"' is not assignable to type '"SEPA" \| "momo"'\. Did you mean '"SEPA"'\?/s,
+    ),
+  ])
+})
