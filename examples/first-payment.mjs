@@ -1,6 +1,6 @@
 // A first payment in twenty lines: enqueued in a transaction, sent to a rail, recorded once.
 import { Symphony } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
+import { deploy } from 'symphony-pg/admin'
 
 const url = process.env.DATABASE_URL ?? 'embedded:.symphony'
 await deploy({ url })

@@ -1,15 +1,17 @@
 /**
- * Keys of the HTTP API: who may ask for what, and who it is that asks.
+ * Keys of the HTTP API: scopes and person of a request.
  *
- * | state | who moves it | a crash there leaves |
+ * | state | ended by | a crash there leaves |
  * | --- | --- | --- |
- * | active | `revokeApiKey` by anybody with symphony_control; time, if it expires | the row |
- * | expired, revoked | nobody: for ever | the row, so that it is known who had it |
+ * | active | `ApiKeys.revoke` with symphony_control; its expiry | the row |
+ * | expired, revoked | nothing: both are final | the row, which names the owner |
  *
- * A key is `symphony_<id>_<secret>` and is shown once. The database keeps the SHA-256 of the secret, decides by its own clock
- * whether a key is still good, and lets nobody hand out what they do not have themselves.
+ * A key is `symphony_<id>_<secret>` and is shown once. The database stores the SHA-256 of the secret and decides by its own clock
+ * whether a key is active. A login can only grant scopes whose roles it has.
  */
 export { newApiKey, parseApiKey } from './apiKey.js'
 export type { ApiKeyParts } from './apiKey.js'
-export { authenticateApiKey, createApiKey, isActorGateway, readApiKeys, revokeApiKey, SCOPES } from './db.js'
-export type { ApiKeyRequest, ApiKeyStatus, CreatedApiKey, KnownApiKey, Scope } from './db.js'
+export { ApiKeys } from './ApiKeys.js'
+export type { ApiKeyRequest, CreatedApiKey } from './ApiKeys.js'
+export { authenticateApiKey, isActorGateway, SCOPES } from './db.js'
+export type { ApiKeyStatus, KnownApiKey, Scope } from './db.js'

@@ -21,6 +21,18 @@ export function openDatabase(options: DatabaseOptions): Database {
   return new Database(resolveDatabaseOptions(options))
 }
 
+/** Gives handles of roles. A `Database` is one. */
+export interface RoleSource {
+  as(role: string): Queryable
+}
+
+/** Opens the database of these options, or uses one that the caller opened and closes. */
+export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { readonly close: () => Promise<void> } {
+  if ('as' in given) return { as: (role) => given.as(role), close: async () => {} }
+  const database = openDatabase({ applicationName: 'symphony admin', ...given })
+  return { as: (role) => database.as(role), close: () => database.close() }
+}
+
 /**
  * One PostgreSQL database, used in roles that each call names. It promises that a statement runs in the role it was
  * given or not at all, and that a transaction which returns was committed. It does not retry: what a failure means for

@@ -8,8 +8,8 @@
  * Every failure is a `DatabaseError` with a `disposition`: `retry` (no effect), `unknown` (it may have been committed: find
  * out first) or `fatal`. A crash of this process leaves only sessions, which the server ends by their timeouts.
  */
-export { Database, openDatabase, withActor } from './Database.js'
-export type { Actor, RoleProbe, RoleReport } from './Database.js'
+export { Database, openDatabase, openOrUse, withActor } from './Database.js'
+export type { Actor, RoleProbe, RoleReport, RoleSource } from './Database.js'
 export { call, onlyRow } from './call.js'
 export type { TlsMode, TlsOptions } from './connectionTarget.js'
 export {

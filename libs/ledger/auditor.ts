@@ -47,8 +47,8 @@ export interface AuditReport {
   readonly notJudged: readonly InvariantId[]
 }
 
-/** Holds our book against itself and, where it is given, against the rail's. Reads as symphony_auditor; changes nothing. */
-export async function audit(role: Queryable, options: AuditOptions = {}): Promise<AuditReport> {
+/** Compares the ledger with itself and, if given, with the rail book. Reads as symphony_auditor. */
+export async function auditDatabase(role: Queryable, options: AuditOptions = {}): Promise<AuditReport> {
   const counts = await countLedger(role)
   const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
   const onRow = books === undefined ? {} : { onRow: (row: LedgerRow) => readTerminalOutcome(row, books) }

@@ -2,7 +2,7 @@ import { createPublicKey, verify, type KeyObject } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { blockHash as hashOfHead } from './blocks.js'
-import { readCheckpoints } from './checkpoints.js'
+import { readCheckpoints, readPublicKey } from './checkpoints.js'
 import { EVIDENCE_MANIFEST, EVIDENCE_SIGNATURE, EvidenceError, manifestOf, sha256, stableJson } from './evidence.js'
 import { readHeadLine, type Head } from './exportLines.js'
 
@@ -20,8 +20,16 @@ export interface EvidenceCheck {
  * Accepts a bundle that is, to the byte, what was written, and whose parts agree: blocks follow each other, checkpoints are
  * signed and name blocks that are there, every function has the hash of its definition. Needs no database.
  */
-export async function checkEvidence(folder: string, publicKey?: KeyObject): Promise<EvidenceCheck> {
-  return checkBundle(await readBundle(folder), publicKey)
+export async function checkEvidence({
+  folder,
+  publicKey,
+}: {
+  readonly folder: string
+  /** File of the public key. Without it the bundle may be signed by anyone. @default none */
+  readonly publicKey?: string
+}): Promise<EvidenceCheck> {
+  const key = publicKey === undefined ? undefined : await readPublicKey(publicKey)
+  return checkBundle(await readBundle(folder), key)
 }
 
 /** The same of files that are at hand, by their names. */

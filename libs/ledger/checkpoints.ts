@@ -120,11 +120,27 @@ function broken(line: number, why: string): CheckpointError {
   )
 }
 
-/** Makes a key pair in two files that must not exist yet: a key that signed checkpoints is not to be lost to another. */
-export async function createCheckpointKeys(privateFile: string, publicFile: string): Promise<void> {
+/**
+ * Creates an Ed25519 key pair in two files. Refuses files that exist, because an overwritten key could verify no old checkpoint.
+ * Keep the private key where no administrator of the database can read it.
+ */
+export async function createCheckpointKeys({
+  privateKey: privateFile,
+  publicKey: publicFile,
+}: {
+  readonly privateKey: string
+  readonly publicKey: string
+}): Promise<void> {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
-  await createFile(privateFile, privateKey.export({ type: 'pkcs8', format: 'pem' }), 0o600)
-  await createFile(publicFile, publicKey.export({ type: 'spki', format: 'pem' }), 0o644)
+  try {
+    await createFile(privateFile, privateKey.export({ type: 'pkcs8', format: 'pem' }), 0o600)
+    await createFile(publicFile, publicKey.export({ type: 'spki', format: 'pem' }), 0o644)
+  } catch (error) {
+    throw new AppError('KEYGEN_FAILED', `The keys cannot be written to ${privateFile} and ${publicFile}.`, {
+      cause: error,
+      remedy: 'Name files that do not exist yet, in a folder that you may write.',
+    })
+  }
 }
 
 /** Refuses a key that others can read: who else signs checkpoints can rewrite what they vouch for. */

@@ -1,6 +1,9 @@
 import { createHash, createPublicKey, type KeyObject, sign } from 'node:crypto'
-import { join } from 'node:path'
+import { readFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { AppError, canonicalJson } from '../core/index.js'
+import type { Diagnosis } from '../deployment/index.js'
 import type { AuditReport } from './auditor.js'
 import { createFile } from './durableFile.js'
 import { EVIDENCE_FILES, readmeOf } from './evidenceReadme.js'
@@ -8,14 +11,13 @@ import { intoNewFolder } from './exportLedger.js'
 import { writeHead } from './exportLines.js'
 import type { LedgerSource } from './LedgerSource.js'
 
-/** What evidence is made of. Whoever composes it (the command line) reads each part where it is. */
+/** Parts of a bundle. */
 export interface EvidenceParts {
   /** The deployed objects by kind and name. */
   readonly catalog: ReadonlyMap<string, ReadonlyMap<string, object>>
   readonly deployments: readonly object[]
   readonly settings: object
-  /** Findings of the doctor; `ok` if the database is the schema of its release. */
-  readonly doctor: { readonly ok: boolean; readonly findings: readonly object[] }
+  readonly doctor: Diagnosis
   readonly audit: AuditReport
   /** Table of scenarios and their tests, as this release ships it. */
   readonly conformance: string
@@ -27,8 +29,30 @@ export const EVIDENCE_MANIFEST = 'MANIFEST.sha256'
 export const EVIDENCE_SIGNATURE = 'MANIFEST.sha256.sig'
 
 export class EvidenceError extends AppError {
-  constructor(code: 'EVIDENCE_REFUSED' | 'EVIDENCE_BROKEN', message: string, remedy: string) {
+  /** Results of doctor and audit that caused the refusal. Undefined for a broken bundle. */
+  readonly found: Pick<EvidenceParts, 'doctor' | 'audit'> | undefined
+
+  constructor(
+    code: 'EVIDENCE_REFUSED' | 'EVIDENCE_BROKEN',
+    message: string,
+    remedy: string,
+    found?: Pick<EvidenceParts, 'doctor' | 'audit'>,
+  ) {
     super(code, message, { remedy })
+    this.found = found
+  }
+}
+
+/** Reads the page that this release ships. Walks up, because compiled code lies deeper in the package than its source. */
+export async function readConformance(): Promise<string> {
+  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
+    const text = await readFile(join(folder, 'docs', 'conformance.md'), 'utf8').catch(() => undefined)
+    if (text !== undefined) return text
+    if (folder === dirname(folder)) {
+      throw new AppError('CONFORMANCE_MISSING', 'The page docs/conformance.md is missing from this package.', {
+        remedy: 'Install the package again.',
+      })
+    }
   }
 }
 
@@ -137,6 +161,7 @@ function requireSound({ doctor, audit }: EvidenceParts): void {
       ? `The ledger does not hold (${broken.join(', ')}), so there is no evidence that it does.`
       : 'The schema is not what was deployed, so there is no evidence that it is.',
     'symphony ledger verify and symphony doctor say what was found. Nothing was written.',
+    { doctor, audit },
   )
 }
 

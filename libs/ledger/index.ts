@@ -1,37 +1,30 @@
 /**
- * The ledger, compared with itself and with the rail's book. Reads as symphony_auditor and changes nothing. Hashes are recomputed
- * here, from the bytes of the rows: a superuser who changes a row could change the database's functions, too.
+ * The ledger, compared with itself and with the rail book. `openLedger` gives auditors the object with all verbs. It reads as
+ * symphony_auditor. It recomputes hashes here, from the bytes of the rows, because a superuser who changes a row could change the
+ * functions of the database, too.
  *
  * `LedgerSealer` puts a hash of each row into a block; the heads of blocks are signed and kept outside the database. A crash of the
  * sealer leaves rows that no block covers yet; the next run covers them.
  */
-export { audit, auditExport } from './auditor.js'
-export type { AuditOptions, AuditReport } from './auditor.js'
+export type { AuditReport } from './auditor.js'
 export type { RailEffect } from './invariants.js'
 export { describeBreak } from './breaks.js'
 export type { LedgerBreak } from './breaks.js'
 export { checkEvidence } from './checkEvidence.js'
 export type { EvidenceCheck } from './checkEvidence.js'
-export { createCheckpointKeys, readPrivateKey, readPublicKey } from './checkpoints.js'
-export { CheckpointError, readCheckpoints } from './checkpoints.js'
+export { CheckpointError, createCheckpointKeys, readCheckpoints } from './checkpoints.js'
 export type { Checkpoint } from './checkpoints.js'
 export { databaseSource } from './LedgerSource.js'
-export {
-  beginSnapshot,
-  readSealingStatus,
-  readSettings,
-  recordLedgerVerification,
-  sealLedgerBlock,
-  verifyLedgerBlock,
-} from './db.js'
+export { readSealingStatus, recordLedgerVerification, sealLedgerBlock, verifyLedgerBlock } from './db.js'
 export type { LedgerCounts, SealingBlocker, SealingStatus, VerifiedBlock } from './db.js'
-export { EvidenceError, writeEvidence } from './evidence.js'
-export type { EvidenceParts } from './evidence.js'
+export { EvidenceError } from './evidence.js'
 export { ExportError, exportLedger } from './exportLedger.js'
 export type { ExportManifest, ExportOptions } from './exportLedger.js'
 export { openExport } from './exportSource.js'
 export type { OpenedExport } from './exportSource.js'
 export type { LedgerRow } from './LedgerRow.js'
+export { openLedger } from './Ledger.js'
+export type { CheckpointFiles, Ledger } from './Ledger.js'
 export { LedgerSealer } from './LedgerSealer.js'
 export type { SealCounts, SealerEvent } from './LedgerSealer.js'
 export type { LedgerSource } from './LedgerSource.js'

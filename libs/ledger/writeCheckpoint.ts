@@ -64,6 +64,15 @@ export async function readCheckpointLines(file: string): Promise<string[]> {
   return lines
 }
 
+/** Refuses a file that is missing or empty: without checkpoints nothing could contradict the ledger. */
+export async function requiredCheckpointLines(file: string): Promise<string[]> {
+  const lines = await readCheckpointLines(file)
+  if (lines.length > 0) return lines
+  throw new AppError('CHECKPOINTS_MISSING', `There are no checkpoints in ${file}.`, {
+    remedy: 'Name the file that symphony ledger checkpoint writes.',
+  })
+}
+
 /** The block of the last checkpoint, as it was when it was signed. */
 async function requireSigned(source: LedgerSource, { block, blockHash: signedHash }: Checkpoint): Promise<Block> {
   for await (const found of source.blocks(BigInt(block) - 1n)) {

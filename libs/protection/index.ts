@@ -6,24 +6,17 @@
  * | --- | --- | --- |
  * | a producer | `vault.encrypt`, before the enqueue: the database never sees the plaintext | the current master key |
  * | a worker | decrypts, just before a call or an inquiry (`protectedRails`) | every master key in use |
- * | an operator | rewraps data keys under another master key; destroys a subject's | those, or none |
+ * | an operator | `Vault`: rewraps data keys under another master key, destroys the key of a subject | those, or none |
  *
  * Each subject has one data key. The database stores it wrapped under a master key that the database never has (`subject_keys`).
  * This module keeps no data key longer than a call. A crash leaves at worst a key that has encrypted nothing yet.
  */
-export {
-  countSubjectKeys,
-  destroySubjectKey,
-  ensureSubjectKeys,
-  masterKeysInUse,
-  readSubjectKeys,
-  rewrapSubjectKeys,
-} from './db.js'
-export type { KeyDestruction, MasterKeyUse, OfferedKey, SubjectKeyCounts, WrappedKey } from './db.js'
+export { ensureSubjectKeys, masterKeysInUse, readSubjectKeys, rewrapSubjectKeys } from './db.js'
+export type { MasterKeyUse, OfferedKey, WrappedKey } from './db.js'
 export { FieldKeyMissingError, MasterKeysError, SubjectErasedError } from './errors.js'
 export { encryptsFields, FieldVault, protectedRails } from './FieldVault.js'
 export type { ProtectedRail, EncryptableInstruction } from './FieldVault.js'
 export { KeyRing, readKeyRing, SECRET_BYTES } from './MasterKeys.js'
 export type { MasterKey, MasterKeys } from './MasterKeys.js'
-export { rewrapKeys } from './rewrapKeys.js'
-export type { RewrapResult } from './rewrapKeys.js'
+export { Vault } from './Vault.js'
+export type { VaultStatus } from './Vault.js'

@@ -1,19 +1,19 @@
 import type { Guardrail } from './guardrail.js'
 
-/** The subpaths of the package are entry points of modules. The linter does not read package.json. */
+/** The subpaths of the package are its entry points. The linter does not read package.json. */
 export const exportsAreEntryPoints: Guardrail = {
-  name: 'package.json exports only the index.js of a module',
+  name: 'package.json exports only entry points',
   check: (repository) => {
     const manifest = repository.find(({ path }) => path === 'package.json')
     if (manifest === undefined) return []
     const targets = [...JSON.stringify(JSON.parse(manifest.text).exports ?? {}).matchAll(/"(\.\/[^"]*\.[jt]s)"/g)]
     return targets
       .map(([, target = '']) => target)
-      .filter((target) => !/^\.\/dist\/libs\/(?:[a-z]+\/)?index(?:\.d)?\.[jt]s$/.test(target))
+      .filter((target) => !/^\.\/dist\/libs\/(?:(?:[a-z]+\/)?index|entry\/[a-z]+)(?:\.d)?\.[jt]s$/.test(target))
       .map((target) => ({
         file: manifest.path,
         line: manifest.text.slice(0, manifest.text.indexOf(target)).split('\n').length,
-        message: `exports ${target}, which is not the index of a module`,
+        message: `exports ${target}, which is not an entry point`,
       }))
   },
 }

@@ -2,7 +2,6 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, OutboxRelayer } from '../../libs/outbox/index.js'
-import { audit } from '../../libs/ledger/index.js'
 import { LeaseRepairWorker } from '../../libs/repair/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { KillableWorker } from '../support/killableWorker.js'
@@ -11,6 +10,7 @@ import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { writeRailsFile } from '../support/railsFile.js'
 import { recordingRail } from '../support/relayRail.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
+import { auditLedger } from '../support/ledgerFixture.js'
 
 const PAYMENTS = 200
 const WORKERS = 4
@@ -98,7 +98,7 @@ test(
         await approve(checker, proposalId)
       }),
     )
-    const { ok, invariants, counts } = await audit(db.as('symphony_auditor'), { drained: true })
+    const { ok, invariants, counts } = await auditLedger(db, { drained: true })
     expect({ ok, broken: invariants.filter((one) => !one.ok) }).toEqual({ ok: true, broken: [] })
     expect(counts).toMatchObject({ pending: 0n, dispatched: BigInt(PAYMENTS / 2), failed: BigInt(PAYMENTS / 2) })
   },

@@ -3,7 +3,6 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { between, seededRandom, type Random } from '../../libs/cli/commands/demo/seededRandom.js'
-import { audit } from '../../libs/ledger/index.js'
 import { enqueuePaymentOutboxBatch, resumeOutbox, setParticipantOutboxPolicy } from '../../libs/outbox/index.js'
 import { sleep } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -13,6 +12,7 @@ import { buildInstruction } from '../support/outboxItems.js'
 import { createPerson, approve, propose, type Person } from '../support/outboxPeople.js'
 import { writeRailsFile } from '../support/railsFile.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
+import { auditLedger } from '../support/ledgerFixture.js'
 
 const PARTICIPANTS = Array.from({ length: 20 }, (_, index) => `participant-${index}`)
 const ITEMS_EACH = 50
@@ -153,7 +153,7 @@ test(
     expect(rows).toEqual([{ halted: resumes, went_on: expect.any(Number) }])
     // Or nothing was proven: failures in both kinds of streams, and deaths with a call in hand.
     expect(Math.min(resumes, rows[0]?.went_on ?? 0, killed.inHand, killed.atRandom)).toBeGreaterThan(0)
-    const { ok, invariants } = await audit(db.as('symphony_auditor'), { drained: true })
+    const { ok, invariants } = await auditLedger(db, { drained: true })
     expect({ ok, broken: invariants.filter((one) => !one.ok) }).toEqual({ ok: true, broken: [] })
   },
 )

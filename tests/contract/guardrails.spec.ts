@@ -354,7 +354,7 @@ describe('planted violations are caught, and only by the rule they break', () =>
       path: 'package.json',
       text: '{"exports": {\n"./x": "./dist/libs/outbox/Worker.js"}}',
       line: 2,
-      says: /not the index of a module/,
+      says: /not an entry point/,
     },
     {
       rule: powers,

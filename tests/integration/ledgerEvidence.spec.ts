@@ -22,7 +22,7 @@ beforeAll(async () => {
   const key = fixture.file('key.pem')
   const pub = fixture.file('pub.pem')
   const out = fixture.file('checkpoints.ndjson')
-  await createCheckpointKeys(key, pub)
+  await createCheckpointKeys({ privateKey: key, publicKey: pub })
   await command('ledger', 'checkpoint', '--key', key, '--out', out)
   words = ['evidence', '--checkpoints', out, '--public-key', pub]
 })
@@ -128,7 +128,7 @@ describe('a bundle', () => {
     expect(await accepts(folder)).toBe(false)
     await writeFile(readme, text)
     await writeFile(join(folder, 'more'), '')
-    expect(await failureOf(checkEvidence(folder))).toMatchObject({
+    expect(await failureOf(checkEvidence({ folder }))).toMatchObject({
       code: 'EVIDENCE_BROKEN',
       message: expect.stringContaining('more'),
     })
@@ -166,7 +166,7 @@ describe('without a bundle', () => {
 })
 
 async function accepts(folder: string): Promise<boolean> {
-  return checkEvidence(folder).then(
+  return checkEvidence({ folder }).then(
     () => true,
     () => false,
   )

@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import {
-  auditExport,
   databaseSource,
   exportLedger,
   openExport,
+  openLedger,
   readCheckpoints,
   verifyLedger,
   type ExportManifest,
@@ -180,7 +180,7 @@ describe('an export', () => {
     const offline = await verifyLedger(source, { checkpoints })
     expect(offline).toEqual(await fixture.verify(checkpoints))
     expect(offline).toMatchObject({ breakCount: 0, openRows: 1, checkpoints: 1 })
-    const report = await auditExport((await openExport(folder)).source)
+    const report = await (await openLedger({ exportFolder: folder })).audit()
     expect(report.invariants.map(({ id, ok }) => `${id} ${ok}`)).toEqual(['I2 true', 'I6 true', 'I7 true', 'I9 true'])
     expect(report.notJudged).toEqual(['I1', 'I3', 'I4', 'I5', 'I8', 'I10'])
   })
@@ -188,12 +188,12 @@ describe('an export', () => {
   test('says of which payment a number is missing, or an ending too many', async () => {
     const without = await createCopy('without')
     await rewriteFile(without, 'rows.ndjson', (lines) => lines.filter((line) => line !== attempts(lines)[0]))
-    const gap = await auditExport((await openExport(without)).source)
+    const gap = await (await openLedger({ exportFolder: without })).audit()
     expect(gap.invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: false, found: [expect.any(String)] })
     expect(gap.invariants.find(({ id }) => id === 'I2')).toMatchObject({ ok: true })
     const twice = await createCopy('twice')
     await rewriteFile(twice, 'rows.ndjson', (lines) => [...lines, secondEnding(attempts(lines))])
-    const double = await auditExport((await openExport(twice)).source)
+    const double = await (await openLedger({ exportFolder: twice })).audit()
     expect(double.invariants.find(({ id }) => id === 'I2')).toMatchObject({ ok: false, found: [expect.any(String)] })
     expect(double.invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: true })
   })

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { JsonObject } from '../../libs/core/index.js'
 import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
 import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
-import { destroySubjectKey, KeyRing, rewrapKeys } from '../../libs/protection/index.js'
+import { KeyRing, Vault } from '../../libs/protection/index.js'
 import type { Rail, RailAnswer, RailRequest } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildInstruction, attemptRows, claimOnly, complete, enqueue, pendingRow } from '../support/outboxItems.js'
@@ -82,10 +82,10 @@ describe('a payment with an encrypted field', () => {
     const made = fixture()
     await made.enqueue(buildEncrypted(made))
     const next = buildMasterKey('next')
-    await rewrapKeys(db.as('symphony_control'), new KeyRing([first, next], 'next'))
+    await new Vault(db).rotate({ masterKeys: new KeyRing([first, next], 'next') })
     await made.relay([next])
     expect(made.rail.calls).toHaveLength(1)
-    await rewrapKeys(db.as('symphony_control'), new KeyRing([first, next], 'first'))
+    await new Vault(db).rotate({ masterKeys: new KeyRing([first, next], 'first') })
   })
 
   test('is asked about with its fields in the clear, and only then', async () => {
@@ -131,7 +131,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
       'the data key was destroyed',
       'FIELD_KEY_DESTROYED',
       async (made, { who }) => {
-        await destroySubjectKey(db.as('symphony_control'), who, 'asked to')
+        await new Vault(db).shred({ subject: who, reason: 'asked to' })
         await made.relay()
       },
     ],
@@ -215,7 +215,7 @@ test('after a subject was shredded its fields are unreadable, and the ledger ver
   const { outboxId } = await made.enqueue(instruction)
   await made.relay()
   const before = await attemptRows(db, outboxId)
-  await destroySubjectKey(db.as('symphony_control'), instruction.participantId, 'erasure request')
+  await new Vault(db).shred({ subject: instruction.participantId, reason: 'erasure request' })
   expect(await attemptRows(db, outboxId)).toEqual(before)
   const report = await verifyLedger(databaseSource(db.as('symphony_auditor')), {})
   expect(report.breaks).toEqual([])

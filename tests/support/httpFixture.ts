@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
-import { createApiKey, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
+import { ApiKeys, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
 import { withActor } from '../../libs/db/index.js'
 import {
   createHttpServer,
@@ -75,7 +75,8 @@ async function createGateway(db: TestDatabase): Promise<TestLogin> {
 
 /** A key made by an administrator. */
 export async function createKey(db: TestDatabase, request: ApiKeyRequest): Promise<{ keyId: string; key: string }> {
-  return createApiKey({ schema: db.schema, query: (text, values) => db.queryNoRole(text, values) }, request)
+  const asAdministrator = { schema: db.schema, query: db.queryNoRole.bind(db) }
+  return new ApiKeys({ as: () => asAdministrator }).create(request)
 }
 
 export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOptions = {}): Promise<HttpFixture> {

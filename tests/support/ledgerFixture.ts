@@ -7,13 +7,16 @@ import { inject } from 'vitest'
 import type { Queryable } from '../../libs/db/index.js'
 import {
   databaseSource,
+  openLedger,
   readCheckpointLines,
   readCheckpoints,
   sealLedgerBlock,
   verifyLedger,
   writeCheckpoint,
+  type AuditReport,
   type Checkpoint,
   type CheckpointReport,
+  type Ledger,
   type LedgerReport,
 } from '../../libs/ledger/index.js'
 import { pauseOutbox, repairExpiredLeases, resumeOutbox } from '../../libs/outbox/index.js'
@@ -157,5 +160,18 @@ export class LedgerFixture {
 
   async checkpoints(file = this.file('checkpoints.ndjson')): Promise<Checkpoint[]> {
     return readCheckpoints(await readCheckpointLines(file), this.keys.publicKey)
+  }
+}
+
+/** Audits the ledger of a test database as an administrator would. */
+export async function auditLedger(
+  { url, schema }: Pick<TestDatabase, 'url' | 'schema'>,
+  options: Parameters<Ledger['audit']>[0] = {},
+): Promise<AuditReport> {
+  const ledger = await openLedger({ url, schema })
+  try {
+    return await ledger.audit(options)
+  } finally {
+    await ledger.close()
   }
 }

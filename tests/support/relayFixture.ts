@@ -2,9 +2,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { onTestFinished } from 'vitest'
-import { readRailEffects } from '../../libs/cli/commands/ledger/readLedger.js'
+import { readRailEffects } from '../../libs/cli/commands/ledger/withLedger.js'
 import type { JsonObject } from '../../libs/core/index.js'
-import { audit } from '../../libs/ledger/index.js'
 import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { readBook, type startRailBook, type UnknownPolicy } from '../../libs/rails/index.js'
 import { builtPath } from './builtPath.js'
@@ -14,6 +13,7 @@ import { createTestDatabase, type TestDatabase } from './database.js'
 import { buildInstruction, attemptRows, enqueue, pendingRow, type Enqueued } from './outboxItems.js'
 import type { RelayOutcome } from './relayOutcomes.js'
 import { makeTestFolder, removeTestFolder } from './server.js'
+import { auditLedger } from './ledgerFixture.js'
 
 /** Where a worker can be stopped with a payment in hand, in the order it gets there. */
 export type RelayPoint =
@@ -155,7 +155,7 @@ export class RelayFixture {
 
   /** What breaks the invariants, our book held against the rail's: empty if all ten were judged and hold. */
   async auditFindings(): Promise<string[]> {
-    const { invariants } = await audit(this.db.as('symphony_auditor'), {
+    const { invariants } = await auditLedger(this.db, {
       effects: await readRailEffects(this.bookFile),
       drained: true,
     })

@@ -1,12 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
+  ApiKeys,
   authenticateApiKey,
-  createApiKey,
   isActorGateway,
   newApiKey,
   parseApiKey,
-  readApiKeys,
-  revokeApiKey,
   type ApiKeyRequest,
 } from '../../libs/access/index.js'
 import { withActor } from '../../libs/db/index.js'
@@ -32,7 +30,7 @@ async function shown(key: string) {
 }
 
 async function made(request: ApiKeyRequest = READER) {
-  return createApiKey(db.as('symphony_control'), request)
+  return new ApiKeys(db).create(request)
 }
 
 /** A key of this id, whatever its secret. */
@@ -94,12 +92,12 @@ describe('a key', () => {
 
   test('ends when it is revoked, once and for ever, by somebody whose name is kept', async () => {
     const { key, keyId } = await made()
-    expect(await revokeApiKey(db.as('symphony_control'), keyId)).toBe(true)
-    expect(await revokeApiKey(db.as('symphony_control'), keyId)).toBe(false)
+    expect(await new ApiKeys(db).revoke({ keyId })).toBe(true)
+    expect(await new ApiKeys(db).revoke({ keyId })).toBe(false)
     expect(await shown(key)).toMatchObject({ status: 'REVOKED' })
-    const kept = (await readApiKeys(db.as('symphony_control'))).find((one) => one.keyId === keyId)
+    const kept = (await new ApiKeys(db).list()).find((one) => one.keyId === keyId)
     expect(kept).toMatchObject({ status: 'REVOKED', revokedBy: 'symphony_test_login', revokedAt: expect.any(Date) })
-    expect(await failureOf(revokeApiKey(db.as('symphony_control'), 'nosuchkey'))).toMatchObject({ sqlstate: '22023' })
+    expect(await failureOf(new ApiKeys(db).revoke({ keyId: 'nosuchkey' }))).toMatchObject({ sqlstate: '22023' })
   })
 
   test('ends when its time has come, by the database’s clock', async () => {
@@ -108,7 +106,7 @@ describe('a key', () => {
       keyId,
     ])
     expect(await shown(key)).toMatchObject({ status: 'EXPIRED' })
-    const kept = (await readApiKeys(db.as('symphony_control'))).find((one) => one.keyId === keyId)
+    const kept = (await new ApiKeys(db).list()).find((one) => one.keyId === keyId)
     // What has ended was not used.
     expect(kept).toMatchObject({ status: 'EXPIRED', lastUsedAt: null })
   })
@@ -140,7 +138,7 @@ describe('a key', () => {
 
   test('is listed newest first, without its hash', async () => {
     const { keyId } = await made()
-    const listed = await readApiKeys(db.as('symphony_auditor'))
+    const listed = await new ApiKeys({ as: () => db.as('symphony_auditor') }).list()
     expect(listed[0]).toEqual({
       keyId,
       status: 'ACTIVE',
@@ -165,10 +163,10 @@ describe('a key', () => {
 describe('who may make which key', () => {
   test('nobody hands out what they do not have: each scope is a role of the maker', async () => {
     const operator = await db.createLogin('operator', { roles: ['symphony_control', 'symphony_readonly'] })
-    const control = operator.database.as('symphony_control')
-    expect(await createApiKey(control, READER)).toMatchObject({ keyId: expect.any(String) })
+    const keys = new ApiKeys(operator.database)
+    expect(await keys.create(READER)).toMatchObject({ keyId: expect.any(String) })
     for (const scope of ['ingest', 'audit'] as const) {
-      expect(await failureOf(createApiKey(control, { scopes: ['read', scope], owner: 'x' }))).toMatchObject({
+      expect(await failureOf(keys.create({ scopes: ['read', scope], owner: 'x' }))).toMatchObject({
         sqlstate: '42501',
         message: expect.stringContaining(`a key of scope ${scope}`),
       })
@@ -177,10 +175,10 @@ describe('who may make which key', () => {
 
   test('nobody makes a second person of themselves: a key that operates belongs to its maker', async () => {
     const operator = await db.createLogin('solo', { roles: ['symphony_control'] })
-    const control = operator.database.as('symphony_control')
-    expect(await createApiKey(control, { scopes: ['operate'], owner: operator.name })).toBeDefined()
+    const keys = new ApiKeys(operator.database)
+    expect(await keys.create({ scopes: ['operate'], owner: operator.name })).toBeDefined()
     for (const owner of ['somebody-else', operator.name.toUpperCase()]) {
-      expect(await failureOf(createApiKey(control, { scopes: ['operate'], owner }))).toMatchObject({
+      expect(await failureOf(keys.create({ scopes: ['operate'], owner }))).toMatchObject({
         sqlstate: '42501',
         message: expect.stringContaining('for themselves alone'),
       })
@@ -188,10 +186,9 @@ describe('who may make which key', () => {
   })
 
   test('an administrator, who could make logins as well, makes any key for anybody', async () => {
-    const asAdministrator = { schema: db.schema, query: db.queryNoRole.bind(db) }
-    expect(
-      await createApiKey(asAdministrator, { scopes: ['ingest', 'read', 'audit', 'operate'], owner: 'bob' }),
-    ).toBeDefined()
+    const asAdministrator = new ApiKeys({ as: () => ({ schema: db.schema, query: db.queryNoRole.bind(db) }) })
+    const scopes = ['ingest', 'read', 'audit', 'operate'] as const
+    expect(await asAdministrator.create({ scopes, owner: 'bob' })).toBeDefined()
   })
 })
 
@@ -208,9 +205,9 @@ describe('arguments are refused before any I/O', () => {
     ['a participant with a space', { participants: ['a b'] }, 'participants[0]'],
     ['an end that is no date', { expiresAt: new Date('never') }, 'expiresAt'],
   ])('%s', async (_, change, argument) => {
-    const unreachable = { query: () => Promise.reject(new Error('asked the database')) }
+    const unreachable = new ApiKeys({ as: () => ({ query: () => Promise.reject(new Error('asked the database')) }) })
     const request: ApiKeyRequest = { ...READER, ...JSON.parse('{}'), ...change }
-    expect(await failureOf(createApiKey(unreachable, request))).toMatchObject({ argument })
+    expect(await failureOf(unreachable.create(request))).toMatchObject({ argument })
   })
 })
 
@@ -271,7 +268,7 @@ describe('a gateway', () => {
     const { control, name } = await gatewayLogin(true)
     const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
     for (const actor of [carol, { person: 'carol' }]) {
-      const making = createApiKey(withActor(control, actor), { scopes: ['operate'], owner: name })
+      const making = new ApiKeys({ as: () => withActor(control, actor) }).create({ scopes: ['operate'], owner: name })
       expect(await failureOf(making)).toMatchObject({
         sqlstate: '42501',
         message: expect.stringContaining(`the gateway ${name} may make none`),
@@ -291,7 +288,7 @@ describe('a gateway', () => {
   test('a key that is unknown, revoked, expired or without operate acts as no person (P7016)', async () => {
     const { control } = await gatewayLogin(true)
     const revoked = await keyOf({ scopes: ['operate'], owner: 'carol' })
-    await revokeApiKey(db.as('symphony_control'), revoked.apiKey.keyId)
+    await new ApiKeys(db).revoke(revoked.apiKey)
     const expired = await keyOf({ scopes: ['operate'], owner: 'carol' })
     await db.queryNoRole(`UPDATE api_keys SET expires_at = clock_timestamp() WHERE key_id = $1`, [expired.apiKey.keyId])
     const reader = await keyOf({ scopes: ['read', 'audit'], owner: 'carol' })

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { revokeApiKey, SCOPES, newApiKey } from '../../libs/access/index.js'
+import { ApiKeys, newApiKey, SCOPES } from '../../libs/access/index.js'
 import type { Clock } from '../../libs/core/index.js'
 import type { Route } from '../../libs/http/index.js'
 import { EXAMPLE } from '../../libs/http/routes/examples.js'
@@ -104,7 +104,7 @@ describe('every route', () => {
     await db.queryNoRole(`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE key_id = $1`, [
       expired.keyId,
     ])
-    await revokeApiKey(db.as('symphony_control'), revoked.keyId)
+    await new ApiKeys(db).revoke(revoked)
     await unchanged(async () => {
       expect(await answersOf(`Bearer ${expired.key}`)).toEqual(all(401, 'KEY_EXPIRED'))
       expect(await answersOf(`Bearer ${revoked.key}`)).toEqual(all(401, 'KEY_REVOKED'))
@@ -191,7 +191,7 @@ describe('a key', () => {
     const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
     const headers = { authorization: `Bearer ${key}` }
     expect((await patient.call('/v1/me', { headers })).status).toBe(200)
-    await revokeApiKey(db.as('symphony_control'), keyId)
+    await new ApiKeys(db).revoke({ keyId })
     clock.ms += 4_999
     expect((await patient.call('/v1/me', { headers })).status).toBe(200)
     clock.ms += 1

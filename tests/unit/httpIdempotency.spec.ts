@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { isActorGateway, revokeApiKey } from '../../libs/access/index.js'
+import { ApiKeys, isActorGateway } from '../../libs/access/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { createKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 
@@ -94,7 +94,7 @@ describe('a known Idempotency-Key', () => {
     const key = randomUUID()
     const first = await createKey(db, { scopes: ['ingest'], owner: 'shop' })
     expect((await postAs(first.key, buildBody('D-1'), key)).status).toBe(201)
-    await revokeApiKey({ schema: db.schema, query: (text, values) => db.queryNoRole(text, values) }, first.keyId)
+    await new ApiKeys(db).revoke(first)
     const rotated = await createKey(db, { scopes: ['ingest'], owner: 'Shop' })
     expect(await problemOf(await postAs(rotated.key, buildBody('D-2'), key))).toMatchObject({ instructionId: 'D-1' })
     const other = await createKey(db, { scopes: ['ingest'], owner: 'warehouse' })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Proof } from '../../libs/http/index.js'
 import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
-import { destroySubjectKey, FieldVault, KeyRing } from '../../libs/protection/index.js'
+import { FieldVault, KeyRing, Vault } from '../../libs/protection/index.js'
 import { loadRails, maskPayloadText } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
@@ -84,7 +84,7 @@ describe('an instruction', () => {
   test('about somebody whose key was destroyed is refused', async () => {
     const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
-    await destroySubjectKey(db.as('symphony_control'), instruction.participantId, 'asked to')
+    await new Vault(db).shred({ subject: instruction.participantId, reason: 'asked to' })
     const problem = await problemOf(await fixture.post(bodyOf(instruction), randomUUID()))
     expect(problem).toMatchObject({ status: 409, code: 'SUBJECT_ERASED', argument: 'payload' })
   })

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { revokeApiKey } from '../../libs/access/index.js'
+import { ApiKeys } from '../../libs/access/index.js'
 import { openDatabase } from '../../libs/db/index.js'
 import type { ItemsEvent } from '../../libs/http/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -172,7 +172,7 @@ test('ends when its key is revoked', async () => {
   const fixture = await quickStage({ clock })
   const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
   const client = await listen(fixture, key)
-  await revokeApiKey(db.as('symphony_control'), keyId)
+  await new ApiKeys(db).revoke({ keyId })
   expect(await client.ended).toBe('ended')
 })
 

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier, withSchema, type Queryable } from '../../libs/db/index.js'
 import { readRowPage } from '../../libs/ledger/db.js'
 import { KINDS, NEWEST_FORMAT, TABLE_OF } from '../../libs/ledger/formats.js'
-import { audit, databaseSource, sealLedgerBlock, verifyLedger } from '../../libs/ledger/index.js'
+import { auditDatabase } from '../../libs/ledger/auditor.js'
+import { databaseSource, sealLedgerBlock, verifyLedger } from '../../libs/ledger/index.js'
 import { completeOutboxAttempts, enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildInstruction, claim, WORKER } from '../support/outboxItems.js'
@@ -189,7 +190,7 @@ describe('a ledger of many pages', () => {
        WHERE attempt_id = (SELECT attempt_id FROM payment_outbox_attempts ORDER BY attempt_id OFFSET 700 LIMIT 1)`,
     )
     const role = withSchema({ query: (text, values) => client.query<never>(text, [...(values ?? [])]) }, db.schema)
-    const { invariants } = await audit(role)
+    const { invariants } = await auditDatabase(role)
     expect(invariants.filter(({ ok }) => !ok).map(({ id }) => id)).toContain(invariant)
     await client.query('ROLLBACK')
     await client.end()

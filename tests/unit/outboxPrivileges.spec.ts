@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
-import { createApiKey } from '../../libs/access/index.js'
+import { ApiKeys } from '../../libs/access/index.js'
 import { call as callFunction, quoteIdentifier, type RoleHandle } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
 import { recordLedgerVerification } from '../../libs/ledger/index.js'
@@ -765,7 +765,7 @@ function runClaims({ runId, leaseToken }: ClaimedJobRun): unknown[] {
 }
 
 async function createKeyId(): Promise<string> {
-  const { keyId } = await createApiKey(control(), { scopes: ['read'], owner: 'alice' })
+  const { keyId } = await new ApiKeys(db).create({ scopes: ['read'], owner: 'alice' })
   return keyId
 }
 

@@ -3,17 +3,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import { enqueue, enqueueMany, type OutboxInstruction } from '../../libs/outbox/index.js'
 import {
-  countSubjectKeys,
-  destroySubjectKey,
   ensureSubjectKeys,
   FieldKeyMissingError,
   FieldVault,
   KeyRing,
-  masterKeysInUse,
   readSubjectKeys,
-  rewrapKeys,
   rewrapSubjectKeys,
   SubjectErasedError,
+  Vault,
 } from '../../libs/protection/index.js'
 import { CardNumberRefusedError, loadRails } from '../../libs/rails/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -34,6 +31,7 @@ afterAll(() => db.drop())
 
 const ingest = () => db.as('symphony_ingest')
 const control = () => db.as('symphony_control')
+const vault = () => new Vault(db)
 
 function fixture(): {
   readonly fixture: ProtectionFixture
@@ -91,14 +89,14 @@ describe('an encrypted field', () => {
     const instruction = instruct()
     const item = await made.enqueue(instruction)
     const both = new KeyRing([first, second], 'second')
-    expect(await rewrapKeys(control(), both)).toEqual({ masterKeyId: 'second', rewrapped: expect.any(Number) })
-    expect((await masterKeysInUse(control())).map(({ masterKeyId }) => masterKeyId)).toEqual(['second'])
-    expect(await rewrapKeys(control(), both)).toEqual({ masterKeyId: 'second', rewrapped: 0 })
+    expect(await vault().rotate({ masterKeys: both })).toEqual({ masterKeyId: 'second', rewrapped: expect.any(Number) })
+    expect((await vault().status()).masterKeys.map(({ masterKeyId }) => masterKeyId)).toEqual(['second'])
+    expect(await vault().rotate({ masterKeys: both })).toEqual({ masterKeyId: 'second', rewrapped: 0 })
     const later = new FieldVault(made.rail.rails, new KeyRing([second], 'second'))
     expect(await enqueue(instruction, { tx: ingest(), protection: later })).toEqual({ ...item, created: false })
     // And whoever has only the old one says so, instead of encrypting under another.
     expect(await failureOf(made.enqueue(instruction))).toBeInstanceOf(FieldKeyMissingError)
-    await rewrapKeys(control(), new KeyRing([first, second], 'first'))
+    await vault().rotate({ masterKeys: new KeyRing([first, second], 'first') })
   })
 
   test('of two producers who meet a subject first, both use one key', async () => {
@@ -121,7 +119,7 @@ describe('an encrypted field', () => {
     await client.query('BEGIN')
     await made.enqueue(instruct({ who }), { query: (text, values) => client.query<never>(text, [...(values ?? [])]) })
     await client.query('ROLLBACK')
-    expect(await destroySubjectKey(control(), who, 'gone')).toBe('UNKNOWN')
+    expect(await failureOf(vault().shred({ subject: who, reason: 'gone' }))).toMatchObject({ code: 'SUBJECT_UNKNOWN' })
   })
 
   test('without any master key is refused, and so is a subject that cannot be one; nothing is enqueued', async () => {
@@ -155,7 +153,7 @@ describe('what is forbidden, and what needs no key', () => {
     const failure = await failureOf(batch)
     expect(failure).toBeInstanceOf(CardNumberRefusedError)
     expect(failure).toMatchObject({ argument: 'instructions[1].payload/memo' })
-    expect(await destroySubjectKey(control(), who, 'never was')).toBe('UNKNOWN')
+    expect(await failureOf(vault().shred({ subject: who, reason: 'x' }))).toMatchObject({ code: 'SUBJECT_UNKNOWN' })
   })
 
   test('other rails, and payloads without such a field, need no key and are not touched', async () => {
@@ -179,10 +177,10 @@ describe('the keys', () => {
     const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const { outboxId } = await made.enqueue(instruct({ who }))
-    const before = await countSubjectKeys(db.as('symphony_auditor'))
-    expect(await destroySubjectKey(control(), who, 'asked to')).toBe('DESTROYED')
-    expect(await destroySubjectKey(control(), who, 'asked again')).toBe('ALREADY_DESTROYED')
-    expect(await countSubjectKeys(control())).toEqual({ live: before.live - 1, destroyed: before.destroyed + 1 })
+    const before = await vault().status()
+    expect(await vault().shred({ subject: who, reason: 'asked to' })).toBe(true)
+    expect(await vault().shred({ subject: who, reason: 'asked again' })).toBe(false)
+    expect(await vault().status()).toMatchObject({ live: before.live - 1, destroyed: before.destroyed + 1 })
     expect(await failureOf(made.enqueue(instruct({ who })))).toBeInstanceOf(SubjectErasedError)
     const keyId = JSON.parse(await stored(outboxId)).iban.split('.')[3]
     expect(await readSubjectKeys(db.as('symphony_executor'), [keyId])).toEqual([
@@ -206,8 +204,9 @@ describe('the keys', () => {
     expect(await rewrapSubjectKeys(control(), next, 'y', 'x')).toBe(0)
     // What cannot be read under its own master key stops a rotation: it must not be lost in silence.
     const rings = [new KeyRing([first], 'first'), new KeyRing([first, { ...second, id: 'y' }], 'first')]
-    for (const ring of rings) expect(await failureOf(rewrapKeys(control(), ring))).toBeInstanceOf(FieldKeyMissingError)
-    await destroySubjectKey(control(), offered.subject, 'of the test')
+    for (const masterKeys of rings)
+      expect(await failureOf(vault().rotate({ masterKeys }))).toBeInstanceOf(FieldKeyMissingError)
+    await vault().shred({ subject: offered.subject, reason: 'of the test' })
     expect(await rewrapSubjectKeys(control(), next, 'z', 'y')).toBe(0)
   })
 
@@ -216,7 +215,7 @@ describe('the keys', () => {
     await ensureSubjectKeys(ingest(), [taken], 'x')
     const other = { ...taken, subject: randomUUID() }
     expect(await ensureSubjectKeys(ingest(), [other], 'x')).toEqual([])
-    await destroySubjectKey(control(), taken.subject, 'of the test')
+    await vault().shred({ subject: taken.subject, reason: 'of the test' })
   })
 
   test.each([

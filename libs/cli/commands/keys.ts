@@ -1,9 +1,11 @@
 import { Option, type Command } from 'commander'
-import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, type Scope } from '../../access/index.js'
+import { ApiKeys, SCOPES, type ApiKeyStatus, type Scope } from '../../access/index.js'
 import { InvalidArgumentError, parseTimestamp, systemClock } from '../../core/index.js'
-import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
+import { withTarget } from '../database/target.js'
+import { addOperatorOptions, printResult } from '../operator/operator.js'
 import { addExamples } from '../settings/options.js'
-import type { GivenFlags } from '../settings/resolveSettings.js'
+import { resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
+import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
 /** `symphony keys`: who may ask the HTTP API for what. */
@@ -66,10 +68,15 @@ async function create(flags: GivenFlags & CreateFlags, cli: Cli): Promise<void> 
     ...(participant === undefined ? {} : { participants: participant }),
     ...(typeof expires === 'string' ? { expiresAt: timeOf(expires) } : {}),
   }
-  const { keyId, key, createdAt } = await asControl('keys', flags, cli, (control) => createApiKey(control, request))
+  const { keyId, key, createdAt } = await withKeys(flags, cli, (keys) => keys.create(request))
   if (flags['json'] === true) return cli.terminal.printJson({ keyId, key, ...request, createdAt })
   cli.terminal.print(`The key ${keyId} of ${owner} is made. It is shown only now:`)
   cli.terminal.print(`  ${key}`)
+}
+
+async function withKeys<T>(flags: GivenFlags, cli: Cli, body: (keys: ApiKeys) => Promise<T>): Promise<T> {
+  const settings = await resolveSettings(TARGET, flags, cli)
+  return withTarget(settings, 'keys', (database) => body(new ApiKeys(database)))
 }
 
 function scopesOf(words: readonly string[]): readonly Scope[] {
@@ -91,7 +98,7 @@ function timeOf(text: string): Date {
 const DAY_MS = 86_400_000
 
 async function list(flags: GivenFlags, cli: Cli): Promise<void> {
-  const keys = await asControl('keys', flags, cli, readApiKeys)
+  const keys = await withKeys(flags, cli, (all) => all.list())
   if (flags['json'] === true) return cli.terminal.printJson({ keys })
   if (keys.length === 0) cli.terminal.print('There are no keys.')
   for (const key of keys) printKey(key, cli)
@@ -112,7 +119,7 @@ function printKey(key: ApiKeyStatus, { terminal }: Cli): void {
 }
 
 async function revoke(keyId: string, flags: GivenFlags, cli: Cli): Promise<void> {
-  const changed = await asControl('keys', flags, cli, (control) => revokeApiKey(control, keyId))
+  const changed = await withKeys(flags, cli, (keys) => keys.revoke({ keyId }))
   printResult({ keyId, changed }, `The key ${keyId} ${changed ? 'is revoked' : 'was revoked already'}.`, flags, cli)
 }
 

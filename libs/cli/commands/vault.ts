@@ -1,7 +1,8 @@
 import { Option, type Command } from 'commander'
-import { AppError, InvalidArgumentError } from '../../core/index.js'
-import { countSubjectKeys, destroySubjectKey, masterKeysInUse, rewrapKeys } from '../../protection/index.js'
-import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
+import { InvalidArgumentError } from '../../core/index.js'
+import { Vault } from '../../protection/index.js'
+import { withTarget } from '../database/target.js'
+import { addOperatorOptions, printResult } from '../operator/operator.js'
 import { addMasterKey, MasterKeyFile } from '../processes/MasterKeyFile.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
@@ -71,11 +72,13 @@ async function keygen(file: string, flags: GivenFlags, cli: Cli): Promise<void> 
   )
 }
 
+async function withVault<T>(flags: GivenFlags, cli: Cli, body: (vault: Vault) => Promise<T>): Promise<T> {
+  const settings = await resolveSettings(TARGET, flags, cli)
+  return withTarget(settings, 'vault', (database) => body(new Vault(database)))
+}
+
 async function status(flags: GivenFlags, cli: Cli): Promise<void> {
-  const found = await asControl('vault', flags, cli, async (control) => ({
-    ...(await countSubjectKeys(control)),
-    masterKeys: await masterKeysInUse(control),
-  }))
+  const found = await withVault(flags, cli, (vault) => vault.status())
   if (flags['json'] === true) return cli.terminal.printJson(found)
   const { bold } = cli.terminal.colors
   cli.terminal.print(`${bold(String(found.live))} subjects have a key; ${found.destroyed} were destroyed.`)
@@ -85,8 +88,8 @@ async function status(flags: GivenFlags, cli: Cli): Promise<void> {
 async function rotate(flags: GivenFlags, cli: Cli): Promise<void> {
   const { vaultKeys } = await resolveSettings(['vaultKeys'], flags, cli)
   if (vaultKeys === undefined) throw new InvalidArgumentError('--vault-keys', 'expected the file of master keys')
-  const masters = await MasterKeyFile.open(vaultKeys)
-  const result = await asControl('vault', flags, cli, (control) => rewrapKeys(control, masters))
+  const masterKeys = await MasterKeyFile.open(vaultKeys)
+  const result = await withVault(flags, cli, (vault) => vault.rotate({ masterKeys }))
   const { rewrapped, masterKeyId } = result
   printResult(result, `${rewrapped} keys were put under the master key ${masterKeyId}, as all others are.`, flags, cli)
 }
@@ -97,13 +100,7 @@ async function shred(subject: string, flags: GivenFlags, cli: Cli): Promise<void
   if (flags['yes'] !== true) {
     throw new InvalidArgumentError('--yes', 'expected, because nobody can bring a destroyed key back')
   }
-  const outcome = await asControl('vault', flags, cli, (control) => destroySubjectKey(control, subject, reason))
-  if (outcome === 'UNKNOWN') {
-    throw new AppError('SUBJECT_UNKNOWN', `${subject} has no key, so nothing was destroyed.`, {
-      remedy: 'Look at the spelling: it is the participant, or what the rail’s subject points at.',
-    })
-  }
-  const changed = outcome === 'DESTROYED'
+  const changed = await withVault(flags, cli, (vault) => vault.shred({ subject, reason }))
   const verb = changed ? 'is destroyed' : 'was destroyed already'
   printResult({ subject, changed }, `The key of ${subject} ${verb}: its encrypted fields are unreadable.`, flags, cli)
 }

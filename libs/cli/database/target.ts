@@ -38,40 +38,52 @@ export async function openServer(
   return { url: server.url, embedded: server, stop: server.stop }
 }
 
-/** For what takes longer than a worker's statement may. */
-export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs' | 'idleInTransactionTimeoutMs'>
+export function openTargetAt(url: string, settings: TargetSettings, application: string): Database {
+  return openDatabase(optionsOfTarget(url, settings, application))
+}
 
-export function openTargetAt(
+function optionsOfTarget(
   url: string,
   { schema, pooler, listenUrl }: TargetSettings,
   application: string,
-  limits: TargetLimits = {},
-): Database {
-  return openDatabase({
+): DatabaseOptions {
+  return {
     url,
     schema,
     pooler,
     applicationName: `symphony ${application}`,
     ...(listenUrl === undefined ? {} : { listenUrl }),
-    ...limits,
-  })
+  }
 }
 
-/** Opens the target for one command and closes it again, whatever happens. */
-export async function withTarget<T>(
+/** For a statement that may run longer than those of a worker. */
+export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs'>
+
+/** Opens the target for one command, and closes it afterwards. */
+export function withTarget<T>(
   settings: TargetSettings,
   application: string,
   body: (database: Database) => Promise<T>,
-  limits?: TargetLimits,
+  limits: TargetLimits = {},
+): Promise<T> {
+  return withOpened(settings, application, async (options) => openDatabase({ ...options, ...limits }), body)
+}
+
+/** The same for an object that opens the database itself. Explains a failure that the schema causes. */
+export async function withOpened<Opened extends { close(): Promise<void> }, T>(
+  settings: TargetSettings,
+  application: string,
+  open: (options: DatabaseOptions) => Promise<Opened>,
+  body: (opened: Opened) => Promise<T>,
 ): Promise<T> {
   const url = await urlOfTarget(settings)
-  const database = openTargetAt(url, settings, application, limits)
+  const opened = await open(optionsOfTarget(url, settings, application))
   try {
-    return await body(database)
+    return await body(opened)
   } catch (error) {
     throw (await schemaRefusal(error, url, settings.schema)) ?? error
   } finally {
-    await database.close()
+    await opened.close()
   }
 }
 

@@ -1,8 +1,7 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import { delimiter, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { AppError, isObject } from '../../core/index.js'
+import { isObject } from '../../core/index.js'
 
 /**
  * Returns how to call this program from here, for commands that are printed to be pasted: `symphony` where the shell finds it,
@@ -49,17 +48,4 @@ export function dashboardFolder(): string | undefined {
   const places = ['../../../dashboard/', '../../../dist/dashboard/'].map((place) => new URL(place, import.meta.url))
   const built = places.find((place) => existsSync(new URL('index.html', place)))
   return built === undefined ? undefined : fileURLToPath(built)
-}
-
-/** Shipped with the package. Found by walking up, because compiled code lies deeper in it than its source. */
-export async function readConformance(): Promise<string> {
-  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
-    const text = await readFile(join(folder, 'docs', 'conformance.md'), 'utf8').catch(() => undefined)
-    if (text !== undefined) return text
-    if (folder === dirname(folder)) {
-      throw new AppError('CONFORMANCE_MISSING', 'The page docs/conformance.md is missing from this package.', {
-        remedy: 'Install the package again.',
-      })
-    }
-  }
 }

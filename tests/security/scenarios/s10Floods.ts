@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Agent, request } from 'undici'
-import { createApiKey } from '../../../libs/access/index.js'
+import { ApiKeys } from '../../../libs/access/index.js'
 import { spawnSymphony } from '../../support/commandLine.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
@@ -104,8 +104,7 @@ async function startApi(fixture: ScenarioFixture): Promise<RunningApi> {
   const db = await fixture.createDatabase(await fixture.startServer())
   const roles = ['ingest', 'readonly', 'auditor', 'control', 'auth'].map((role) => `symphony_${role}`)
   const { url } = await db.createLogin('api', { roles })
-  const keyOf = async (owner: string) =>
-    (await createApiKey(db.as('symphony_control'), { scopes: ['ingest', 'read'], owner })).key
+  const keyOf = async (owner: string) => (await new ApiKeys(db).create({ scopes: ['ingest', 'read'], owner })).key
   const [goodKey, noisyKey] = [await keyOf('good'), await keyOf('noisy')]
   const words = ['api', '--port', '0', '--log-level', 'error', '--requests-per-second', '200']
   const running = spawnSymphony(words, {

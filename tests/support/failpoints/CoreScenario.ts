@@ -3,9 +3,8 @@ import { once } from 'node:events'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { readRailEffects } from '../../../libs/cli/commands/ledger/readLedger.js'
+import { readRailEffects } from '../../../libs/cli/commands/ledger/withLedger.js'
 import { enqueueInboxMessage } from '../../../libs/inbox/index.js'
-import { audit } from '../../../libs/ledger/index.js'
 import { enqueuePaymentOutboxBatch } from '../../../libs/outbox/index.js'
 import type { startRailBook } from '../../../libs/rails/index.js'
 import { pauseJob, resumeJob, SchedulerStore } from '../../../libs/scheduler/index.js'
@@ -15,6 +14,7 @@ import { buildPaymentOn } from '../scorecard/payments.js'
 import { createPerson, approve, propose, type Person } from '../outboxPeople.js'
 import type { ScenarioFixture } from '../scorecard/ScenarioFixture.js'
 import { waitUntil } from '../scorecard/waitUntil.js'
+import { auditLedger } from '../ledgerFixture.js'
 
 const RUNTIME = fileURLToPath(new URL('runtime.mjs', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('coreProcess.mjs', import.meta.url))
@@ -260,7 +260,7 @@ export class CoreScenario {
   /** What does not hold, in words. */
   async findDefects(): Promise<readonly string[]> {
     const effects = await readRailEffects(this.#bookFile)
-    const { invariants, notJudged } = await audit(this.db.as('symphony_auditor'), { effects, drained: true })
+    const { invariants, notJudged } = await auditLedger(this.db, { effects, drained: true })
     const { rows } = await this.db.queryNoRole<{ what: string; found: string }>(`
       SELECT 'an effect of a message happened more than once' AS what, message_id AS found FROM shop.effects
         GROUP BY source, message_id HAVING count(*) > 1

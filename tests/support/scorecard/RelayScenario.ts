@@ -2,9 +2,9 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import { readRailEffects } from '../../../libs/cli/commands/ledger/readLedger.js'
+import { readRailEffects } from '../../../libs/cli/commands/ledger/withLedger.js'
 import type { EmbeddedServer } from '../../../embedded/index.js'
-import { audit, type AuditReport } from '../../../libs/ledger/index.js'
+import type { AuditReport } from '../../../libs/ledger/index.js'
 import {
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
@@ -22,6 +22,7 @@ import { TcpProxy } from '../tcpProxy.js'
 import type { ScenarioFixture } from './ScenarioFixture.js'
 import { retryUntilSuccess, waitUntil } from './waitUntil.js'
 import { WorkerFleet } from './WorkerFleet.js'
+import { auditLedger } from '../ledgerFixture.js'
 
 export interface RelayScenarioOptions {
   /**
@@ -175,7 +176,7 @@ export class RelayScenario {
   /** Both books, held against each other. */
   async audit(): Promise<{ readonly report: AuditReport; readonly defects: readonly string[] }> {
     const effects = await readRailEffects(this.bookFile)
-    const report = await audit(this.db.as('symphony_auditor'), { effects, drained: true })
+    const report = await auditLedger(this.db, { effects, drained: true })
     const broken = report.invariants.filter(({ ok }) => !ok)
     return {
       report,

@@ -1,11 +1,11 @@
 import { fileURLToPath } from 'node:url'
 import { systemClock } from '../../../core/index.js'
 import { openDatabase, type Database } from '../../../db/index.js'
-import { audit, type AuditReport } from '../../../ledger/index.js'
+import { openLedger, type AuditReport } from '../../../ledger/index.js'
 import { enqueuePaymentOutboxBatch, readOutboxStatus, type OutboxStatus } from '../../../outbox/index.js'
 import { sleep } from '../../../worker/index.js'
 import { ProgressBar, type Cli } from '../../terminal/Terminal.js'
-import { readRailEffects } from '../ledger/readLedger.js'
+import { readRailEffects } from '../ledger/withLedger.js'
 import { DemoEnvironment } from './DemoEnvironment.js'
 import { DemoFleet } from './DemoFleet.js'
 import { BOOK_URL, demoPayment } from './demoRails.js'
@@ -53,10 +53,9 @@ export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutco
       const startedMs = systemClock.monotonicMs()
       const workerKills = await carryAll(options, { stage, database, cli })
       const seconds = (systemClock.monotonicMs() - startedMs) / 1_000
-      const report = await audit(database.as('symphony_auditor'), {
-        effects: await readRailEffects(stage.bookFile),
-        drained: true,
-      })
+      const ledger = await openLedger({ url: stage.url, schema: stage.schema })
+      const report = await ledger.audit({ effects: await readRailEffects(stage.bookFile), drained: true })
+      await ledger.close()
       const result = summarise(options.payments, report, workerKills, seconds)
       sound = report.ok && result.lost === 0 && result.doublePaid === 0
       return {

@@ -1,32 +1,19 @@
-import { readFile } from 'node:fs/promises'
 import type { Command } from 'commander'
-import { describeDeployment, doctor } from '../../../deployment/index.js'
-import {
-  audit,
-  checkEvidence,
-  databaseSource,
-  readPrivateKey,
-  readPublicKey,
-  readSettings,
-  writeEvidence,
-} from '../../../ledger/index.js'
+import { checkEvidence, EvidenceError } from '../../../ledger/index.js'
 import { printDiagnosis } from '../../database/diagnosis.js'
-import { urlOfTarget } from '../../database/target.js'
 import { addExamples, jsonOption } from '../../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
 import { TARGET } from '../../settings/settings.js'
-import { readConformance } from '../../terminal/installation.js'
 import { countOf, type Cli } from '../../terminal/Terminal.js'
 import {
   checkpointsOf,
   checkpointsOption,
-  linesIn,
   publicKeyOption,
-  readLedger,
   requiredFlag,
   textFlag,
+  withLedger,
   withProgress,
-} from './readLedger.js'
+} from './withLedger.js'
 import { printReport } from './verify.js'
 
 /** `symphony evidence`: a bundle for auditors, and the check of one. */
@@ -65,48 +52,31 @@ Examples:
 
 async function runEvidence(flags: GivenFlags, cli: Cli): Promise<void> {
   const folder = requiredFlag(flags, 'out', '--out')
-  const keyFile = textFlag(flags, 'key')
-  const privateKey = keyFile === undefined ? undefined : await readPrivateKey(keyFile)
-  const checkpoints = await checkpointsOf(flags)
-  const conformance = await readConformance()
+  const privateKey = textFlag(flags, 'key')
+  const options = { folder, ...checkpointsOf(flags), ...(privateKey === undefined ? {} : { privateKey }) }
   const settings = await resolveSettings(TARGET, flags, cli)
-  const target = { url: await urlOfTarget(settings), schema: settings.schema }
-  const diagnosis = await doctor({ ...target, full: true })
-  const { catalog, history } = await describeDeployment(target)
   const written = await withProgress(cli, 'rows hashed again', (onProgress) =>
-    readLedger(settings, async (auditor) => {
-      const report = await audit(auditor, { ...(checkpoints === undefined ? {} : { checkpoints }), onProgress })
-      // What was found is what the person needs now: there will be no bundle to look it up in.
-      if (!diagnosis.ok) printDiagnosis(diagnosis, cli)
-      if (!report.ok) printReport(report, cli)
-      const parts = {
-        catalog,
-        deployments: history,
-        settings: await readSettings(auditor),
-        doctor: diagnosis,
-        audit: report,
-        conformance,
-        checkpoints: await checkpointTexts(flags),
-      }
-      return writeEvidence(folder, parts, databaseSource(auditor), privateKey)
-    }),
-  )
+    withLedger(settings, (ledger) => ledger.writeEvidence({ ...options, onProgress })),
+  ).catch((error: unknown) => {
+    if (error instanceof EvidenceError) printFindings(error, cli)
+    throw error
+  })
   if (flags['json'] === true) return cli.terminal.printJson({ folder, ...written })
   cli.terminal.print(`${written.files} files are in ${folder}. The SHA-256 of its manifest, to be kept elsewhere:`)
   cli.terminal.print(`  ${written.sha256}`)
   cli.terminal.print(`To check it: symphony evidence check ${folder}`)
 }
 
-async function checkpointTexts(flags: GivenFlags) {
-  const [file, key] = [textFlag(flags, 'checkpoints'), textFlag(flags, 'publicKey')]
-  if (file === undefined || key === undefined) return undefined
-  const text = (await linesIn(file)).map((line) => `${line}\n`).join('')
-  return { text, publicKeyPem: await readFile(key, 'utf8') }
+/** Prints the findings that caused the refusal: there is no bundle that contains them. */
+function printFindings({ found }: EvidenceError, cli: Cli): void {
+  if (found === undefined) return
+  if (!found.doctor.ok) printDiagnosis(found.doctor, cli)
+  if (!found.audit.ok) printReport(found.audit, cli)
 }
 
 async function runEvidenceCheck(folder: string, flags: GivenFlags, cli: Cli): Promise<void> {
-  const key = textFlag(flags, 'publicKey')
-  const check = await checkEvidence(folder, key === undefined ? undefined : await readPublicKey(key))
+  const publicKey = textFlag(flags, 'publicKey')
+  const check = await checkEvidence({ folder, ...(publicKey === undefined ? {} : { publicKey }) })
   if (flags['json'] === true) return cli.terminal.printJson({ folder, ok: true, ...check })
   const { files, sha256, signed, blocks, checkpoints } = check
   cli.terminal.print(

@@ -1,26 +1,11 @@
 import type { Command } from 'commander'
-import { AppError, InvalidArgumentError } from '../../../core/index.js'
-import {
-  createCheckpointKeys,
-  databaseSource,
-  exportLedger,
-  readPrivateKey,
-  writeCheckpoint,
-} from '../../../ledger/index.js'
+import { createCheckpointKeys } from '../../../ledger/index.js'
 import { addExamples, jsonOption } from '../../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
 import { TARGET } from '../../settings/settings.js'
 import { countOf, type Cli } from '../../terminal/Terminal.js'
 import { runVerify } from './verify.js'
-import {
-  checkpointsOption,
-  linesIn,
-  publicKeyOption,
-  readLedger,
-  requiredFlag,
-  textFlag,
-  withProgress,
-} from './readLedger.js'
+import { checkpointsOption, publicKeyOption, requiredFlag, textFlag, withLedger, withProgress } from './withLedger.js'
 
 /** `symphony ledger`: for auditors. */
 export function registerLedger(program: Command, cli: Cli): void {
@@ -125,10 +110,10 @@ Examples:
 
 async function runCheckpoint(flags: GivenFlags, cli: Cli): Promise<void> {
   const file = requiredFlag(flags, 'out', '--out')
-  const key = await readPrivateKey(requiredFlag(flags, 'key', '--key'))
+  const privateKey = requiredFlag(flags, 'key', '--key')
   const settings = await resolveSettings(TARGET, flags, cli)
   const report = await withProgress(cli, 'rows hashed again', (onProgress) =>
-    readLedger(settings, (auditor) => writeCheckpoint(databaseSource(auditor), file, key, { onProgress })),
+    withLedger(settings, (ledger) => ledger.checkpoint({ file, privateKey, onProgress })),
   )
   const { signed, blocksVerified, openRows, checkpoints } = report
   if (flags['json'] === true) return cli.terminal.printJson(report)
@@ -143,18 +128,10 @@ async function runCheckpoint(flags: GivenFlags, cli: Cli): Promise<void> {
 async function runExport(flags: GivenFlags, cli: Cli): Promise<void> {
   const folder = requiredFlag(flags, 'out', '--out')
   const file = textFlag(flags, 'checkpoints')
-  const checkpoints = file === undefined ? undefined : (await linesIn(file)).map((line) => `${line}\n`).join('')
+  const checkpoints = file === undefined ? {} : { checkpoints: file }
   const settings = await resolveSettings(TARGET, flags, cli)
-  if (settings.pooler === 'transaction') {
-    throw new InvalidArgumentError('--pooler', 'expected none: an export is of one moment, which a pooler cannot keep')
-  }
   const manifest = await withProgress(cli, 'rows written', (onProgress) =>
-    readLedger(settings, (auditor) =>
-      exportLedger(databaseSource(auditor), folder, {
-        onProgress,
-        ...(checkpoints === undefined ? {} : { checkpoints }),
-      }),
-    ),
+    withLedger(settings, (ledger) => ledger.export({ folder, ...checkpoints, onProgress })),
   )
   if (flags['json'] === true) return cli.terminal.printJson(manifest)
   const { rows, openRows, blocks } = manifest
@@ -165,17 +142,10 @@ async function runExport(flags: GivenFlags, cli: Cli): Promise<void> {
 }
 
 async function runKeygen(flags: GivenFlags, cli: Cli): Promise<void> {
-  const key = requiredFlag(flags, 'key', '--key')
+  const privateKey = requiredFlag(flags, 'key', '--key')
   const publicKey = requiredFlag(flags, 'publicKey', '--public-key')
-  try {
-    await createCheckpointKeys(key, publicKey)
-  } catch (error) {
-    throw new AppError('KEYGEN_FAILED', `The keys cannot be written to ${key} and ${publicKey}.`, {
-      cause: error,
-      remedy: 'Name files that do not exist yet, in a folder that you may write.',
-    })
-  }
-  if (flags['json'] === true) return cli.terminal.printJson({ key, publicKey })
-  cli.terminal.print(`The private key is in ${key}: keep it where the database’s administrators cannot read it.`)
-  cli.terminal.print(`The public key is in ${publicKey}: give it to whoever verifies.`)
+  await createCheckpointKeys({ privateKey, publicKey })
+  if (flags['json'] === true) return cli.terminal.printJson({ key: privateKey, publicKey })
+  cli.terminal.print(`The private key is in ${privateKey}: keep it where the database’s administrators cannot read it.`)
+  cli.terminal.print(`The public key is in ${publicKey}: give it to every verifier.`)
 }

@@ -1,13 +1,12 @@
 import { rename, writeFile } from 'node:fs/promises'
 import { Registry } from 'prom-client'
 import { AppError, InvalidArgumentError, systemClock } from '../../../core/index.js'
-import { audit, auditExport, openExport, recordLedgerVerification, type AuditReport } from '../../../ledger/index.js'
+import { openLedger, type AuditReport, type Ledger } from '../../../ledger/index.js'
 import { LedgerMetrics, type VerifiedLedger } from '../../../observability/index.js'
-import { withTarget } from '../../database/target.js'
 import { resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
-import { TARGET, type TargetSettings } from '../../settings/settings.js'
+import { TARGET } from '../../settings/settings.js'
 import { countOf, type Cli } from '../../terminal/Terminal.js'
-import { checkpointsOf, readLedger, readRailEffects, textFlag, withProgress } from './readLedger.js'
+import { checkpointsOf, readRailEffects, textFlag, withLedger, withProgress } from './withLedger.js'
 
 export async function runVerify(flags: GivenFlags, cli: Cli): Promise<void> {
   const folder = textFlag(flags, 'export')
@@ -21,41 +20,38 @@ export async function runVerify(flags: GivenFlags, cli: Cli): Promise<void> {
 
 async function verifyDatabase(flags: GivenFlags, cli: Cli): Promise<AuditReport> {
   const settings = await resolveSettings(TARGET, flags, cli)
-  const options = { ...(await booksOf(flags)), drained: flags['drained'] === true }
-  const report = await withProgress(cli, 'rows hashed again', (onProgress) =>
-    readLedger(settings, (auditor) => audit(auditor, { ...options, onProgress })),
-  )
-  await recordReport(settings, report, cli)
-  return report
+  return withLedger(settings, async (ledger) => {
+    const report = await audit(ledger, flags, cli)
+    await record(ledger, report, cli)
+    return report
+  })
 }
 
 /** Makes the result known to every process. A standby cannot record it; the verdict of this command stands all the same. */
-async function recordReport(settings: TargetSettings, { chain }: AuditReport, { terminal }: Cli): Promise<void> {
-  const found = { rowsChecked: chain.identities + chain.attempts + chain.events, breakCount: chain.breakCount }
+async function record(ledger: Ledger, report: AuditReport, { terminal }: Cli): Promise<void> {
   try {
-    await withTarget(settings, 'ledger', (database) => recordLedgerVerification(database.as('symphony_auditor'), found))
+    await ledger.record(report)
   } catch (error) {
     const cause = error instanceof Error ? error.message : String(error)
     terminal.note(`The result is not recorded, so alerts do not know of it: ${cause}`)
   }
 }
 
-async function verifyExport(folder: string, flags: GivenFlags, cli: Cli): Promise<AuditReport> {
+async function verifyExport(exportFolder: string, flags: GivenFlags, cli: Cli): Promise<AuditReport> {
+  // Before the files are read, which takes minutes.
   if (flags['drained'] === true)
     throw new InvalidArgumentError('--drained', 'expected a database: an export has no queue')
-  const { source, checkpoints } = await openExport(folder)
-  const options = await booksOf(flags, checkpoints)
-  return withProgress(cli, 'rows hashed again', (onProgress) => auditExport(source, { ...options, onProgress }))
+  return audit(await openLedger({ exportFolder }), flags, cli)
 }
 
-/** What the ledger is held against: signed heads, and the rail's own book. */
-async function booksOf(flags: GivenFlags, exported?: string) {
-  const checkpoints = await checkpointsOf(flags, exported)
+async function audit(ledger: Ledger, flags: GivenFlags, cli: Cli): Promise<AuditReport> {
   const book = textFlag(flags, 'book')
-  return {
-    ...(checkpoints === undefined ? {} : { checkpoints }),
+  const options = {
+    ...checkpointsOf(flags),
     ...(book === undefined ? {} : { effects: await readBookOf(book) }),
+    drained: flags['drained'] === true,
   }
+  return withProgress(cli, 'rows hashed again', (onProgress) => ledger.audit({ ...options, onProgress }))
 }
 
 async function readBookOf(file: string) {

@@ -1,0 +1,102 @@
+import { ArgumentRangeError, InvalidArgumentError, requiredId, requiredText } from '../core/index.js'
+import { openOrUse, type DatabaseOptions, type RoleSource } from '../db/index.js'
+import { newApiKey } from './apiKey.js'
+import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, type Scope } from './db.js'
+
+export interface ApiKeyRequest {
+  readonly scopes: readonly Scope[]
+  /** Person this key acts as. A two-person decision must be approved by a different person. */
+  readonly owner: string
+  /** Participants whose payments the key may read and enqueue. @default all */
+  readonly participants?: readonly string[]
+  /** @default never */
+  readonly expiresAt?: Date
+}
+
+export interface CreatedApiKey {
+  readonly keyId: string
+  /** Text of the key. Nothing stores it, so show it now. */
+  readonly key: string
+  readonly createdAt: Date
+}
+
+/** Creates, lists and revokes keys of the HTTP API. The login needs `symphony_control`. */
+export class ApiKeys implements AsyncDisposable {
+  readonly #database: ReturnType<typeof openOrUse>
+
+  /** Opens no connection yet. A database that the caller opened stays open after `close()`. */
+  constructor(database: DatabaseOptions | RoleSource) {
+    this.#database = openOrUse(database)
+  }
+
+  /**
+   * Creates the secret in this process and gives the database only its hash. The login needs the role of each scope. A key with
+   * `operate` belongs to the login itself, unless an administrator creates it.
+   */
+  async create(request: ApiKeyRequest): Promise<CreatedApiKey> {
+    const checked = {
+      scopes: requiredScopes(request.scopes),
+      owner: requiredOwner(request.owner),
+      participants: participantsOf(request),
+      expiresAt: expiryOf(request),
+    }
+    const { keyId, secretHash, key } = newApiKey()
+    return { keyId, key, createdAt: await createApiKey(this.#control, { keyId, secretHash }, checked) }
+  }
+
+  /** Newest first, at most 1000, without secrets. */
+  async list(): Promise<ApiKeyStatus[]> {
+    return readApiKeys(this.#control)
+  }
+
+  /** Revokes a key for ever. Servers notice within five seconds. Returns false if it was revoked already. */
+  async revoke({ keyId }: { readonly keyId: string }): Promise<boolean> {
+    return revokeApiKey(this.#control, requiredId('keyId', keyId))
+  }
+
+  close(): Promise<void> {
+    return this.#database.close()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  get #control() {
+    return this.#database.as('symphony_control')
+  }
+}
+
+function requiredScopes(scopes: readonly Scope[]): readonly Scope[] {
+  const known: readonly string[] = SCOPES
+  const fits = Array.isArray(scopes) && scopes.length > 0 && scopes.every((scope) => known.includes(scope))
+  if (!fits || new Set(scopes).size < scopes.length) {
+    throw new InvalidArgumentError('scopes', `expected some of ${SCOPES.join(', ')}, each once`)
+  }
+  return scopes
+}
+
+/** Refuses outer spaces: a second spelling of a name would count as a second person. */
+function requiredOwner(owner: string): string {
+  if (requiredText('owner', owner, OWNER_LENGTH_MAX) !== owner.trim()) {
+    throw new InvalidArgumentError('owner', 'expected a person without space at either end')
+  }
+  return owner
+}
+
+function participantsOf({ participants }: ApiKeyRequest): string[] | null {
+  if (participants === undefined) return null
+  if (!Array.isArray(participants) || participants.length === 0 || participants.length > PARTICIPANTS_MAX) {
+    throw new ArgumentRangeError('participants', `expected 1 to ${PARTICIPANTS_MAX} participants`)
+  }
+  return participants.map((id, index) => requiredId(`participants[${index}]`, id))
+}
+
+function expiryOf({ expiresAt }: ApiKeyRequest): Date | null {
+  if (expiresAt === undefined) return null
+  if (expiresAt instanceof Date && !Number.isNaN(expiresAt.getTime())) return expiresAt
+  throw new InvalidArgumentError('expiresAt', 'expected a valid Date')
+}
+
+const OWNER_LENGTH_MAX = 200
+const PARTICIPANTS_MAX = 100

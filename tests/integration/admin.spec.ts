@@ -1,0 +1,169 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  ApiKeys,
+  checkEvidence,
+  checkStart,
+  createCheckpointKeys,
+  deploy,
+  doctor,
+  openLedger,
+  Vault,
+} from '../../libs/entry/admin.js'
+import { Symphony } from '../../libs/index.js'
+import { KeyRing } from '../../libs/protection/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { buildMasterKey } from '../support/protectionFixture.js'
+import { failureOf } from '../support/race.js'
+
+/** The entry point `symphony-pg/admin`, used as a program uses it: with a url, and nothing else open. */
+
+let db: TestDatabase
+let folder: string
+const file = (name: string) => join(folder, name)
+beforeAll(async () => {
+  // The doctor compares functions with the release: those that count their branches would be drift.
+  db = await createTestDatabase({ countBranches: false })
+  folder = await mkdtemp(join(tmpdir(), 'symphony-admin-'))
+})
+afterAll(async () => {
+  await db.drop()
+  await rm(folder, { recursive: true, force: true })
+})
+
+const keys = () => ({ privateKey: file('key.pem'), publicKey: file('pub.pem') })
+const checkpoints = () => ({ file: file('checkpoints.ndjson'), publicKey: file('pub.pem') })
+const open = () => openLedger({ url: db.url, schema: db.schema })
+const first = buildMasterKey('first')
+const second = buildMasterKey('second')
+
+function openSymphony() {
+  const bank = {
+    type: 'bank',
+    onUnknown: 'hold',
+    fields: { '/destination': 'encrypted' },
+    dispatch: () => ({ outcome: 'success', reference: 'r-1' }) as const,
+  } as const
+  return new Symphony({ url: db.url, schema: db.schema, rails: [bank], vault: new KeyRing([first], 'first') })
+}
+
+describe('the schema', () => {
+  test('deploy({ url }) can be repeated; doctor and checkStart find nothing afterwards', async () => {
+    const target = { url: db.url, schema: db.schema }
+    expect(await deploy(target)).toMatchObject({ outcome: 'unchanged' })
+    expect(await doctor(target)).toMatchObject({ ok: true })
+    expect(await checkStart(target)).toMatchObject({ refusals: [] })
+  })
+})
+
+describe('ApiKeys', () => {
+  test('creates, lists and revokes by a url, and refuses calls after close()', async () => {
+    const apiKeys = new ApiKeys({ url: db.url, schema: db.schema })
+    const { keyId, key } = await apiKeys.create({ scopes: ['read'], owner: 'alice' })
+    expect(key).toContain(keyId)
+    expect(await apiKeys.list()).toMatchObject([{ keyId, status: 'ACTIVE' }])
+    expect([await apiKeys.revoke({ keyId }), await apiKeys.revoke({ keyId })]).toEqual([true, false])
+    await apiKeys.close()
+    expect(await failureOf(apiKeys.list())).toMatchObject({ code: 'DATABASE_CLOSED' })
+  })
+
+  test('leaves a database open that the caller opened', async () => {
+    await new ApiKeys(db).close()
+    expect(await new ApiKeys(db).list()).toHaveLength(1)
+  })
+
+  test('refuses an option that it does not know, before any connection', () => {
+    const misspelt = { url: db.url, shema: 'x' }
+    expect(() => new ApiKeys(misspelt)).toThrow(/shema/)
+  })
+})
+
+describe('Vault', () => {
+  test('rotates data keys and destroys the key of one subject; a misspelt subject is SUBJECT_UNKNOWN', async () => {
+    await using symphony = openSymphony()
+    const payload = { amount: '1.00', currency: 'EUR', destination: 'DE89370400440532013000' }
+    const instruction = { railType: 'bank', instructionId: 'V-1', participantId: 'customer-1', payload } as const
+    await symphony.transaction((tx) => symphony.enqueue(instruction, { tx }))
+    await symphony.worker().runOnce()
+
+    await using vault = new Vault({ url: db.url, schema: db.schema })
+    expect(await vault.rotate({ masterKeys: new KeyRing([first, second], 'second') })).toEqual({
+      masterKeyId: 'second',
+      rewrapped: 1,
+    })
+    expect(await vault.status()).toEqual({
+      live: 1,
+      destroyed: 0,
+      masterKeys: [{ masterKeyId: 'second', keys: 1 }],
+    })
+    const misspelt = vault.shred({ subject: 'custommer-1', reason: 'request 88' })
+    expect(await failureOf(misspelt)).toMatchObject({ code: 'SUBJECT_UNKNOWN', remedy: expect.any(String) })
+    expect(await vault.shred({ subject: 'customer-1', reason: 'request 88' })).toBe(true)
+    expect(await vault.shred({ subject: 'customer-1', reason: 'request 88' })).toBe(false)
+  })
+})
+
+describe('a Ledger', () => {
+  test('verifies, signs a checkpoint, exports and writes evidence; all of it can be checked offline', async () => {
+    await createCheckpointKeys(keys())
+    await using ledger = await open()
+    await expect.poll(async () => (await sealed(), (await ledger.verify()).openRows), { timeout: 60_000 }).toBe(0)
+    const { signed } = await ledger.checkpoint({ file: file('checkpoints.ndjson'), privateKey: keys().privateKey })
+    expect(signed).toBeDefined()
+    const report = await ledger.audit({ checkpoints: checkpoints(), drained: true })
+    expect(report).toMatchObject({ ok: true, notJudged: ['I3', 'I4', 'I5'], chain: { checkpoints: 1, openBlocks: 0 } })
+    await ledger.record(report)
+    const recorded = await db.queryNoRole('SELECT rows_checked, break_count FROM ledger_verifications')
+    expect(recorded.rows).toHaveLength(1)
+
+    const written = await ledger.writeEvidence({
+      folder: file('evidence'),
+      privateKey: keys().privateKey,
+      checkpoints: checkpoints(),
+    })
+    const { publicKey } = keys()
+    expect(await checkEvidence({ folder: file('evidence'), publicKey })).toMatchObject({ ...written, signed: true })
+    await ledger.export({ folder: file('export'), checkpoints: file('checkpoints.ndjson') })
+    const exported = await openLedger({ exportFolder: file('export') })
+    // Without a file of their own: the checkpoints inside the export.
+    expect(await exported.verify({ checkpoints: { publicKey } })).toEqual(report.chain)
+    expect(await exported.audit({ checkpoints: { publicKey } })).toMatchObject({ ok: true, chain: { checkpoints: 1 } })
+  })
+
+  test('refuses, in an export, each verb that needs the database', async () => {
+    const exported = await openLedger({ exportFolder: file('export') })
+    const report = await exported.audit()
+    const calls = [
+      exported.audit({ drained: true }),
+      exported.record(report),
+      exported.export({ folder: file('again') }),
+      exported.writeEvidence({ folder: file('again') }),
+      exported.checkpoint({ file: file('other.ndjson'), privateKey: keys().privateKey }),
+    ]
+    for (const call of calls) expect(await failureOf(call)).toMatchObject({ code: 'INVALID_ARGUMENT' })
+  })
+
+  test('refuses a public key without checkpoints, and key files that exist', async () => {
+    await using ledger = await open()
+    expect(await failureOf(ledger.verify({ checkpoints: { publicKey: file('pub.pem') } }))).toMatchObject({
+      argument: 'checkpoints.file',
+    })
+    const before = await readFile(keys().privateKey, 'utf8')
+    expect(await failureOf(createCheckpointKeys(keys()))).toMatchObject({ code: 'KEYGEN_FAILED' })
+    expect(await readFile(keys().privateKey, 'utf8')).toBe(before)
+  })
+
+  test('exports no ledger through a transaction pooler, which keeps no snapshot', async () => {
+    await using pooled = await openLedger({ url: db.url, schema: db.schema, pooler: 'transaction' })
+    expect(await failureOf(pooled.export({ folder: file('pooled') }))).toMatchObject({ argument: 'pooler' })
+    expect(await pooled.verify()).toMatchObject({ breakCount: 0 })
+  })
+})
+
+/** Seals one block, if no other transaction of the server is in the way. */
+async function sealed(): Promise<void> {
+  await using symphony = openSymphony()
+  await symphony.worker().runOnce()
+}
