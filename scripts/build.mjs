@@ -26,6 +26,13 @@ const PARTS = [
     tidy: () => {},
   },
   {
+    name: 'the check of phone numbers',
+    stamp: 'dist/.phone-sources',
+    sources: () => ['package.json', 'scripts/bundlePhoneNumbers.mjs'],
+    build: () => [join(root, 'scripts', 'bundlePhoneNumbers.mjs')],
+    tidy: () => {},
+  },
+  {
     name: 'the library',
     stamp: 'dist/.sources',
     sources: () => [

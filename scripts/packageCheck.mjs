@@ -12,7 +12,7 @@ import { ensureBuilt } from './build.mjs'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const require = createRequire(import.meta.url)
 /** The installed library without the embedded server. */
-const MEGABYTES_MAX = 32
+const MEGABYTES_MAX = 22
 const folder = mkdtempSync(join(tmpdir(), 'symphony-newcomer-'))
 // As root, the server runs as another account and must be able to pass.
 chmodSync(folder, 0o755)
@@ -27,9 +27,14 @@ writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module"
 // Without the scripts of dependencies: none is needed.
 const install = ['install', '--ignore-scripts', '--no-audit', '--no-fund']
 run('npm', [...install, library])
-const megabytes = bytesBelow(join(folder, 'node_modules')) / 2 ** 20
+const tree = JSON.parse(readFileSync(join(folder, 'node_modules', '.package-lock.json'), 'utf8')).packages
+const packages = Object.keys(tree).length
+const files = filesBelow(join(folder, 'node_modules'))
+const megabytes = files.reduce((sum, file) => sum + statSync(file).size, 0) / 2 ** 20
 if (megabytes > MEGABYTES_MAX) fail(`the library installs ${megabytes.toFixed(1)} MB, more than ${MEGABYTES_MAX}`)
-say(`installed: ${megabytes.toFixed(1)} MB`)
+const servers = files.filter((file) => /[/\\](?:postgres|initdb|pg_ctl)(?:\.exe)?$/.test(file))
+if (servers.length > 0) fail(`the library installs a PostgreSQL: ${servers.join(', ')}`)
+say(`installed: ${packages} packages, ${megabytes.toFixed(1)} MB, no PostgreSQL`)
 
 const readme = readFileSync(join(folder, 'node_modules', 'symphony-pg', 'README.md'), 'utf8')
 const [, program, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(readme) ?? []
@@ -45,8 +50,8 @@ say('without the embedded server, the error names the package and DATABASE_URL')
 run('npm', [...install, '--save-dev', embedded])
 expect('the program prints what the README says', run(process.execPath, ['payment.mjs']), output)
 
-const version = (name) => JSON.parse(readFileSync(require.resolve(`${name}/package.json`), 'utf8')).version
-const tools = ['typescript', '@types/node'].map((name) => `${name}@${version(name)}`)
+const version = (manifest) => JSON.parse(readFileSync(require.resolve(manifest), 'utf8')).version
+const tools = ['typescript', '@types/node'].map((name) => `${name}@${version(`${name}/package.json`)}`)
 run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', '--save-dev', ...tools])
 writeFileSync(join(folder, 'payment.mts'), program)
 const { exports } = JSON.parse(readFileSync(join(folder, 'node_modules', 'symphony-pg', 'package.json'), 'utf8'))
@@ -66,15 +71,13 @@ for (const skipLibCheck of ['true', 'false']) {
   ]
   expect(`tsc --strict --skipLibCheck ${skipLibCheck} accepts it, and every subpath`, run(installed('tsc'), words), '')
 }
-expect(
-  'the command answers',
-  run(installed('symphony'), ['--version']),
-  `${JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version}\n`,
-)
+for (const command of ['symphony', 'symphony-pg']) {
+  expect(`the command ${command} answers`, run(installed(command), ['--version']), `${version('../package.json')}\n`)
+}
 
-function bytesBelow(path) {
+function filesBelow(path) {
   const entries = readdirSync(path, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
-  return entries.reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0)
+  return entries.map((entry) => join(entry.parentPath, entry.name))
 }
 
 function run(command, words, cwd = folder) {

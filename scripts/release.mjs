@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { billOfMaterials } from './billOfMaterials.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const folder = join(root, 'release')
@@ -48,18 +49,10 @@ function makeFiles() {
   const words = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder]
   const packed = ['.', './embedded'].map((from) => JSON.parse(output('npm', [...words, from]))[0].filename)
   const bill = `${name}-${version}.cdx.json`
-  writeFileSync(join(folder, bill), billOfMaterials())
+  writeFileSync(join(folder, bill), `${JSON.stringify(billOfMaterials(), null, 2)}\n`)
   const sums = [...packed, bill].map((file) => `${digestOf(join(folder, file))}  ${file}\n`)
   writeFileSync(join(folder, 'SHA256SUMS'), sums.join(''))
   return packed
-}
-
-/** What a user installs. The lock file alone is read: what happens to be installed here is nobody's bill. */
-function billOfMaterials() {
-  const words = ['sbom', '--sbom-format', 'cyclonedx', '--sbom-type', 'library', '--omit', 'dev', '--package-lock-only']
-  const bill = JSON.parse(output('npm', [...words, '--workspaces', 'false']))
-  if (bill.bomFormat !== 'CycloneDX' || bill.components.length === 0) fail('npm sbom made no bill of materials.')
-  return `${JSON.stringify(bill, null, 2)}\n`
 }
 
 function publish() {

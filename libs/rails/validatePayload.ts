@@ -245,7 +245,7 @@ const LETTER_Z = 90
  * change every week, and a payment must not fail for the age of a table.
  */
 async function loadPhones(): Promise<Check> {
-  const { parsePhoneNumberFromString } = await import('libphonenumber-js')
+  const { parsePhoneNumberFromString } = await import('#phone-numbers')
   return (isPossible = (text) => parsePhoneNumberFromString(text)?.isPossible() === true)
 }
 

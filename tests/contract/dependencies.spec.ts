@@ -1,10 +1,26 @@
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { readDependencies } from '../support/dependencies.js'
 
-test('dependencies are few, exact, with a checksum each, and none needs an install script', async () => {
+test('dependencies are few caret ranges, locked exactly, and none needs an install script', async () => {
   const { direct, installed, defects } = await readDependencies()
   expect(defects).toEqual([])
   // More is a decision, with its sentence in docs/decisions.md.
   expect(direct).toBeLessThanOrEqual(15)
   expect(installed).toBeLessThan(200)
+})
+
+test('npm ci accepts the lock file', async () => {
+  const words = ['ci', '--dry-run', '--ignore-scripts', '--offline', '--no-audit', '--no-fund']
+  await expect(promisify(execFile)('npm', words)).resolves.toBeDefined()
+})
+
+test('the bill of materials lists each dependency and each package that the build copies', async () => {
+  const { dependencies } = JSON.parse(await readFile('package.json', 'utf8'))
+  const { components } = JSON.parse(await readFile('docs/sbom.cdx.json', 'utf8'))
+  const listed = new Set(components.map(({ name }: { readonly name: string }) => name))
+  const shipped = [...Object.keys(dependencies), 'libphonenumber-js', 'preact', 'uplot']
+  expect(shipped.filter((name) => !listed.has(name))).toEqual([])
 })

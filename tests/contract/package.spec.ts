@@ -1,8 +1,9 @@
 import { execFile, spawn } from 'node:child_process'
-import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createTestDatabase } from '../support/database.js'
@@ -72,8 +73,15 @@ test('every subpath leads to a script and its declarations, and installing runs 
   expect(Object.keys(scripts).filter((name) => /^(?:pre|post)?install$/.test(name))).toEqual([])
 })
 
-/** The packages that are loaded by whoever imports this, apart from our own. */
-async function packagesLoadedBy(specifier: string): Promise<string[]> {
+interface Loaded {
+  /** Names of other packages. */
+  readonly packages: readonly string[]
+  /** Names of our modules: folders of dist/libs. */
+  readonly modules: readonly string[]
+}
+
+/** Imports an entry point in a process of its own, and lists what that loads. */
+async function loadedBy(specifier: string): Promise<Loaded> {
   const hooks = join(root, 'tests', 'support', 'loadedModules.mjs')
   const child = spawn(process.execPath, ['--import', hooks, '--input-type=module', '--eval', `import '${specifier}'`], {
     cwd: installation.folder,
@@ -81,32 +89,45 @@ async function packagesLoadedBy(specifier: string): Promise<string[]> {
   })
   const report = child.stdio[3]
   if (!(report instanceof Readable)) throw new Error('the child has no descriptor 3')
-  const loaded = await text(report)
-  const names = loaded.split('\n').flatMap((line) => {
-    const name = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(line)?.[1]
-    return name === undefined || name === 'symphony-pg' ? [] : [name]
-  })
-  return [...new Set(names)].toSorted((a, b) => (a < b ? -1 : 1))
+  const lines = (await text(report)).split('\n')
+  const packages = lines.flatMap((line) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(line)?.[1] ?? [])
+  const modules = lines.flatMap((line) => /\/symphony-pg\/dist\/libs\/([^/]+)\//.exec(line)?.[1] ?? [])
+  return {
+    packages: [...new Set(packages)].filter((name) => name !== 'symphony-pg').toSorted(),
+    modules: [...new Set(modules)].toSorted(),
+  }
 }
 
 /** What the driver consists of. */
 const DRIVER = /^(?:pg(?:-.*)?|postgres-(?:array|bytea|date|interval)|xtend)$/
 
-test.for([
-  { specifier: 'symphony-pg', beside: ['@opentelemetry/api', 'croner'] },
-  { specifier: 'symphony-pg/outbox', beside: ['@opentelemetry/api'] },
-])('who imports $specifier loads the driver, and no server', async ({ specifier, beside }) => {
-  const loaded = await packagesLoadedBy(specifier)
-  expect(loaded).toContain('pg')
-  expect(loaded.filter((name) => !DRIVER.test(name))).toEqual(beside)
+test('import of symphony-pg loads the driver, and neither Fastify nor the command line', async () => {
+  const { packages, modules } = await loadedBy('symphony-pg')
+  expect(packages).toContain('pg')
+  expect(packages.filter((name) => !DRIVER.test(name))).toEqual(['@opentelemetry/api', 'croner'])
+  expect(modules).toContain('symphony')
+  expect(modules.filter((name) => /^(?:cli|http|deployment|testing)$/.test(name))).toEqual([])
 })
 
-test.for(['symphony-pg/adapters', 'symphony-pg/brokers'])(
-  'who imports %s loads no package at all',
-  async (specifier) => {
-    expect(await packagesLoadedBy(specifier)).toEqual([])
-  },
-)
+test.for(['symphony-pg/adapters', 'symphony-pg/brokers'])('import of %s loads no other package', async (specifier) => {
+  expect((await loadedBy(specifier)).packages).toEqual([])
+})
+
+test('the package checks phone numbers without the package libphonenumber-js', async () => {
+  await expect(stat(join(installation.folder, 'node_modules', 'libphonenumber-js'))).rejects.toThrow('ENOENT')
+  const rails = pathToFileURL(join(installation.packageFolder, 'dist', 'libs', 'rails', 'index.js'))
+  const source = `
+    import { loadContract, validatePayload } from '${rails}'
+    const rail = loadContract({ type: 'momo', destination: 'phone' })
+    for (const destination of ['+254712345678', '+25471']) {
+      const { ok } = await validatePayload(rail, { amount: '1.00', currency: 'KES', destination })
+      console.log(ok)
+    }`
+  const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', source])
+  expect(stdout).toBe('true\nfalse\n')
+  const licence = await readFile(join(installation.packageFolder, 'dist', 'vendor', 'phoneNumbers.LICENSE.txt'), 'utf8')
+  expect(licence).toMatch(/The MIT License[\s\S]*Apache License/)
+})
 
 /** The first program of the README, and what it says it prints. */
 async function firstProgram(): Promise<{ readonly source: string; readonly output: string }> {

@@ -22,7 +22,7 @@ export interface Dependencies {
   readonly direct: number
   /** All of it, by the lock file. */
   readonly installed: number
-  /** Versions that are not exact, packages without a checksum, scripts that would have to run. */
+  /** Dependencies that are no caret range, versions that are not exact, packages without a checksum, install scripts. */
   readonly defects: readonly string[]
 }
 
@@ -34,7 +34,7 @@ export async function readDependencies(): Promise<Dependencies> {
   )
   const embedded: Pick<Manifest, 'optionalDependencies'> = JSON.parse(await readFile('embedded/package.json', 'utf8'))
   const { dependencies, devDependencies, allowScripts } = manifest
-  const named = Object.entries({ ...dependencies, ...embedded.optionalDependencies, ...devDependencies })
+  const pinned = Object.entries({ ...embedded.optionalDependencies, ...devDependencies })
   // The servers of the tests' own workspace: nobody installs them with us.
   const ofTests = Object.keys(lock.packages['tests/postgres']?.optionalDependencies ?? {})
   const shipped = Object.entries(lock.packages).filter(
@@ -45,9 +45,16 @@ export async function readDependencies(): Promise<Dependencies> {
     direct: Object.keys(dependencies).length,
     installed: shipped.length,
     defects: [
-      ...named
+      ...pinned
         .filter(([, version]) => !EXACT.test(version))
         .map(([name, version]) => `${name} is not pinned: ${version}`),
+      // A user has one copy of `pg`, and takes patches without a release of ours.
+      ...Object.entries(dependencies)
+        .filter(([, range]) => !CARET.test(range))
+        .map(([name, range]) => `${name} is not a caret range: ${range}`),
+      ...shipped
+        .filter(([, { version }]) => version === undefined || !EXACT.test(version))
+        .map(([path]) => `${path} has no exact version in the lock file`),
       ...shipped.filter(([, { integrity }]) => integrity === undefined).map(([path]) => `${path} has no checksum`),
       ...shipped
         .filter(([path, { hasInstallScript }]) => hasInstallScript === true && allowScripts[nameIn(path)] !== false)
@@ -64,3 +71,4 @@ function nameIn(path: string): string {
 }
 
 const EXACT = /^\d+\.\d+\.\d+(?:-[\w.]+)?$/
+const CARET = /^\^\d+\.\d+\.\d+$/

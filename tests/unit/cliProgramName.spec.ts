@@ -29,9 +29,13 @@ describe('programName', () => {
     expect(programName(script, { path: '', cwd: folder })).toBe(`'./my checkout/bin/symphony'`)
   })
 
-  test('is npx symphony for an installed package', async () => {
+  test('is npx symphony-pg for an installed package, also when npx runs it', async () => {
     const { folder, script } = await scriptIn('node_modules/symphony-pg')
-    expect(programName(script, { path: '', cwd: folder })).toBe('npx symphony')
+    expect(programName(script, { path: '', cwd: folder })).toBe('npx symphony-pg')
+    const ofNpx = join(folder, 'node_modules', '.bin')
+    await mkdir(ofNpx)
+    await symlink(script, join(ofNpx, 'symphony'))
+    expect(programName(script, { path: ofNpx, cwd: folder })).toBe('npx symphony-pg')
   })
 
   test('is symphony where PATH leads to this file, and not where it leads to another', async () => {
@@ -40,7 +44,7 @@ describe('programName', () => {
     await symlink(script, join(folder, 'symphony'))
     await symlink(other.script, join(other.folder, 'symphony'))
     expect(programName(script, { path: `/none:${folder}`, cwd: folder })).toBe('symphony')
-    expect(programName(script, { path: other.folder, cwd: folder })).toBe('npx symphony')
+    expect(programName(script, { path: other.folder, cwd: folder })).toBe('npx symphony-pg')
   })
 })
 

@@ -5,7 +5,7 @@ import { isObject } from '../../core/index.js'
 
 /**
  * Returns how to call this program from here, for commands that are printed to be pasted: `symphony` where the shell finds it,
- * `npx symphony` for an installed package, otherwise the path of the file, such as `./bin/symphony` in a checkout.
+ * `npx symphony-pg` for an installed package, otherwise the path of the file, such as `./bin/symphony` in a checkout.
  */
 export function programName(
   script: string | undefined = process.argv[1],
@@ -14,10 +14,12 @@ export function programName(
   const file = realPath(script ?? '')
   // Called from a test or another program.
   if (file === undefined || !file.endsWith(join('bin', 'symphony'))) return 'symphony'
-  if (path.split(delimiter).some((folder) => folder !== '' && realPath(join(folder, 'symphony')) === file)) {
-    return 'symphony'
-  }
-  if (file.includes(`${join('/', 'node_modules')}/`)) return 'npx symphony'
+  // npx and npm add the `.bin` folders for this process alone.
+  const folders = path
+    .split(delimiter)
+    .filter((folder) => folder !== '' && !folder.endsWith(join('node_modules', '.bin')))
+  if (folders.some((folder) => realPath(join(folder, 'symphony')) === file)) return 'symphony'
+  if (file.includes(`${join('/', 'node_modules')}/`)) return 'npx symphony-pg'
   const near = relative(cwd, file)
   return shellWord(near.startsWith('..') ? file : `./${near}`)
 }

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
+import { billOfMaterials } from '../../../scripts/billOfMaterials.mjs'
 import { readDependencies } from '../../support/dependencies.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
@@ -37,14 +38,12 @@ async function countAdvisories(): Promise<number | undefined> {
   return report.metadata?.vulnerabilities?.total
 }
 
-/** The same bytes for the same dependencies: without the moment and the folder in which it was made. */
+/** Writes the same bytes for the same dependencies: without serial number and time. */
 async function writeSbom(): Promise<number> {
-  const sbom = JSON.parse(await npm('sbom', '--omit=dev', '--sbom-format=cyclonedx'))
-  const { serialNumber: _serial, metadata, ...rest } = sbom
-  const { timestamp: _time, component, ...about } = metadata
-  const named = { ...component, name: 'symphony-pg' }
-  await writeFile(SBOM_FILE, `${JSON.stringify({ ...rest, metadata: { ...about, component: named } }, undefined, 2)}\n`)
-  return sbom.components.length
+  const { serialNumber: _serial, metadata, ...rest } = billOfMaterials()
+  const { timestamp: _time, ...about } = metadata
+  await writeFile(SBOM_FILE, `${JSON.stringify({ ...rest, metadata: about }, undefined, 2)}\n`)
+  return rest.components.length
 }
 
 /** What it says, whatever its exit code: findings are an answer. */
