@@ -37,20 +37,20 @@ export type {
 } from './inbox/index.js'
 export { Leases, LostLeaseError } from './lease/index.js'
 export type { AcquireOptions, LeaderOptions, Leadership, Lease } from './lease/index.js'
-export { enqueue, enqueueMany, InvalidPayloadError, OutboxStore, topicRails } from './outbox/index.js'
+export { enqueue, enqueueMany, OutboxStore, topicRails } from './outbox/index.js'
 export type {
   ClaimedMessage,
   EnqueuedItem,
   EnqueueOptions,
+  Message,
   MessageLeaseRef,
   OutboxInstruction,
-  OutboxMessage,
   OutboxState,
   TopicHandlers,
   TopicMessage,
 } from './outbox/index.js'
-export { CardNumberRefusedError, defineRail } from './rails/index.js'
-export type { PaymentPayload, Rail, RailContract } from './rails/index.js'
+export { CardNumberRefusedError, defineRail, InvalidPayloadError } from './rails/index.js'
+export type { PaymentPayload, Rail, RailContract, TopicContracts } from './rails/index.js'
 export { FieldKeyMissingError, FieldVault, SubjectErasedError } from './protection/index.js'
 export { SchedulerStore } from './scheduler/index.js'
 export type { JobDefinition, TimerDefinition } from './scheduler/index.js'
@@ -60,7 +60,6 @@ export type {
   SymphonyEvent,
   SymphonyOptions,
   SymphonyWorker,
-  TopicContracts,
   WorkerCounts,
   WorkerOptions,
 } from './symphony/index.js'

@@ -1,4 +1,4 @@
-import type { InstructionEncryptor, KnownRails, OutboxStatus, readItemViews } from '../outbox/index.js'
+import type { EnqueueChecks, InstructionEncryptor, OutboxStatus, readItemViews } from '../outbox/index.js'
 import type { Identity } from './access/Identity.js'
 import type { AlertRule } from '../observability/index.js'
 import type { Alert, DatabaseView } from './shapes/overview.js'
@@ -42,7 +42,7 @@ export interface Api {
   /** Alert rules that `readStatusSnapshot` evaluates, with their thresholds. @default ALERT_RULES */
   readonly alertRules?: readonly AlertRule[]
   /** Rails that check payments before COMMIT. @default no check */
-  readonly rails?: KnownRails
+  readonly rails?: EnqueueChecks['rails']
   /** Absent: payloads are shown as they are stored. */
   readonly protection?: PayloadProtection
 }

@@ -10,15 +10,21 @@ import {
   type JsonObject,
 } from '../core/index.js'
 import type { Queryable, TransactionClient } from '../db/index.js'
+import {
+  loadTopics,
+  requireTopicPayload,
+  type KnownContracts,
+  type TopicContracts,
+  type TopicWithPayload,
+} from '../rails/index.js'
 import { claimOutboxBatch, completeOutboxAttempts } from './db.js'
 import { enqueueMessage } from './enqueue.js'
 import type { AttemptOutcome, ClaimedItem, EnqueuedItem } from './types.js'
 
 /** A message for the handler of its topic: an outbox item without money in it. */
-export interface OutboxMessage {
-  /** Names the handler. It is the item's rail type; a payment rail of the same name does not get the message. */
-  readonly topic: string
-  readonly payload: JsonObject
+export type Message<Topics extends TopicContracts = TopicContracts> = TopicWithPayload<Topics> & MessageFields
+
+interface MessageFields {
   /** Names the message for ever: enqueued again, it is the same one. @default a random UUID */
   readonly messageId?: string
   /** Whose stream it belongs to. Messages of one key share a row that numbers them. @default the message id */
@@ -55,7 +61,9 @@ export interface ClaimRequest {
   readonly topics?: readonly string[]
 }
 
-export interface OutboxStoreOptions {
+export interface OutboxStoreOptions<Topics extends TopicContracts = TopicContracts> {
+  /** Schemas by topic: `enqueue` refuses other topics, and payloads that their schema refuses. @default no check */
+  readonly topics?: Topics
   /** Names this owner in leases and in the ledger. @default host, pid and a UUID made here */
   readonly owner?: string
   /** How long `claimDue` leases for, and `claim` unless it says otherwise. @default 60 */
@@ -79,24 +87,28 @@ export interface OutboxStoreDatabase {
  * outbox, and sees messages only: no verb enqueues, leases or ends a payment. Each verb returns the ids that it changed. It
  * leaves out ids that another owner holds, that have ended, that do not exist, that are payments, and repeats.
  */
-export class OutboxStore {
+export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
   readonly owner: string
   readonly #executor: Queryable
   readonly #ingest: () => Queryable
   readonly #leaseSeconds: number
+  readonly #topics: KnownContracts
 
-  constructor(database: OutboxStoreDatabase, options: OutboxStoreOptions = {}) {
+  constructor(database: OutboxStoreDatabase, options: OutboxStoreOptions<Topics> = {}) {
     this.owner = options.owner === undefined ? createWorkerId() : requiredId('owner', options.owner)
     this.#leaseSeconds = boundedInteger('leaseSeconds', options.leaseSeconds ?? LEASE_SECONDS_DEFAULT, LEASE_SECONDS)
+    this.#topics = loadTopics(options.topics ?? {})
     this.#executor = database.as('symphony_executor')
     this.#ingest = () => database.as('symphony_ingest')
   }
 
-  /** Queues a message, in the caller's transaction where one is given. */
+  /** Queues a message, in the caller's transaction where one is given. Its topic checks the payload before any I/O. */
   async enqueue(
-    message: OutboxMessage,
+    given: Message<Topics>,
     { tx }: { readonly tx?: TransactionClient } = {},
   ): Promise<EnqueuedItem & { readonly messageId: string }> {
+    const message: Message = given
+    if (this.#topics.size > 0) await requireTopicPayload(this.#topics, message)
     const messageId = message.messageId ?? randomUUID()
     const item = await enqueueMessage(
       {

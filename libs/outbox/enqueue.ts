@@ -1,6 +1,6 @@
-import { BATCH_SIZE, AppError, nearestSpelling } from '../core/index.js'
+import { BATCH_SIZE } from '../core/index.js'
 import { onlyRow, requireTransaction, withSchema, type Queryable, type TransactionClient } from '../db/index.js'
-import { validatePayload, type LoadedContract } from '../rails/index.js'
+import { findRefusal, type InvalidPayloadError, type KnownContracts } from '../rails/index.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, undoOnError, type EnqueueCallOptions } from './db.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
@@ -50,27 +50,13 @@ function transactionOf({ tx, schema }: EnqueueOptions): Queryable {
   return schema === undefined ? tx : withSchema(tx, schema)
 }
 
-/** Rails of a process, by type: it refuses a payment that they are known to refuse. */
-export type KnownRails = ReadonlyMap<string, LoadedContract>
-
-/** A payment that its rail would refuse, or whose rail the process does not know. Nothing was enqueued. */
-export class InvalidPayloadError extends AppError {
-  /** Place of the fault: `payload`, or `instructions[3].railType`. */
-  readonly argument: string
-
-  constructor(argument: string, message: string, remedy: string) {
-    super('INVALID_PAYLOAD', `${argument}: ${message}`, { remedy })
-    this.argument = argument
-  }
-}
-
 export interface InstructionEncryptor {
   encrypt(tx: Queryable, instructions: readonly OutboxInstruction[]): Promise<readonly OutboxInstruction[]>
 }
 
 export interface EnqueueChecks {
   /** Rails that check payloads before COMMIT, and whose types are the only known ones. @default no check */
-  readonly rails?: KnownRails | undefined
+  readonly rails?: KnownContracts | undefined
   /** Encrypts the fields that a rail declares as encrypted, before anything leaves this process, and refuses what it forbids. */
   readonly protection?: InstructionEncryptor | undefined
 }
@@ -101,31 +87,12 @@ export async function enqueueChecked(
 
 async function findFaults(
   instructions: readonly OutboxInstruction[],
-  rails: KnownRails,
+  rails: KnownContracts,
 ): Promise<(InvalidPayloadError | undefined)[]> {
   const faults: (InvalidPayloadError | undefined)[] = []
   for (const [index, { railType, payload }] of instructions.entries()) {
-    const at = (field: string) => (instructions.length === 1 ? field : `instructions[${index}].${field}`)
-    const rail = rails.get(railType)
-    if (rail === undefined) {
-      const nearest = nearestSpelling(railType, rails.keys())
-      const meant = nearest === undefined ? '' : `; did you mean ${nearest}?`
-      faults.push(
-        new InvalidPayloadError(at('railType'), `unknown rail${meant}`, `Use one of: ${[...rails.keys()].join(', ')}`),
-      )
-      continue
-    }
-    const check = await validatePayload(rail, payload)
-    // A check that failed itself says nothing about the payload; the worker checks again.
-    faults.push(
-      check.ok || check.retryable
-        ? undefined
-        : new InvalidPayloadError(
-            at('payload'),
-            `${check.message} (${check.code})`,
-            'Correct the payload and send it again.',
-          ),
-    )
+    const place = (field: string) => (instructions.length === 1 ? field : `instructions[${index}].${field}`)
+    faults.push(await findRefusal(rails, 'rail', railType, payload, place))
   }
   return faults
 }

@@ -52,8 +52,8 @@ export {
   withdrawOutboxProposal,
 } from './operate.js'
 export type { DeclaredRail } from './operate.js'
-export { enqueue, enqueueChecked, enqueueMany, InvalidPayloadError } from './enqueue.js'
-export type { EnqueueChecks, EnqueueOptions, InstructionEncryptor, KnownRails } from './enqueue.js'
+export { enqueue, enqueueChecked, enqueueMany } from './enqueue.js'
+export type { EnqueueChecks, EnqueueOptions, InstructionEncryptor } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
 export { parseInstruction } from './parseInstruction.js'
 export type { ParseInstructionOptions } from './parseInstruction.js'
@@ -66,8 +66,8 @@ export type {
   AbandonOptions,
   ClaimedMessage,
   ClaimRequest,
+  Message,
   MessageLeaseRef,
-  OutboxMessage,
   OutboxStoreDatabase,
   OutboxStoreOptions,
 } from './OutboxStore.js'
@@ -107,12 +107,11 @@ export {
   readParticipantOf,
   readRedrives,
 } from './reads/items.js'
-export type { ItemFilter } from './reads/items.js'
 export { readReplays } from './reads/replay.js'
-export type { ItemReplay, ReplayDifference, TrailGap } from './reads/replay.js'
-export type { ColumnChange, PendingColumn, PendingRow, TrailEvent, TrailStep } from './foldTrail.js'
+export type { ItemReplay, TrailGap } from './reads/replay.js'
+export type { PendingRow, TrailStep } from './foldTrail.js'
 export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/search.js'
-export type { IdPage, ItemSearch } from './reads/search.js'
+export type { ItemSearch } from './reads/search.js'
 export { topicRails } from './topicRails.js'
 export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
@@ -166,7 +165,6 @@ export type {
   HeldItemView,
   ItemView,
   LatencyView,
-  LatestAttempts,
   PauseView,
   ProposalStatus,
   ProposalView,

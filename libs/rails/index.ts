@@ -47,6 +47,8 @@ export { loadContract, loadRail, loadRails, RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOU
 export type { LoadedContract, LoadedRail, LoadOptions } from './loadRails.js'
 export { isNotSentError, NotSentError } from './NotSentError.js'
 export { redact } from '../core/index.js'
+export { findRefusal, InvalidPayloadError, loadTopics, requireTopicPayload } from './refusePayload.js'
+export type { KnownContracts } from './refusePayload.js'
 export { SIMULATED_BEHAVIOURS } from './simulated/behaviours.js'
 export type { BehaviourWeights, SimulatedBehaviour } from './simulated/behaviours.js'
 export { serveRailBook, startRailBook } from './simulated/bookServer.js'
@@ -74,6 +76,9 @@ export type {
   StandardIssue,
   StandardResult,
   StandardSchema,
+  TopicContracts,
+  TopicPayload,
+  TopicWithPayload,
   UnknownPolicy,
 } from './types.js'
 export { validatePayload } from './validatePayload.js'

@@ -217,7 +217,7 @@ function readBoolean(field: string, value: unknown): boolean {
   return value
 }
 
-function readSchema(field: string, value: unknown): StandardSchema {
+export function readSchema(field: string, value: unknown): StandardSchema {
   if (!isSchema(value)) {
     throw new InvalidArgumentError(field, 'expected a schema that implements Standard Schema version 1')
   }

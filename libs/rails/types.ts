@@ -169,6 +169,24 @@ export type RailStatus =
 
 export type RailCodes = Readonly<Record<string, RailOutcome | 'absent'>>
 
+/** Messages by topic: the schema of each payload. */
+export type TopicContracts = Readonly<Record<string, StandardSchema>>
+
+/** The payload that the schema of a topic accepts. */
+export type TopicPayload<Schema> =
+  Schema extends StandardSchema<infer Payload> ? (Payload extends object ? Payload : never) : JsonObject
+
+/** A topic with a payload that its schema accepts. Without contracts: any topic, any JSON object. */
+export type TopicWithPayload<Topics extends TopicContracts> = string extends keyof Topics
+  ? {
+      /** Names the handler. It is the item's rail type; a payment rail of the same name does not get the message. */
+      readonly topic: string
+      readonly payload: JsonObject
+    }
+  : {
+      [Topic in keyof Topics & string]: { readonly topic: Topic; readonly payload: TopicPayload<Topics[Topic]> }
+    }[keyof Topics & string]
+
 /**
  * Part of Standard Schema (version 1) that Symphony reads. zod, valibot, arktype and others implement it, so a rail can use any
  * of them and Symphony depends on none.

@@ -153,7 +153,7 @@ async function faultBySchema(rail: LoadedContract, payload: JsonObject): Promise
   if (issues === undefined) return undefined
   const places = new Set(issues.slice(0, ISSUES_SHOWN_MAX).map((issue) => placeOf(issue, payload)))
   const more = issues.length > ISSUES_SHOWN_MAX ? ` and ${issues.length - ISSUES_SHOWN_MAX} more` : ''
-  return fault('INVALID_PAYLOAD', `refused by the rail's schema at ${[...places].join(', ')}${more}`)
+  return fault('INVALID_PAYLOAD', `refused by the schema at ${[...places].join(', ')}${more}`)
 }
 
 const ISSUES_SHOWN_MAX = 5

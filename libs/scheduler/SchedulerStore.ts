@@ -1,4 +1,5 @@
 import { requireTransaction, type Database, type Queryable, type TransactionClient } from '../db/index.js'
+import { loadTopics, requireTopicPayload, type KnownContracts, type TopicContracts } from '../rails/index.js'
 import * as verbs from './claims.js'
 import { createJobRunsFromDueJobs, type CreateJobRunsOptions } from './createJobRunsFromDueJobs.js'
 import * as db from './db.js'
@@ -29,13 +30,16 @@ export interface SchedulerClaim extends verbs.SchedulerClaimOptions {
  * (control), claims and retention the workers' (executor), and anybody may look (readonly). It does nothing by itself: what makes
  * runs and messages is a `SchedulerWorker`.
  */
-export class SchedulerStore {
+export class SchedulerStore<const Topics extends TopicContracts = TopicContracts> {
+  readonly #topics: KnownContracts
   readonly #ingest: Queryable
   readonly #control: Queryable
   readonly #executor: Queryable
   readonly #readonly: Queryable
 
-  constructor(database: Database) {
+  /** @param options `topics`: schemas by topic, which timers and jobs are checked by. @default no check */
+  constructor(database: Database, options: { readonly topics?: Topics } = {}) {
+    this.#topics = loadTopics(options.topics ?? {})
     this.#ingest = database.as('symphony_ingest')
     this.#control = database.as('symphony_control')
     this.#executor = database.as('symphony_executor')
@@ -44,10 +48,12 @@ export class SchedulerStore {
 
   /** With `tx`, in the caller's own transaction: committed or rolled back with it. */
   async scheduleTimer(
-    timer: TimerDefinition,
+    given: TimerDefinition<Topics>,
     { tx = this.#ingest }: { readonly tx?: TransactionClient } = {},
   ): Promise<string> {
     requireTransaction(tx)
+    const timer: TimerDefinition = given
+    if (this.#topics.size > 0) await requireTopicPayload(this.#topics, timer)
     return db.scheduleTimer(tx, timer)
   }
 
@@ -75,7 +81,9 @@ export class SchedulerStore {
     return verbs.failTimers(this.#executor, claims, workerId, error)
   }
 
-  createOrUpdateJob(job: JobDefinition): Promise<DefinedJob> {
+  async createOrUpdateJob(given: JobDefinition<Topics>): Promise<DefinedJob> {
+    const job: JobDefinition = given
+    if (this.#topics.size > 0) await requireTopicPayload(this.#topics, job)
     return db.createOrUpdateJob(this.#control, job)
   }
 

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../core/index.js'
+import type { TopicContracts, TopicWithPayload } from '../rails/index.js'
 
 /**
  * What becomes of a timer or run that is due. `outbox`: a scheduler makes it a message of the outbox, topic as rail. `claim`: it
@@ -15,33 +16,30 @@ export type JobState = 'ACTIVE' | 'PAUSED'
 export const WORK_STATES = ['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED'] as const
 export type WorkState = (typeof WORK_STATES)[number]
 
-/** What a timer or a job sends when it is due. */
-export interface ScheduledMessage {
-  /** The rail that carries it. */
-  readonly topic: string
-  readonly payload: JsonObject
-  /** Whose stream it belongs to. @default its own, so that no stream is hot */
+/** Message of a timer or a job, enqueued when it is due. */
+export type ScheduledMessage<Topics extends TopicContracts = TopicContracts> = TopicWithPayload<Topics> & {
+  /** Owner of the stream of the message. @default its own, so that no stream is hot */
   readonly participantId?: string
   /** @default 'outbox' */
   readonly delivery?: Delivery
 }
 
-export interface TimerDefinition extends ScheduledMessage {
-  /** One that has passed is due at once. */
+export type TimerDefinition<Topics extends TopicContracts = TopicContracts> = ScheduledMessage<Topics> & {
+  /** A past time is due at once. */
   readonly dueAt: Date
   /**
-   * A UUID of the caller's own, chosen before the call: the same timer scheduled again under it is the same timer, so a call
-   * whose answer was lost can be made again. Another one under it is refused. @default a new one, which the call returns
+   * UUID that the caller chooses before the call. The same timer under it again is the same timer, so a call whose answer was
+   * lost can be repeated. Another timer under it is refused. @default a new one, which the call returns
    */
   readonly timerId?: string
 }
 
-export interface JobDefinition extends ScheduledMessage {
-  /** Its identity: defining it again updates it. */
+export type JobDefinition<Topics extends TopicContracts = TopicContracts> = ScheduledMessage<Topics> & {
+  /** Identity of the job: defining it again updates it. */
   readonly name: string
   /** Five fields, or six with the seconds first, or a macro such as `@daily`. */
   readonly cron: string
-  /** By its IANA name. @default 'UTC' */
+  /** IANA name. @default 'UTC' */
   readonly timeZone?: string
   /** @default 'once' */
   readonly missedRuns?: MissedRuns

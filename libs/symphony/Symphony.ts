@@ -27,9 +27,10 @@ import {
   type LoadedRail,
   type Rail,
   type RailContract,
+  type TopicContracts,
 } from '../rails/index.js'
 import { SchedulerStore, type SchedulerOptions } from '../scheduler/index.js'
-import type { Instruction, TopicContracts, TopicHandlersOf } from './contracts.js'
+import type { Instruction, TopicHandlersOf } from './contracts.js'
 import { Events, type SymphonyEvent } from './Events.js'
 import { Operator } from './Operator.js'
 import { Payments } from './Payments.js'
@@ -79,9 +80,9 @@ export class Symphony<
   readonly #vault: FieldVault
   readonly #workers = new Set<SymphonyWorker>()
   #opened: Database | undefined
-  #messages: OutboxStore | undefined
+  #messages: OutboxStore<Topics> | undefined
   #inbox: Inbox | undefined
-  #scheduler: SchedulerStore | undefined
+  #scheduler: SchedulerStore<Topics> | undefined
   #leases: Leases | undefined
   #closed: Promise<void> | undefined
 
@@ -150,16 +151,16 @@ export class Symphony<
   }
 
   /** Messages that are not payments: enqueue, claim, ack, abandon, fail. */
-  get messages(): OutboxStore {
-    return (this.#messages ??= new OutboxStore(this.#database()))
+  get messages(): OutboxStore<Topics> {
+    return (this.#messages ??= new OutboxStore(this.#database(), this.#topics))
   }
 
   get inbox(): Inbox {
     return (this.#inbox ??= new Inbox(this.#database()))
   }
 
-  get scheduler(): SchedulerStore {
-    return (this.#scheduler ??= new SchedulerStore(this.#database()))
+  get scheduler(): SchedulerStore<Topics> {
+    return (this.#scheduler ??= new SchedulerStore(this.#database(), this.#topics))
   }
 
   get leases(): Leases {
@@ -198,6 +199,11 @@ export class Symphony<
       ...(schema === undefined ? {} : { schema }),
       ...(this.#contracts.size === 0 ? {} : { rails: this.#contracts, protection: this.#vault }),
     }
+  }
+
+  get #topics(): { readonly topics?: Topics } {
+    const { topics } = this.#options
+    return topics === undefined ? {} : { topics }
   }
 
   #as(role: string): RoleHandle {

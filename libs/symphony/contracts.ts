@@ -1,6 +1,5 @@
-import type { JsonObject } from '../core/index.js'
 import type { OutboxInstruction, TopicHandler } from '../outbox/index.js'
-import type { PayloadOf, RailContract, StandardSchema } from '../rails/index.js'
+import type { PayloadOf, RailContract, TopicContracts, TopicPayload } from '../rails/index.js'
 
 /**
  * A payment instruction. Its rails, and the payload of each, come from the Symphony it is given to. Without rails: any name,
@@ -15,13 +14,6 @@ export type Instruction<Rails extends readonly RailContract[]> = Omit<
 } & {
     [Index in keyof Rails]: { readonly railType: Rails[Index]['type']; readonly payload: PayloadOf<Rails[Index]> }
   }[number]
-
-/** Messages by topic: the schema of each payload. */
-export type TopicContracts = Readonly<Record<string, StandardSchema>>
-
-/** The payload that the schema of a topic accepts. */
-export type TopicPayload<Schema> =
-  Schema extends StandardSchema<infer Payload> ? (Payload extends object ? Payload : never) : JsonObject
 
 /** Handlers by topic. With contracts, `payload` has the type of the topic's schema. */
 export type TopicHandlersOf<Topics extends TopicContracts> = {

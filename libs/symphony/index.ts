@@ -2,7 +2,7 @@
  * The public object. A `Symphony` is one database with the rails and topics of a process; everything else hangs on it. It decides
  * which role a call runs in, and composes the workers of the modules below.
  */
-export type { Instruction, TopicContracts, TopicHandlersOf, TopicPayload } from './contracts.js'
+export type { Instruction, TopicHandlersOf } from './contracts.js'
 export { Events } from './Events.js'
 export type { EventStream, SymphonyEvent } from './Events.js'
 export { Operator } from './Operator.js'

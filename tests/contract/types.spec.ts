@@ -23,6 +23,8 @@ interface SepaPayload {
 }
 
 declare const Sepa: StandardSchema<SepaPayload>
+declare const Report: StandardSchema<{ readonly title: string }>
+declare const Ping: StandardSchema<{ readonly count: number }>
 declare const tx: { query(text: string, values?: unknown[]): Promise<{ rows: never[] }> }
 
 const answer = (): RailAnswer => ({ outcome: 'success', reference: 'bank-1' })
@@ -131,6 +133,42 @@ test('a rail without onUnknown, or with inquire and no queryStatus, does not com
     defineRail({ type: 'bank', onUnknown: 'hold', dispatch: answer })
     // @ts-expect-error: a success needs the reference of the rail
     defineRail({ type: 'bank', onUnknown: 'hold', dispatch: () => ({ outcome: 'success' }) })
+  }).toBeFunction()
+})
+
+test('a wrong payload of a message, timer or job, and an undeclared topic, do not compile', () => {
+  expectTypeOf(() => {
+    const symphony = new Symphony({ topics: { report: Report, ping: Ping } })
+    const at = { dueAt: new Date() }
+    const job = { name: 'evening', cron: '0 18 * * *' }
+    void symphony.messages.enqueue({ topic: 'report', payload: { title: 'Settlement' } }, { tx })
+    void symphony.scheduler.scheduleTimer({ ...at, topic: 'ping', payload: { count: 1 } })
+    void symphony.scheduler.createOrUpdateJob({ ...job, topic: 'report', payload: { title: 'Settlement' } })
+    // @ts-expect-error: the payload of another topic
+    void symphony.messages.enqueue({ topic: 'report', payload: { count: 1 } })
+    // @ts-expect-error: no topic has this name
+    void symphony.messages.enqueue({ topic: 'reprot', payload: { title: 'Settlement' } })
+    // @ts-expect-error: the payload of another topic
+    void symphony.scheduler.scheduleTimer({ ...at, topic: 'ping', payload: { title: 'Settlement' } })
+    // @ts-expect-error: no topic has this name
+    void symphony.scheduler.scheduleTimer({ ...at, topic: 'pong', payload: { count: 1 } })
+    // @ts-expect-error: a title is text
+    void symphony.scheduler.createOrUpdateJob({ ...job, topic: 'report', payload: { title: 7 } })
+    void symphony.worker({
+      topics: { report: ({ payload }) => void payload.title.trim() },
+    })
+    // @ts-expect-error: no topic has this name
+    void symphony.worker({ topics: { reprot: async () => {} } })
+  }).toBeFunction()
+})
+
+test('a Symphony without topics takes any topic and any JSON object', () => {
+  expectTypeOf(() => {
+    const symphony = new Symphony({ rails: [{ type: 'SEPA' }] })
+    void symphony.messages.enqueue({ topic: 'any', payload: { any: [1, 'json'] } })
+    void symphony.scheduler.createOrUpdateJob({ name: 'any', cron: '@daily', topic: 'any', payload: {} })
+    // @ts-expect-error: a Date is no JSON
+    void symphony.messages.enqueue({ topic: 'any', payload: { at: new Date() } })
   }).toBeFunction()
 })
 

@@ -7,7 +7,7 @@ import {
   OutboxStore,
   topicRails,
   type ClaimedMessage,
-  type OutboxMessage,
+  type Message,
 } from '../../libs/outbox/index.js'
 import type { JsonObject } from '../../libs/core/index.js'
 import { loadRails } from '../../libs/rails/index.js'
@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 /** Messages of a topic like no other, so that the tests of this file share no queue. */
-async function enqueued(count: number, overrides: Partial<OutboxMessage> = {}) {
+async function enqueued(count: number, overrides: Partial<Message> = {}) {
   const topic = `topic-${randomUUID()}`
   const messages = []
   for (let number = 1; number <= count; number++) {

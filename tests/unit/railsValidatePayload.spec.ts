@@ -322,7 +322,7 @@ describe('the schema of the rail', () => {
     expect(check).toEqual({
       ok: false,
       code: 'INVALID_PAYLOAD',
-      message: "refused by the rail's schema at payload.meta.items[0].pan, payload.meta[key 2]",
+      message: 'refused by the schema at payload.meta.items[0].pan, payload.meta[key 2]',
       retryable: false,
     })
   })

@@ -16,6 +16,13 @@ function open<const Rails extends readonly { readonly type: string }[]>(rails: R
   return new Symphony({ url: db.url, schema: db.schema, rails })
 }
 
+type Opened = { readonly messages: object; readonly scheduler: object }
+
+/** Calls a verb as a program without types does. */
+function call(store: object, verb: string, argument: object): Promise<unknown> {
+  return Promise.resolve(Reflect.apply(Reflect.get(store, verb), store, [argument]))
+}
+
 async function sealedBlocks(worker: SymphonyWorker): Promise<number> {
   await worker.runOnce()
   return (await db.queryNoRole('SELECT FROM payment_outbox_blocks')).rows.length
@@ -85,16 +92,52 @@ describe('the constructor', () => {
   })
 })
 
-describe('a worker', () => {
-  const report: StandardSchema<{ readonly title: string }> = {
-    '~standard': {
-      version: 1,
-      vendor: 'test',
-      validate: (value) =>
-        typeof Reflect.get(Object(value), 'title') === 'string' ? { value } : { issues: [{ message: 'title' }] },
-    },
-  }
+const report: StandardSchema<{ readonly title: string }> = {
+  '~standard': {
+    version: 1,
+    vendor: 'test',
+    validate: (value) =>
+      typeof Reflect.get(Object(value), 'title') === 'string' ? { value } : { issues: [{ message: 'title' }] },
+  },
+}
 
+describe('a topic with a schema', () => {
+  /** Nothing listens at this address: a call with I/O would fail otherwise. */
+  const url = 'postgres://symphony@127.0.0.1:1/none'
+  const faulty: Readonly<Record<string, unknown>> = { topic: 'report', payload: { heading: 'no title' } }
+  const unknown: Readonly<Record<string, unknown>> = { topic: 'reprot', payload: { title: 'Settlement' } }
+  const job = { name: 'evening', cron: '0 18 * * *' }
+
+  test.each([
+    ['a message', (given: object) => (one: Opened) => call(one.messages, 'enqueue', given)],
+    [
+      'a timer',
+      (given: object) => (one: Opened) => call(one.scheduler, 'scheduleTimer', { dueAt: new Date(), ...given }),
+    ],
+    ['a job', (given: object) => (one: Opened) => call(one.scheduler, 'createOrUpdateJob', { ...job, ...given })],
+  ])('refuses the payload of %s before any I/O, and a topic without a schema', async (_, enqueueing) => {
+    await using symphony = new Symphony({ url, topics: { report } })
+    await expect(enqueueing(faulty)(symphony)).rejects.toMatchObject({
+      code: 'INVALID_PAYLOAD',
+      argument: 'payload',
+      message: 'payload: refused by the schema at payload (INVALID_PAYLOAD)',
+    })
+    await expect(enqueueing(unknown)(symphony)).rejects.toMatchObject({
+      code: 'INVALID_PAYLOAD',
+      argument: 'topic',
+      message: 'topic: unknown topic; did you mean report?',
+      remedy: 'Use one of: report',
+    })
+  })
+
+  test('is refused when the store is made, if the schema is none', () => {
+    const topics: object = { report: {} }
+    const messages = () => Reflect.construct(Symphony, [{ url, topics }]).messages
+    expect(messages).toThrow('topics.report: expected a schema')
+  })
+})
+
+describe('a worker', () => {
   test('handles messages by topic, and jobs through the scheduler', async () => {
     await using symphony = new Symphony({ url: db.url, schema: db.schema, topics: { report } })
     const titles: string[] = []

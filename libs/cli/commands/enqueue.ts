@@ -6,15 +6,14 @@ import { IdempotencyConflictError, type Queryable } from '../../db/index.js'
 import {
   enqueue,
   enqueueMany,
-  InvalidPayloadError,
   RailWarnings,
   parseInstruction,
   type EnqueuedItem,
   type EnqueueWarning,
   type InstructionEncryptor,
-  type KnownRails,
   type OutboxInstruction,
 } from '../../outbox/index.js'
+import { InvalidPayloadError, type KnownContracts } from '../../rails/index.js'
 import { withTarget } from '../database/target.js'
 import { withProtection } from '../processes/rails.js'
 import { jsonOption } from '../settings/options.js'
@@ -143,7 +142,7 @@ interface EnqueuedFile extends EnqueuedCounts {
 /** Where instructions go, and what happens to their fields on the way. */
 interface EnqueueTarget {
   readonly ingest: Queryable
-  readonly rails: KnownRails
+  readonly rails: KnownContracts
   readonly vault: InstructionEncryptor
 }
 

@@ -1,0 +1,78 @@
+import { AppError, nearestSpelling, requiredId, type JsonObject } from '../core/index.js'
+import { RAIL_TIMEOUT_DEFAULT_MS, readSchema, type LoadedContract } from './loadRails.js'
+import type { TopicContracts } from './types.js'
+import { validatePayload } from './validatePayload.js'
+
+/** Contracts of a process, by rail or by topic: it refuses a payload that they are known to refuse. */
+export type KnownContracts = ReadonlyMap<string, LoadedContract>
+
+/** A payload that its rail or topic would refuse, or whose rail or topic the process does not know. Nothing was enqueued. */
+export class InvalidPayloadError extends AppError {
+  /** Place of the fault: `payload`, or `instructions[3].railType`. */
+  readonly argument: string
+
+  constructor(argument: string, message: string, remedy: string) {
+    super('INVALID_PAYLOAD', `${argument}: ${message}`, { remedy })
+    this.argument = argument
+  }
+}
+
+/** Checks the schemas of topics. */
+export function loadTopics(topics: TopicContracts): KnownContracts {
+  return new Map(
+    Object.entries(topics).map(([topic, schema]) => [
+      topic,
+      {
+        type: requiredId('topics, a topic', topic),
+        payload: readSchema(`topics.${topic}`, schema),
+        money: false,
+        destination: undefined,
+        timeoutMs: RAIL_TIMEOUT_DEFAULT_MS,
+        fields: [],
+        subject: undefined,
+      },
+    ]),
+  )
+}
+
+/** Throws `InvalidPayloadError` for a message that the contract of its topic refuses, or whose topic has no contract. */
+export async function requireTopicPayload(
+  topics: KnownContracts,
+  { topic, payload }: { readonly topic: string; readonly payload: JsonObject },
+): Promise<void> {
+  const refusal = await findRefusal(topics, 'topic', topic, payload)
+  if (refusal !== undefined) throw refusal
+}
+
+/**
+ * Returns the refusal of a payload, or undefined. A check that fails itself, such as a schema that throws, refuses nothing: the
+ * worker checks again.
+ *
+ * @param place Names a field of the instruction in the error. @default the field
+ */
+export async function findRefusal(
+  contracts: KnownContracts,
+  kind: 'rail' | 'topic',
+  type: string,
+  payload: JsonObject,
+  place: (field: string) => string = (field) => field,
+): Promise<InvalidPayloadError | undefined> {
+  const contract = contracts.get(type)
+  if (contract === undefined) {
+    const nearest = nearestSpelling(type, contracts.keys())
+    const meant = nearest === undefined ? '' : `; did you mean ${nearest}?`
+    const field = kind === 'rail' ? 'railType' : 'topic'
+    return new InvalidPayloadError(
+      place(field),
+      `unknown ${kind}${meant}`,
+      `Use one of: ${[...contracts.keys()].join(', ')}`,
+    )
+  }
+  const check = await validatePayload(contract, payload)
+  if (check.ok || check.retryable) return undefined
+  return new InvalidPayloadError(
+    place('payload'),
+    `${check.message} (${check.code})`,
+    'Correct the payload and send it again.',
+  )
+}
