@@ -26,14 +26,14 @@ export {
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
-export { Inbox, InboxContentDiffersError, InboxWorker, InboxWorkStore } from './inbox/index.js'
+export { Inbox, InboxContentDiffersError, InboxWorker } from './inbox/index.js'
 export type {
-  EnqueuedMessage,
   InboxHandler,
   InboxKey,
   InboxMessage,
   InboxWorkerEvent,
   InboxWorkerOptions,
+  ReceivedMessage,
 } from './inbox/index.js'
 export { Leases, LostLeaseError } from './lease/index.js'
 export type { AcquireOptions, LeaderOptions, Leadership, Lease } from './lease/index.js'

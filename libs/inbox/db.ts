@@ -16,7 +16,7 @@ import type {
   InboxClaim,
   ClaimFailure,
   ClaimRetry,
-  EnqueuedMessage,
+  ReceivedMessage,
   InboxClaimRef,
   InboxEvent,
   InboxStats,
@@ -46,7 +46,7 @@ interface SightingRow {
 export async function enqueueInboxMessages(
   role: Queryable,
   messages: readonly InboxMessage[],
-): Promise<EnqueuedMessage[]> {
+): Promise<ReceivedMessage[]> {
   const { sources, messageIds, topics, payloads, notBefore } = messageColumns(messages)
   const values = [sources, messageIds, topics, payloads, notBefore]
   const rows = await call<SightingRow>(role, 'enqueue_inbox_messages', values)
@@ -56,7 +56,7 @@ export async function enqueueInboxMessages(
   })
 }
 
-export async function enqueueInboxMessage(role: Queryable, message: InboxMessage): Promise<EnqueuedMessage> {
+export async function enqueueInboxMessage(role: Queryable, message: InboxMessage): Promise<ReceivedMessage> {
   return onlyRow(await enqueueInboxMessages(role, [message]))
 }
 

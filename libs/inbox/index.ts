@@ -36,10 +36,9 @@ export type { InboxMessageRow, InboxCursor } from './reads.js'
 export { InboxContentDiffersError, InboxFenceLostError } from './errors.js'
 export type { InboxWorkerEvent, OnInboxWorkerEvent } from './events.js'
 export { Inbox } from './Inbox.js'
+export type { InboxClaimOptions, InboxOptions, InboxRetentionOptions } from './Inbox.js'
 export { InboxWorker } from './InboxWorker.js'
 export type { InboxHandler, InboxHandlerContext, InboxWorkerCounts } from './InboxWorker.js'
-export { InboxWorkStore } from './InboxWorkStore.js'
-export type { InboxClaimOptions, InboxRetentionOptions } from './InboxWorkStore.js'
 export { InboxWorkerOptionError } from './options.js'
 export type { InboxWorkerOptions } from './options.js'
 export type {
@@ -47,7 +46,7 @@ export type {
   InboxClaim,
   ClaimFailure,
   ClaimRetry,
-  EnqueuedMessage,
+  ReceivedMessage,
   InboxClaimRef,
   InboxEvent,
   InboxStats,

@@ -29,7 +29,7 @@ export interface Sighting {
   readonly contentDiffers: boolean
 }
 
-export type EnqueuedMessage = InboxKey & Sighting
+export type ReceivedMessage = InboxKey & Sighting
 
 /**
  * Content to compare a sighting by; only its hash is stored. It has topic and payload, because the same message may also be

@@ -1,5 +1,5 @@
 import { createWorkerId } from '../core/index.js'
-import { InboxWorkStore } from '../inbox/index.js'
+import { Inbox } from '../inbox/index.js'
 import { Leases } from '../lease/index.js'
 import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
 import { OutboxStore } from '../outbox/index.js'
@@ -112,7 +112,7 @@ export function addPostgresPlatform(
     databases,
     ({ database }) => new OutboxStore(database, { owner, leaseSeconds }),
   )
-  const inboxes = new InboxWorkStoreProvider(databases, ({ database }) => new InboxWorkStore(database, owner))
+  const inboxes = new InboxWorkStoreProvider(databases, ({ database }) => new Inbox(database, { workerId: owner }))
   const schedulers = new SchedulerStoreProvider(databases, ({ database }) => new SchedulerStore(database))
   const leases = new LeaseProvider(databases, ({ database }) => new Leases(database.as('symphony_executor')))
   if (registered === undefined) services.add(PlatformDiscovery, options.discovery)

@@ -1,5 +1,5 @@
 import { AppError } from '../core/index.js'
-import type { InboxWorkStore } from '../inbox/index.js'
+import type { Inbox } from '../inbox/index.js'
 import type { Leases } from '../lease/index.js'
 import type { OutboxStore } from '../outbox/index.js'
 import type { SchedulerStore } from '../scheduler/index.js'
@@ -71,6 +71,6 @@ abstract class StoreProvider<Store> {
 }
 
 export class OutboxStoreProvider extends StoreProvider<OutboxStore> {}
-export class InboxWorkStoreProvider extends StoreProvider<InboxWorkStore> {}
+export class InboxWorkStoreProvider extends StoreProvider<Inbox> {}
 export class SchedulerStoreProvider extends StoreProvider<SchedulerStore> {}
 export class LeaseProvider extends StoreProvider<Leases> {}

@@ -9,7 +9,6 @@ import {
   enqueueInboxMessages,
   failInboxMessages,
   Inbox,
-  InboxWorkStore,
   readInboxEvents,
   type InboxClaim,
   type InboxClaimRef,
@@ -32,10 +31,10 @@ import { failureOf, openConnection, untilWaiting } from '../support/race.js'
 /** The inbox as a queue: claims, their fence, and what becomes of messages. */
 
 let db: TestDatabase
-let store: InboxWorkStore
+let store: Inbox
 beforeAll(async () => {
   db = await createTestDatabase()
-  store = new InboxWorkStore(db.database, WORKER)
+  store = new Inbox(db.database, { workerId: WORKER })
 })
 afterAll(() => db.drop())
 
@@ -320,7 +319,7 @@ describe('revive', () => {
     const person = await db.createLogin('alice', { roles: ['symphony_control'] })
     const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
     await store.abandon([{ ...claim, error: 'the bank was closed' }])
-    const eventId = await new InboxWorkStore(person.database, 'x').revive(claim, 'it is open again')
+    const eventId = await new Inbox(person.database, { workerId: 'x' }).revive(claim, 'it is open again')
     const events = await readInboxEvents(db.as('symphony_auditor'), claim)
     expect(events.map(({ eventType }) => eventType)).toEqual(['DIED', 'REVIVED'])
     expect(events[1]).toMatchObject({
@@ -354,7 +353,7 @@ describe('revive', () => {
       const listener = await own.connect()
       listener.on('notification', ({ channel }) => heard.push(channel))
       await listener.query('LISTEN inbox_ready')
-      await new InboxWorkStore(own.database, WORKER).revive(claim, 'again')
+      await new Inbox(own.database, { workerId: WORKER }).revive(claim, 'again')
       await expect.poll(() => heard).toEqual(['inbox_ready'])
     })
   })
@@ -363,7 +362,7 @@ describe('revive', () => {
 describe('retention', () => {
   test('forgets, a batch at a time and the oldest first, what was done long enough ago, and nothing else', async () => {
     await withTestDatabase(async (own) => {
-      const retention = new InboxWorkStore(own.database, WORKER)
+      const retention = new Inbox(own.database, { workerId: WORKER })
       const claims: InboxClaim[] = []
       for (let n = 0; n < 5; n += 1) claims.push(await enqueuedAndClaimed(own))
       await retention.ack(claims)
@@ -399,7 +398,7 @@ describe('retention', () => {
       await inbox.markDead(died, 'poison')
       const work = await enqueued(own, { source: 'sightings', messageId: 'work' })
       await sightedAgo(own, work, 1_000)
-      const retention = new InboxWorkStore(own.database, WORKER)
+      const retention = new Inbox(own.database, { workerId: WORKER })
       expect(await retention.purge({ keepSeconds: 100, batchSize: 1 })).toBe(1)
       expect(await rowOf(own, older)).toEqual({})
       expect(await rowOf(own, old)).toMatchObject({ state: 'seen' })

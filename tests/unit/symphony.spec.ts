@@ -192,6 +192,21 @@ describe('a worker', () => {
   })
 })
 
+describe('the inbox', () => {
+  test('takes a message once, and gives it to one worker, which ends it', async () => {
+    await using symphony = open([])
+    await using other = open([])
+    const message = { source: 'bank', messageId: 'evt-claimed', topic: 'settled', payload: { invoice: 'INV-1' } }
+    expect(await symphony.inbox.enqueue(message)).toMatchObject({ state: 'seen', created: true })
+    expect(await symphony.inbox.enqueue(message)).toMatchObject({ created: false, sightings: 2n })
+    const [claim] = await symphony.inbox.claim({ batchSize: 10 })
+    expect(claim).toMatchObject(message)
+    expect(await other.inbox.ack([claim!])).toEqual([])
+    expect(await symphony.inbox.ack([claim!])).toEqual([{ source: 'bank', messageId: 'evt-claimed' }])
+    expect(await other.inbox.alreadyProcessed({ source: 'bank', messageId: 'evt-claimed' })).toBe(true)
+  })
+})
+
 describe('events', () => {
   test('have the type module.fact; a listener that throws changes nothing', async () => {
     const bank = memoryRail({ type: 'heard', onUnknown: 'resend' })

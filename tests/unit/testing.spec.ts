@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest'
-import { Inbox, InboxWorkStore } from '../../libs/inbox/index.js'
+import { Inbox } from '../../libs/inbox/index.js'
 import { Leases } from '../../libs/lease/index.js'
 import { claimOutboxBatch, enqueue, readItems } from '../../libs/outbox/index.js'
 import { scheduleTimer, claimTimers } from '../../libs/scheduler/index.js'
@@ -126,7 +126,7 @@ test('advance moves payments, messages, timers, claims and leases, each just as 
   const lease = await leases.acquire('resource', { durationMs: hour, renewEveryMs: hour / 2, owner: 'ada' })
   const found = async () => ({
     payments: (await drain(db, [rail])).claimed,
-    messages: (await new InboxWorkStore(database, 'worker').claim({ batchSize: 1, leaseSeconds: 60 })).length,
+    messages: (await new Inbox(database, { workerId: 'worker' }).claim({ batchSize: 1, leaseSeconds: 60 })).length,
     timers: (await claimTimers(database.as('symphony_executor'), 1, 'w', 60)).length,
     leases: (await leases.acquire('resource', { durationMs: hour, owner: 'grace' })) === null ? 0 : 1,
   })

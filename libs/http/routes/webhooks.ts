@@ -14,7 +14,7 @@ import {
   type JsonPointer,
   type JsonValue,
 } from '../../core/index.js'
-import { enqueueInboxMessage, type EnqueuedMessage, type InboxMessage } from '../../inbox/index.js'
+import { enqueueInboxMessage, type ReceivedMessage, type InboxMessage } from '../../inbox/index.js'
 import { ProblemError } from '../Problem.js'
 import { parseBody } from '../requestBody.js'
 import { JsonObjectShape } from '../shapes/common.js'
@@ -29,7 +29,7 @@ export interface WebhookReceiver {
   readonly ingest: Role
   readonly sources: WebhookSources
   /** Told what became of each message, once it is committed. */
-  readonly onReceived?: (message: EnqueuedMessage) => void
+  readonly onReceived?: (message: ReceivedMessage) => void
   /** @default the system's */
   readonly clock?: Clock
 }
@@ -98,7 +98,7 @@ function sourceIn(params: unknown): string {
 }
 
 /** It was enqueued by a statement of its own: that has returned, so it is committed, and only now is anything answered. */
-function answer({ source, messageId, state, created, contentDiffers }: EnqueuedMessage, reply: FastifyReply): object {
+function answer({ source, messageId, state, created, contentDiffers }: ReceivedMessage, reply: FastifyReply): object {
   if (contentDiffers) {
     throw new ProblemError('CONTENT_DIFFERS', 'The content that came first stands. A new message needs a new id.')
   }
