@@ -10,8 +10,6 @@ export {
 export type { ArgumentName } from './AppError.js'
 export { boundedInteger, nearestSpelling, rejectUnknownKeys, requiredText } from './arguments.js'
 export type { Bounds } from './arguments.js'
-export { Cancellation } from './Cancellation.js'
-export type { StopSignal } from './Cancellation.js'
 export { parseTimestamp, systemClock } from './clock.js'
 export type { Clock } from './clock.js'
 export { createWorkerId, isUuid, requiredId, requiredIdempotencyKey, requiredInboxId, requiredUuid } from './ids.js'

@@ -1,4 +1,4 @@
-import { Cancellation, isPermanentFailure, systemClock, type Clock } from '../core/index.js'
+import { isPermanentFailure, systemClock, type Clock } from '../core/index.js'
 import type { Database, Listener, RoleHandle, Transaction } from '../db/index.js'
 import {
   guardListener,
@@ -61,7 +61,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly #slots: Semaphore
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
-  readonly #running = new Map<Promise<void>, Cancellation>()
+  readonly #running = new Map<Promise<void>, AbortController>()
   #listener: Listener | undefined
   #stopping = false
   #counts = emptyCounts()
@@ -144,7 +144,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   #startHandling(message: InboxClaim, trustedUntilMs: number): void {
     this.#slots.acquire()
-    const giveUp = new Cancellation()
+    const giveUp = new AbortController()
     const leftMs = Math.max(0, trustedUntilMs - this.#clock.monotonicMs())
     const expiry = runAfter(leftMs, () => giveUp.abort(new Error('the claim is about to end')))
     const handled = this.#handle(message, giveUp.signal)

@@ -1,4 +1,5 @@
-import type { Clock, StopSignal, TraceContext } from '../core/index.js'
+import type { Clock, TraceContext } from '../core/index.js'
+import type { AbortListener, StopSignal } from '../rails/index.js'
 import { runAfter, type Timer } from '../worker/index.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
@@ -9,8 +10,8 @@ class LeaseEndedError extends Error {
 
 /**
  * One leased item in this process, from the claim until its outcome is recorded. It trusts its lease by this process's
- * monotonic clock, counted from before the claim was sent. So a
- * running process stops before the database gives the lease to another worker; a suspended one cannot. It is the stop signal of its own rail call.
+ * monotonic clock, counted from before the claim was sent. So a running process stops before the database gives the lease to
+ * another worker; a suspended one cannot. It is the stop signal of its own rail call.
  */
 export class LeasedItem implements StopSignal {
   readonly item: ClaimedItem
@@ -23,7 +24,8 @@ export class LeasedItem implements StopSignal {
   #trustedUntilMs: number
   readonly #clock: Clock
   #abortReason: Error | undefined
-  #abortListeners: (() => void)[] | undefined
+  /** The rail call that this item can abort. */
+  #call: AbortListener | undefined
   #timer: Timer | undefined
   #isLost = false
 
@@ -85,7 +87,7 @@ export class LeasedItem implements StopSignal {
   abort(reason: Error): void {
     if (this.#abortReason !== undefined) return
     this.#abortReason = reason
-    for (const listener of this.#abortListeners?.splice(0) ?? []) listener()
+    this.#call?.handleEvent()
   }
 
   get aborted(): boolean {
@@ -96,15 +98,13 @@ export class LeasedItem implements StopSignal {
     return this.#abortReason
   }
 
-  addEventListener(_type: 'abort', listener: () => void): void {
-    if (this.#abortReason !== undefined) return
-    this.#abortListeners ??= []
-    this.#abortListeners.push(listener)
+  /** An item has one call at a time. */
+  addEventListener(_type: 'abort', call: AbortListener): void {
+    this.#call = call
   }
 
-  removeEventListener(_type: 'abort', listener: () => void): void {
-    const index = this.#abortListeners?.indexOf(listener) ?? -1
-    if (index >= 0) this.#abortListeners?.splice(index, 1)
+  removeEventListener(_type: 'abort', call: AbortListener): void {
+    if (this.#call === call) this.#call = undefined
   }
 
   #abortAtLeaseEnd(): void {

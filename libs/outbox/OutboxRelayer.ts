@@ -32,7 +32,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     database: Database,
     loadedRails: ReadonlyMap<string, LoadedRail>,
     options: RelayerOptions = {},
-    onEvent: OnRelayerEvent = () => {},
+    onEvent?: OnRelayerEvent,
     clock: Clock = systemClock,
   ) {
     const rails = [...loadedRails.values()]
@@ -40,7 +40,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const { workerId, heartbeatMs, epochStore } = relayer
     this.workerId = workerId
     this.#options = relayer
-    this.#events.on(onEvent)
+    if (onEvent !== undefined) this.#events.on(onEvent)
     const shared = { role: database.as(EXECUTOR), workerId, clock, events: this.#events, rails, relayer }
     this.#completer = new ItemCompleter({ ...shared, onDue: () => this.#claimer.wake() })
     const guard = new RestoreGuard({

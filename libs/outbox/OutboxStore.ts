@@ -202,7 +202,8 @@ function toMessage(item: ClaimedItem): ClaimedMessage {
     attempts: item.attemptCount,
     expiries: item.expiryStreak,
     leaseToken: item.leaseToken,
-    leaseExpiresAt: item.leaseExpiresAt,
+    // A date of its own: the items of one claim share theirs.
+    leaseExpiresAt: new Date(item.leaseExpiresAt),
   }
 }
 

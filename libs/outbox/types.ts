@@ -44,8 +44,9 @@ export interface ClaimedItem {
   /** Attempts recorded so far, at most 20. */
   readonly attemptCount: number
   readonly leaseToken: string
+  /** Shared by the items of one claim: copy it before you change it. */
   readonly leaseExpiresAt: Date
-  /** The database's clock at the claim. */
+  /** The database's clock at the claim. Shared in the same way. */
   readonly claimedAt: Date
   /** The rail may have acted on an earlier attempt. */
   readonly outcomeUnknown: boolean

@@ -1,4 +1,4 @@
-import { systemClock, type Clock, type StopSignal } from '../core/index.js'
+import { systemClock, type Clock } from '../core/index.js'
 import {
   classifyAnswer,
   classifyStatus,
@@ -10,7 +10,14 @@ import { redactFields, type Redact } from './fields/redactFields.js'
 import type { LoadedRail } from './loadRails.js'
 import { isNotSentError } from './NotSentError.js'
 import type { RailRequest } from './types.js'
-import { TimedWork, withDeadline, type Settled, type DeadlineResult, type WorkContext } from './withDeadline.js'
+import {
+  TimedWork,
+  withDeadline,
+  type DeadlineResult,
+  type Settled,
+  type StopSignal,
+  type WorkContext,
+} from './withDeadline.js'
 
 /**
  * Result of a call.

@@ -82,3 +82,4 @@ export type {
   UnknownPolicy,
 } from './types.js'
 export { validatePayload } from './validatePayload.js'
+export type { AbortListener, StopSignal } from './withDeadline.js'

@@ -1,4 +1,15 @@
-import { Cancellation, type StopSignal } from '../core/index.js'
+/** The part of an `AbortSignal` that a deadline needs. A leased item has it too, without the cost of a real signal. */
+export interface StopSignal {
+  readonly aborted: boolean
+  readonly reason: unknown
+  addEventListener(type: 'abort', listener: AbortListener): void
+  removeEventListener(type: 'abort', listener: AbortListener): void
+}
+
+/** Called once, when the signal aborts. */
+export interface AbortListener {
+  handleEvent(): void
+}
 
 interface Deadline {
   readonly timeoutMs: number
@@ -41,7 +52,7 @@ export function withDeadline<Value>(
  * One piece of work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result.
  * It is an object rather than closures, because each payment creates one.
  */
-export abstract class TimedWork<Value, Result> {
+export abstract class TimedWork<Value, Result> implements AbortListener {
   readonly #context = new CallContext()
   #signal: StopSignal | undefined
   #timer: NodeJS.Timeout | undefined
@@ -51,7 +62,6 @@ export abstract class TimedWork<Value, Result> {
   #settled: Settled<Value> | undefined
   /** Resolves the `end` of work whose wait was stopped. */
   #resolveEnd: ((settled: Settled<Value>) => void) | undefined
-  #abort: (() => void) | undefined
 
   protected abstract work(context: WorkContext): Value | Promise<Value>
 
@@ -81,10 +91,13 @@ export abstract class TimedWork<Value, Result> {
     } catch (error) {
       queueMicrotask(() => this.#onSettled({ how: 'threw', error }))
     }
-    if (this.#signal?.aborted === true) return this.stop('aborted')
-    if (this.#signal === undefined) return
-    this.#abort = () => this.stop('aborted')
-    this.#signal.addEventListener('abort', this.#abort)
+    if (this.#signal?.aborted === true) this.stop('aborted')
+    else this.#signal?.addEventListener('abort', this)
+  }
+
+  /** Called by the signal. The work is the listener itself, because a function per call would be one more object. */
+  handleEvent(): void {
+    this.stop('aborted')
   }
 
   /** Stops the wait and aborts the signal of the work. */
@@ -92,7 +105,7 @@ export abstract class TimedWork<Value, Result> {
     this.#isStopped = true
     this.#clear()
     const end = new Promise<Settled<Value>>((resolve) => (this.#resolveEnd = resolve))
-    CallContext.stopOf(this.#context).abort(new DOMException(...REASONS[reason]))
+    CallContext.controllerOf(this.#context).abort(new DOMException(...REASONS[reason]))
     // An adapter that obeys its signal knows what it has sent. Its answer gets one turn of the event loop to arrive.
     setImmediate(() => this.#finish({ stoppedBy: reason, settled: this.#settled, end }))
   }
@@ -114,7 +127,7 @@ export abstract class TimedWork<Value, Result> {
 
   #clear(): void {
     clearTimeout(this.#timer)
-    if (this.#abort !== undefined) this.#signal?.removeEventListener('abort', this.#abort)
+    this.#signal?.removeEventListener('abort', this)
   }
 }
 
@@ -145,22 +158,22 @@ function stopAtTimeout(timed: { stop(reason: 'timeout'): void }): void {
  */
 class CallContext implements WorkContext {
   declare readonly signal: AbortSignal
-  #stop: Cancellation | undefined
+  #controller: AbortController | undefined
 
   constructor() {
     Object.defineProperty(this, 'signal', SIGNAL)
   }
 
-  static stopOf(context: CallContext): Cancellation {
-    context.#stop ??= new Cancellation()
-    return context.#stop
+  static controllerOf(context: CallContext): AbortController {
+    context.#controller ??= new AbortController()
+    return context.#controller
   }
 }
 
 const SIGNAL = {
   enumerable: true,
   get(this: CallContext): AbortSignal {
-    return CallContext.stopOf(this).signal
+    return CallContext.controllerOf(this).signal
   },
 }
 
