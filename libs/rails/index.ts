@@ -22,7 +22,7 @@ export { callRail, inquireRail } from './callRail.js'
 export type { DispatchOptions, RailResult, StatusResult } from './callRail.js'
 export { RailContractError, runRailContract } from './contract/runRailContract.js'
 export type { RuleResult } from './contract/runRailContract.js'
-export type { ContractOptions } from './contract/Sandbox.js'
+export type { RailContractOptions } from './contract/Sandbox.js'
 export { CardNumberRefusedError, holdsCardNumber, refuseCardNumbers } from './fields/cardNumbers.js'
 export { ENCRYPTED_PREFIX, mapFields, mergeFieldRules, rulesOf } from './fields/fieldRules.js'
 export type {

@@ -57,17 +57,35 @@ export async function moveTimes(superuser: Queryable, ms: number): Promise<boole
   return rows.length > 0
 }
 
-/** How long until an item of these rails, or of any, becomes due or its lease ends. Null if none will: what is due already is past. */
-export async function nextMomentMs(superuser: Queryable, rails: readonly string[] | undefined): Promise<number | null> {
+/** Work that a drain would do. Undefined: of every rail, or of every topic. */
+export interface DrainedWork {
+  readonly rails: readonly string[] | undefined
+  readonly inboxTopics: readonly string[] | undefined
+  /** Includes timers that become messages. */
+  readonly scheduler: boolean
+}
+
+/** Returns the milliseconds until the next due time or lease expiry of this work. Null if there is none in the future. */
+export async function nextMomentMs(
+  superuser: Queryable,
+  { rails, inboxTopics, scheduler }: DrainedWork,
+): Promise<number | null> {
   const { rows } = await superuser.query<{ ms: number | null }>(
     `SELECT ceil(extract(epoch FROM min(moment) - clock_timestamp()) * 1000)::float8 AS ms
      FROM (
        SELECT CASE WHEN lease_token IS NULL THEN next_attempt_at ELSE lease_expires_at END AS moment
        FROM ${qualify(superuser, 'payment_outbox_pending')}
        WHERE hold_reason IS NULL AND ($1::text[] IS NULL OR rail_type = ANY ($1))
-     ) AS pending
+       UNION ALL
+       SELECT CASE WHEN state = 'seen' THEN due_at ELSE claim_expires_at END
+       FROM ${qualify(superuser, 'inbox_messages')}
+       WHERE state IN ('seen', 'processing') AND ($2::text[] IS NULL OR topic = ANY ($2))
+       UNION ALL
+       SELECT due_at FROM ${qualify(superuser, 'scheduler_tasks')}
+       WHERE $3 AND state = 'READY' AND delivery = 'outbox'
+     ) AS waiting
      WHERE moment > clock_timestamp()`,
-    [rails === undefined ? null : [...rails]],
+    [rails === undefined ? null : [...rails], inboxTopics === undefined ? null : [...inboxTopics], scheduler],
   )
   return rows[0]?.ms ?? null
 }

@@ -1,19 +1,17 @@
 /**
- * For the tests of an application that uses Symphony; nothing in production needs it, and no other module imports it.
+ * For tests of an application that uses Symphony. Production code needs none of it, and no other module imports it.
  *
- * A test has a database of its own (`withTestDatabase`: a clone of a deployed template, dropped at the end), a rail of its own
- * (`memoryRail`, which answers as it is told and remembers what it paid), and says when the work is done (`drain`) and what
- * time it is (`database.advance`, `TestClock`). No mocks: the functions of the database are the real ones.
+ * A test has a Symphony with a database of its own (`withTestSymphony`: a clone of a deployed template, dropped at the end) and a
+ * rail of its own (`memoryRail`, which gives scripted answers and records payments). `drain` runs the worker until nothing is
+ * due; `advance` moves time. Nothing is mocked: the functions of the database are the real ones.
  *
- * Time is moved by moving rows, because the clock of the server belongs to everybody. That is a write of our tables past
- * their functions, so it works in databases made here and nowhere else; their mark is asked for in the same statement.
+ * Time is moved by moving rows, because all databases of a server share its clock. That writes our tables without their
+ * functions, so it works only in databases that carry the mark of this module; the same statement checks it.
  */
-export { drain } from './drain.js'
-export type { DrainOptions } from './drain.js'
 export { memoryRail } from './memoryRail.js'
 export type { MemoryPayment, MemoryRail, MemoryRailOptions, ScriptedAnswer } from './memoryRail.js'
 export { TestClock } from './TestClock.js'
-export { createTestDatabase, NotATestDatabaseError, TestDatabase, withTestDatabase } from './TestDatabase.js'
-export type { TestDatabaseOptions } from './TestDatabase.js'
+export { createTestSymphony, NotATestDatabaseError, TestSymphony, withTestSymphony } from './TestSymphony.js'
+export type { DrainOptions, TestSymphonyOptions } from './TestSymphony.js'
 export { startTestServer } from './startTestServer.js'
 export type { TestServer } from './startTestServer.js'

@@ -4,15 +4,15 @@ import { join } from 'node:path'
 import { loadEmbedded } from '../db/index.js'
 
 export interface TestServer extends AsyncDisposable {
-  /** The superuser's address. Give it to `createTestDatabase` as `serverUrl`. */
+  /** Address of the superuser. Give it to `createTestSymphony` as `serverUrl`. */
   readonly url: string
   /** Stops the server and deletes its folder. */
   stop(): Promise<void>
 }
 
 /**
- * A PostgreSQL for a run of tests, in a temporary folder: start it once, in the global set-up, and let each test file take its
- * own database from it. If the process dies the server ends with it.
+ * Starts a PostgreSQL in a temporary folder. Start one in the global set-up of a test run, and let each test create its own
+ * database on it. If the process dies the server ends with it.
  */
 export async function startTestServer(): Promise<TestServer> {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-testing-'))

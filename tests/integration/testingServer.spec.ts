@@ -1,7 +1,7 @@
 import { Client } from 'pg'
 import { expect, test } from 'vitest'
 import { templateName } from '../../libs/testing/ensureTemplate.js'
-import { createTestDatabase, startTestServer } from '../../libs/testing/index.js'
+import { createTestSymphony, startTestServer } from '../../libs/testing/index.js'
 
 async function withClient<T>(url: string, body: (client: Client) => Promise<T>): Promise<T> {
   const client = new Client(url)
@@ -22,8 +22,8 @@ test('a server of its own: a template that cannot be brought up to date is made 
     await withClient(template.href, (client) =>
       client.query('CREATE SCHEMA symphony; CREATE TABLE symphony.payment_outbox_pending (of_somebody_else int)'),
     )
-    await using db = await createTestDatabase({ serverUrl: server.url })
-    const { rows } = await withClient(db.url, (client) =>
+    await using symphony = await createTestSymphony({ serverUrl: server.url })
+    const { rows } = await withClient(symphony.url, (client) =>
       client.query(`SELECT count(*)::int AS deployed FROM symphony.symphony_deployments`),
     )
     expect(rows[0].deployed).toBeGreaterThan(0)

@@ -8,7 +8,7 @@ import {
   readBook,
   runRailContract,
   simulatedRail,
-  type ContractOptions,
+  type RailContractOptions,
   type Rail,
   type RailDeclaration,
   type RailAnswer,
@@ -34,7 +34,7 @@ class Sandbox {
     },
   }
 
-  readonly options: ContractOptions = {
+  readonly options: RailContractOptions = {
     payload: PAYABLE,
     refusedPayload: { ...PAYABLE, amount: '999999.00' },
     effectsOf: (reference) => this.payments.get(reference)?.length ?? 0,
@@ -54,7 +54,7 @@ class Sandbox {
 async function brokenRules(
   sandbox: Sandbox,
   rail: Partial<RailDeclaration>,
-  options: Partial<ContractOptions> = {},
+  options: Partial<RailContractOptions> = {},
 ): Promise<string[]> {
   try {
     await runRailContract({ ...sandbox.rail, ...rail }, { ...sandbox.options, ...options })

@@ -1,54 +1,92 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest'
-import { Inbox } from '../../libs/inbox/index.js'
-import { Leases } from '../../libs/lease/index.js'
-import { claimOutboxBatch, enqueue, readItems } from '../../libs/outbox/index.js'
-import { scheduleTimer, claimTimers } from '../../libs/scheduler/index.js'
-import {
-  createTestDatabase,
-  drain,
-  memoryRail,
-  NotATestDatabaseError,
-  TestClock,
-  TestDatabase,
-  withTestDatabase,
-} from '../../libs/testing/index.js'
+import { memoryRail, TestClock, withTestSymphony } from '../../libs/entry/testing.js'
+import { claimOutboxBatch } from '../../libs/outbox/index.js'
+import { claimTimers, scheduleTimer } from '../../libs/scheduler/index.js'
+import { createTestSymphony, NotATestDatabaseError, TestSymphony } from '../../libs/testing/index.js'
+import { openDatabase, type Database } from '../../libs/db/index.js'
 import { createTestDatabase as createOurDatabase, testSchema } from '../support/database.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
 const PAYLOAD = { amount: '10.00', currency: 'EUR', destination: 'DE89370400440532013000' }
 
-let db: TestDatabase
+let symphony: TestSymphony
+let database: Database
 beforeAll(async () => {
-  db = await createTestDatabase({ serverUrl: inject('serverUrl'), schema: testSchema() })
+  symphony = await createTestSymphony({ serverUrl: inject('serverUrl'), schema: testSchema() })
+  database = openDatabase({ url: symphony.url, schema: symphony.schema })
 })
-afterAll(() => db.drop())
+afterAll(async () => {
+  await database.close()
+  await symphony.close()
+})
 
-/** A rail of its own, and a payment for it. */
+/** A payment for a rail of its own. */
 async function enqueueFor(rail: { readonly type: string }, overrides = {}) {
   const instruction = buildInstruction({ railType: rail.type, payload: PAYLOAD, ...overrides })
-  return enqueue(instruction, { tx: db.database.as('symphony_ingest') })
+  return symphony.transaction((tx) => symphony.enqueue(instruction, { tx }))
 }
 
-async function stateOf(outboxId: string) {
-  const [item] = await readItems(db.database.as('symphony_readonly'), { outboxId })
-  return item
-}
+const stateOf = (outboxId: string) => symphony.payments.get({ outboxId })
 
-test('drain carries what is due and says what it came to', async () => {
+test('the program of the documentation: a busy bank, a lost answer, and one payment', () => {
+  const bank = memoryRail({ type: 'bank', onUnknown: 'inquire' })
+  return withTestSymphony({ rails: [bank], serverUrl: inject('serverUrl'), schema: testSchema() }, async (own) => {
+    await own.transaction((tx) =>
+      own.enqueue({ railType: 'bank', instructionId: 'P-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
+    )
+    // @ts-expect-error: the rail is misspelt
+    await expect(own.enqueue({ railType: 'bnak' }, { tx: undefined })).rejects.toThrow('expected')
+    bank.next({ outcome: 'retryable', code: 'BUSY' }, 'lost')
+    const { dispatched, retryable } = await own.drain({ throughTime: true })
+    expect({ dispatched, retryable, paid: bank.paid.size }).toEqual({ dispatched: 1, retryable: 2, paid: 1 })
+  })
+})
+
+test('drain uses the rails of its Symphony, once more after a first drain, and closes them with it', async () => {
+  let closed = 0
+  const bank = { ...memoryRail({ type: 'own', onUnknown: 'hold' }), close: () => void (closed += 1) }
+  const options = { rails: [bank], serverUrl: inject('serverUrl'), schema: testSchema() } as const
+  await withTestSymphony(options, async (own) => {
+    for (const instructionId of ['1', '2']) {
+      const instruction = { railType: 'own', instructionId, participantId: 'shop', payload: PAYLOAD } as const
+      await own.transaction((tx) => own.enqueue(instruction, { tx }))
+      expect(await own.drain()).toMatchObject({ dispatched: 1 })
+    }
+    expect(closed).toBe(0)
+  })
+  expect(closed).toBe(1)
+})
+
+test('drain through time handles delayed messages of a timer, a topic and the inbox', async () => {
+  const later = new Date(Date.now() + 3_600_000)
+  await symphony.scheduler.scheduleTimer({ topic: 'remind', payload: { n: 1 }, dueAt: later })
+  await symphony.inbox.enqueue({ source: 'bank', messageId: 'e-1', topic: 'settled', payload: {}, notBefore: later })
+  const seen: string[] = []
+  const counts = await symphony.drain({
+    throughTime: true,
+    scheduler: true,
+    topics: { remind: async () => void seen.push('remind') },
+    inbox: { handlers: { settled: async () => void seen.push('settled') } },
+  })
+  expect(counts).toMatchObject({ scheduled: 1, handled: 1, dispatched: 1 })
+  expect(seen.toSorted()).toEqual(['remind', 'settled'])
+})
+
+test('drain dispatches due payments and returns their counts', async () => {
   const rail = memoryRail({ type: 'plain', onUnknown: 'hold' })
   const { outboxId } = await enqueueFor(rail)
-  expect(await drain(db, [rail])).toMatchObject({ claimed: 1, dispatched: 1 })
+  expect(await symphony.drain({ rails: [rail] })).toMatchObject({ claimed: 1, dispatched: 1 })
   expect(rail.paid.get(outboxId)).toEqual({ reference: 'memory-1', payload: PAYLOAD })
   expect(await stateOf(outboxId)).toMatchObject({ state: 'DISPATCHED', lastRailReference: 'memory-1' })
-  expect(await drain(db.database, [rail])).toMatchObject({ claimed: 0, dispatched: 0 })
+  expect(await symphony.drain({ rails: [rail] })).toMatchObject({ claimed: 0, dispatched: 0 })
 })
 
 test('a retry waits for its time; drain goes there when it is told to', async () => {
   const rail = memoryRail({ type: 'busy', onUnknown: 'hold' })
   rail.next({ outcome: 'retryable', code: 'BUSY' }, 'unreachable', { outcome: 'success', reference: 'own-7' })
   const { outboxId } = await enqueueFor(rail)
-  expect(await drain(db, [rail])).toMatchObject({ claimed: 1, retryable: 1, dispatched: 0 })
-  expect(await drain(db, [rail], { throughTime: true })).toMatchObject({ retryable: 1, dispatched: 1 })
+  expect(await symphony.drain({ rails: [rail] })).toMatchObject({ claimed: 1, retryable: 1, dispatched: 0 })
+  expect(await symphony.drain({ rails: [rail], throughTime: true })).toMatchObject({ retryable: 1, dispatched: 1 })
   expect(rail.calls.map(({ reference, attempt }) => [reference, attempt])).toEqual([
     [outboxId, 1],
     [outboxId, 2],
@@ -61,9 +99,9 @@ test('a lost answer is asked about, and paid once', async () => {
   const rail = memoryRail({ type: 'lossy', onUnknown: 'inquire' })
   rail.next('lost')
   const { outboxId } = await enqueueFor(rail)
-  expect(await drain(db, [rail])).toMatchObject({ dispatched: 0 })
+  expect(await symphony.drain({ rails: [rail] })).toMatchObject({ dispatched: 0 })
   expect(await stateOf(outboxId)).toMatchObject({ outcomeUnknown: true })
-  expect(await drain(db, [rail], { throughTime: true })).toMatchObject({ dispatched: 1 })
+  expect(await symphony.drain({ rails: [rail], throughTime: true })).toMatchObject({ dispatched: 1 })
   expect(rail.calls).toHaveLength(1)
   expect(rail.paid.size).toBe(1)
 })
@@ -72,7 +110,7 @@ test('a payment that is sent again under its reference is paid once', async () =
   const rail = memoryRail({ type: 'idempotent', onUnknown: 'resend' })
   rail.next('lost')
   const { outboxId } = await enqueueFor(rail)
-  expect(await drain(db, [rail], { throughTime: true })).toMatchObject({ dispatched: 1 })
+  expect(await symphony.drain({ rails: [rail], throughTime: true })).toMatchObject({ dispatched: 1 })
   expect(rail.calls).toHaveLength(2)
   expect([...rail.paid]).toEqual([[outboxId, { reference: 'memory-1', payload: PAYLOAD }]])
   expect(await stateOf(outboxId)).toMatchObject({ lastRailReference: 'memory-1' })
@@ -82,7 +120,7 @@ test('a silent rail is given up at its timeout, and holds what it may have done'
   const rail = memoryRail({ type: 'silent', onUnknown: 'hold', timeoutMs: 100 })
   rail.next('silent')
   await enqueueFor(rail)
-  expect(await drain(db, [rail])).toMatchObject({ held: 1 })
+  expect(await symphony.drain({ rails: [rail] })).toMatchObject({ held: 1 })
   expect(rail.paid.size).toBe(0)
 })
 
@@ -91,18 +129,18 @@ test('drain through time ends where others’ work is left', async () => {
   const theirs = await enqueueFor({ type: 'theirs' })
   rail.next('unreachable')
   await enqueueFor(rail)
-  expect(await drain(db, [rail], { throughTime: true })).toMatchObject({ retryable: 1, dispatched: 1 })
+  expect(await symphony.drain({ rails: [rail], throughTime: true })).toMatchObject({ retryable: 1, dispatched: 1 })
   expect(await stateOf(theirs.outboxId)).toMatchObject({ lastAttemptNo: null })
 })
 
 test('drain through time is not held up by a lease that somebody else let expire', async () => {
   const rail = memoryRail({ type: 'shared', onUnknown: 'hold' })
   const { outboxId } = await enqueueFor({ type: 'elsewhere' })
-  await claimOutboxBatch(db.database.as('symphony_executor'), 1, 'another', 60, { rails: ['elsewhere'] })
+  await claimOutboxBatch(database.as('symphony_executor'), 1, 'another', 60, { rails: ['elsewhere'] })
   rail.next('unreachable')
   await enqueueFor(rail)
-  await db.advance(120_000)
-  expect(await drain(db, [rail], { throughTime: true })).toMatchObject({ retryable: 1, dispatched: 1 })
+  await symphony.advance(120_000)
+  expect(await symphony.drain({ rails: [rail], throughTime: true })).toMatchObject({ retryable: 1, dispatched: 1 })
   expect(await stateOf(outboxId)).toMatchObject({ claimedBy: 'another' })
 })
 
@@ -110,51 +148,50 @@ test('drain that never ends says so', async () => {
   const rail = memoryRail({ type: 'endless', onUnknown: 'hold' })
   rail.next(...Array.from({ length: 5 }, () => 'unreachable' as const))
   await enqueueFor(rail)
-  await expect(drain(db, [rail], { throughTime: true, roundsMax: 2 })).rejects.toThrow('after 2 rounds')
-  await drain(db, [rail], { throughTime: true })
+  await expect(symphony.drain({ rails: [rail], throughTime: true, roundsMax: 2 })).rejects.toThrow(
+    'work is left after 2 rounds',
+  )
+  await symphony.drain({ rails: [rail], throughTime: true })
 })
 
 test('advance moves payments, messages, timers, claims and leases, each just as far', async () => {
   const hour = 3_600_000
-  const { database } = db
   const later = new Date(Date.now() + hour)
   const rail = memoryRail({ type: 'later', onUnknown: 'hold' })
   await enqueueFor(rail, { notBefore: later })
-  await new Inbox(database).enqueue({ source: 'a', messageId: '1', topic: 't', payload: {}, notBefore: later })
+  await symphony.inbox.enqueue({ source: 'a', messageId: '1', topic: 't', payload: {}, notBefore: later })
   await scheduleTimer(database.as('symphony_ingest'), { topic: 't', payload: {}, dueAt: later, delivery: 'claim' })
-  const leases = new Leases(database.as('symphony_executor'))
+  const { leases } = symphony
   const lease = await leases.acquire('resource', { durationMs: hour, renewEveryMs: hour / 2, owner: 'ada' })
   const found = async () => ({
-    payments: (await drain(db, [rail])).claimed,
-    messages: (await new Inbox(database, { workerId: 'worker' }).claim({ batchSize: 1, leaseSeconds: 60 })).length,
+    payments: (await symphony.drain({ rails: [rail] })).claimed,
+    messages: (await symphony.inbox.claim({ batchSize: 1, leaseSeconds: 60 })).length,
     timers: (await claimTimers(database.as('symphony_executor'), 1, 'w', 60)).length,
     leases: (await leases.acquire('resource', { durationMs: hour, owner: 'grace' })) === null ? 0 : 1,
   })
-  await db.advance(hour - 60_000)
+  await symphony.advance(hour - 60_000)
   expect(await found()).toEqual({ payments: 0, messages: 0, timers: 0, leases: 0 })
-  await db.advance(60_000)
+  await symphony.advance(60_000)
   expect(await found()).toEqual({ payments: 1, messages: 1, timers: 1, leases: 1 })
   await lease?.release().catch(() => {})
 })
 
-test('time is moved in no database that was not made for a test', async () => {
+test('advance refuses a database that was not created for a test (NOT_A_TEST_DATABASE)', async () => {
   await using ours = await createOurDatabase()
-  const impostor = new TestDatabase(ours.url, ours.schema, async () => {})
+  const impostor = new TestSymphony({ url: ours.url, schema: ours.schema }, async () => {})
   await expect(impostor.advance(1_000)).rejects.toBeInstanceOf(NotATestDatabaseError)
-  await impostor.drop()
+  await impostor.close()
 })
 
-test('a database is gone after its test, also when the test fails', async () => {
-  const names: string[] = []
-  const failing = withTestDatabase(
-    async ({ name }) => {
-      names.push(name)
-      throw new Error('the test failed')
-    },
-    { serverUrl: inject('serverUrl'), schema: testSchema() },
-  )
+test('a database is dropped after its test, also when the test fails', async () => {
+  const urls: string[] = []
+  const failing = withTestSymphony({ serverUrl: inject('serverUrl'), schema: testSchema() }, async ({ url }) => {
+    urls.push(url)
+    throw new Error('the test failed')
+  })
   await expect(failing).rejects.toThrow('the test failed')
   await using ours = await createOurDatabase({ content: 'empty' })
+  const names = urls.map((url) => new URL(url).pathname.slice(1))
   const { rows } = await ours.queryNoRole('SELECT 1 FROM pg_database WHERE datname = ANY ($1)', [names])
   expect([names.length, rows.length]).toEqual([1, 0])
 })
@@ -168,12 +205,14 @@ test('a test clock stands still until it is moved, and moves forwards only', () 
   expect(() => new TestClock(new Date(Number.NaN))).toThrow('start: expected')
 })
 
-test('what is wrong is said before any I/O', async () => {
+test('wrong arguments are refused before any I/O', async () => {
   const rail = memoryRail({ type: 'wrong', onUnknown: 'hold' })
   // @ts-expect-error: what a caller in JavaScript could pass
   expect(() => rail.next('vanish')).toThrow('answers[0]: expected')
-  await expect(db.advance(-1)).rejects.toThrow('ms: expected')
-  await expect(drain(db, [rail], { roundsMax: 0 })).rejects.toThrow('roundsMax: expected')
-  await expect(drain(db.database, [rail], { throughTime: true })).rejects.toThrow('throughTime: expected')
-  await expect(createTestDatabase({ serverUrl: ' ' })).rejects.toThrow('serverUrl')
+  await expect(symphony.advance(-1)).rejects.toThrow('ms: expected')
+  await expect(symphony.drain({ rails: [rail], roundsMax: 0 })).rejects.toThrow('roundsMax: expected')
+  await expect(symphony.drain()).rejects.toMatchObject({ code: 'NOTHING_TO_DO' })
+  await expect(createTestSymphony({ serverUrl: ' ' })).rejects.toThrow('serverUrl')
+  const twice = createTestSymphony({ serverUrl: inject('serverUrl'), rails: [rail, rail] })
+  await expect(twice).rejects.toThrow('declared twice')
 })

@@ -4,7 +4,7 @@ import { callRail, type RailResult } from '../callRail.js'
 import type { LoadedRail } from '../loadRails.js'
 import type { RailRequest } from '../types.js'
 
-export interface ContractOptions {
+export interface RailContractOptions {
   /** A payload that the rail, or its sandbox, pays. It will be paid several times, under different references. */
   readonly payload: JsonObject
   /** One that it refuses for good. @default refusals are not checked */
@@ -22,11 +22,11 @@ export interface ContractOptions {
 export class Sandbox {
   readonly rail: LoadedRail
   readonly payload: JsonObject
-  readonly effectsOf: ContractOptions['effectsOf']
+  readonly effectsOf: RailContractOptions['effectsOf']
   readonly abortPatienceMs: number
   readonly #refusedPayload: JsonObject | undefined
 
-  constructor(rail: LoadedRail, { payload, refusedPayload, effectsOf, abortPatienceMs = 2_000 }: ContractOptions) {
+  constructor(rail: LoadedRail, { payload, refusedPayload, effectsOf, abortPatienceMs = 2_000 }: RailContractOptions) {
     this.rail = rail
     this.payload = payload
     this.effectsOf = effectsOf

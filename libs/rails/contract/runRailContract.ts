@@ -4,7 +4,7 @@ import { loadRail } from '../loadRails.js'
 import type { RailDeclaration } from '../types.js'
 import { validatePayload } from '../validatePayload.js'
 import { withDeadline } from '../withDeadline.js'
-import { RuleSkipped, Sandbox, type ContractOptions, fail, skip } from './Sandbox.js'
+import { RuleSkipped, Sandbox, type RailContractOptions, fail, skip } from './Sandbox.js'
 
 export interface RuleResult {
   readonly rule: string
@@ -37,7 +37,7 @@ export class RailContractError extends AppError {
  */
 export async function runRailContract(
   rail: RailDeclaration<string, object>,
-  options: ContractOptions,
+  options: RailContractOptions,
 ): Promise<RuleResult[]> {
   const loaded = loadRail(rail)
   const results: RuleResult[] = []

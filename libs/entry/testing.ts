@@ -1,0 +1,12 @@
+/** For tests of an application: a Symphony with a database of its own, scripted rails, and time that a test moves. */
+export { createTestSymphony, memoryRail, startTestServer, TestClock, withTestSymphony } from '../testing/index.js'
+export type {
+  MemoryRail,
+  MemoryRailOptions,
+  ScriptedAnswer,
+  TestServer,
+  TestSymphony,
+  TestSymphonyOptions,
+} from '../testing/index.js'
+export { RailContractError, runRailContract } from '../rails/index.js'
+export type { RailContractOptions, RuleResult } from '../rails/index.js'

@@ -1,0 +1,258 @@
+import { randomBytes } from 'node:crypto'
+import { AppError, boundedInteger, requiredText } from '../core/index.js'
+import { DEFAULT_SCHEMA, openDatabase, type Database } from '../db/index.js'
+import type { RailContract, TopicContracts } from '../rails/index.js'
+import {
+  Symphony,
+  type SymphonyOptions,
+  type SymphonyWorker,
+  type WorkerCounts,
+  type WorkerOptions,
+} from '../symphony/index.js'
+import { createMarkedDatabase, dropDatabase, lockTemplates, moveTimes, nextMomentMs, type DrainedWork } from './db.js'
+import { ensureTemplate } from './ensureTemplate.js'
+import { databaseOf, loginOf, urlTo } from './serverUrl.js'
+import { startTestServer } from './startTestServer.js'
+
+/** Options of a Symphony, but for the address: the database is created for the test. */
+export interface TestSymphonyOptions<
+  Rails extends readonly RailContract[] = readonly RailContract[],
+  Topics extends TopicContracts = TopicContracts,
+> extends Omit<SymphonyOptions<Rails, Topics>, 'url' | 'pooler' | 'listenUrl'> {
+  /**
+   * Address of a superuser on a server where databases may be created and dropped: of `startTestServer`, or your own.
+   * @default an embedded PostgreSQL of its own, which takes one or two seconds to start
+   */
+  readonly serverUrl?: string | undefined
+}
+
+export interface DrainOptions<Topics extends TopicContracts = TopicContracts> extends Pick<
+  WorkerOptions<Topics>,
+  'rails' | 'topics' | 'inbox' | 'scheduler'
+> {
+  /**
+   * Moves time to the next due moment whenever nothing is due, until none is left. Retries, delayed payments and expiring
+   * leases are then dispatched, too. @default false
+   */
+  readonly throughTime?: boolean
+  /** Most rounds. A test that needs more contains a loop. @default 200 */
+  readonly roundsMax?: number
+}
+
+/** A year: a longer wait is a mistake of the test. */
+const ADVANCE_MS = Object.freeze({ min: 0, max: 366 * 86_400_000 })
+const ROUNDS = Object.freeze({ min: 1, max: 100_000 })
+
+/**
+ * A Symphony with a database of its own, which no other test uses and `close()` drops. The database functions are the real ones.
+ * Only time is special: a test moves it.
+ */
+export class TestSymphony<
+  const Rails extends readonly RailContract[] = readonly RailContract[],
+  const Topics extends TopicContracts = TopicContracts,
+> extends Symphony<Rails, Topics> {
+  /** Address of the superuser, for migrations and a client of your own. */
+  readonly url: string
+  readonly schema: string
+  readonly #admin: Database
+  readonly #rails: readonly RailContract[]
+  readonly #release: () => Promise<void>
+  #drainer: SymphonyWorker | undefined
+  #dropped: Promise<void> | undefined
+
+  /** Called by `createTestSymphony`. */
+  constructor(options: SymphonyOptions<Rails, Topics> & { readonly url: string }, release: () => Promise<void>) {
+    super(options)
+    this.url = options.url
+    this.schema = options.schema ?? DEFAULT_SCHEMA
+    this.#admin = openDatabase({ url: this.url, schema: this.schema, connectionsMax: 1 })
+    this.#rails = options.rails ?? []
+    this.#release = release
+  }
+
+  /**
+   * Runs rounds of a worker until one finds nothing, and returns the sum of their counts. It dispatches to the rails of this
+   * Symphony that have an adapter, and to the handlers that are given. No circuit breaker ends it early.
+   */
+  async drain(options: DrainOptions<Topics> = {}): Promise<WorkerCounts> {
+    const { throughTime = false, roundsMax = 200, ...parts } = options
+    boundedInteger('roundsMax', roundsMax, ROUNDS)
+    const worker = this.#workerFor(parts)
+    let total = NOTHING
+    let idleRounds = 0
+    for (let round = 0; round < roundsMax; round += 1) {
+      const counts = await worker.runOnce()
+      total = sum(total, counts)
+      const isIdle = counts.claimed + counts.handled + counts.scheduled === 0
+      idleRounds = isIdle ? idleRounds + 1 : 0
+      if (!isIdle) continue
+      if (!throughTime) return total
+      const moved = await this.#advanceToNext(this.#workOf(parts))
+      // An item may fall due between the round and the query. One more round finds it.
+      if (moved === null && idleRounds > 1) return total
+    }
+    throw new DrainUnfinishedError(roundsMax)
+  }
+
+  /** Moves everything that waits in the database by this time: due times, retries, leases, claims. The ledger stays. */
+  async advance(ms: number): Promise<void> {
+    boundedInteger('ms', ms, ADVANCE_MS)
+    if (!(await moveTimes(this.#superuser, ms))) throw new NotATestDatabaseError(databaseOf(this.url))
+  }
+
+  /**
+   * Moves time to the next moment at which a payment or message falls due, or its lease expires. Returns the distance in
+   * milliseconds; null if there is no such moment.
+   */
+  advanceToNextEvent(): Promise<number | null> {
+    return this.#advanceToNext({ rails: undefined, inboxTopics: undefined, scheduler: true })
+  }
+
+  /** Stops the workers, closes the connections and drops the database. Safe to call twice. */
+  override close(): Promise<void> {
+    this.#dropped ??= this.#drop()
+    return this.#dropped
+  }
+
+  async #drop(): Promise<void> {
+    try {
+      await super.close()
+    } finally {
+      await this.#admin.close()
+      await this.#release()
+    }
+  }
+
+  async #advanceToNext(work: DrainedWork): Promise<number | null> {
+    const wait = await nextMomentMs(this.#superuser, work)
+    if (wait !== null) await this.advance(wait)
+    return wait
+  }
+
+  /** The worker without handlers of its own serves every such call: a stop would close the rails. */
+  #workerFor(parts: DrainParts<Topics>): SymphonyWorker {
+    const create = () => this.worker({ ...parts, maintenance: false, listen: false, breakerFailures: 1_000 })
+    return Object.keys(parts).length > 0 ? create() : (this.#drainer ??= create())
+  }
+
+  #workOf({ rails, topics = {}, inbox, scheduler = false }: DrainParts<Topics>): DrainedWork {
+    return {
+      rails: [...(rails ?? this.#rails).map(({ type }) => type), ...Object.keys(topics)],
+      inboxTopics: Object.keys(inbox?.handlers ?? {}),
+      scheduler: scheduler !== false,
+    }
+  }
+
+  get #superuser() {
+    return this.#admin.as(loginOf(this.url))
+  }
+}
+
+type DrainParts<Topics extends TopicContracts> = Omit<DrainOptions<Topics>, 'throughTime' | 'roundsMax'>
+
+/** Runs the body with a Symphony of its own, and drops its database afterwards. */
+export async function withTestSymphony<
+  T,
+  const Rails extends readonly RailContract[] = readonly RailContract[],
+  const Topics extends TopicContracts = TopicContracts,
+>(
+  options: TestSymphonyOptions<Rails, Topics>,
+  body: (symphony: TestSymphony<Rails, Topics>) => Promise<T>,
+): Promise<T> {
+  const symphony = await createTestSymphony(options)
+  try {
+    return await body(symphony)
+  } finally {
+    await symphony.close()
+  }
+}
+
+/** Creates a database with Symphony deployed, as a clone of a template. `close()` drops it. */
+export async function createTestSymphony<
+  const Rails extends readonly RailContract[] = readonly RailContract[],
+  const Topics extends TopicContracts = TopicContracts,
+>(options: TestSymphonyOptions<Rails, Topics> = {}): Promise<TestSymphony<Rails, Topics>> {
+  const { serverUrl, ...own } = options
+  requiredText('schema', options.schema ?? DEFAULT_SCHEMA, 63)
+  if (serverUrl !== undefined) return cloneTemplate(requiredText('serverUrl', serverUrl, 4_096), own)
+  const server = await startTestServer()
+  try {
+    return await cloneTemplate(server.url, own, () => server.stop())
+  } catch (error) {
+    await server.stop()
+    throw error
+  }
+}
+
+async function cloneTemplate<Rails extends readonly RailContract[], Topics extends TopicContracts>(
+  serverUrl: string,
+  options: SymphonyOptions<Rails, Topics>,
+  stop = async () => {},
+): Promise<TestSymphony<Rails, Topics>> {
+  const name = `symphony_test_${randomBytes(8).toString('hex')}`
+  // The transaction only waits while the template is deployed.
+  const server = openDatabase({ url: serverUrl, idleInTransactionTimeoutMs: 300_000 })
+  const superuser = server.as(loginOf(serverUrl))
+  // Refuses wrong options before the database exists.
+  const symphony = new TestSymphony({ ...options, url: urlTo(serverUrl, name) }, async () => {
+    await dropDatabase(superuser, name)
+    await server.close()
+    await stop()
+  })
+  try {
+    await superuser.transaction(async (tx) => {
+      await lockTemplates(tx)
+      await createMarkedDatabase(superuser, name, await ensureTemplate(superuser, serverUrl, symphony.schema))
+    })
+  } catch (error) {
+    await server.close()
+    throw error
+  }
+  return symphony
+}
+
+/** Refuses to move time in a database that was not created for a test. */
+export class NotATestDatabaseError extends AppError {
+  constructor(name: string) {
+    super('NOT_A_TEST_DATABASE', `the database ${name} was not created by symphony-pg/testing`, {
+      remedy: 'Use createTestSymphony or withTestSymphony.',
+    })
+  }
+}
+
+/** Work is left after the last round. */
+export class DrainUnfinishedError extends AppError {
+  constructor(rounds: number) {
+    super('DRAIN_UNFINISHED', `work is left after ${rounds} rounds`, {
+      remedy: 'Look for an item that is enqueued again and again, or raise roundsMax.',
+    })
+  }
+}
+
+function sum(a: WorkerCounts, b: WorkerCounts): WorkerCounts {
+  return {
+    claimed: a.claimed + b.claimed,
+    dispatched: a.dispatched + b.dispatched,
+    failed: a.failed + b.failed,
+    retryable: a.retryable + b.retryable,
+    held: a.held + b.held,
+    released: a.released + b.released,
+    leasesLost: a.leasesLost + b.leasesLost,
+    handled: a.handled + b.handled,
+    scheduled: a.scheduled + b.scheduled,
+    sealed: a.sealed + b.sealed,
+  }
+}
+
+const NOTHING: WorkerCounts = Object.freeze({
+  claimed: 0,
+  dispatched: 0,
+  failed: 0,
+  retryable: 0,
+  held: 0,
+  released: 0,
+  leasesLost: 0,
+  handled: 0,
+  scheduled: 0,
+  sealed: 0,
+})
