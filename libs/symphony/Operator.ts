@@ -24,6 +24,7 @@ import {
   type HeldItemView,
   type HoldDecision,
   type ItemSearch,
+  type ItemView,
   type OrderedFailurePolicy,
   type PauseKind,
   type PauseView,
@@ -34,6 +35,9 @@ type Search = Partial<Omit<ItemSearch, 'state' | 'before'>>
 
 /** Stops claims of one rail, participant or ordered stream, or of everything. */
 export type PauseTarget = { readonly kind: Exclude<PauseKind, 'all'>; readonly name: string } | { readonly kind: 'all' }
+
+type HeldPayment = ItemView & Omit<HeldItemView, 'item'>
+type FailedPayment = ItemView & Omit<FailedItemView, 'item'>
 
 interface WithReason {
   /** Recorded in the ledger for ever. */
@@ -52,13 +56,13 @@ export class Operator {
   }
 
   /** Held payments, newest first, each with its open proposal. */
-  holds(search: Search = {}): AsyncIterable<HeldItemView> {
-    return pages((page) => readHeldItems(this.#control, { ...search, ...page }))
+  holds(search: Search = {}): AsyncIterable<HeldPayment> {
+    return pages(async (page) => flattened(await readHeldItems(this.#control, { ...search, ...page })))
   }
 
   /** Failed payments, newest first, each with its error and its redrives. */
-  failed(search: Search = {}): AsyncIterable<FailedItemView> {
-    return pages((page) => readFailedItems(this.#control, { ...search, ...page }))
+  failed(search: Search = {}): AsyncIterable<FailedPayment> {
+    return pages(async (page) => flattened(await readFailedItems(this.#control, { ...search, ...page })))
   }
 
   /** Blocks one payment until people decide it. */
@@ -160,17 +164,24 @@ function pauseOf(target: PauseTarget): [kind: PauseKind, name: string] {
   return target.kind === 'all' ? ['all', 'all'] : [target.kind, target.name]
 }
 
+function flattened<View extends { readonly item: ItemView }>({ items, next }: Page<View>) {
+  return { items: items.map(({ item, ...details }) => ({ ...item, ...details })), next }
+}
+
+interface Page<Item> {
+  readonly items: readonly Item[]
+  readonly next: string | null
+}
+
 interface PageRequest {
   readonly before?: string
   readonly limit: number
 }
 
-async function* pages<Item>(
-  read: (page: PageRequest) => Promise<{ readonly items: readonly Item[]; readonly next: string | null }>,
-): AsyncIterable<Item> {
+async function* pages<Item>(read: (page: PageRequest) => Promise<Page<Item>>): AsyncIterable<Item> {
   let before: string | null = null
   do {
-    const page: { readonly items: readonly Item[]; readonly next: string | null } = await read({
+    const page: Page<Item> = await read({
       limit: PAGE_LENGTH,
       ...(before === null ? {} : { before }),
     })

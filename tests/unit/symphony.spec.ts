@@ -250,7 +250,7 @@ describe('an operator', () => {
     )
     await symphony.operator.hold({ outboxId, reason: 'to be compared' })
     const held = []
-    for await (const { item } of symphony.operator.holds({ railType: 'held' })) held.push(item.outboxId)
+    for await (const item of symphony.operator.holds({ railType: 'held' })) held.push(item.outboxId)
     expect(held).toEqual([outboxId])
     const { proposalId } = await symphony.operator.resolveHold({
       outboxId,
