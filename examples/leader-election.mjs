@@ -1,30 +1,28 @@
 // Two processes want to lead, one does; when it stops, the other takes over, with a greater token.
-import { Leases, openDatabase } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from '@symphony-pg/embedded'
+import { Symphony } from 'symphony-pg'
+import { deploy } from 'symphony-pg/admin'
 
-const url = process.env.DATABASE_URL ?? (await startEmbedded({ dataDir: '.symphony' })).url
+const url = process.env.DATABASE_URL ?? 'embedded:.symphony'
 await deploy({ url })
 
-// Each with a database of its own, as two processes would have.
+// Each with connections of its own, as two processes would have.
 const candidate = (name) => {
-  const database = openDatabase({ url })
+  const symphony = new Symphony({ url })
   const stop = new AbortController()
   let report
   const elected = new Promise((resolve) => (report = resolve))
   const lead = async ({ signal, fencingToken }) => {
     console.log(`${name} leads`)
     report(fencingToken)
-    // The work of a leader: until the signal, which also aborts if the lease is lost. Show the token to what you write to.
+    // The work of a leader, until the signal. It also aborts if the lease is lost. Pass the token to the place you write to.
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
     console.log(`${name} steps down`)
   }
-  const leases = new Leases(database.as('symphony_executor'))
-  const ended = leases.runAsLeader('billing', lead, { signal: stop.signal, durationMs: 30_000, retryMs: 100 })
+  const ended = symphony.leases.runAsLeader('billing', lead, { signal: stop.signal, durationMs: 30_000, retryMs: 100 })
   const leave = async () => {
     stop.abort()
     await ended
-    await database.close()
+    await symphony.close()
   }
   return { elected, leave }
 }

@@ -1,10 +1,7 @@
-// A mobile-money operator that loses an answer: the payment was made, and nobody heard. Symphony asks before it does anything else.
+// A mobile-money operator pays, and its answer is lost. Symphony inquires before it sends anything again.
 import { createServer } from 'node:http'
-import { enqueue, openDatabase } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from '@symphony-pg/embedded'
-import { OutboxRelayer } from 'symphony-pg/outbox'
-import { loadRails } from 'symphony-pg/rails'
+import { Symphony } from 'symphony-pg'
+import { deploy } from 'symphony-pg/admin'
 
 // The operator: pays under the reference it is given, and can be asked for it. Its first answer never arrives.
 const transfers = new Map()
@@ -43,29 +40,21 @@ const mobileMoney = {
   },
 }
 
-const url = process.env.DATABASE_URL ?? (await startEmbedded({ dataDir: '.symphony' })).url
+const url = process.env.DATABASE_URL ?? 'embedded:.symphony'
 await deploy({ url })
-const database = openDatabase({ url })
-let settle
-const settled = new Promise((resolve) => (settle = resolve))
-const relayer = new OutboxRelayer(database, loadRails([mobileMoney]), {}, (event) => {
-  if (event.type === 'outbox.recorded' && event.state === 'DISPATCHED') settle()
-})
-await relayer.start()
+const symphony = new Symphony({ url, rails: [mobileMoney] })
+await symphony.worker().start()
 
 const payload = { amount: '1500', currency: 'RWF', destination: '+250788123456' }
-const names = {
-  instructionId: 'SALARY-7',
-  participantId: 'coop',
-  idempotencyKey: 'SALARY-7/1',
-  railType: 'mobile-money',
-}
-await enqueue({ ...names, payload }, { tx: database.as('symphony_ingest') })
-await settled
+const salary = { railType: 'mobile-money', instructionId: 'SALARY-7', participantId: 'coop', payload }
+const paid = new Promise((resolve) => {
+  symphony.events.on('outbox.recorded', ({ state }) => state === 'DISPATCHED' && resolve())
+})
+await symphony.transaction((tx) => symphony.enqueue(salary, { tx }))
+await paid
 console.log(`recorded as paid; transfers made: ${transfers.size}`)
 
-await relayer.stop()
-await database.close()
+await symphony.close()
 operator.close()
 
 /* prints

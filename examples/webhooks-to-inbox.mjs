@@ -3,8 +3,8 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import { createServer } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import pg from 'pg'
-import { Inbox, InboxWorker, openDatabase } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
+import { Symphony } from 'symphony-pg'
+import { deploy } from 'symphony-pg/admin'
 import { startEmbedded } from '@symphony-pg/embedded'
 
 const SECRET = 'only-for-this-example'
@@ -16,15 +16,14 @@ const client = new pg.Client(url)
 await client.connect()
 await client.query('CREATE TABLE IF NOT EXISTS public.credits (invoice text, amount numeric)')
 
-const database = openDatabase({ url })
-const inbox = new Inbox(database)
+const symphony = new Symphony({ url })
 const receiver = createServer(async (request, response) => {
   const body = await buffer(request)
   const signature = Buffer.from(request.headers['bank-signature'] ?? '', 'hex')
   if (signature.length !== 32 || !timingSafeEqual(signature, sign(body))) return response.writeHead(401).end()
   const { id, ...credit } = JSON.parse(body)
-  const { created } = await inbox.enqueue({ source: 'bank', messageId: id, topic: 'credit', payload: credit })
-  // Answered when it is committed, not when it is handled: the bank need not wait for us.
+  const { created } = await symphony.inbox.enqueue({ source: 'bank', messageId: id, topic: 'credit', payload: credit })
+  // The answer follows the commit, not the handler: the bank does not wait for the work.
   response.writeHead(created ? 202 : 200).end()
 })
 await new Promise((resolve) => receiver.listen(0, '127.0.0.1', resolve))
@@ -34,8 +33,8 @@ const handlers = {
     await tx.query('INSERT INTO public.credits VALUES ($1, $2)', [payload.invoice, payload.amount])
   },
 }
-// The role of the application: here the administrator, in production one that may write its own tables and nothing of Symphony's.
-const worker = new InboxWorker(database, handlers, { handlerRole: new URL(url).username })
+// Handlers run in the rights of the login: here the administrator, in production one that may write your tables.
+const worker = symphony.worker({ inbox: { handlers } })
 
 const body = JSON.stringify({ id: 'evt-1', invoice: 'INV-7', amount: '12.50' })
 const send = async (signature) => {
@@ -47,13 +46,13 @@ await send(sign(body).toString('hex'))
 await send(sign(body).toString('hex'))
 await send('00'.repeat(32))
 
-const { done } = await worker.runOnce()
+const { handled } = await worker.runOnce()
 const { rows } = await client.query('SELECT count(*)::int AS credits, sum(amount) AS total FROM public.credits')
-console.log(`handled: ${done}; booked: ${rows[0].credits} credit of ${rows[0].total}`)
+console.log(`handled: ${handled}; booked: ${rows[0].credits} credit of ${rows[0].total}`)
 
 receiver.close()
 await client.end()
-await database.close()
+await symphony.close()
 
 /* prints
 the bank is told 202

@@ -23,7 +23,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'docs/concepts/leases.md hold.mjs': 'tests/integration/docsPrograms.spec.ts',
   'docs/concepts/many-databases.md tenants.mjs': 'tests/integration/docsPrograms.spec.ts',
   'docs/concepts/messages.md receipts.mjs': 'tests/integration/docsPrograms.spec.ts',
-  'docs/concepts/scheduler.md schedule.mjs': 'tests/integration/schedulerCli.spec.ts',
+  'docs/concepts/scheduler.md schedule.mjs': 'tests/integration/docsPrograms.spec.ts',
 }
 /** Files that a program is given, and that nobody runs by themselves. */
 const NO_PROGRAMS = new Set(['README.md rails.mjs'])

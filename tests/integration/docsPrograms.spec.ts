@@ -27,7 +27,7 @@ async function programOf(page: string): Promise<{ readonly source: string; reado
   return { source, output }
 }
 
-test.for(['leases.md', 'many-databases.md', 'messages.md'])(
+test.for(['leases.md', 'many-databases.md', 'messages.md', 'scheduler.md'])(
   'the program of %s works when pasted, and prints what the page says',
   async (page) => {
     const { source, output } = await programOf(page)

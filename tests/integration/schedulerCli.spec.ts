@@ -1,7 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { readJob, readTimer } from '../../libs/scheduler/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -138,29 +135,3 @@ test('symphony scheduler removes what is past the retention that it was given, a
   stopping.abort()
   expect(await running).toMatchObject({ exitCode: 0 })
 })
-
-test('the program at the top of the page on the scheduler works as pasted', async () => {
-  const page = await readFile(new URL('../../docs/concepts/scheduler.md', import.meta.url), 'utf8')
-  const [, source = ''] = /```js\n(.*?)```/s.exec(page) ?? []
-  const entryPoint = new URL('../../libs/index.ts', import.meta.url).href
-  const scheduler = new URL('../../libs/scheduler/index.ts', import.meta.url).href
-  const login = await db.createLogin('pasted', {
-    roles: ['symphony_control', 'symphony_executor', 'symphony_readonly', 'symphony_ingest'],
-  })
-  const pasted = source
-    .replaceAll(`'symphony-pg/scheduler'`, `'${scheduler}'`)
-    .replaceAll(`'symphony-pg'`, `'${entryPoint}'`)
-    .replace('process.env.DATABASE_URL', `${JSON.stringify(login.url)}, schema: ${JSON.stringify(db.schema)}`)
-  const { reminder, report } = await runPasted(pasted)
-  expect(reminder).toMatchObject({ state: 'ENQUEUED', topic: 'reminders' })
-  expect(report).toMatchObject({ name: 'nightly-report', timeZone: 'Africa/Cairo', state: 'ACTIVE' })
-})
-
-/** As a module of its own, in this process. */
-async function runPasted(source: string): Promise<{ readonly reminder: unknown; readonly report: unknown }> {
-  const folder = await mkdtemp(join(tmpdir(), 'symphony-scheduler-'))
-  onTestFinished(() => rm(folder, { recursive: true }))
-  const path = join(folder, 'pasted.ts')
-  await writeFile(path, source)
-  return import(path)
-}
