@@ -9,25 +9,24 @@ import { ensureBuilt } from './build.mjs'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
 const WORKERS = [
-  { title: 'The relayer', type: 'RelayerEvent', file: 'libs/outbox/events.ts', log: 'logRelayerEvents' },
-  { title: 'Lease repair', type: 'RepairEvent', file: 'libs/repair/LeaseRepairWorker.ts', log: 'logRepairEvents' },
+  { title: 'The relayer', type: 'RelayerEvent', file: 'libs/outbox/events.ts' },
+  { title: 'Lease repair', type: 'RepairEvent', file: 'libs/repair/LeaseRepairWorker.ts' },
   {
     title: 'The sealer of the ledger',
     type: 'SealerEvent',
     file: 'libs/ledger/LedgerSealer.ts',
-    log: 'logSealerEvents',
+    during: 'sealing the ledger',
   },
   {
     title: 'Background verification of the ledger',
     type: 'VerifierEvent',
     file: 'libs/ledger/LedgerVerifier.ts',
-    log: 'logVerifierEvents',
   },
-  { title: 'The scheduler', type: 'SchedulerEvent', file: 'libs/scheduler/events.ts', log: 'logSchedulerEvents' },
-  { title: 'The inbox worker', type: 'InboxWorkerEvent', file: 'libs/inbox/events.ts', log: 'logInboxEvents' },
-  { title: 'Leases', type: 'LeaseEvent', file: 'libs/lease/events.ts', log: 'logLeaseEvents' },
-  { title: 'A fleet', type: 'PlatformEvent', file: 'libs/platform/events.ts', log: 'logPlatformEvents' },
-  { title: 'The cleanup', type: 'CleanupEvent', file: 'libs/platform/CleanupWorker.ts', log: 'logCleanupEvents' },
+  { title: 'The scheduler', type: 'SchedulerEvent', file: 'libs/scheduler/events.ts' },
+  { title: 'The inbox worker', type: 'InboxWorkerEvent', file: 'libs/inbox/events.ts' },
+  { title: 'Leases', type: 'LeaseEvent', file: 'libs/lease/events.ts' },
+  { title: 'A fleet', type: 'PlatformEvent', file: 'libs/platform/events.ts' },
+  { title: 'The cleanup', type: 'CleanupEvent', file: 'libs/platform/CleanupWorker.ts' },
 ]
 
 const CHANNELS = {
@@ -72,8 +71,8 @@ const INBOX_KEPT = {
 
 export async function eventsReference() {
   ensureBuilt()
-  const log = await import('../dist/libs/observability/eventLog.js')
-  const sections = WORKERS.map((worker) => workerSection(worker, log[worker.log]))
+  const { logEvents } = await import('../dist/libs/observability/index.js')
+  const sections = WORKERS.map((worker) => workerSection(worker, logEvents))
   return `# Events
 
 Generated from the sources by \`node scripts/eventsReference.mjs\`; a test holds the two together. None of these carries a payload or a secret.
@@ -111,7 +110,7 @@ ${keptRows('schema/v1/007_inbox.sql', 'inbox_events_known_type', INBOX_KEPT)}
 
 ## From the workers
 
-Each worker takes a function \`onEvent\` and calls it once per fact; \`symphony-pg/observability\` makes metrics and log lines of them, and so do the processes of the command line.
+\`symphony.events.on(type, listener)\` calls a listener once per fact; \`'*'\` is every type. \`logEvents(log)\` and \`new Metrics({ version }).onEvent\` of \`symphony-pg/server\` are such listeners: the processes of the command line use both.
 A log line is JSON on stderr with \`level\`, \`time\`, the fields of the event and its name in \`msg\`. What happens for every item is at \`debug\`; a lost race is no error.
 
 ${sections.join('\n\n')}
@@ -147,11 +146,11 @@ function notifyChannels() {
     .toReversed()
 }
 
-function workerSection({ title, type, file }, log) {
+function workerSection({ title, type, file, during }, log) {
   const lines = eventsOf(type, file).flatMap(({ names, fields, comment }) =>
     names.map(
       (name) =>
-        `| \`${name}\` | ${fields.map((field) => `\`${field}\``).join(', ')} | ${comment} | ${logLines(log, name)} |`,
+        `| \`${name}\` | ${fields.map((field) => `\`${field}\``).join(', ')} | ${comment} | ${logLines(log, name, during)} |`,
     ),
   )
   return `### ${title}\n\n\`${type}\`\n\n| event | fields | meaning | log line |\n| --- | --- | --- | --- |\n${lines.join('\n')}`
@@ -188,14 +187,14 @@ function interfaceFields(name, file) {
 }
 
 /** What the logger really writes: it is asked, with whatever makes it say something else. */
-function logLines(log, type) {
+function logLines(log, type, during) {
   const said = new Set()
   const logger = Object.fromEntries(
     ['debug', 'info', 'warn', 'error'].map((level) => [level, (_fields, name) => said.add(`\`${name}\` (${level})`)]),
   )
   for (const yes of [true, false]) {
     for (const state of ['open', 'closed', 'half-open']) {
-      log(logger)({ type, connected: yes, contradicts: yes, state, error: new Error('an error'), lagsMs: [] })
+      log(logger)({ type, during, connected: yes, contradicts: yes, state, error: new Error('an error'), lagsMs: [] })
     }
   }
   return [...said].join(', ')

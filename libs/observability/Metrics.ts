@@ -3,8 +3,9 @@ import { Counter, Gauge, Registry } from 'prom-client'
 import { systemClock } from '../core/index.js'
 import { OutboxMetrics } from './OutboxMetrics.js'
 import { FleetMetrics, InboxMetrics, LeaseMetrics, SchedulerMetrics } from './primitiveMetrics.js'
+import { isOfModule, type WorkerEvent } from './WorkerEvent.js'
 
-/** Everything that one process counts, in one registry. Each part is fed with the events of its workers. */
+/** Counters and histograms of one process, in one registry. Feed it every event: `symphony.events.on('*', metrics.onEvent)`. */
 export class Metrics {
   readonly registry = new Registry()
   readonly outbox = new OutboxMetrics(this.registry)
@@ -15,6 +16,16 @@ export class Metrics {
 
   constructor(build: { readonly version: string }) {
     registerProcessMetrics(this.registry, build)
+  }
+
+  /** Counts an event. Events without a metric are ignored. */
+  readonly onEvent = (event: WorkerEvent): void => {
+    if (isOfModule('outbox', event)) this.outbox.onRelayerEvent(event)
+    else if (isOfModule('repair', event)) this.outbox.onRepairEvent(event)
+    else if (isOfModule('inbox', event)) this.inbox.onEvent(event)
+    else if (isOfModule('scheduler', event)) this.scheduler.onEvent(event)
+    else if (isOfModule('lease', event)) this.leases.onEvent(event)
+    else if (isOfModule('platform', event)) this.fleet.onEvent(event)
   }
 }
 

@@ -1,156 +1,148 @@
 import type { Logger } from 'pino'
 import type { InboxWorkerEvent } from '../inbox/index.js'
 import type { LeaseEvent } from '../lease/index.js'
-import type { SealerEvent, VerifierEvent } from '../ledger/index.js'
 import type { RelayerEvent } from '../outbox/index.js'
-import type { CleanupEvent, PlatformEvent } from '../platform/index.js'
+import type { PlatformEvent } from '../platform/index.js'
 import type { RepairEvent } from '../repair/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
+import { isOfModule, type WorkerEvent } from './WorkerEvent.js'
 
 /**
- * Log lines of the workers: no payloads, no secrets, and no "error" for a race. What happens for every item is at debug, so
- * that a busy worker is silent unless asked.
+ * Returns a listener that writes a log line per event: no payloads, no secrets, and no "error" for a race. Events of every item
+ * are at debug, so that a busy worker is silent by default.
  */
-export function logRelayerEvents(log: Logger): (event: RelayerEvent) => void {
+export function logEvents(log: Logger): (event: WorkerEvent) => void {
   const faults = new FaultLog(log)
   return (event) => {
+    if (isOfModule('outbox', event)) return logRelayerEvent(event, log, faults)
+    if (isOfModule('inbox', event)) return logInboxEvent(event, log, faults)
+    if (isOfModule('scheduler', event)) return logSchedulerEvent(event, log, faults)
+    if (isOfModule('lease', event)) return logLeaseEvent(event, log, faults)
+    if (isOfModule('platform', event)) return logPlatformEvent(event, log, faults)
+    if (isOfModule('repair', event)) return logRepairEvent(event, log, faults)
     switch (event.type) {
-      case 'outbox.claimed': {
-        const { lagsMs: _, ...claim } = event
-        return log.debug(claim, factOf(event))
-      }
-      case 'outbox.notified':
-      case 'outbox.dispatchStarted':
-      case 'outbox.dispatchFinished':
-      case 'outbox.called':
-      case 'outbox.released':
-      case 'outbox.alreadyRecorded':
-        return log.debug(event, factOf(event))
-      case 'outbox.recorded':
-        return log.debug(event, 'attempt_recorded')
-      case 'outbox.leaseLost':
-        return log.info(event, 'LEASE_LOST_CONCURRENCY_EVENT')
-      case 'outbox.lateOutcome':
-        if (event.contradicts) return log.error(event, 'late_outcome_contradicts_ending')
-        return log.info(event, 'late_outcome_kept')
-      case 'outbox.contradicted':
-        return log.error(event, 'ending_contradicts_late_outcome')
-      case 'outbox.listening':
-        return log.info(event, event.connected ? 'listening' : 'listening_lost')
-      case 'outbox.held':
-        return log.warn(event, 'item_held')
-      case 'outbox.unknownCode':
-        return log.warn(event, 'rail_code_unknown')
-      case 'outbox.breaker':
-        return log.warn(event, `rail_breaker_${event.state}`)
-      case 'outbox.clockJumped':
-        return log.error(event, 'database_clock_jumped')
-      case 'outbox.frozen':
-        return log.error({ ...event, remedy: 'symphony freeze show' }, 'dispatch_frozen')
-      case 'outbox.freezeLifted':
-        return log.info(event, 'dispatch_freeze_lifted')
-      case 'outbox.terminalGuard':
-        return log.error(event, 'terminal_guard_hit')
-      case 'outbox.fault':
-        return faults.write(
+      case 'ledger.sealed':
+        return log.debug(event, 'ledger_sealed')
+      case 'ledger.broken':
+        return log.error({ block: event.block, breaks: event.breaks }, 'ledger_broken')
+      case 'ledger.fault':
+        return faults.writeFault(
           'error',
-          kindOfFault(event),
-          { during: event.during, outboxId: event.outboxId, err: event.error },
-          'worker_fault',
+          event,
+          event.during === 'sealing the ledger' ? 'ledger_sealing_failed' : 'ledger_verification_failed',
         )
+      case 'retention.cleaned':
+        return log.info(event, 'cleaned_up')
+      case 'retention.fault':
+        return faults.writeFault('warn', event, 'cleanup_failed')
     }
   }
 }
 
-export function logRepairEvents(log: Logger): (event: RepairEvent) => void {
-  const faults = new FaultLog(log)
-  return (event) => {
-    if (event.type === 'repair.fault') return faults.writeFault('warn', event, 'lease_repair_failed')
-    if (event.type === 'repair.unrepaired') {
-      const { leasesUnrepaired, unrepaired } = event
-      return faults.write('error', '', { leases_unrepaired: leasesUnrepaired, unrepaired }, 'leases_unrepaired')
+function logRelayerEvent(event: RelayerEvent, log: Logger, faults: FaultLog): void {
+  switch (event.type) {
+    case 'outbox.claimed': {
+      const { lagsMs: _, ...claim } = event
+      return log.debug(claim, factOf(event))
     }
-    const { expiredLeasesDetected, leasesRepaired, outboxIds, holdsPlaced } = event
-    log.info(
-      { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds, holdsPlaced },
-      'leases_repaired',
-    )
+    case 'outbox.notified':
+    case 'outbox.dispatchStarted':
+    case 'outbox.dispatchFinished':
+    case 'outbox.called':
+    case 'outbox.released':
+    case 'outbox.alreadyRecorded':
+      return log.debug(event, factOf(event))
+    case 'outbox.recorded':
+      return log.debug(event, 'attempt_recorded')
+    case 'outbox.leaseLost':
+      return log.info(event, 'LEASE_LOST_CONCURRENCY_EVENT')
+    case 'outbox.lateOutcome':
+      if (event.contradicts) return log.error(event, 'late_outcome_contradicts_ending')
+      return log.info(event, 'late_outcome_kept')
+    case 'outbox.contradicted':
+      return log.error(event, 'ending_contradicts_late_outcome')
+    case 'outbox.listening':
+      return log.info(event, event.connected ? 'listening' : 'listening_lost')
+    case 'outbox.held':
+      return log.warn(event, 'item_held')
+    case 'outbox.unknownCode':
+      return log.warn(event, 'rail_code_unknown')
+    case 'outbox.breaker':
+      return log.warn(event, `rail_breaker_${event.state}`)
+    case 'outbox.clockJumped':
+      return log.error(event, 'database_clock_jumped')
+    case 'outbox.frozen':
+      return log.error({ ...event, remedy: 'symphony freeze show' }, 'dispatch_frozen')
+    case 'outbox.freezeLifted':
+      return log.info(event, 'dispatch_freeze_lifted')
+    case 'outbox.terminalGuard':
+      return log.error(event, 'terminal_guard_hit')
+    case 'outbox.fault':
+      return faults.write(
+        'error',
+        kindOfFault(event),
+        { during: event.during, outboxId: event.outboxId, err: event.error },
+        'worker_fault',
+      )
   }
 }
 
-export function logCleanupEvents(log: Logger): (event: CleanupEvent) => void {
-  const faults = new FaultLog(log)
-  return (event) => {
-    if (event.type === 'retention.fault') return faults.writeFault('warn', event, 'cleanup_failed')
-    log.info(event, 'cleaned_up')
+function logRepairEvent(event: RepairEvent, log: Logger, faults: FaultLog): void {
+  if (event.type === 'repair.fault') return faults.writeFault('warn', event, 'lease_repair_failed')
+  if (event.type === 'repair.unrepaired') {
+    const { leasesUnrepaired, unrepaired } = event
+    return faults.write('error', '', { leases_unrepaired: leasesUnrepaired, unrepaired }, 'leases_unrepaired')
   }
+  const { expiredLeasesDetected, leasesRepaired, outboxIds, holdsPlaced } = event
+  log.info(
+    { expired_leases_detected: expiredLeasesDetected, leases_repaired: leasesRepaired, outboxIds, holdsPlaced },
+    'leases_repaired',
+  )
 }
 
-export function logSealerEvents(log: Logger): (event: SealerEvent) => void {
-  const faults = new FaultLog(log)
-  return (event) => {
-    if (event.type === 'ledger.fault') return faults.writeFault('error', event, 'ledger_sealing_failed')
-    log.debug(event, 'ledger_sealed')
-  }
-}
-
-export function logVerifierEvents(log: Logger): (event: VerifierEvent) => void {
-  const faults = new FaultLog(log)
-  return (event) => {
-    if (event.type === 'ledger.fault') return faults.writeFault('error', event, 'ledger_verification_failed')
-    log.error({ block: event.block, breaks: event.breaks }, 'ledger_broken')
-  }
-}
-
-export function logSchedulerEvents(log: Logger): (event: SchedulerEvent) => void {
-  const faults = new FaultLog(log)
-  return (event) => {
-    switch (event.type) {
-      case 'scheduler.runsCreated':
-        return log.debug({ type: event.type, jobs: event.jobs, runs: event.runs }, factOf(event))
-      case 'scheduler.enqueued':
-      case 'scheduler.notified':
-        return log.debug(event, factOf(event))
-      case 'scheduler.listening':
-        return log.info(event, event.connected ? 'listening' : 'listening_lost')
-      case 'scheduler.missed':
-        return log.warn(event, 'job_missed')
-      case 'scheduler.refused':
-        return log.error(event, 'scheduled_message_refused')
-      case 'scheduler.invalidSchedule':
-        return log.error({ jobName: event.jobName, err: event.error }, 'job_invalid_schedule')
-      case 'scheduler.fault':
-        return faults.writeFault('error', event, 'scheduler_fault')
-    }
+function logSchedulerEvent(event: SchedulerEvent, log: Logger, faults: FaultLog): void {
+  switch (event.type) {
+    case 'scheduler.runsCreated':
+      return log.debug({ type: event.type, jobs: event.jobs, runs: event.runs }, factOf(event))
+    case 'scheduler.enqueued':
+    case 'scheduler.notified':
+      return log.debug(event, factOf(event))
+    case 'scheduler.listening':
+      return log.info(event, event.connected ? 'listening' : 'listening_lost')
+    case 'scheduler.missed':
+      return log.warn(event, 'job_missed')
+    case 'scheduler.refused':
+      return log.error(event, 'scheduled_message_refused')
+    case 'scheduler.invalidSchedule':
+      return log.error({ jobName: event.jobName, err: event.error }, 'job_invalid_schedule')
+    case 'scheduler.fault':
+      return faults.writeFault('error', event, 'scheduler_fault')
   }
 }
 
 /** A handler's error may quote its message, which is a payload: of what it threw, only the kind is told. */
-export function logInboxEvents(log: Logger): (event: InboxWorkerEvent) => void {
-  const faults = new FaultLog(log)
-  return (event) => {
-    switch (event.type) {
-      case 'inbox.claimed':
-      case 'inbox.notified':
-        return log.debug(event, `inbox_${factOf(event)}`)
-      case 'inbox.done':
-        return log.debug(aboutMessage(event), 'inbox_done')
-      case 'inbox.listening':
-        return log.info(event, event.connected ? 'inbox_listening' : 'inbox_listening_lost')
-      case 'inbox.retried':
-        return log.info({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_retried')
-      case 'inbox.fenceLost':
-        return log.info(aboutMessage(event), 'INBOX_FENCE_LOST_CONCURRENCY_EVENT')
-      case 'inbox.handlerMissing':
-        return log.warn(aboutMessage(event), 'inbox_handler_missing')
-      case 'inbox.handlerNotCalled':
-        // The error quotes no payload: the handler was not called.
-        return log.warn({ ...aboutMessage(event), err: event.error }, 'inbox_handler_not_called')
-      case 'inbox.deadLettered':
-        return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_dead_lettered')
-      case 'inbox.fault':
-        return faults.writeFault('error', event, 'inbox_fault')
-    }
+function logInboxEvent(event: InboxWorkerEvent, log: Logger, faults: FaultLog): void {
+  switch (event.type) {
+    case 'inbox.claimed':
+    case 'inbox.notified':
+      return log.debug(event, `inbox_${factOf(event)}`)
+    case 'inbox.done':
+      return log.debug(aboutMessage(event), 'inbox_done')
+    case 'inbox.listening':
+      return log.info(event, event.connected ? 'inbox_listening' : 'inbox_listening_lost')
+    case 'inbox.retried':
+      return log.info({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_retried')
+    case 'inbox.fenceLost':
+      return log.info(aboutMessage(event), 'INBOX_FENCE_LOST_CONCURRENCY_EVENT')
+    case 'inbox.handlerMissing':
+      return log.warn(aboutMessage(event), 'inbox_handler_missing')
+    case 'inbox.handlerNotCalled':
+      // The error quotes no payload: the handler was not called.
+      return log.warn({ ...aboutMessage(event), err: event.error }, 'inbox_handler_not_called')
+    case 'inbox.deadLettered':
+      return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_dead_lettered')
+    case 'inbox.fault':
+      return faults.writeFault('error', event, 'inbox_fault')
   }
 }
 
@@ -159,27 +151,24 @@ function aboutMessage(event: { source: string; messageId: string; topic: string;
   return { source, messageId, topic, attemptCount }
 }
 
-export function logLeaseEvents(log: Logger): (event: LeaseEvent) => void {
-  const faults = new FaultLog(log)
-  return (event) => {
-    switch (event.type) {
-      case 'lease.renewed':
-        return log.debug(leaseOf(event), 'lease_renewed')
-      case 'lease.acquired':
-        return log.info(leaseOf(event), 'lease_acquired')
-      case 'lease.ended':
-        // Losing one is what leases are for: whoever holds it next goes on.
-        return log.info({ ...leaseOf(event), reason: event.reason }, 'lease_ended')
-      case 'lease.interrupted':
-        return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
-      case 'lease.fault':
-        return faults.write(
-          'warn',
-          kindOfFault(event),
-          { resource: event.resource, during: event.during, err: event.error },
-          'lease_fault',
-        )
-    }
+function logLeaseEvent(event: LeaseEvent, log: Logger, faults: FaultLog): void {
+  switch (event.type) {
+    case 'lease.renewed':
+      return log.debug(leaseOf(event), 'lease_renewed')
+    case 'lease.acquired':
+      return log.info(leaseOf(event), 'lease_acquired')
+    case 'lease.ended':
+      // Losing one is what leases are for: whoever holds it next goes on.
+      return log.info({ ...leaseOf(event), reason: event.reason }, 'lease_ended')
+    case 'lease.interrupted':
+      return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
+    case 'lease.fault':
+      return faults.write(
+        'warn',
+        kindOfFault(event),
+        { resource: event.resource, during: event.during, err: event.error },
+        'lease_fault',
+      )
   }
 }
 
@@ -188,27 +177,24 @@ function leaseOf(event: { resource: string; owner: string; fencingToken?: bigint
   return { resource, owner, ...(fencingToken === undefined ? {} : { fencingToken: String(fencingToken) }) }
 }
 
-export function logPlatformEvents(log: Logger): (event: PlatformEvent) => void {
-  const faults = new FaultLog(log)
-  return (event) => {
-    switch (event.type) {
-      case 'platform.databaseAdded':
-      case 'platform.databaseRemoved':
-      case 'platform.databaseUp':
-        return log.info({ database: event.database }, EVENT_NAMES[event.type])
-      case 'platform.alreadyServed':
-      case 'platform.databaseDown':
-        return log.warn({ database: event.database }, EVENT_NAMES[event.type])
-      case 'platform.discoveryFailed':
-        return faults.write('error', kindOf(event.error), { err: event.error }, 'discovery_failed')
-      case 'platform.fault':
-        return faults.write(
-          'error',
-          `${event.database} ${event.worker} ${kindOf(event.error)}`,
-          { database: event.database, worker: event.worker, err: event.error },
-          'fleet_fault',
-        )
-    }
+function logPlatformEvent(event: PlatformEvent, log: Logger, faults: FaultLog): void {
+  switch (event.type) {
+    case 'platform.databaseAdded':
+    case 'platform.databaseRemoved':
+    case 'platform.databaseUp':
+      return log.info({ database: event.database }, EVENT_NAMES[event.type])
+    case 'platform.alreadyServed':
+    case 'platform.databaseDown':
+      return log.warn({ database: event.database }, EVENT_NAMES[event.type])
+    case 'platform.discoveryFailed':
+      return faults.write('error', kindOf(event.error), { err: event.error }, 'discovery_failed')
+    case 'platform.fault':
+      return faults.write(
+        'error',
+        `${event.database} ${event.worker} ${kindOf(event.error)}`,
+        { database: event.database, worker: event.worker, err: event.error },
+        'fleet_fault',
+      )
   }
 }
 

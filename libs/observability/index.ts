@@ -8,20 +8,11 @@ export { ALERT_RULES, ALERT_THRESHOLDS, alertRules } from './alerts/rules.js'
 export type { AlertRule, AlertThresholds } from './alerts/rules.js'
 export { bridgeToMeter } from './bridgeToMeter.js'
 export type { ObservingMeter } from './bridgeToMeter.js'
-export {
-  logCleanupEvents,
-  logInboxEvents,
-  logLeaseEvents,
-  logPlatformEvents,
-  logRelayerEvents,
-  logRepairEvents,
-  logSchedulerEvents,
-  logSealerEvents,
-  logVerifierEvents,
-} from './eventLog.js'
+export { logEvents } from './eventLog.js'
 export { FleetMetrics, InboxMetrics, LeaseMetrics, LedgerMetrics, SchedulerMetrics } from './primitiveMetrics.js'
 export type { ReceivedMessage, VerifiedLedger } from './primitiveMetrics.js'
 export { Metrics } from './Metrics.js'
 export { OutboxMetrics } from './OutboxMetrics.js'
 export { createStatusRegistry } from './createStatusRegistry.js'
 export type { SystemStatus } from './createStatusRegistry.js'
+export type { WorkerEvent } from './WorkerEvent.js'

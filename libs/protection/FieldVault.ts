@@ -21,9 +21,9 @@ import {
   type EncryptedItem,
   type UnreadableReason,
 } from '../rails/index.js'
-import { ensureSubjectKeys, readSubjectKeys, type WrappedKey } from './db.js'
+import { ensureSubjectKeys, masterKeysInUse, readSubjectKeys, type WrappedKey } from './db.js'
 import { keyIdOf, decryptField, encryptField, unwrapKey, wrapKey, type DataKey } from './envelope.js'
-import { FieldKeyMissingError, SubjectErasedError } from './errors.js'
+import { FieldKeyMissingError, MasterKeysMissingError, SubjectErasedError } from './errors.js'
 import { SECRET_BYTES, type MasterKeys } from './MasterKeys.js'
 
 /** Field classes and subject of a rail. A loaded rail is one of these. */
@@ -161,8 +161,26 @@ export function protectedRails(
 }
 
 /** Returns whether any of these rails has an encrypted field. */
-export function encryptsFields(rails: ReadonlyMap<string, ProtectedRail>): boolean {
+function encryptsFields(rails: ReadonlyMap<string, ProtectedRail>): boolean {
   return [...rails.values()].some(({ fields }) => rulesOf(fields, 'encrypted').length > 0)
+}
+
+/**
+ * Throws if these rails encrypt fields and a master key in use is missing. Every payment that needs the key would be held until
+ * an operator resolves the hold. `role` is symphony_executor.
+ */
+export async function requireMasterKeys(
+  role: Queryable,
+  rails: ReadonlyMap<string, ProtectedRail>,
+  masters: MasterKeys | undefined,
+): Promise<void> {
+  if (!encryptsFields(rails)) return
+  if (masters === undefined) throw new MasterKeysMissingError('no master keys are given')
+  const missing: string[] = []
+  for (const { masterKeyId } of await masterKeysInUse(role)) {
+    if ((await masters.find(masterKeyId)) === undefined) missing.push(masterKeyId)
+  }
+  if (missing.length > 0) throw new MasterKeysMissingError(`these master keys are missing: ${missing.join(', ')}`)
 }
 
 interface Draft<Instruction> {

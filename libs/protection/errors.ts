@@ -31,3 +31,12 @@ export class MasterKeysError extends AppError {
     })
   }
 }
+
+/** A worker's rails encrypt fields, and a master key that is in use is missing. */
+export class MasterKeysMissingError extends AppError {
+  constructor(why: string) {
+    super('VAULT_KEYS_MISSING', `Rails encrypt fields, and ${why}.`, {
+      remedy: 'Give vault, or the file of --vault-keys, every master key that is in use (symphony vault status).',
+    })
+  }
+}

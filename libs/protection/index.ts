@@ -14,7 +14,7 @@
 export { ensureSubjectKeys, masterKeysInUse, readSubjectKeys, rewrapSubjectKeys } from './db.js'
 export type { MasterKeyUse, OfferedKey, WrappedKey } from './db.js'
 export { FieldKeyMissingError, MasterKeysError, SubjectErasedError } from './errors.js'
-export { encryptsFields, FieldVault, protectedRails } from './FieldVault.js'
+export { FieldVault, protectedRails, requireMasterKeys } from './FieldVault.js'
 export type { ProtectedRail, EncryptableInstruction } from './FieldVault.js'
 export { KeyRing, readKeyRing, SECRET_BYTES } from './MasterKeys.js'
 export type { MasterKey, MasterKeys } from './MasterKeys.js'

@@ -34,7 +34,7 @@ import type { Instruction, TopicHandlersOf } from './contracts.js'
 import { Events, type SymphonyEvent } from './Events.js'
 import { Operator } from './Operator.js'
 import { Payments } from './Payments.js'
-import { SymphonyWorker, type InboxWork, type MaintenanceOptions } from './SymphonyWorker.js'
+import { closeRails, SymphonyWorker, type InboxWork, type MaintenanceOptions } from './SymphonyWorker.js'
 
 export interface SymphonyOptions<
   Rails extends readonly RailContract[],
@@ -56,6 +56,8 @@ export interface SymphonyOptions<
 export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOptions {
   /** Adapters of the contracts that the Symphony was given. @default those of its rails that have `dispatch` */
   readonly rails?: readonly Rail<string, object>[]
+  /** Deadline of a call, for rails without `timeoutMs`. @default 30000 */
+  readonly railTimeoutMs?: number
   /** Handlers of messages, by topic. @default none */
   readonly topics?: TopicHandlersOf<Topics>
   /** Handlers of inbox messages, by topic. @default none */
@@ -66,6 +68,19 @@ export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOpt
   readonly maintenance?: boolean | MaintenanceOptions
 }
 
+/** Parts of a Symphony that the HTTP server and the command line need, and that no application sees. */
+export interface SymphonyParts {
+  readonly database: Database
+  readonly contracts: ReadonlyMap<string, LoadedContract>
+  readonly vault: FieldVault
+}
+
+/** A Symphony whatever its rails and topics are. */
+export type AnySymphony = Pick<Symphony, 'events' | 'close'>
+
+/** Returns the parts of a Symphony with a url. */
+export let partsOf: (symphony: AnySymphony) => SymphonyParts
+
 /**
  * One database of Symphony, with the rails and topics of this process. The constructor opens nothing: connections are made when
  * first needed, each in the role that its call needs. Close it when the process ends.
@@ -74,11 +89,20 @@ export class Symphony<
   const Rails extends readonly RailContract[] = readonly RailContract[],
   const Topics extends TopicContracts = TopicContracts,
 > implements AsyncDisposable {
+  static {
+    partsOf = (symphony) => {
+      if (!(#contracts in symphony)) throw new InvalidArgumentError('symphony', 'expected a Symphony of this package')
+      return { database: symphony.#database(), contracts: symphony.#contracts, vault: symphony.#vault }
+    }
+  }
+
   readonly events = new Events<SymphonyEvent>()
   readonly #options: SymphonyOptions<Rails, Topics>
   readonly #contracts: ReadonlyMap<string, LoadedContract>
   readonly #vault: FieldVault
   readonly #workers = new Set<SymphonyWorker>()
+  /** Rails with an adapter. Workers share them, so they are closed with the Symphony. */
+  readonly #adapters: readonly LoadedRail[]
   #opened: Database | undefined
   #messages: OutboxStore<Topics> | undefined
   #inbox: Inbox | undefined
@@ -89,6 +113,7 @@ export class Symphony<
   constructor(options: SymphonyOptions<Rails, Topics> = {}) {
     this.#options = options
     this.#contracts = loadContracts(options.rails ?? [])
+    this.#adapters = (options.rails ?? []).filter((rail) => 'dispatch' in rail).map((rail) => loadRail(rail))
     this.#vault = new FieldVault(this.#contracts, options.vault)
     // Wrong options are refused here, although nothing is opened.
     if (options.url !== undefined) this.#opened = this.#open(options.url)
@@ -117,7 +142,8 @@ export class Symphony<
 
   /** Creates a worker, not started yet. The Symphony stops it when it is closed. */
   worker(options: WorkerOptions<Topics> = {}): SymphonyWorker {
-    const { rails, topics, inbox, scheduler = false, maintenance = true, ...relayer } = options
+    const { rails, railTimeoutMs, topics, inbox, scheduler = false, maintenance = true, ...relayer } = options
+    const loading = railTimeoutMs === undefined ? {} : { timeoutMs: railTimeoutMs }
     const database = this.#database()
     const adapters = rails ?? (this.#options.rails ?? []).filter((rail) => 'dispatch' in rail)
     const loaded = new Map<string, LoadedRail>()
@@ -126,8 +152,9 @@ export class Symphony<
     const ofTopics = topicRails(Object.fromEntries(Object.entries<TopicHandler>({ ...handlers })))
     for (const declared of [...adapters, ...ofTopics]) {
       // A message that the schema of its topic refuses fails without a call.
-      const payload = 'payload' in declared ? declared.payload : schemas[declared.type]
-      const rail = loadRail(payload === undefined ? declared : { ...declared, payload })
+      const schema = 'payload' in declared ? undefined : schemas[declared.type]
+      // Only a topic is copied: an adapter may be an instance of a class.
+      const rail = loadRail(schema === undefined ? declared : { ...declared, payload: schema }, loading)
       if (loaded.has(rail.type)) throw new InvalidArgumentError('rails', `the rail "${rail.type}" is declared twice`)
       loaded.set(rail.type, rail)
     }
@@ -137,6 +164,8 @@ export class Symphony<
         database,
         login: database.login,
         rails: protectedRails(loaded, new FieldVault(loaded, this.#options.vault), executor),
+        ownRails: rails === undefined ? [] : [...loaded.values()],
+        vault: this.#options.vault,
         relayer,
         inbox,
         scheduler: scheduler === true ? {} : scheduler === false ? undefined : scheduler,
@@ -178,7 +207,7 @@ export class Symphony<
     return new Operator(this.#as('symphony_control'))
   }
 
-  /** Stops the workers within their bounds, then closes the connections. Safe to call twice. */
+  /** Stops the workers within their bounds, then closes the rails and the connections. Safe to call twice. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -190,6 +219,7 @@ export class Symphony<
 
   async #close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await closeRails(this.#adapters)
     await this.#opened?.close()
   }
 

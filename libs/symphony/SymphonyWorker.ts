@@ -1,7 +1,8 @@
-import { AppError, type Clock } from '../core/index.js'
+import { AppError, createWorkerId, type Clock } from '../core/index.js'
 import type { Database } from '../db/index.js'
 import { InboxWorker, type InboxHandler, type InboxWorkerOptions } from '../inbox/index.js'
 import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
+import { requireMasterKeys, type MasterKeys } from '../protection/index.js'
 import { OutboxRelayer, type RelayerCounts, type RelayerOptions } from '../outbox/index.js'
 import { CleanupWorker, type RetentionOptions } from '../platform/index.js'
 import type { LoadedRail } from '../rails/index.js'
@@ -12,6 +13,10 @@ import type { SymphonyEvent } from './Events.js'
 
 /** Work that every database needs. Any number of processes may do it at once. */
 export interface MaintenanceOptions {
+  /** Whether to return expired leases to the queue. @default true */
+  readonly repair?: boolean
+  /** Whether to seal and verify the ledger. @default true */
+  readonly sealing?: boolean
   /** Time between two rounds of lease repair. @default 60000 */
   readonly repairIntervalMs?: number
   /** Leases per call of lease repair. @default 100 */
@@ -22,7 +27,8 @@ export interface MaintenanceOptions {
   readonly verifyRowsPerSecond?: number
   /** Time between two rounds of retention. @default 3600000 */
   readonly cleanupIntervalMs?: number
-  readonly retention?: RetentionOptions
+  /** Days after which finished rows are removed; false removes none. @default 30 for each kind */
+  readonly retention?: RetentionOptions | false
 }
 
 export interface InboxWork extends Omit<InboxWorkerOptions, 'handlerRole'> {
@@ -38,6 +44,9 @@ export interface WorkerPlan {
   readonly login: string
   /** Rails with an adapter, and topics. None: no payment is dispatched. */
   readonly rails: ReadonlyMap<string, LoadedRail>
+  /** Rails of this worker alone: it closes them when it stops. */
+  readonly ownRails: readonly LoadedRail[]
+  readonly vault: MasterKeys | undefined
   readonly relayer: RelayerOptions
   readonly inbox: InboxWork | undefined
   readonly scheduler: SchedulerOptions | undefined
@@ -61,7 +70,9 @@ export interface WorkerCounts extends RelayerCounts {
  * together. A stop waits within the bounds of each part.
  */
 export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
-  readonly #rails: ReadonlyMap<string, LoadedRail>
+  /** Names this worker in leases and in the ledger. */
+  readonly workerId: string
+  readonly #plan: WorkerPlan
   readonly #relayer: OutboxRelayer | undefined
   readonly #inbox: InboxWorker | undefined
   readonly #scheduler: SchedulerWorker | undefined
@@ -70,49 +81,56 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   /** Parts without counts of their own. */
   readonly #others: readonly Part<unknown>[]
   readonly #onStop: () => void
+  #isChecked = false
   #stopped: Promise<void> | undefined
 
   constructor(plan: WorkerPlan, onStop: () => void) {
-    const { database, rails, relayer, inbox, scheduler, maintenance, clock, emit } = plan
+    const { database, rails, inbox, scheduler, maintenance, clock, emit } = plan
     const executor = database.as('symphony_executor')
-    this.#rails = rails
+    this.workerId = plan.relayer.workerId ?? createWorkerId()
+    this.#plan = plan
     this.#onStop = onStop
+    const relayer = { ...plan.relayer, workerId: this.workerId }
     this.#relayer = rails.size === 0 ? undefined : new OutboxRelayer(database, rails, relayer, emit, clock)
     this.#inbox = inbox && createInbox(plan, inbox)
     this.#scheduler = scheduler && new SchedulerWorker(database, scheduler, emit, clock)
-    if (maintenance === undefined) {
-      this.#others = []
-    } else {
-      const { repairIntervalMs: intervalMs, repairBatchSize: batchSize, verifyRowsPerSecond = 2_000 } = maintenance
-      this.#repair = new LeaseRepairWorker(
-        executor,
-        {
-          ...(intervalMs === undefined ? {} : { intervalMs }),
-          ...(batchSize === undefined ? {} : { batchSize }),
-          ...(this.#relayer === undefined ? {} : { workerId: this.#relayer.workerId }),
-        },
-        emit,
-      )
-      const { sealIntervalMs } = maintenance
-      const sealing = sealIntervalMs === undefined ? {} : { intervalMs: sealIntervalMs }
-      this.#sealer = new LedgerSealer(executor, sealing, emit)
-      const { cleanupIntervalMs = 3_600_000, retention } = maintenance
-      const cleanup = { intervalMs: cleanupIntervalMs, retention: { ...RETENTION, ...retention } }
-      this.#others = [
-        new CleanupWorker(executor, cleanup, emit),
-        ...(verifyRowsPerSecond === 0
-          ? []
-          : [new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, emit)]),
-      ]
+    const others: Part<unknown>[] = []
+    if (maintenance !== undefined) {
+      const { repair = true, sealing = true, retention = {} } = maintenance
+      const { repairIntervalMs, repairBatchSize, sealIntervalMs } = maintenance
+      const { verifyRowsPerSecond = 2_000, cleanupIntervalMs: intervalMs = 3_600_000 } = maintenance
+      if (repair) {
+        const options = {
+          ...(repairIntervalMs === undefined ? {} : { intervalMs: repairIntervalMs }),
+          ...(repairBatchSize === undefined ? {} : { batchSize: repairBatchSize }),
+          workerId: this.workerId,
+        }
+        this.#repair = new LeaseRepairWorker(executor, options, emit)
+      }
+      if (sealing) {
+        const options = sealIntervalMs === undefined ? {} : { intervalMs: sealIntervalMs }
+        this.#sealer = new LedgerSealer(executor, options, emit)
+        if (verifyRowsPerSecond > 0)
+          others.push(new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, emit))
+      }
+      if (retention !== false)
+        others.push(new CleanupWorker(executor, { intervalMs, retention: { ...RETENTION, ...retention } }, emit))
     }
+    this.#others = others
     if (this.#parts.length === 0) throw new NothingToDoError()
   }
 
+  /** Types of the rails and topics that this worker dispatches. */
+  get railTypes(): readonly string[] {
+    return [...this.#plan.rails.keys()]
+  }
+
   async start(): Promise<void> {
+    await this.#check()
     for (const part of this.#parts) await part.start()
   }
 
-  /** Releases leases without a call, waits for running calls and handlers, then closes the rails. Safe to call twice. */
+  /** Releases leases without a call, and waits for running calls and handlers. Safe before `start`, and twice. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop()
     return this.#stopped
@@ -120,6 +138,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
 
   /** One round of each part: due timers and jobs, expired leases, payments and messages, sealing. */
   async runOnce(): Promise<WorkerCounts> {
+    await this.#check()
     const scheduled = await this.#scheduler?.runOnce()
     await this.#repair?.runOnce()
     const [counts, handled] = await Promise.all([this.#relayer?.runOnce(), this.#inbox?.runOnce()])
@@ -152,13 +171,25 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     return [...counted.filter((part) => part !== undefined), ...this.#others]
   }
 
+  /** Finds a missing master key and an unreadable epoch file before the first claim. */
+  async #check(): Promise<void> {
+    if (this.#isChecked) return
+    const { database, rails, vault, relayer } = this.#plan
+    await requireMasterKeys(database.as('symphony_executor'), rails, vault)
+    await relayer.epochStore?.load()
+    this.#isChecked = true
+  }
+
   async #stop(): Promise<void> {
     await Promise.all(this.#parts.map((part) => part.stop()))
-    const closing = [...this.#rails.values()].map((rail) => rail.close())
-    // An adapter that does not close must not keep the process from stopping.
-    await settleWithin(Promise.allSettled(closing), RAILS_CLOSE_MS)
+    await closeRails(this.#plan.ownRails)
     this.#onStop()
   }
+}
+
+/** Closes rails. A rail that fails to close, or does not end, is ignored: it must not keep the process from stopping. */
+export async function closeRails(rails: readonly LoadedRail[]): Promise<void> {
+  await settleWithin(Promise.allSettled(rails.map((rail) => rail.close())), RAILS_CLOSE_MS)
 }
 
 function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxWork): InboxWorker {

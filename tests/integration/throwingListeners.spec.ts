@@ -5,13 +5,7 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'v
 import { PermanentFailureError } from '../../libs/core/index.js'
 import { InboxWorker, type InboxWorkerEvent } from '../../libs/inbox/index.js'
 import { Leases, type LeaseEvent } from '../../libs/lease/index.js'
-import {
-  logInboxEvents,
-  logLeaseEvents,
-  logRelayerEvents,
-  logRepairEvents,
-  logSchedulerEvents,
-} from '../../libs/observability/index.js'
+import { logEvents } from '../../libs/observability/index.js'
 import { OutboxRelayer, topicRails, type RelayerEvent } from '../../libs/outbox/index.js'
 import { loadRails, NotSentError, type Rail, type RailDeclaration, type RailRequest } from '../../libs/rails/index.js'
 import { LeaseRepairWorker, type RepairEvent } from '../../libs/repair/index.js'
@@ -62,7 +56,7 @@ afterEach(() => db.drop())
 
 describe.for(MODES)('a listener that %s', (mode) => {
   test('leaves no slot, no lease and no repeated call behind in a relayer', async () => {
-    const { seen, listener } = failing<RelayerEvent>(mode, logRelayerEvents(brokenLog))
+    const { seen, listener } = failing<RelayerEvent>(mode, logEvents(brokenLog))
     const calls = new Map<string, number>()
     const prefix = buildInstruction().railType
     const called = (request: RailRequest) => calls.set(request.reference, (calls.get(request.reference) ?? 0) + 1)
@@ -133,7 +127,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
   })
 
   test('leaves no claim behind in an inbox worker', async () => {
-    const { seen, listener } = failing<InboxWorkerEvent>(mode, logInboxEvents(brokenLog))
+    const { seen, listener } = failing<InboxWorkerEvent>(mode, logEvents(brokenLog))
     const { name: handlerRole } = await db.createLogin('handler')
     await db.queryNoRole(`GRANT ${handlerRole} TO symphony_test_login`)
     const handled: string[] = []
@@ -183,7 +177,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
   })
 
   test('enqueues each due timer and run once in a scheduler', async () => {
-    const { seen, listener } = failing<SchedulerEvent>(mode, logSchedulerEvents(brokenLog))
+    const { seen, listener } = failing<SchedulerEvent>(mode, logEvents(brokenLog))
     const { topic } = await createTimer(db)
     const job = await createJob(db)
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = now() - interval '1 hour' WHERE job_name = $1`, [job])
@@ -199,7 +193,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
   })
 
   test('does not keep a lease from being acquired, renewed and released', async () => {
-    const { seen, listener } = failing<LeaseEvent>(mode, logLeaseEvents(brokenLog))
+    const { seen, listener } = failing<LeaseEvent>(mode, logEvents(brokenLog))
     const leases = new Leases(db.as('symphony_executor'), { onEvent: listener })
     const resource = 'resource'
     const lease = await leases.acquire(resource, { owner: 'one', durationMs: 60_000 })
@@ -215,7 +209,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
   test('does not stop lease repair', async () => {
     const lease = await enqueueAndClaim(db)
     await db.expireLease(lease.outboxId)
-    const { seen, listener } = failing<RepairEvent>(mode, logRepairEvents(brokenLog))
+    const { seen, listener } = failing<RepairEvent>(mode, logEvents(brokenLog))
     const repair = new LeaseRepairWorker(db.as('symphony_executor'), {}, listener)
     expect(await repair.runOnce()).toMatchObject({ leasesRepaired: 1 })
     expect(await repair.runOnce()).toMatchObject({ leasesRepaired: 0 })

@@ -7,7 +7,7 @@ import { inspect } from 'node:util'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { PermanentFailureError, type JsonObject } from '../../libs/core/index.js'
-import { logInboxEvents, logRelayerEvents, Metrics } from '../../libs/observability/index.js'
+import { logEvents, Metrics } from '../../libs/observability/index.js'
 import { Inbox, InboxWorker } from '../../libs/inbox/index.js'
 import { enqueue, OutboxRelayer, OutboxStore, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { FieldVault, KeyRing, protectedRails } from '../../libs/protection/index.js'
@@ -142,7 +142,7 @@ async function carry(path: string, rails: ReadonlyMap<string, LoadedRail>): Prom
   for (const railType of rails.keys()) {
     await enqueue(buildInstruction({ railType, payload: PAYLOAD }), { tx: db.as('symphony_ingest'), protection })
   }
-  const tell = logRelayerEvents(log)
+  const tell = logEvents(log)
   const relayer = new OutboxRelayer(
     db.database,
     protectedRails(rails, protection, db.as('symphony_executor')),
@@ -269,7 +269,7 @@ async function failingHandlers(): Promise<void> {
       },
     },
     { workerId: owner, handlerRole },
-    logInboxEvents(log),
+    logEvents(log),
   )
   expect(await worker.runOnce()).toMatchObject({ retried: 1, deadLettered: 1 })
   await worker.stop()

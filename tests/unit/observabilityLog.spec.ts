@@ -3,15 +3,7 @@ import { pino, type Logger } from 'pino'
 import { expect, test } from 'vitest'
 import type { InboxWorkerEvent } from '../../libs/inbox/index.js'
 import type { LeaseEvent } from '../../libs/lease/index.js'
-import {
-  logInboxEvents,
-  logLeaseEvents,
-  logPlatformEvents,
-  logRelayerEvents,
-  logRepairEvents,
-  logSealerEvents,
-  Metrics,
-} from '../../libs/observability/index.js'
+import { logEvents, Metrics } from '../../libs/observability/index.js'
 import { FaultLog } from '../../libs/observability/eventLog.js'
 import type { PlatformEvent } from '../../libs/platform/index.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
@@ -51,7 +43,7 @@ function quotingError(): Error {
 
 test('the inbox: a line per event, a race is no error, and what a handler threw is told by its kind alone', () => {
   const { log, lines, text } = listen()
-  const tell = logInboxEvents(log)
+  const tell = logEvents(log)
   const about = { source: 'bank', messageId: 'm-1', topic: 't', attemptCount: 2 }
   const error = quotingError()
   const events: InboxWorkerEvent[] = [
@@ -86,7 +78,7 @@ test('the inbox: a line per event, a race is no error, and what a handler threw 
 
 test('leases: a line per event, and losing one is no error', () => {
   const { log, lines, text } = listen()
-  const tell = logLeaseEvents(log)
+  const tell = logEvents(log)
   const lease = { resource: 'r', owner: 'o' }
   const events: LeaseEvent[] = [
     { type: 'lease.acquired', ...lease, fencingToken: 9_007_199_254_740_993n },
@@ -111,7 +103,7 @@ test('leases: a line per event, and losing one is no error', () => {
 
 test('a fleet: a line per event, and only what nobody expected is an error', () => {
   const { log, lines } = listen()
-  const tell = logPlatformEvents(log)
+  const tell = logEvents(log)
   const events: PlatformEvent[] = [
     { type: 'platform.databaseAdded', database: 'a' },
     { type: 'platform.databaseDown', database: 'a' },
@@ -136,14 +128,14 @@ test('a fleet: a line per event, and only what nobody expected is an error', () 
 test('a claim of a thousand items is one short line, and repair says what it held', () => {
   const { log, lines } = listen()
   const lagsMs = Array.from({ length: 1_000 }, () => 5)
-  logRelayerEvents(log)({ type: 'outbox.claimed', items: 1_000, takeovers: 0, claimMs: 3, lagsMs })
+  logEvents(log)({ type: 'outbox.claimed', items: 1_000, takeovers: 0, claimMs: 3, lagsMs })
   const counts = {
     expiredLeasesDetected: 2,
     leasesRepaired: 2,
     outboxIds: ['a', 'b'],
     holdsPlaced: { RETRY_CEILING: 1 },
   }
-  logRepairEvents(log)({ type: 'repair.repaired', ...counts })
+  logEvents(log)({ type: 'repair.repaired', ...counts })
   expect(lines()).toEqual([
     { level: LEVELS.debug, type: 'outbox.claimed', items: 1_000, takeovers: 0, claimMs: 3, msg: 'claimed' },
     {
@@ -180,7 +172,7 @@ test('an outage is one line per kind of fault, then one per interval with the nu
 
 test('the log bounds faults of relayer, repair and sealer, whatever item they concern', () => {
   const { log, lines } = listen()
-  const tell = { relayer: logRelayerEvents(log), repair: logRepairEvents(log), sealer: logSealerEvents(log) }
+  const tell = { relayer: logEvents(log), repair: logEvents(log), sealer: logEvents(log) }
   const error = Object.assign(new Error('refused'), { code: 'CONNECT_FAILED' })
   for (let failed = 0; failed < 50; failed += 1) {
     tell.relayer({ type: 'outbox.fault', during: 'completing', error, outboxId: `item-${failed}` })
@@ -193,7 +185,7 @@ test('the log bounds faults of relayer, repair and sealer, whatever item they co
 test('leases that repair cannot return are an error with ids, attempt numbers and SQLSTATE', () => {
   const { log, lines } = listen()
   const unrepaired = [{ outboxId: 'item-1', attemptNo: 3, sqlstate: '23514' }]
-  logRepairEvents(log)({ type: 'repair.unrepaired', leasesUnrepaired: 1, unrepaired })
+  logEvents(log)({ type: 'repair.unrepaired', leasesUnrepaired: 1, unrepaired })
   expect(lines()).toMatchObject([{ level: LEVELS.error, msg: 'leases_unrepaired', leases_unrepaired: 1, unrepaired }])
 })
 

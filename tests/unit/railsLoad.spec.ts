@@ -220,9 +220,9 @@ describe('a file of rails', () => {
   /** In a process of its own: the test runner transforms what it imports, and Node.js does not. */
   const loadFile = async (name: string, text: string): Promise<unknown> => {
     await writeFile(join(folder, name), text)
-    const program = `const { loadRailsFile } = await import(process.argv[1])
-      const said = await loadRailsFile(process.argv[2], { timeoutMs: 1000 }).then(
-        (rails) => [...rails.keys()], ({ code, remedy }) => ({ code, remedy }))
+    const program = `const { readRailsFile } = await import(process.argv[1])
+      const said = await readRailsFile(process.argv[2], { timeoutMs: 1000 }).then(
+        (rails) => rails.map(({ type }) => type), ({ code, remedy }) => ({ code, remedy }))
       console.log(JSON.stringify(said))`
     const words = [
       '--input-type=module',

@@ -16,6 +16,11 @@ function open<const Rails extends readonly { readonly type: string }[]>(rails: R
   return new Symphony({ url: db.url, schema: db.schema, rails })
 }
 
+/** A rail that pays at once. */
+function simple(type: string) {
+  return { type, onUnknown: 'resend', dispatch: () => ({ outcome: 'success', reference: 'r-1' }) as const } as const
+}
+
 type Opened = { readonly messages: object; readonly scheduler: object }
 
 /** Calls a verb as a program without types does. */
@@ -186,9 +191,58 @@ describe('a worker', () => {
     await expect(symphony.transaction(async () => {})).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
   })
 
+  test('leaves the rails open for another worker; the Symphony closes them', async () => {
+    const bank = { ...simple('shared'), close: () => void closed.push('shared') }
+    const closed: unknown[] = []
+    await using symphony = open([bank])
+    const first = symphony.worker()
+    await first.runOnce()
+    await first.stop()
+    expect(closed).toEqual([])
+    await symphony.close()
+    expect(closed).toEqual(['shared'])
+  })
+
+  test('closes the rails that it alone was given', async () => {
+    const closed: unknown[] = []
+    const bank = { ...simple('own'), close: () => void closed.push('own') }
+    await using symphony = open([{ type: 'own' }])
+    await symphony.worker({ rails: [bank] }).stop()
+    expect(closed).toEqual(['own'])
+  })
+
+  test('takes a rail that is an instance of a class with a schema', async () => {
+    class Bank {
+      readonly type = 'class'
+      readonly onUnknown = 'resend'
+      readonly payload = {
+        '~standard': { version: 1, vendor: 'test', validate: (value: unknown) => ({ value }) },
+      } as const
+      dispatch() {
+        return { outcome: 'success', reference: 'r-1' } as const
+      }
+    }
+    await using symphony = open([new Bank()])
+    expect(symphony.worker().railTypes).toEqual(['class'])
+  })
+
+  test('refuses to start without the master keys of rails that encrypt (VAULT_KEYS_MISSING)', async () => {
+    const bank = {
+      ...memoryRail({ type: 'encrypting', onUnknown: 'resend' }),
+      fields: { '/iban': 'encrypted' },
+    } as const
+    await using symphony = open([bank])
+    await expect(symphony.worker().start()).rejects.toMatchObject({ code: 'VAULT_KEYS_MISSING' })
+    await expect(symphony.worker().runOnce()).rejects.toMatchObject({ code: 'VAULT_KEYS_MISSING' })
+  })
+
   test('needs something to do', async () => {
     await using symphony = open([{ type: 'contract-only' }])
-    expect(() => symphony.worker({ maintenance: false })).toThrow(expect.objectContaining({ code: 'NOTHING_TO_DO' }))
+    const allOff = { repair: false, sealing: false, retention: false } as const
+    for (const maintenance of [false, allOff]) {
+      expect(() => symphony.worker({ maintenance })).toThrow(expect.objectContaining({ code: 'NOTHING_TO_DO' }))
+    }
+    expect(symphony.worker({ maintenance: { ...allOff, retention: {} } }).railTypes).toEqual([])
   })
 })
 

@@ -38,11 +38,8 @@ export async function openServer(
   return { url: server.url, embedded: server, stop: server.stop }
 }
 
-export function openTargetAt(url: string, settings: TargetSettings, application: string): Database {
-  return openDatabase(optionsOfTarget(url, settings, application))
-}
-
-function optionsOfTarget(
+/** Options of a connection as the settings say. */
+export function targetOptions(
   url: string,
   { schema, pooler, listenUrl }: TargetSettings,
   application: string,
@@ -77,7 +74,7 @@ export async function withOpened<Opened extends { close(): Promise<void> }, T>(
   body: (opened: Opened) => Promise<T>,
 ): Promise<T> {
   const url = await urlOfTarget(settings)
-  const opened = await open(optionsOfTarget(url, settings, application))
+  const opened = await open(targetOptions(url, settings, application))
   try {
     return await body(opened)
   } catch (error) {

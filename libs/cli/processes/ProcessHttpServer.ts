@@ -23,14 +23,14 @@ import {
 import { alertRules, AlertWatch, Metrics, type AlertRule } from '../../observability/index.js'
 import { readItems, readRailFields } from '../../outbox/index.js'
 import { mergeFieldRules, maskPayloadText } from '../../rails/index.js'
+import { partsOf, type AnySymphony, type SymphonyParts } from '../../symphony/index.js'
 import { settleWithin } from '../../worker/index.js'
 import { readSystemStatus } from '../database/readSystemStatus.js'
 import type { AlertSettings, ApiSettings, ProcessSettings } from '../settings/settings.js'
 import { dashboardFolder, packageVersion } from '../terminal/installation.js'
-import type { Protection } from './rails.js'
 
 interface ProcessHttpServerOptions {
-  readonly database: Database
+  readonly symphony: AnySymphony
   readonly log: Logger
   readonly accessToken: string | undefined
   /** Serve the API and the dashboard, too. */
@@ -45,8 +45,6 @@ interface ApiServerOptions {
   /** Whom the access token stands for. */
   readonly accessTokenOwner: string
   readonly oidc?: OidcOptions | undefined
-  /** What is done to payloads on the way in and out. */
-  readonly protection: Protection
   readonly limits: HttpLimits
   readonly alertRules: readonly AlertRule[]
 }
@@ -57,7 +55,9 @@ export class ProcessHttpServer {
   readonly metrics = new Metrics({ version: packageVersion() })
   readonly #server: HttpServer
 
-  constructor({ database, log, accessToken, api, webhooks }: ProcessHttpServerOptions) {
+  constructor({ symphony, log, accessToken, api, webhooks }: ProcessHttpServerOptions) {
+    const parts = partsOf(symphony)
+    const { database } = parts
     const readStatus = () => readSystemStatus(database)
     const watch = new AlertWatch(api?.alertRules)
     const readStatusSnapshot = async (): Promise<StatusSnapshot> => {
@@ -71,7 +71,7 @@ export class ProcessHttpServer {
       isReady: () => isReady(database),
       metrics: new MetricsEndpoint(this.metrics.registry, readStatus),
       version: packageVersion(),
-      ...(api === undefined ? {} : apiServerOptions(database, api, readStatusSnapshot)),
+      ...(api === undefined ? {} : apiServerOptions(parts, api, readStatusSnapshot)),
       ...(webhooks === undefined ? {} : { webhooks: this.#receiverOf(database, webhooks) }),
     })
   }
@@ -100,13 +100,13 @@ export class ProcessHttpServer {
 }
 
 function apiServerOptions(
-  database: Database,
-  { databaseName, accessTokenOwner, oidc, protection, limits, alertRules: rules }: ApiServerOptions,
+  parts: SymphonyParts,
+  { databaseName, accessTokenOwner, oidc, limits, alertRules: rules }: ApiServerOptions,
   readStatusSnapshot: Api['readStatusSnapshot'],
 ) {
   const folder = dashboardFolder()
   return {
-    api: { ...apiOf(database, { databaseName, readStatusSnapshot, protection }), alertRules: rules },
+    api: { ...apiOf(parts, { databaseName, readStatusSnapshot }), alertRules: rules },
     accessTokenOwner,
     limits,
     ...(oidc === undefined ? {} : { oidc }),
@@ -117,10 +117,10 @@ function apiServerOptions(
 interface ApiParts {
   readonly databaseName: string
   readonly readStatusSnapshot: Api['readStatusSnapshot']
-  readonly protection: Protection
 }
 
-function apiOf(database: Database, { databaseName, readStatusSnapshot, protection }: ApiParts): Api {
+function apiOf(parts: SymphonyParts, { databaseName, readStatusSnapshot }: ApiParts): Api {
+  const { database } = parts
   const control = database.as('symphony_control')
   return {
     roles: {
@@ -134,16 +134,16 @@ function apiOf(database: Database, { databaseName, readStatusSnapshot, protectio
     databaseName,
     readDatabases: () => describeDatabases([{ name: databaseName, database }]),
     readStatusSnapshot,
-    rails: protection.rails,
-    protection: payloadProtection(protection),
+    rails: parts.contracts,
+    protection: payloadProtection(parts),
   }
 }
 
-function payloadProtection({ rails, vault }: Protection): PayloadProtection {
+function payloadProtection({ contracts, vault }: SymphonyParts): PayloadProtection {
   return {
     encrypt: (role, instructions) => vault.encrypt(role, instructions),
     showerOf: async (role, railType) => {
-      const rules = mergeFieldRules(rails.get(railType)?.fields ?? [], await readRailFields(role, railType))
+      const rules = mergeFieldRules(contracts.get(railType)?.fields ?? [], await readRailFields(role, railType))
       return (text) => maskPayloadText(text, rules)
     },
   }
@@ -177,13 +177,11 @@ export function createApiOptions(
   url: string,
   settings: ApiSettings & AlertSettings,
   { oidc }: ApiFiles,
-  protection: Protection,
 ): ApiServerOptions {
   return {
     databaseName: decodeURIComponent(new URL(url).pathname.slice(1)) || 'postgres',
     accessTokenOwner: whoStarted(),
     oidc,
-    protection,
     limits: { requestsPerSecond: settings.requestsPerSecond, streamsMax: settings.streamsMax },
     alertRules: alertRules(settings),
   }

@@ -1,6 +1,8 @@
 import { pino, type Logger } from 'pino'
 import { AppError } from '../../core/index.js'
 import { DatabaseError } from '../../db/index.js'
+import { logEvents, type Metrics } from '../../observability/index.js'
+import type { AnySymphony } from '../../symphony/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Settings } from '../settings/settings.js'
 
@@ -29,11 +31,20 @@ const REFUSALS: ReadonlySet<string> = new Set(['INSUFFICIENT_PRIVILEGE', 'ROLE_U
 
 /**
  * Ends a process that the database does not allow to work. A process that only retried would look healthy and send nothing.
- * Its events go to `onEvent`, and `signal` is aborted by the first refusal among them.
+ * The first event with a refusal aborts `signal`.
  */
 export class RefusalWatch {
   readonly #refused = new AbortController()
   #refusal: DatabaseError | undefined
+
+  /** Watches the events of a Symphony, and makes log lines and metrics of them. */
+  static of({ events }: AnySymphony, log: Logger, metrics: Metrics | undefined): RefusalWatch {
+    const watch = new RefusalWatch()
+    for (const listener of [metrics?.onEvent, logEvents(log), watch.onEvent]) {
+      if (listener !== undefined) events.on('*', listener)
+    }
+    return watch
+  }
 
   get signal(): AbortSignal {
     return this.#refused.signal

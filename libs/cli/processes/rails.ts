@@ -1,18 +1,20 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { AppError, isObject } from '../../core/index.js'
-import type { Database } from '../../db/index.js'
-import { encryptsFields, FieldVault, masterKeysInUse, protectedRails } from '../../protection/index.js'
-import { loadRails, RAIL_TIMEOUT_DEFAULT_MS, type LoadedRail } from '../../rails/index.js'
+import { FieldVault } from '../../protection/index.js'
+import { loadRails, RAIL_TIMEOUT_DEFAULT_MS, type LoadedRail, type Rail } from '../../rails/index.js'
 import type { ProtectionSettings } from '../settings/settings.js'
 import { MasterKeyFile } from './MasterKeyFile.js'
 
-/** Loads the rails that an ES module exports as its default, and no others. */
-export async function loadRailsFile(
-  file: string,
-  options: { readonly timeoutMs: number },
-): Promise<ReadonlyMap<string, LoadedRail>> {
-  return loadRails(await importDefault(resolve(file)), options)
+/** Reads the rails that an ES module exports as its default, and checks each. */
+export async function readRailsFile(file: string, options: { readonly timeoutMs: number }): Promise<readonly Rail[]> {
+  const declared = await importDefault(resolve(file))
+  requireRails(declared, options)
+  return declared
+}
+
+function requireRails(declared: unknown, options: { readonly timeoutMs: number }): asserts declared is readonly Rail[] {
+  loadRails(declared, options)
 }
 
 async function importDefault(path: string): Promise<unknown> {
@@ -45,7 +47,6 @@ const TYPESCRIPT_REMEDY =
 export interface Protection {
   readonly rails: ReadonlyMap<string, LoadedRail>
   readonly vault: FieldVault
-  readonly masters: MasterKeyFile | undefined
 }
 
 /**
@@ -56,58 +57,18 @@ export async function withProtection<T>(
   { rails, vaultKeys }: ProtectionSettings,
   body: (protection: Protection) => Promise<T>,
 ): Promise<T> {
-  const loaded = rails === undefined ? new Map() : await loadRailsFile(rails, { timeoutMs: RAIL_TIMEOUT_DEFAULT_MS })
+  const vault = await openMasterKeys(vaultKeys)
+  const timeoutMs = RAIL_TIMEOUT_DEFAULT_MS
+  const loaded = rails === undefined ? new Map() : loadRails(await readRailsFile(rails, { timeoutMs }))
   try {
-    return await body(await protectionOf(loaded, vaultKeys))
+    return await body({ rails: loaded, vault: new FieldVault(loaded, vault) })
   } finally {
-    await closeRails(loaded)
+    // An open connection would keep the process alive. A rail that fails to close is ignored.
+    await Promise.allSettled([...loaded.values()].map((rail) => rail.close()))
   }
 }
 
-/** Closes the rails if `body` fails. Later `WorkerServices` closes them when it stops. */
-export async function closeRailsOnError<T>(rails: ReadonlyMap<string, LoadedRail>, body: () => Promise<T>): Promise<T> {
-  try {
-    return await body()
-  } catch (error) {
-    await closeRails(rails)
-    throw error
-  }
-}
-
-/** Closes every rail, because an open connection would keep the process alive. A rail that fails to close is ignored. */
-async function closeRails(rails: ReadonlyMap<string, LoadedRail>): Promise<void> {
-  await Promise.allSettled([...rails.values()].map((rail) => rail.close()))
-}
-
-/** Reads the master keys for loaded rails. Callers do this before they open anything, so a mistake in the file costs nothing. */
-export async function protectionOf(
-  rails: ReadonlyMap<string, LoadedRail>,
-  vaultKeys: string | undefined,
-): Promise<Protection> {
-  const masters = vaultKeys === undefined ? undefined : await MasterKeyFile.open(vaultKeys)
-  return { rails, masters, vault: new FieldVault(rails, masters) }
-}
-
-/**
- * Returns the rails for a worker. Throws if a master key in use is missing: every payment that needs it would be held until
- * an operator resolves the hold.
- */
-export async function openRails(
-  { rails, vault, masters }: Protection,
-  database: Database,
-): Promise<ReadonlyMap<string, LoadedRail>> {
-  if (!encryptsFields(rails)) return rails
-  const executor = database.as('symphony_executor')
-  const missing = (await masterKeysInUse(executor)).filter(
-    ({ masterKeyId }) => masters?.ids.includes(masterKeyId) !== true,
-  )
-  if (masters === undefined || missing.length > 0) {
-    const named = missing.map(({ masterKeyId }) => masterKeyId).join(', ')
-    throw new AppError(
-      'VAULT_KEYS_MISSING',
-      `Rails encrypt fields, and ${masters === undefined ? '--vault-keys names no file' : `these master keys are not in its file: ${named}`}.`,
-      { remedy: 'Give --vault-keys the file with every master key that is in use (symphony vault status).' },
-    )
-  }
-  return protectedRails(rails, vault, executor)
+/** Reads the master keys before anything is opened, so a mistake in the file costs nothing. */
+export async function openMasterKeys(file: string | undefined): Promise<MasterKeyFile | undefined> {
+  return file === undefined ? undefined : await MasterKeyFile.open(file)
 }

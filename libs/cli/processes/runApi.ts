@@ -2,8 +2,10 @@ import { isActorGateway } from '../../access/index.js'
 import { AppError } from '../../core/index.js'
 import type { Database } from '../../db/index.js'
 import { declareOutboxRails } from '../../outbox/index.js'
+import { RAIL_TIMEOUT_DEFAULT_MS } from '../../rails/index.js'
+import { partsOf } from '../../symphony/index.js'
 import { requireStartChecks } from '../database/diagnosis.js'
-import { openTargetAt, urlOfTarget } from '../database/target.js'
+import { urlOfTarget } from '../database/target.js'
 import type {
   AlertSettings,
   ApiSettings,
@@ -13,33 +15,28 @@ import type {
 } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 import { createLog, untilAborted } from './lifecycle.js'
-import { createApiOptions, loadApiFiles, ProcessHttpServer, type ApiFiles } from './ProcessHttpServer.js'
-import { withProtection, type Protection } from './rails.js'
+import { createApiOptions, loadApiFiles, ProcessHttpServer } from './ProcessHttpServer.js'
+import { openMasterKeys, readRailsFile } from './rails.js'
+import { openSymphony } from './workerOptions.js'
 
 export type ApiProcessSettings = TargetSettings & ProtectionSettings & ProcessSettings & ApiSettings & AlertSettings
 
-/** Serves the API and the dashboard until told to stop; then no connection of it is left. */
+/** Serves the API and the dashboard until stopped. Afterwards this process holds no connection. */
 export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<void> {
+  const { strict, schema, accessToken, rails: railsFile } = settings
   const files = await loadApiFiles(settings)
-  await withProtection(settings, (protection) => serve(settings, { files, protection }, cli))
-}
-
-interface Loaded {
-  readonly files: ApiFiles
-  readonly protection: Protection
-}
-
-async function serve(settings: ApiProcessSettings, { files, protection }: Loaded, cli: Cli): Promise<void> {
-  const { strict, schema, accessToken } = settings
+  const vault = await openMasterKeys(settings.vaultKeys)
+  const rails = railsFile === undefined ? [] : await readRailsFile(railsFile, { timeoutMs: RAIL_TIMEOUT_DEFAULT_MS })
   const url = await urlOfTarget(settings)
-  await requireStartChecks({ url, schema, strict }, cli)
-  const log = createLog(settings.logLevel, 'symphony api')
-  const database = openTargetAt(url, settings, 'api')
+  const symphony = openSymphony(url, settings, 'api', { rails, vault })
   try {
+    await requireStartChecks({ url, schema, strict }, cli)
+    const log = createLog(settings.logLevel, 'symphony api')
+    const { database, contracts } = partsOf(symphony)
     await reportWhoCannotOperate(database, settings, cli)
-    await declareOutboxRails(database.as('symphony_control'), protection.rails.values(), 'api', { serving: false })
-    const api = createApiOptions(url, settings, files, protection)
-    const httpServer = new ProcessHttpServer({ database, log, accessToken, api, webhooks: files.webhooks })
+    await declareOutboxRails(database.as('symphony_control'), contracts.values(), 'api', { serving: false })
+    const api = createApiOptions(url, settings, files)
+    const httpServer = new ProcessHttpServer({ symphony, log, accessToken, api, webhooks: files.webhooks })
     try {
       const address = await httpServer.listen(settings, USUAL_PORT)
       log.info({ address }, 'api_started')
@@ -50,7 +47,7 @@ async function serve(settings: ApiProcessSettings, { files, protection }: Loaded
     }
     log.info({}, 'api_stopped')
   } finally {
-    await database.close()
+    await symphony.close()
   }
 }
 

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { deploy, doctor, type DeployReport, type Diagnosis } from '../../deployment/index.js'
-import { loadRails, simulatedRail, type LoadedRail } from '../../rails/index.js'
+import { simulatedRail, type Rail } from '../../rails/index.js'
 import { printDiagnosis, requireHealth, requireStartChecks } from '../database/diagnosis.js'
-import { openServer, openTargetAt, type OpenedServer } from '../database/target.js'
+import { openServer, type OpenedServer } from '../database/target.js'
 import {
   SETTINGS,
   type AlertSettings,
@@ -18,10 +18,9 @@ import { dashboardFolder, shellWord } from '../terminal/installation.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 import { createLog, RefusalWatch, untilAborted } from './lifecycle.js'
 import { createApiOptions, loadApiFiles, ProcessHttpServer } from './ProcessHttpServer.js'
-import { closeRailsOnError, loadRailsFile, openRails, protectionOf } from './rails.js'
-import { createCleanup, createScheduler } from './runScheduler.js'
+import { openMasterKeys, readRailsFile } from './rails.js'
 import { loginOf, readOrCreateSecret, urlOfLogin } from './secrets.js'
-import { WorkerServices } from './WorkerServices.js'
+import { ledgerOptions, openSymphony, relayerOptions, retentionOptions, schedulerOptions } from './workerOptions.js'
 
 export type StartSettings = TargetSettings &
   RelaySettings &
@@ -67,51 +66,44 @@ async function prepareDatabase(server: OpenedServer, settings: StartSettings, cl
 }
 
 async function serve(url: string, settings: StartSettings, cli: Cli): Promise<void> {
-  const loaded = await railsOf(settings)
-  const { protection, files } = await closeRailsOnError(loaded, async () => ({
-    protection: await protectionOf(loaded, settings.vaultKeys),
-    files: await loadApiFiles(settings),
-  }))
+  const vault = await openMasterKeys(settings.vaultKeys)
+  const files = await loadApiFiles(settings)
   const token = await accessTokenOf(settings)
   const log = createLog(settings.logLevel, 'symphony')
-  const database = openTargetAt(url, settings, 'start')
+  const symphony = openSymphony(url, settings, 'start', { rails: await railsOf(settings), vault })
   try {
-    const rails = await closeRailsOnError(loaded, () => openRails(protection, database))
-    const api = createApiOptions(url, settings, files, protection)
-    const httpServer = new ProcessHttpServer({ database, log, accessToken: token.value, api, webhooks: files.webhooks })
-    const watch = new RefusalWatch()
-    const relay = new WorkerServices({ database, rails, settings, log, metrics: httpServer.metrics, watch })
-    const scheduler = createScheduler(database, settings, log, httpServer.metrics, watch)
-    const cleanup = createCleanup(database, settings, log, watch)
+    const worker = symphony.worker({
+      ...relayerOptions(settings),
+      scheduler: schedulerOptions(settings),
+      maintenance: { ...ledgerOptions(settings), ...retentionOptions(settings) },
+    })
+    const api = createApiOptions(url, settings, files)
+    const httpServer = new ProcessHttpServer({ symphony, log, accessToken: token.value, api, webhooks: files.webhooks })
+    const watch = RefusalWatch.of(symphony, log, httpServer.metrics)
+    httpServer.metrics.outbox.declareRails(worker.railTypes)
     try {
-      await relay.start()
-      await scheduler.start()
-      await cleanup.start()
+      await worker.start()
       const address = await httpServer.listen(settings, USUAL_PORT)
       printWelcome({ address, token }, settings, cli)
       await untilAborted(AbortSignal.any([cli.signal, watch.signal]))
     } finally {
-      await Promise.all([httpServer.close(), cleanup.stop(), scheduler.stop(), relay.stop()])
+      await Promise.all([httpServer.close(), worker.stop()])
     }
     watch.throwIfRefused()
   } finally {
-    await database.close()
+    await symphony.close()
   }
 }
 
-async function railsOf({
-  rails,
-  dataDir,
-  railTimeoutMs: timeoutMs,
-}: StartSettings): Promise<ReadonlyMap<string, LoadedRail>> {
-  if (rails !== undefined) return loadRailsFile(rails, { timeoutMs })
+async function railsOf({ rails, dataDir, railTimeoutMs: timeoutMs }: StartSettings): Promise<readonly Rail[]> {
+  if (rails !== undefined) return readRailsFile(rails, { timeoutMs })
   const simulated = simulatedRail({
     type: SIMULATED_RAIL,
     onUnknown: 'inquire',
     bookFile: join(dataDir, 'rail-book.ndjson'),
     latencyMs: { min: 20, max: 200 },
   })
-  return loadRails([simulated], { timeoutMs })
+  return [simulated]
 }
 
 function newToken(): string {

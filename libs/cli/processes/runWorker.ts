@@ -1,10 +1,10 @@
 import { requireStartChecks } from '../database/diagnosis.js'
-import { openTargetAt, urlOfTarget } from '../database/target.js'
+import { urlOfTarget } from '../database/target.js'
 import type { ProcessSettings, RelaySettings, TargetSettings } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 import { createLog, RefusalWatch, stdinClosed, untilAborted } from './lifecycle.js'
-import { closeRailsOnError, loadRailsFile, openRails, protectionOf } from './rails.js'
-import { WorkerServices } from './WorkerServices.js'
+import { openMasterKeys, readRailsFile } from './rails.js'
+import { ledgerOptions, openSymphony, relayerOptions } from './workerOptions.js'
 
 export interface WorkerSettings extends TargetSettings, Omit<RelaySettings, 'rails'>, ProcessSettings {
   readonly rails: string
@@ -12,44 +12,46 @@ export interface WorkerSettings extends TargetSettings, Omit<RelaySettings, 'rai
   readonly untilStdinCloses: boolean
 }
 
-/** Runs until told to stop; then nothing of it is left, neither a lease nor a connection. */
+/** Runs until stopped. Afterwards this process holds no lease and no connection. */
 export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<void> {
   const { strict, schema } = settings
   const url = await urlOfTarget(settings)
-  const loaded = await loadRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
-  const protection = await closeRailsOnError(loaded, async () => {
-    const read = await protectionOf(loaded, settings.vaultKeys)
-    await requireStartChecks({ url, schema, strict }, cli)
-    return read
-  })
-  const log = createLog(settings.logLevel, 'symphony worker')
-  const database = openTargetAt(url, settings, 'worker')
-  const httpServer = settings.http ? await openHttpServer() : undefined
+  const vault = await openMasterKeys(settings.vaultKeys)
+  const rails = await readRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
+  const symphony = openSymphony(url, settings, 'worker', { rails, vault })
   try {
-    const rails = await closeRailsOnError(loaded, () => openRails(protection, database))
-    const watch = new RefusalWatch()
-    const relay = new WorkerServices({ database, rails, settings, log, metrics: httpServer?.metrics, watch })
+    const worker = symphony.worker({
+      ...relayerOptions(settings),
+      // Finished rows are removed by `scheduler` and `start`.
+      maintenance: { ...ledgerOptions(settings), retention: false },
+    })
+    await requireStartChecks({ url, schema, strict }, cli)
+    const log = createLog(settings.logLevel, 'symphony worker')
+    const httpServer = settings.http ? await openHttpServer() : undefined
+    const watch = RefusalWatch.of(symphony, log, httpServer?.metrics)
+    const { workerId, railTypes } = worker
+    httpServer?.metrics.outbox.declareRails(railTypes)
     try {
-      await relay.start()
+      await worker.start()
       const address = await httpServer?.listen(settings, USUAL_PORT)
-      log.info({ workerId: relay.workerId, rails: [...rails.keys()], address }, 'worker_started')
-      cli.terminal.print(`Worker ${relay.workerId} carries ${[...rails.keys()].join(', ')}.`)
+      log.info({ workerId, rails: railTypes, address }, 'worker_started')
+      cli.terminal.print(`Worker ${workerId} carries ${railTypes.join(', ')}.`)
       await untilAborted(
         AbortSignal.any([cli.signal, watch.signal, ...(settings.untilStdinCloses ? [stdinClosed()] : [])]),
       )
     } finally {
       await httpServer?.close()
-      await relay.stop()
+      await worker.stop()
     }
-    log.info({ workerId: relay.workerId }, 'worker_stopped')
+    log.info({ workerId }, 'worker_stopped')
     watch.throwIfRefused()
-  } finally {
-    await database.close()
-  }
 
-  async function openHttpServer() {
-    const { ProcessHttpServer } = await import('./ProcessHttpServer.js')
-    return new ProcessHttpServer({ database, log, accessToken: settings.accessToken })
+    async function openHttpServer() {
+      const { ProcessHttpServer } = await import('./ProcessHttpServer.js')
+      return new ProcessHttpServer({ symphony, log, accessToken: settings.accessToken })
+    }
+  } finally {
+    await symphony.close()
   }
 }
 

@@ -1,0 +1,85 @@
+import type { MasterKeys } from '../../protection/index.js'
+import type { Rail } from '../../rails/index.js'
+import { Symphony } from '../../symphony/index.js'
+import { targetOptions } from '../database/target.js'
+import type {
+  CleanupSettings,
+  RelaySettings,
+  SchedulerSettings,
+  Settings,
+  TargetSettings,
+} from '../settings/settings.js'
+import { EpochFile } from './EpochFile.js'
+
+/** Opens no connection yet. */
+export function openSymphony(
+  url: string,
+  settings: TargetSettings,
+  application: string,
+  { rails = [], vault }: { readonly rails?: readonly Rail[]; readonly vault?: MasterKeys | undefined } = {},
+): Symphony<readonly Rail[]> {
+  return new Symphony({
+    ...targetOptions(url, settings, application),
+    rails,
+    ...(vault === undefined ? {} : { vault }),
+  })
+}
+
+/** Options of the relayer in `worker` and `start`. */
+export function relayerOptions({
+  workerId,
+  epochFile,
+  leaseSeconds,
+  batchSize,
+  concurrency,
+  pollMs,
+  listen,
+  renewLeases,
+  shutdownMs,
+  railTimeoutMs,
+}: Omit<RelaySettings, 'rails'>) {
+  return {
+    leaseSeconds,
+    batchSize,
+    concurrency,
+    pollMs,
+    listen,
+    renewLeases,
+    shutdownMs,
+    railTimeoutMs,
+    ...(workerId === undefined ? {} : { workerId }),
+    ...(epochFile === undefined ? {} : { epochStore: new EpochFile(epochFile) }),
+  }
+}
+
+/** Lease repair and sealing in `worker` and `start`. */
+export function ledgerOptions({
+  repairIntervalMs,
+  repairBatchSize,
+  sealIntervalMs,
+  verifyRowsPerSecond,
+}: Omit<RelaySettings, 'rails'>) {
+  return { repairIntervalMs, repairBatchSize, sealIntervalMs, verifyRowsPerSecond }
+}
+
+/** The scheduler in `scheduler` and `start`. */
+export function schedulerOptions({
+  schedulerPollMs: pollMs,
+  missedAfterMs,
+  listen,
+}: SchedulerSettings & Pick<Settings, 'listen'>) {
+  return { pollMs, missedAfterMs, listen }
+}
+
+/** Retention in `scheduler` and `start`. */
+export function retentionOptions(settings: CleanupSettings) {
+  return {
+    cleanupIntervalMs: settings.cleanupIntervalMs,
+    retention: {
+      inboxDays: settings.inboxRetentionDays,
+      jobRunsDays: settings.jobRunRetentionDays,
+      timersDays: settings.timerRetentionDays,
+      leasesDays: settings.leaseRetentionDays,
+    },
+  }
+}
