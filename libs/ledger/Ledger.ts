@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { InvalidArgumentError } from '../core/index.js'
 import { openDatabase, type Database, type DatabaseOptions, type Queryable } from '../db/index.js'
-import { describeDeployment, doctor } from '../deployment/index.js'
 import { auditDatabase, auditExport, type AuditOptions, type AuditReport } from './auditor.js'
 import { readCheckpoints, readPrivateKey, readPublicKey, type Checkpoint } from './checkpoints.js'
 import { beginSnapshot, readSettings, recordLedgerVerification } from './db.js'
@@ -137,6 +136,8 @@ export class Ledger implements AsyncDisposable {
     const key = privateKey === undefined ? undefined : await readPrivateKey(privateKey)
     const signed = await this.#readSigned(checkpoints)
     const conformance = await readConformance()
+    // Loaded on demand: a worker, which loads this module for its sealer, never needs the installer.
+    const { describeDeployment, doctor } = await import('../deployment/index.js')
     const diagnosis = await doctor({ ...database.target, full: true })
     const { catalog, history } = await describeDeployment(database.target)
     const texts = checkpoints?.file === undefined ? undefined : await readCheckpointTexts(checkpoints.file, checkpoints)

@@ -1,6 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   ApiKeys,
@@ -14,24 +12,22 @@ import {
 } from '../../libs/entry/admin.js'
 import { Symphony } from '../../libs/index.js'
 import { KeyRing } from '../../libs/protection/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import type { TestDatabase } from '../support/database.js'
+import { LedgerFixture } from '../support/ledgerFixture.js'
 import { buildMasterKey } from '../support/protectionFixture.js'
 import { failureOf } from '../support/race.js'
 
 /** The entry point `symphony-pg/admin`, used as a program uses it: with a url, and nothing else open. */
 
+let fixture: LedgerFixture
 let db: TestDatabase
-let folder: string
-const file = (name: string) => join(folder, name)
+const file = (name: string) => fixture.file(name)
 beforeAll(async () => {
   // The doctor compares functions with the release: those that count their branches would be drift.
-  db = await createTestDatabase({ countBranches: false })
-  folder = await mkdtemp(join(tmpdir(), 'symphony-admin-'))
+  fixture = await LedgerFixture.open({ countBranches: false })
+  db = fixture.db
 })
-afterAll(async () => {
-  await db.drop()
-  await rm(folder, { recursive: true, force: true })
-})
+afterAll(() => fixture.close())
 
 const keys = () => ({ privateKey: file('key.pem'), publicKey: file('pub.pem') })
 const checkpoints = () => ({ file: file('checkpoints.ndjson'), publicKey: file('pub.pem') })
@@ -50,11 +46,11 @@ function openSymphony() {
 }
 
 describe('the schema', () => {
-  test('deploy({ url }) can be repeated; doctor and checkStart find nothing afterwards', async () => {
+  test('deploy({ url }) can be repeated; checkStart refuses a server without fsync', async () => {
     const target = { url: db.url, schema: db.schema }
     expect(await deploy(target)).toMatchObject({ outcome: 'unchanged' })
     expect(await doctor(target)).toMatchObject({ ok: true })
-    expect(await checkStart(target)).toMatchObject({ refusals: [] })
+    expect(await checkStart(target)).toMatchObject({ refusals: [{ code: 'SERVER_NOT_DURABLE' }] })
   })
 })
 
@@ -109,7 +105,8 @@ describe('a Ledger', () => {
   test('verifies, signs a checkpoint, exports and writes evidence; all of it can be checked offline', async () => {
     await createCheckpointKeys(keys())
     await using ledger = await open()
-    await expect.poll(async () => (await sealed(), (await ledger.verify()).openRows), { timeout: 60_000 }).toBe(0)
+    await fixture.sealAll(5)
+    expect(await ledger.verify()).toMatchObject({ openRows: 0, breakCount: 0 })
     const { signed } = await ledger.checkpoint({ file: file('checkpoints.ndjson'), privateKey: keys().privateKey })
     expect(signed).toBeDefined()
     const report = await ledger.audit({ checkpoints: checkpoints(), drained: true })
@@ -161,9 +158,3 @@ describe('a Ledger', () => {
     expect(await pooled.verify()).toMatchObject({ breakCount: 0 })
   })
 })
-
-/** Seals one block, if no other transaction of the server is in the way. */
-async function sealed(): Promise<void> {
-  await using symphony = openSymphony()
-  await symphony.worker().runOnce()
-}
