@@ -31,8 +31,9 @@ export function entryPoints() {
 
 function reportOf(specifier, exported) {
   const own = [...exported].toSorted(byName).map(([, origin]) => declarationOf(origin))
+  const texts = [...exported.keys()].toSorted().map((name, index) => renamed(own[index].text, name))
   const referenced = closureOf(own)
-  const sections = [code(own.map(({ text }) => text))]
+  const sections = [code(texts)]
   if (referenced.length > 0) {
     sections.push('Named by the above, and exported by no name of their own here:', code(referenced))
   }
@@ -47,6 +48,12 @@ function reportOf(specifier, exported) {
     .concat('\n')
 }
 
+/** A declaration under the name by which it is exported. */
+function renamed(text, name) {
+  const declared = /^(?:abstract )?(?:class|const|function|interface|let|namespace|type) ([\w$]+)/.exec(text)?.[1]
+  return declared === name ? text : text.replaceAll(new RegExp(`\\b${declared}\\b`, 'g'), name)
+}
+
 function code(texts) {
   return ['```ts', texts.join('\n\n'), '```'].join('\n')
 }
@@ -55,6 +62,8 @@ function code(texts) {
 function exportsOf(file) {
   const names = new Map()
   for (const statement of statementsOf(file)) {
+    const namespace = namespaceIn(statement)
+    if (namespace !== undefined) names.set(namespace.name, { file, name: namespace.name })
     for (const { name, local, from } of reexportsIn(statement)) {
       names.set(name, from === undefined ? { file, name: local } : { file: resolve(file, from), name: local })
     }
@@ -70,10 +79,19 @@ function declarationOf({ file, name }) {
   const here = statements.filter((statement) => declaredName(statement) === name)
   if (here.length > 0) return { file, text: here.map(plain).join('\n') }
   for (const statement of statements) {
+    const namespace = namespaceIn(statement)
+    if (namespace?.name === name) return namespaceOf(name, resolve(file, namespace.from))
     const passed = reexportsIn(statement).find((one) => one.name === name && one.from !== undefined)
     if (passed !== undefined) return declarationOf({ file: resolve(file, passed.from), name: passed.local })
   }
   throw new Error(`${relative(root, file)} does not declare ${name}`)
+}
+
+/** The members of a namespace as its declaration. Each member also names types of its own file. */
+function namespaceOf(name, file) {
+  const members = [...exportsOf(file)].toSorted(byName).map(([, origin]) => declarationOf(origin))
+  const text = members.map((member) => member.text.replaceAll(/^/gm, '    ')).join('\n')
+  return { file, text: `namespace ${name} {\n${text}\n}`, members }
 }
 
 /** What the given declarations name of ours, and what that names, until nothing is added. */
@@ -93,7 +111,11 @@ function closureOf(own) {
   return added.toSorted((a, b) => (a < b ? -1 : 1))
 }
 
-function* namedBy({ file, text }) {
+function* namedBy({ file, text, members }) {
+  if (members !== undefined) {
+    for (const member of members) yield* namedBy(member)
+    return
+  }
   const words = new Set(text.match(/[A-Za-z_$][\w$]*/g))
   for (const statement of statementsOf(file)) {
     const declared = declaredName(statement)
@@ -102,6 +124,12 @@ function* namedBy({ file, text }) {
       if (words.has(name) && from.startsWith('.')) yield declarationOf({ file: resolve(file, from), name: local })
     }
   }
+}
+
+/** `export * as outbox from './sql/outbox.js'` */
+function namespaceIn(statement) {
+  const match = /^export \* as (\w+) from '([^']+)';/.exec(statement)
+  return match === null ? undefined : { name: match[1], from: match[2] }
 }
 
 function reexportsIn(statement) {

@@ -69,6 +69,7 @@ export type {
   JobState,
   JobStatus,
   MissedRuns,
+  ScheduledClaim,
   ScheduledMessage,
   SchedulerStats,
   TimerClaim,

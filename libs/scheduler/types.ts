@@ -114,6 +114,9 @@ export interface ClaimedJobRun extends ClaimedWork {
   readonly scheduledFor: Date
 }
 
+/** Claimed timer or claimed run of a job. */
+export type ScheduledClaim = ClaimedTimer | ClaimedJobRun
+
 /** What became of an item that was due: the outbox item that it is now, or why the outbox refused it. */
 export type EnqueuedWork =
   | { readonly id: string; readonly topic: string; readonly outboxId: string }

@@ -53,6 +53,11 @@ export interface SymphonyOptions<
   readonly clock?: Clock
 }
 
+export interface EnqueueOptions {
+  /** Your transaction: a `pg` client after BEGIN, or that of another library through `fromPrisma`, `fromDrizzle` … */
+  readonly tx: TransactionClient
+}
+
 export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOptions {
   /** Adapters of the contracts that the Symphony was given. @default those of its rails that have `dispatch` */
   readonly rails?: readonly Rail<string, object>[]
@@ -123,15 +128,12 @@ export class Symphony<
    * Enqueues a payment in your transaction: it is committed or rolled back with it. Call it last, because the participant's
    * sequence is locked until you commit. The same instruction and key again returns the first item with `created: false`.
    */
-  enqueue(instruction: Instruction<Rails>, { tx }: { readonly tx: TransactionClient }): Promise<EnqueuedItem> {
+  enqueue(instruction: Instruction<Rails>, { tx }: EnqueueOptions): Promise<EnqueuedItem> {
     return enqueue(withKey(instruction), { tx, ...this.#checks })
   }
 
   /** The same for many. One that is refused refuses all. */
-  enqueueMany(
-    instructions: readonly Instruction<Rails>[],
-    { tx }: { readonly tx: TransactionClient },
-  ): Promise<EnqueuedItem[]> {
+  enqueueMany(instructions: readonly Instruction<Rails>[], { tx }: EnqueueOptions): Promise<EnqueuedItem[]> {
     return enqueueMany(instructions.map(withKey), { tx, ...this.#checks })
   }
 

@@ -7,7 +7,8 @@ const doors = entryPoints()
 
 /** Entry points that stay, with the most names that each may export. */
 const NAMES_MAX: Readonly<Record<string, number>> = {
-  'symphony-pg': 84,
+  // 84, and those of the earlier surface until the other entry points disappear.
+  'symphony-pg': 120,
   'symphony-pg/sql': 18,
   'symphony-pg/server': 14,
   'symphony-pg/admin': 24,

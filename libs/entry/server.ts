@@ -1,0 +1,12 @@
+/** The HTTP server with API and dashboard, metrics, log lines and alert rules. It loads Fastify and prom-client. */
+export { createHttpServer, openApiDocument } from '../http/index.js'
+export type {
+  ApiTypes as Api,
+  HttpLimits,
+  HttpServer,
+  HttpServerOptions,
+  OidcOptions,
+  WebhookSources,
+} from '../http/index.js'
+export { ALERT_RULES, bridgeToMeter, Metrics } from '../observability/index.js'
+export type { Alert, AlertRule } from '../observability/index.js'

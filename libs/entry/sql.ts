@@ -1,0 +1,19 @@
+/**
+ * The SQL functions, one wrapper each, for programs that build their own relayer or scheduler. The first argument names the caller: a
+ * role of a database (`database.as('symphony_executor')`), or a transaction in it. A wrapper checks its arguments before any I/O.
+ */
+export { isLeaseLostError, LeaseLostError, openDatabase, withSchema } from '../db/index.js'
+export type { Database, DatabaseOptions, RoleHandle } from '../db/index.js'
+export type {
+  AttemptOutcome,
+  ClaimedItem,
+  CompletionVerdict,
+  LateOutcome,
+  LeaseRef,
+  RecordedAttempt,
+  RepairedLease,
+} from '../outbox/index.js'
+export * as inbox from './sql/inbox.js'
+export * as lease from './sql/lease.js'
+export * as outbox from './sql/outbox.js'
+export * as scheduler from './sql/scheduler.js'

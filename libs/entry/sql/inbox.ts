@@ -1,0 +1,15 @@
+export {
+  abandonInboxMessages,
+  ackInboxMessages,
+  claimInboxBatch,
+  enqueueInboxMessage,
+  enqueueInboxMessages,
+  failInboxMessages,
+  markInboxDead,
+  markInboxProcessed,
+  markInboxProcessing,
+  nextInboxEvent,
+  purgeInboxMessages,
+  recordInboxSighting,
+  reviveInboxMessage,
+} from '../../inbox/index.js'

@@ -1,0 +1,1 @@
+export { acquireLease, purgeIdleLeases, releaseLease, renewLease } from '../../lease/index.js'

@@ -1,0 +1,137 @@
+import type {
+  Alert,
+  Alerts,
+  Databases,
+  DatabaseView,
+  ErrorCount,
+  ItemsEvent,
+  LatencyStats,
+  Me,
+  Pause,
+  Pauses,
+  QueueStats,
+  Rail,
+  Rails,
+  Scope,
+  Status,
+  StatusEvent,
+  ThroughputMinute,
+  Workers,
+  WorkerView,
+} from './shapes/overview.js'
+import type { Changed } from './shapes/common.js'
+import type {
+  Approved,
+  Contradiction,
+  ContradictionPage,
+  DeadLetter,
+  Decided,
+  DlqPage,
+  Hold,
+  HoldPage,
+  HoldPlaced,
+  PauseBody,
+  ProposalPage,
+  ReasonBody,
+  ResolveBody,
+  Reviewed,
+  Withdrawn,
+} from './shapes/decisions.js'
+import type { Dispatch } from './routes/dispatch.js'
+import type { InboxMessageView, InboxPage, Revived } from './routes/inbox.js'
+import type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
+import type { LeasePage, LeaseView } from './routes/leases.js'
+import type {
+  Attempt,
+  Proof,
+  ProofRow,
+  InstructionItem,
+  OutboxEvent,
+  OutboxItem,
+  OutboxPage,
+  Proposal,
+  Timeline,
+} from './shapes/outbox.js'
+import type {
+  Job,
+  JobBody,
+  JobDefined,
+  JobDeleted,
+  JobRun,
+  JobRunPage,
+  Jobs,
+  JobTriggered,
+  Timer,
+  TimerPage,
+} from './shapes/scheduler.js'
+import type { Problem } from './Problem.js'
+
+/** JSON of requests and answers by name, as the OpenAPI document describes it: `Api['Timeline']`. */
+export interface ApiTypes {
+  readonly Accepted: Accepted
+  readonly AcceptedBatch: AcceptedBatch
+  readonly Alert: Alert
+  readonly Alerts: Alerts
+  readonly Approved: Approved
+  readonly Attempt: Attempt
+  readonly Changed: Changed
+  readonly Contradiction: Contradiction
+  readonly ContradictionPage: ContradictionPage
+  readonly DatabaseView: DatabaseView
+  readonly Databases: Databases
+  readonly DeadLetter: DeadLetter
+  readonly Decided: Decided
+  readonly Dispatch: Dispatch
+  readonly DlqPage: DlqPage
+  readonly ErrorCount: ErrorCount
+  readonly Hold: Hold
+  readonly HoldPage: HoldPage
+  readonly HoldPlaced: HoldPlaced
+  readonly InboxMessageView: InboxMessageView
+  readonly InboxPage: InboxPage
+  readonly Instruction: Instruction
+  readonly InstructionBatch: InstructionBatch
+  readonly InstructionItem: InstructionItem
+  readonly InstructionView: InstructionView
+  readonly ItemsEvent: ItemsEvent
+  readonly Job: Job
+  readonly JobBody: JobBody
+  readonly JobDefined: JobDefined
+  readonly JobDeleted: JobDeleted
+  readonly JobRun: JobRun
+  readonly JobRunPage: JobRunPage
+  readonly JobTriggered: JobTriggered
+  readonly Jobs: Jobs
+  readonly LatencyStats: LatencyStats
+  readonly LeasePage: LeasePage
+  readonly LeaseView: LeaseView
+  readonly Me: Me
+  readonly OutboxEvent: OutboxEvent
+  readonly OutboxItem: OutboxItem
+  readonly OutboxPage: OutboxPage
+  readonly Pause: Pause
+  readonly PauseBody: PauseBody
+  readonly Pauses: Pauses
+  readonly Problem: Problem
+  readonly Proof: Proof
+  readonly ProofRow: ProofRow
+  readonly Proposal: Proposal
+  readonly ProposalPage: ProposalPage
+  readonly QueueStats: QueueStats
+  readonly Rail: Rail
+  readonly Rails: Rails
+  readonly ReasonBody: ReasonBody
+  readonly ResolveBody: ResolveBody
+  readonly Reviewed: Reviewed
+  readonly Revived: Revived
+  readonly Scope: Scope
+  readonly Status: Status
+  readonly StatusEvent: StatusEvent
+  readonly ThroughputMinute: ThroughputMinute
+  readonly Timeline: Timeline
+  readonly Timer: Timer
+  readonly TimerPage: TimerPage
+  readonly Withdrawn: Withdrawn
+  readonly WorkerView: WorkerView
+  readonly Workers: Workers
+}

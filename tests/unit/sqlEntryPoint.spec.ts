@@ -1,0 +1,44 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import * as sql from '../../libs/entry/sql.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { buildInstruction } from '../support/outboxItems.js'
+
+let db: TestDatabase
+let database: sql.Database
+beforeAll(async () => {
+  db = await createTestDatabase()
+  database = sql.openDatabase({ url: db.url, schema: db.schema })
+})
+afterAll(async () => {
+  await database.close()
+  await db.drop()
+})
+
+test('a relayer of wrappers claims and completes a payment, and knows a lost lease', async () => {
+  const { claimOutboxBatch, completeOutboxAttempt, enqueuePaymentOutbox } = sql.outbox
+  const instruction = buildInstruction()
+  const { outboxId } = await enqueuePaymentOutbox(database.as('symphony_ingest'), instruction)
+  const executor = database.as('symphony_executor')
+  const rails = [instruction.railType]
+  const [item] = await claimOutboxBatch(executor, 10, 'own-relayer', 30, { rails })
+  expect(item?.outboxId).toBe(outboxId)
+  const outcome = { outboxId, state: 'DISPATCHED', railReference: 'bank-1' } as const
+
+  const stale = completeOutboxAttempt(executor, 'own-relayer', { ...outcome, leaseToken: randomUUID() })
+  await expect(stale).rejects.toSatisfy(sql.isLeaseLostError)
+  const leaseToken = item?.leaseToken ?? ''
+  const recorded: sql.RecordedAttempt = await completeOutboxAttempt(executor, 'own-relayer', { ...outcome, leaseToken })
+  expect(recorded.state).toBe('DISPATCHED')
+})
+
+test('each wrapper has the name of its SQL function, but for two that are made of several', async () => {
+  const wrappers = [sql.outbox, sql.inbox, sql.scheduler, sql.lease].flatMap((namespace) => Object.keys(namespace))
+  const { rows } = await db.queryNoRole<{ proname: string }>(
+    'SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = $1::regnamespace',
+    [db.schema],
+  )
+  const functions = new Set(rows.map(({ proname }) => proname))
+  const others = wrappers.filter((name) => !functions.has(name.replaceAll(/[A-Z]/g, (c) => `_${c.toLowerCase()}`)))
+  expect(others.toSorted()).toEqual(['createJobRunsFromDueJobs', 'getNextEventTime'])
+})
