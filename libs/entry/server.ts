@@ -8,5 +8,5 @@ export type {
   OidcOptions,
   WebhookSources,
 } from '../http/index.js'
-export { ALERT_RULES, bridgeToMeter, Metrics } from '../observability/index.js'
+export { ALERT_RULES, bridgeToMeter, logEvents, Metrics } from '../observability/index.js'
 export type { Alert, AlertRule } from '../observability/index.js'
