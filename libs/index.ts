@@ -1,7 +1,13 @@
 /** For applications: the object, its rails and adapters, the errors that an application catches, and the types of its members. */
 export { fromDrizzle, fromKnex, fromKysely, fromPostgresJs, fromPrisma, fromTypeOrm } from './adapters/index.js'
-export { AppError, ArgumentRangeError, InvalidArgumentError, PermanentFailureError } from './core/index.js'
-export type { Clock, JsonObject, JsonValue } from './core/index.js'
+export {
+  ArgumentRangeError,
+  InvalidArgumentError,
+  InvalidPayloadError,
+  PermanentFailureError,
+  SymphonyError,
+} from './core/index.js'
+export type { Clock, ErrorCode, JsonObject, JsonValue } from './core/index.js'
 export { DatabaseError, IdempotencyConflictError } from './db/index.js'
 export type { TlsOptions, TransactionClient as Tx } from './db/index.js'
 export { Inbox } from './inbox/index.js'
@@ -26,7 +32,7 @@ export type {
 } from './outbox/index.js'
 export { readKeyRing } from './protection/index.js'
 export type { MasterKey, MasterKeys } from './protection/index.js'
-export { defineRail, InvalidPayloadError, NotSentError } from './rails/index.js'
+export { defineRail, NotSentError } from './rails/index.js'
 export type {
   FieldClass,
   PaymentPayload,
@@ -71,19 +77,9 @@ export type {
 /** Names of the earlier surface. They disappear with the other entry points of modules. */
 export { createWorkerId } from './core/index.js'
 export {
-  ActorUnverifiedError,
-  AlreadyTerminalError,
-  ApprovalRequiredError,
-  DispatchFrozenError,
-  HeldError,
-  InboxTransitionError,
-  InboxUnknownError,
-  InvalidCompletionStateError,
-  InvalidParameterError,
   isLeaseLostError,
   LeaseLostError,
   openDatabase,
-  UnknownJobError,
   withSchema,
 } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
@@ -91,6 +87,5 @@ export { InboxContentDiffersError, InboxWorker } from './inbox/index.js'
 export type { InboxWorkerEvent, InboxWorkerOptions } from './inbox/index.js'
 export { enqueue, enqueueMany, topicRails } from './outbox/index.js'
 export type { MessageLeaseRef, OutboxInstruction, TopicHandlers } from './outbox/index.js'
-export { CardNumberRefusedError } from './rails/index.js'
 export { FieldKeyMissingError, FieldVault, SubjectErasedError } from './protection/index.js'
 export type { SymphonyWorker } from './symphony/index.js'

@@ -1,4 +1,4 @@
-import { InvalidArgumentError, systemClock, type Clock, type JsonValue, AppError } from '../core/index.js'
+import { InvalidArgumentError, systemClock, type Clock, type JsonValue, SymphonyError } from '../core/index.js'
 import { NotSentError, requestBody, type RailRequest } from '../rails/index.js'
 
 /** Options about messages, the same for every broker rail. */
@@ -82,7 +82,7 @@ export async function rejectOnAbort<Value>(
 }
 
 /** The broker's client has the message, and the broker has not confirmed it: the message may have arrived. */
-export class UnconfirmedError extends AppError {
+export class UnconfirmedError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('BROKER_UNCONFIRMED', message, options)
   }

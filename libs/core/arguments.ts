@@ -1,4 +1,4 @@
-import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './SymphonyError.js'
 
 export interface Bounds {
   readonly min: number

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
-import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './SymphonyError.js'
 import { kindOf, requireStorableText } from './arguments.js'
 import { ID_LENGTH_MAX, INBOX_ID_LENGTH_MAX } from './limits.js'
 

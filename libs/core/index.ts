@@ -1,13 +1,15 @@
 /** Strict input, errors, JSON and clocks: pure, no I/O, imports nothing of Symphony. */
 export {
-  AppError,
+  SymphonyError,
   ArgumentRangeError,
   hasCode,
   InvalidArgumentError,
+  InvalidPayloadError,
   isPermanentFailure,
   PermanentFailureError,
-} from './AppError.js'
-export type { ArgumentName } from './AppError.js'
+} from './SymphonyError.js'
+export type { ArgumentName } from './SymphonyError.js'
+export type { ErrorCode, PostgresErrorCode } from './ErrorCode.js'
 export { boundedInteger, nearestSpelling, rejectUnknownKeys, requiredText } from './arguments.js'
 export type { Bounds } from './arguments.js'
 export { parseTimestamp, systemClock } from './clock.js'

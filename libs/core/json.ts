@@ -1,4 +1,4 @@
-import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './SymphonyError.js'
 import { NUMBER_LITERAL_LENGTH_MAX, NUMBER_MAGNITUDE, NUMBER_SCALE_MAX } from './limits.js'
 
 /** A JSON value. Amounts are decimal strings, because a JavaScript number loses digits above 2^53. */

@@ -1,4 +1,4 @@
-import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError } from './SymphonyError.js'
 import { kindOf } from './arguments.js'
 
 /** An exact amount: whole minor units (cents, yen, fils) of a currency. Never a JavaScript number, never a fraction. */

@@ -1,5 +1,5 @@
 import { types } from 'node:util'
-import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './SymphonyError.js'
 import { requireStorableText } from './arguments.js'
 import { indexPath, keyPath, printJsonNumber, rejectPrototypeKey } from './json.js'
 import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'

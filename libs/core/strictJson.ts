@@ -1,4 +1,4 @@
-import { ArgumentRangeError, InvalidArgumentError } from './AppError.js'
+import { ArgumentRangeError, InvalidArgumentError } from './SymphonyError.js'
 import { requireStorableText } from './arguments.js'
 import { indexPath, keyPath, readJsonNumber, rejectPrototypeKey, type JsonValue } from './json.js'
 import { JSON_TEXT_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'

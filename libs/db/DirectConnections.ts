@@ -1,7 +1,7 @@
 import { CallRunner } from './call.js'
 import { directClientConfig, directConnectFailure } from './connect.js'
 import { ConnectionPool } from './ConnectionPool.js'
-import { DatabaseClosedError, StaleStatementError } from './errors.js'
+import { DatabaseClosedError } from './errors.js'
 import type { ResolvedOptions } from './options.js'
 import type { PoolUsage, RoleHandle, RoleTransactionCallback, Rows } from './Queryable.js'
 import { setRole } from './roles.js'
@@ -105,7 +105,7 @@ class DirectRole extends CallRunner implements RoleHandle {
         return { rows }
       } catch (error) {
         const typed = toDatabaseError(error, { phase: 'committing', sessionSurvived: await survived })
-        if (isLast || !(typed instanceof StaleStatementError)) throw typed
+        if (isLast || typed.code !== 'STALE_STATEMENT') throw typed
         names.renew()
       }
     }

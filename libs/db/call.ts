@@ -1,4 +1,4 @@
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 import { DEFAULT_SCHEMA, type Queryable, type Rows } from './Queryable.js'
 import { callText, type FunctionCall } from './statement.js'
 import { toDatabaseError } from './toDatabaseError.js'
@@ -32,7 +32,7 @@ export abstract class CallRunner {
 export function onlyRow<Row>(rows: readonly Row[]): Row {
   const [row] = rows
   if (row === undefined || rows.length > 1) {
-    throw new AppError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
+    throw new SymphonyError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
       remedy: 'The schema and this release do not fit together: run `symphony doctor`.',
     })
   }

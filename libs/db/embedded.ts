@@ -1,4 +1,4 @@
-import { AppError, hasCode } from '../core/index.js'
+import { SymphonyError, hasCode } from '../core/index.js'
 
 /** Scheme of the URL of an embedded server: `embedded:FOLDER`. */
 const SCHEME = 'embedded:'
@@ -39,7 +39,7 @@ export async function loadEmbedded(): Promise<EmbeddedPackage> {
     return await import('@symphony-pg/embedded')
   } catch (error) {
     if (!hasCode(error, 'ERR_MODULE_NOT_FOUND')) throw error
-    throw new AppError(
+    throw new SymphonyError(
       'EMBEDDED_MISSING',
       'The package @symphony-pg/embedded, which starts PostgreSQL, is not installed.',
       {

@@ -13,23 +13,12 @@ export type { Actor, RoleProbe, RoleReport, RoleSource } from './Database.js'
 export { call, onlyRow } from './call.js'
 export type { TlsMode, TlsOptions } from './connectionTarget.js'
 export {
-  ActorUnverifiedError,
-  AlreadyTerminalError,
-  AppendOnlyError,
-  ApprovalRequiredError,
   DatabaseClosedError,
   DatabaseError,
-  DispatchFrozenError,
-  HeldError,
   IdempotencyConflictError,
-  InboxTransitionError,
-  InboxUnknownError,
-  InvalidCompletionStateError,
-  InvalidParameterError,
   KeyReusedError,
   LeaseLostError,
   NestedTransactionError,
-  RetryCeilingError,
   RoleError,
   StaleStatementError,
   TlsError,
@@ -37,7 +26,6 @@ export {
   TransactionBusyError,
   TransactionClosedError,
   TransactionPoolerError,
-  UnknownJobError,
 } from './errors.js'
 export type { Disposition, FailureContext, Phase, RecordedOutcome } from './errors.js'
 export { loadEmbedded } from './embedded.js'

@@ -1,46 +1,23 @@
-import {
-  ActorUnverifiedError,
-  AlreadyTerminalError,
-  AppendOnlyError,
-  ApprovalRequiredError,
-  type DatabaseError,
-  DispatchFrozenError,
-  type Disposition,
-  HeldError,
-  IdempotencyConflictError,
-  InboxTransitionError,
-  InboxUnknownError,
-  InvalidCompletionStateError,
-  InvalidParameterError,
-  KeyReusedError,
-  LeaseLostError,
-  type RaisedFields,
-  RetryCeilingError,
-  UnknownJobError,
-} from './errors.js'
-
-interface RaisedState {
-  readonly name: string
-  readonly errorClass: new (code: string, message: string, fields: RaisedFields) => DatabaseError
-}
+import type { ErrorCode, PostgresErrorCode } from '../core/index.js'
+import type { Disposition } from './errors.js'
 
 /** Every SQLSTATE our SQL raises. A code raised in `schema/`, listed here and documented is one and the same set. */
-export const RAISED_SQLSTATES: ReadonlyMap<string, RaisedState> = new Map([
-  ['P0001', { name: 'APPEND_ONLY', errorClass: AppendOnlyError }],
-  ['P7001', { name: 'ALREADY_TERMINAL', errorClass: AlreadyTerminalError }],
-  ['P7002', { name: 'LEASE_LOST', errorClass: LeaseLostError }],
-  ['P7003', { name: 'INVALID_COMPLETION_STATE', errorClass: InvalidCompletionStateError }],
-  ['P7004', { name: 'IDEMPOTENCY_CONFLICT', errorClass: IdempotencyConflictError }],
-  ['P7006', { name: 'HELD', errorClass: HeldError }],
-  ['P7007', { name: 'APPROVAL_REQUIRED', errorClass: ApprovalRequiredError }],
-  ['P7008', { name: 'RETRY_CEILING', errorClass: RetryCeilingError }],
-  ['P7009', { name: 'DISPATCH_FROZEN', errorClass: DispatchFrozenError }],
-  ['P7010', { name: 'INBOX_TRANSITION', errorClass: InboxTransitionError }],
-  ['P7011', { name: 'INBOX_UNKNOWN', errorClass: InboxUnknownError }],
-  ['P7012', { name: 'UNKNOWN_JOB', errorClass: UnknownJobError }],
-  ['P7014', { name: 'KEY_REUSED', errorClass: KeyReusedError }],
-  ['P7016', { name: 'ACTOR_UNVERIFIED', errorClass: ActorUnverifiedError }],
-  ['22023', { name: 'INVALID_PARAMETER', errorClass: InvalidParameterError }],
+export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
+  ['P0001', 'APPEND_ONLY'],
+  ['P7001', 'ALREADY_TERMINAL'],
+  ['P7002', 'LEASE_LOST'],
+  ['P7003', 'INVALID_COMPLETION_STATE'],
+  ['P7004', 'IDEMPOTENCY_CONFLICT'],
+  ['P7006', 'HELD'],
+  ['P7007', 'APPROVAL_REQUIRED'],
+  ['P7008', 'RETRY_CEILING'],
+  ['P7009', 'DISPATCH_FROZEN'],
+  ['P7010', 'INBOX_TRANSITION'],
+  ['P7011', 'INBOX_UNKNOWN'],
+  ['P7012', 'UNKNOWN_JOB'],
+  ['P7014', 'KEY_REUSED'],
+  ['P7016', 'ACTOR_UNVERIFIED'],
+  ['22023', 'INVALID_PARAMETER'],
 ])
 
 /**
@@ -68,7 +45,7 @@ export const SQLSTATE = {
 } as const
 
 interface PostgresState {
-  readonly condition: string
+  readonly condition: Lowercase<PostgresErrorCode>
   readonly disposition: Disposition
 }
 
@@ -210,6 +187,10 @@ export function classifySqlstate(sqlstate: string): PostgresState | undefined {
   return SQLSTATE_DISPOSITIONS.get(sqlstate) ?? SQLSTATE_DISPOSITIONS.get(sqlstate.slice(0, 2))
 }
 
-function state(sqlstate: string, condition: string, disposition: Disposition): [string, PostgresState] {
+function state(
+  sqlstate: string,
+  condition: PostgresState['condition'],
+  disposition: Disposition,
+): [string, PostgresState] {
   return [sqlstate, { condition, disposition }]
 }

@@ -1,7 +1,10 @@
+import type { ErrorCode, PostgresErrorCode } from '../core/index.js'
 import {
   DatabaseError,
   type Disposition,
   type FailureContext,
+  IdempotencyConflictError,
+  KeyReusedError,
   LeaseLostError,
   StaleStatementError,
   TlsError,
@@ -54,15 +57,22 @@ export function leaseLostErrorIn(error: unknown): LeaseLostError | undefined {
 }
 
 function raisedByUs(error: ServerError): DatabaseError | undefined {
-  const raised = RAISED_SQLSTATES.get(error.code)
-  if (raised === undefined) return undefined
-  const { name, errorClass } = raised
+  const name = RAISED_SQLSTATES.get(error.code)
+  if (name === undefined) return undefined
   if (name === 'APPEND_ONLY' && !isAppendOnlyError(error.message, error.table)) return undefined
   // The name of a P70xx is its code here: without it the message reads well beside the code.
   const prefix = `${name}: `
   const message = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message
-  return new errorClass(name, message, fieldsOf(error))
+  // None is worth a retry: the function has answered, and the answer is no.
+  return new (RAISED_CLASSES.get(name) ?? DatabaseError)(name, message, { ...fieldsOf(error), disposition: 'fatal' })
 }
+
+/** Classes with fields of their own, or that applications catch. */
+const RAISED_CLASSES: ReadonlyMap<ErrorCode, typeof DatabaseError> = new Map<ErrorCode, typeof DatabaseError>([
+  ['LEASE_LOST', LeaseLostError],
+  ['IDEMPOTENCY_CONFLICT', IdempotencyConflictError],
+  ['KEY_REUSED', KeyReusedError],
+])
 
 function reportedByServer(error: ServerError, context: FailureContext): DatabaseError {
   if (isStaleStatement(error)) return new StaleStatementError(error.message, fieldsOf(error))
@@ -70,7 +80,8 @@ function reportedByServer(error: ServerError, context: FailureContext): Database
   const condition = classifySqlstate(sqlstate)?.condition ?? 'database_error'
   const message =
     sqlstate === SQLSTATE.readOnlyServer ? `the server accepts no writes: ${error.message}` : error.message
-  return new DatabaseError(condition.toUpperCase(), message, {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- toUpperCase() returns a string of any content
+  return new DatabaseError(condition.toUpperCase() as PostgresErrorCode, message, {
     ...fieldsOf(error),
     disposition: dispositionOf(sqlstate, context),
     remedy: remedyForState(sqlstate),

@@ -4,7 +4,6 @@ import { prepareStatement, type StatementNames } from './statement.js'
 import {
   DatabaseError,
   NestedTransactionError,
-  StaleStatementError,
   TransactionAbortedError,
   TransactionClosedError,
   TransactionBusyError,
@@ -98,7 +97,7 @@ class TransactionHandle implements RoleTransaction {
       return { rows }
     } catch (error) {
       const typed = toDatabaseError(error, { phase: 'uncommitted' })
-      if (typed instanceof StaleStatementError) names?.renew()
+      if (typed.code === 'STALE_STATEMENT') names?.renew()
       this.firstFailure ??= typed
       throw typed
     }

@@ -1,4 +1,4 @@
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 
 export type DeploymentErrorCode =
   /** The package has no `schema/` folder, or the folder is incomplete. */
@@ -29,7 +29,7 @@ export type DeploymentErrorCode =
   /** The doctor's login may not read what it has to examine. */
   | 'DOCTOR_ROLE_MISSING'
 
-export class DeploymentError extends AppError {
+export class DeploymentError extends SymphonyError {
   declare readonly code: DeploymentErrorCode
 
   constructor(

@@ -1,4 +1,4 @@
-import { AppError, ArgumentRangeError, InvalidArgumentError } from '../core/index.js'
+import { SymphonyError, ArgumentRangeError, InvalidArgumentError } from '../core/index.js'
 
 /** Every code that a client may branch on, with its status and its title. Part of the interface. */
 export const PROBLEMS = Object.freeze({
@@ -119,7 +119,7 @@ function classifyError(error: unknown, invalid: ProblemCode): ClassifiedError {
   if (error instanceof InvalidArgumentError || error instanceof ArgumentRangeError) {
     return { code: invalid, detail: error.message, argument: error.argument }
   }
-  if (error instanceof AppError) return classifyDatabaseError(error, invalid)
+  if (error instanceof SymphonyError) return classifyDatabaseError(error, invalid)
   return { code: codeOfFrameworkError(error) }
 }
 
@@ -142,7 +142,7 @@ const PROTECTED: Readonly<Record<string, ProblemCode>> = {
   FIELD_KEY_MISSING: 'ENCRYPTION_UNAVAILABLE',
 }
 
-function classifyDatabaseError(error: AppError, invalid: ProblemCode): ClassifiedError {
+function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): ClassifiedError {
   const refused = PROTECTED[error.code]
   if (refused !== undefined) return { code: refused, detail: error.message, argument: textIn(error, 'argument') }
   if (error.code === 'IDEMPOTENCY_CONFLICT') return describeConflict(error)
@@ -166,7 +166,7 @@ function classifyDatabaseError(error: AppError, invalid: ProblemCode): Classifie
   return { code: error.code === 'CONNECT_FAILED' ? 'DATABASE_UNAVAILABLE' : 'INTERNAL' }
 }
 
-function describeConflict(error: AppError): ClassifiedError {
+function describeConflict(error: SymphonyError): ClassifiedError {
   return {
     code: 'IDEMPOTENCY_CONFLICT',
     detail:
@@ -176,7 +176,7 @@ function describeConflict(error: AppError): ClassifiedError {
   }
 }
 
-function describeReusedKey(error: AppError): ClassifiedError {
+function describeReusedKey(error: SymphonyError): ClassifiedError {
   const instructionId = textIn(error, 'firstInstructionId')
   return {
     code: 'KEY_REUSED',
@@ -189,7 +189,7 @@ function describeReusedKey(error: AppError): ClassifiedError {
 }
 
 /** Place of the refused item in a batch; a request for one item has no such place. */
-function itemNamedIn(error: AppError): string | undefined {
+function itemNamedIn(error: SymphonyError): string | undefined {
   const [, ordinal] = /"ordinal"\s*:\s*(\d+)/.exec(textIn(error, 'detail') ?? '') ?? []
   return ordinal === undefined ? undefined : `instructions[${Number(ordinal) - 1}]`
 }
@@ -198,7 +198,7 @@ function sentences(message: string, hint: string | undefined): string {
   return hint === undefined ? message : `${message}. ${hint}`
 }
 
-function textIn(error: AppError, field: string): string | undefined {
+function textIn(error: SymphonyError, field: string): string | undefined {
   const entry = Object.entries(error).find(([name]) => name === field)?.[1]
   return typeof entry === 'string' ? entry : undefined
 }

@@ -32,7 +32,7 @@ import type {
 /**
  * The functions of the inbox, one wrapper each, under the same name. Each takes first who asks: a role of a database
  * (`database.as('symphony_executor')`), a transaction in it, or the caller's own client. Arguments are checked before any
- * I/O; what the database refuses is a typed error (`InboxTransitionError`, `InboxUnknownError` …).
+ * I/O; a refusal of the database is a `DatabaseError` with a code (`INBOX_TRANSITION`, `INBOX_UNKNOWN` …).
  */
 
 interface SightingRow {

@@ -1,5 +1,5 @@
 import {
-  AppError,
+  SymphonyError,
   BATCH_SIZE,
   boundedInteger,
   createWorkerId,
@@ -54,7 +54,7 @@ const DEFAULTS = Object.freeze({
   shutdownMs: 25_000,
 })
 
-export class InboxWorkerOptionError extends AppError {
+export class InboxWorkerOptionError extends SymphonyError {
   constructor(message: string, remedy: string) {
     super('INVALID_INBOX_WORKER_OPTION', message, { remedy })
   }

@@ -1,4 +1,4 @@
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 
 /**
  * Why a lease is not held any more.
@@ -11,7 +11,7 @@ import { AppError } from '../core/index.js'
 export type LossReason = 'expired' | 'refused' | 'superseded' | 'released'
 
 /** Whoever meets this must not act as the holder any more. It is also the reason with which the lease's signal aborts. */
-export class LostLeaseError extends AppError {
+export class LostLeaseError extends SymphonyError {
   readonly resource: string
   readonly reason: LossReason
 

@@ -8,7 +8,7 @@ import {
   verify,
 } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 import type { BlockHead } from './blocks.js'
 import { createFile } from './durableFile.js'
 
@@ -24,7 +24,7 @@ export interface Checkpoint {
   readonly blockHash: string
 }
 
-export class CheckpointError extends AppError {
+export class CheckpointError extends SymphonyError {
   constructor(code: 'CHECKPOINTS_BROKEN' | 'CHECKPOINT_REFUSED' | 'KEY_UNUSABLE', message: string, remedy: string) {
     super(code, message, { remedy })
   }
@@ -136,7 +136,7 @@ export async function createCheckpointKeys({
     await createFile(privateFile, privateKey.export({ type: 'pkcs8', format: 'pem' }), 0o600)
     await createFile(publicFile, publicKey.export({ type: 'spki', format: 'pem' }), 0o644)
   } catch (error) {
-    throw new AppError('KEYGEN_FAILED', `The keys cannot be written to ${privateFile} and ${publicFile}.`, {
+    throw new SymphonyError('KEYGEN_FAILED', `The keys cannot be written to ${privateFile} and ${publicFile}.`, {
       cause: error,
       remedy: 'Name files that do not exist yet, in a folder that you may write.',
     })

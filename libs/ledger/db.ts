@@ -1,4 +1,4 @@
-import { AppError, requiredUuid } from '../core/index.js'
+import { SymphonyError, requiredUuid } from '../core/index.js'
 import { call, qualify, type Queryable } from '../db/index.js'
 import { HEAD_COLUMNS, numberOfKind, readHead, type Block, type Position } from './blocks.js'
 import { EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, type RowKind } from './formats.js'
@@ -54,8 +54,8 @@ function rowsOfPage(kind: RowKind, page: Buffer, format: Format): LedgerRow[] {
 }
 
 /** In another encoding the same row has other bytes. */
-function wrongEncoding(encoding: string): AppError {
-  return new AppError('INVALID_ENCODING', `The ledger is verified in UTF8, and client_encoding is ${encoding}.`, {
+function wrongEncoding(encoding: string): SymphonyError {
+  return new SymphonyError('INVALID_ENCODING', `The ledger is verified in UTF8, and client_encoding is ${encoding}.`, {
     remedy: 'Unset PGCLIENTENCODING, or set client_encoding to UTF8 for this login.',
   })
 }

@@ -2,7 +2,7 @@ import { createHash, createPublicKey, type KeyObject, sign } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { AppError, canonicalJson } from '../core/index.js'
+import { SymphonyError, canonicalJson } from '../core/index.js'
 import type { Diagnosis } from '../deployment/index.js'
 import type { AuditReport } from './auditor.js'
 import { createFile } from './durableFile.js'
@@ -28,7 +28,7 @@ export interface EvidenceParts {
 export const EVIDENCE_MANIFEST = 'MANIFEST.sha256'
 export const EVIDENCE_SIGNATURE = 'MANIFEST.sha256.sig'
 
-export class EvidenceError extends AppError {
+export class EvidenceError extends SymphonyError {
   /** Results of doctor and audit that caused the refusal. Undefined for a broken bundle. */
   readonly found: Pick<EvidenceParts, 'doctor' | 'audit'> | undefined
 
@@ -49,7 +49,7 @@ export async function readConformance(): Promise<string> {
     const text = await readFile(join(folder, 'docs', 'conformance.md'), 'utf8').catch(() => undefined)
     if (text !== undefined) return text
     if (folder === dirname(folder)) {
-      throw new AppError('CONFORMANCE_MISSING', 'The page docs/conformance.md is missing from this package.', {
+      throw new SymphonyError('CONFORMANCE_MISSING', 'The page docs/conformance.md is missing from this package.', {
         remedy: 'Install the package again.',
       })
     }

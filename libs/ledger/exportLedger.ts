@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 import type { Block } from './blocks.js'
 import { createFile, syncFolder } from './durableFile.js'
 import { writeBlock, writeRow } from './exportLines.js'
@@ -9,7 +9,7 @@ import { FORMATS } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
 
-export class ExportError extends AppError {
+export class ExportError extends SymphonyError {
   constructor(message: string, cause?: unknown) {
     super('EXPORT_BROKEN', message, { cause, remedy: 'Compare the folder with its copies, or export again.' })
   }
@@ -104,7 +104,7 @@ export async function intoNewFolder<T>(folder: string, build: (unfinished: strin
   try {
     await mkdir(folder)
   } catch (error) {
-    throw new AppError('FOLDER_EXISTS', `The folder ${folder} cannot be made.`, {
+    throw new SymphonyError('FOLDER_EXISTS', `The folder ${folder} cannot be made.`, {
       cause: error,
       remedy: 'Name one that does not exist yet: nothing is written over.',
     })

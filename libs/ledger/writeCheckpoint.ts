@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
-import { AppError, hasCode } from '../core/index.js'
+import { SymphonyError, hasCode } from '../core/index.js'
 import { blockHash, type Block } from './blocks.js'
 import { describeBreak } from './breaks.js'
 import { CheckpointError, readCheckpoints, signCheckpoint, type Checkpoint } from './checkpoints.js'
@@ -68,7 +68,7 @@ export async function readCheckpointLines(file: string): Promise<string[]> {
 export async function requiredCheckpointLines(file: string): Promise<string[]> {
   const lines = await readCheckpointLines(file)
   if (lines.length > 0) return lines
-  throw new AppError('CHECKPOINTS_MISSING', `There are no checkpoints in ${file}.`, {
+  throw new SymphonyError('CHECKPOINTS_MISSING', `There are no checkpoints in ${file}.`, {
     remedy: 'Name the file that symphony ledger checkpoint writes.',
   })
 }
@@ -90,7 +90,7 @@ async function withLock<T>(file: string, body: () => Promise<T>): Promise<T> {
     await createFile(lock, `${process.pid}\n`)
   } catch (error) {
     if (!hasCode(error, 'EEXIST')) throw error
-    throw new AppError('CHECKPOINT_BUSY', `another checkpoint is being written: ${lock} exists`, {
+    throw new SymphonyError('CHECKPOINT_BUSY', `another checkpoint is being written: ${lock} exists`, {
       remedy: 'Wait for it. If none is running, a crash left the file: remove it.',
     })
   }

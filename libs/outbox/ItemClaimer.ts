@@ -1,5 +1,5 @@
 import type { Clock } from '../core/index.js'
-import { DispatchFrozenError, type Database, type Listener, type Queryable } from '../db/index.js'
+import { DatabaseError, type Database, type Listener, type Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { PollLoop, yieldToEventLoop, Wakeup, type Emitter, type PollResult } from '../worker/index.js'
 import { claimOutboxBatch } from './db.js'
@@ -157,7 +157,7 @@ export class ItemClaimer {
     try {
       items = await this.#lease(lanes, wanted, (takeover) => unleased.push(takeover))
     } catch (error) {
-      if (!(error instanceof DispatchFrozenError)) throw error
+      if (!(error instanceof DatabaseError) || error.code !== 'DISPATCH_FROZEN') throw error
       guard.invalidate()
       return 'refused'
     } finally {

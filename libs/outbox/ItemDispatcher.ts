@@ -1,5 +1,5 @@
 import { decodeTraceContext, type Clock } from '../core/index.js'
-import { DispatchFrozenError, isLeaseLostError, type Queryable } from '../db/index.js'
+import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
 import { RAIL_RESULT_CODES, type LoadedRail, type RailResult, type StatusResult } from '../rails/index.js'
 import { settleWithin, type Emitter } from '../worker/index.js'
 import { AttemptSpans } from './AttemptSpans.js'
@@ -206,7 +206,7 @@ export class ItemDispatcher implements DispatchHooks {
   /** Only a database call before the rail call can throw: nothing was sent, and the lease is released. */
   #notSent({ item }: LeasedItem, error: unknown): DispatchResult {
     const { onFrozen, events } = this.#options
-    if (error instanceof DispatchFrozenError) onFrozen()
+    if (error instanceof DatabaseError && error.code === 'DISPATCH_FROZEN') onFrozen()
     else events.emit({ type: 'outbox.fault', during: 'preparing a dispatch', error, outboxId: item.outboxId })
     return { kind: 'release' }
   }

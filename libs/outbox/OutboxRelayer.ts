@@ -1,4 +1,4 @@
-import { AppError, systemClock, type Clock, type JsonObject } from '../core/index.js'
+import { SymphonyError, systemClock, type Clock, type JsonObject } from '../core/index.js'
 import type { Database } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { Emitter, settleWithin, type Worker } from '../worker/index.js'
@@ -147,7 +147,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
 }
 
 /** A round whose outcomes are not recorded yet. None is lost: they stay queued and are repeated. */
-class CompletionsPendingError extends AppError {
+class CompletionsPendingError extends SymphonyError {
   constructor(count: number) {
     super(
       'COMPLETIONS_PENDING',

@@ -39,7 +39,7 @@ export interface EnqueueCallOptions {
   readonly isMessage?: boolean
   /**
    * Caller on whose behalf a gateway enqueues. Within a scope an idempotency key names one instruction: another one throws
-   * `KeyReusedError`. Only a login listed in `symphony_settings.actor_gateways` may pass it. @default none
+   * `KEY_REUSED`. Only a login listed in `symphony_settings.actor_gateways` may pass it. @default none
    */
   readonly keyScope?: string
 }

@@ -1,6 +1,6 @@
-import { BATCH_SIZE } from '../core/index.js'
+import { BATCH_SIZE, type InvalidPayloadError } from '../core/index.js'
 import { onlyRow, requireTransaction, withSchema, type Queryable, type TransactionClient } from '../db/index.js'
-import { findRefusal, type InvalidPayloadError, type KnownContracts } from '../rails/index.js'
+import { findRefusal, type KnownContracts } from '../rails/index.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, undoOnError, type EnqueueCallOptions } from './db.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 

@@ -1,4 +1,4 @@
-import { AppError, BATCH_SIZE, boundedInteger, createWorkerId, LEASE_SECONDS, requiredId } from '../core/index.js'
+import { SymphonyError, BATCH_SIZE, boundedInteger, createWorkerId, LEASE_SECONDS, requiredId } from '../core/index.js'
 import type { EpochStore } from './types.js'
 
 export interface RelayerOptions {
@@ -58,7 +58,7 @@ const DEFAULTS = Object.freeze({
 /** A lease must outlive the call by this much, or a second worker could be asking while the first is still told. */
 export const LEASE_MARGIN_MS = 2_000
 
-export class RelayerOptionError extends AppError {
+export class RelayerOptionError extends SymphonyError {
   constructor(message: string, remedy: string) {
     super('INVALID_RELAYER_OPTION', message, { remedy })
   }

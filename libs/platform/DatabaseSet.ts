@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { AppError, requiredText, systemClock } from '../core/index.js'
+import { SymphonyError, requiredText, systemClock } from '../core/index.js'
 import { openDatabase, type Database } from '../db/index.js'
 import { PollLoop, Wakeup } from '../worker/index.js'
 import { checkDatabases, type CheckedDatabase } from './discovery.js'
@@ -25,7 +25,7 @@ export interface DatabaseObserver {
   readonly removed: (member: Member) => Promise<void>
 }
 
-export class UnknownDatabaseError extends AppError {
+export class UnknownDatabaseError extends SymphonyError {
   constructor(message: string) {
     super('UNKNOWN_DATABASE', message, { remedy: 'Check the name, and that discovery lists the database.' })
   }

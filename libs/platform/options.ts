@@ -1,4 +1,4 @@
-import { AppError, LEASE_SECONDS, type Bounds } from '../core/index.js'
+import { SymphonyError, LEASE_SECONDS, type Bounds } from '../core/index.js'
 import { DEFAULT_SCHEMA } from '../db/index.js'
 import {
   checkDatabases,
@@ -66,7 +66,7 @@ export interface ResolvedPlatformOptions {
 }
 
 /** Everything that is wrong with the options, at once: whoever configures a fleet should not learn it line by line. */
-export class PlatformOptionsError extends AppError {
+export class PlatformOptionsError extends SymphonyError {
   readonly failures: readonly OptionFailure[]
 
   constructor(failures: readonly OptionFailure[]) {

@@ -1,4 +1,4 @@
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 import type { Inbox } from '../inbox/index.js'
 import type { Leases } from '../lease/index.js'
 import type { OutboxStore } from '../outbox/index.js'
@@ -8,7 +8,7 @@ import type { DatabaseSet, Member } from './DatabaseSet.js'
 /** A class stands for the service that is an instance of it, so that what is resolved has its type. */
 export type ServiceClass<Service> = abstract new (...parameters: never[]) => Service
 
-export class ServiceError extends AppError {
+export class ServiceError extends SymphonyError {
   constructor(code: 'SERVICE_MISSING' | 'SERVICE_EXISTS', message: string, remedy: string) {
     super(code, message, { remedy })
   }

@@ -1,4 +1,4 @@
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 import { openOrUse, type DatabaseOptions, type RoleSource } from '../db/index.js'
 import {
   countSubjectKeys,
@@ -73,7 +73,7 @@ export class Vault implements AsyncDisposable {
   async shred({ subject, reason }: { readonly subject: string; readonly reason: string }): Promise<boolean> {
     const outcome = await destroySubjectKey(this.#control, subject, reason)
     if (outcome === 'UNKNOWN') {
-      throw new AppError('SUBJECT_UNKNOWN', `${subject} has no data key, so nothing was destroyed.`, {
+      throw new SymphonyError('SUBJECT_UNKNOWN', `${subject} has no data key, so nothing was destroyed.`, {
         remedy: 'Check the spelling: expected the participant, or the value that the rail’s subject points at.',
       })
     }

@@ -1,7 +1,7 @@
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 
 /** Fields cannot be encrypted, and nothing was enqueued. */
-export class FieldKeyMissingError extends AppError {
+export class FieldKeyMissingError extends SymphonyError {
   constructor(why: string) {
     super('FIELD_KEY_MISSING', why, {
       remedy: 'Give this process every master key that is in use (symphony vault status), and try again.',
@@ -10,7 +10,7 @@ export class FieldKeyMissingError extends AppError {
 }
 
 /** The subject's key was destroyed, so there is none to encrypt its fields with. Nothing was enqueued. */
-export class SubjectErasedError extends AppError {
+export class SubjectErasedError extends SymphonyError {
   /** The place of the instruction in the call: `payload`, or `instructions[3].payload`. */
   readonly argument: string
 
@@ -23,7 +23,7 @@ export class SubjectErasedError extends AppError {
 }
 
 /** The file or service returned no set of master keys. The error never contains its content. */
-export class MasterKeysError extends AppError {
+export class MasterKeysError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('MASTER_KEYS_UNREADABLE', message, {
       ...options,
@@ -33,7 +33,7 @@ export class MasterKeysError extends AppError {
 }
 
 /** A worker's rails encrypt fields, and a master key that is in use is missing. */
-export class MasterKeysMissingError extends AppError {
+export class MasterKeysMissingError extends SymphonyError {
   constructor(why: string) {
     super('VAULT_KEYS_MISSING', `Rails encrypt fields, and ${why}.`, {
       remedy: 'Give vault, or the file of --vault-keys, every master key that is in use (symphony vault status).',

@@ -1,10 +1,10 @@
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 
 /**
  * Thrown by an adapter that is certain: nothing reached the rail. A refused connection, a name that does not resolve, a
  * token that could not be fetched. Never for a connection that broke later: that is unknown.
  */
-export class NotSentError extends AppError {
+export class NotSentError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super(NOT_SENT, message, options)
   }

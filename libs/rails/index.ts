@@ -23,7 +23,7 @@ export type { DispatchOptions, RailResult, StatusResult } from './callRail.js'
 export { RailContractError, runRailContract } from './contract/runRailContract.js'
 export type { RuleResult } from './contract/runRailContract.js'
 export type { RailContractOptions } from './contract/Sandbox.js'
-export { CardNumberRefusedError, holdsCardNumber, refuseCardNumbers } from './fields/cardNumbers.js'
+export { holdsCardNumber, refuseCardNumbers } from './fields/cardNumbers.js'
 export { ENCRYPTED_PREFIX, mapFields, mergeFieldRules, rulesOf } from './fields/fieldRules.js'
 export type {
   DecryptedPayload,
@@ -47,7 +47,7 @@ export { loadContract, loadRail, loadRails, RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOU
 export type { LoadedContract, LoadedRail, LoadOptions } from './loadRails.js'
 export { isNotSentError, NotSentError } from './NotSentError.js'
 export { redact } from '../core/index.js'
-export { findRefusal, InvalidPayloadError, loadTopics, requireTopicPayload } from './refusePayload.js'
+export { findRefusal, loadTopics, requireTopicPayload } from './refusePayload.js'
 export type { KnownContracts } from './refusePayload.js'
 export { SIMULATED_BEHAVIOURS } from './simulated/behaviours.js'
 export type { BehaviourWeights, SimulatedBehaviour } from './simulated/behaviours.js'

@@ -1,21 +1,10 @@
-import { AppError, nearestSpelling, requiredId, type JsonObject } from '../core/index.js'
+import { InvalidPayloadError, nearestSpelling, requiredId, type JsonObject } from '../core/index.js'
 import { RAIL_TIMEOUT_DEFAULT_MS, readSchema, type LoadedContract } from './loadRails.js'
 import type { TopicContracts } from './types.js'
 import { validatePayload } from './validatePayload.js'
 
 /** Contracts of a process, by rail or by topic: it refuses a payload that they are known to refuse. */
 export type KnownContracts = ReadonlyMap<string, LoadedContract>
-
-/** A payload that its rail or topic would refuse, or whose rail or topic the process does not know. Nothing was enqueued. */
-export class InvalidPayloadError extends AppError {
-  /** Place of the fault: `payload`, or `instructions[3].railType`. */
-  readonly argument: string
-
-  constructor(argument: string, message: string, remedy: string) {
-    super('INVALID_PAYLOAD', `${argument}: ${message}`, { remedy })
-    this.argument = argument
-  }
-}
 
 /** Checks the schemas of topics. */
 export function loadTopics(topics: TopicContracts): KnownContracts {
@@ -62,17 +51,13 @@ export async function findRefusal(
     const nearest = nearestSpelling(type, contracts.keys())
     const meant = nearest === undefined ? '' : `; did you mean ${nearest}?`
     const field = kind === 'rail' ? 'railType' : 'topic'
-    return new InvalidPayloadError(
-      place(field),
-      `unknown ${kind}${meant}`,
-      `Use one of: ${[...contracts.keys()].join(', ')}`,
-    )
+    return new InvalidPayloadError(place(field), `unknown ${kind}${meant}`, {
+      remedy: `Use one of: ${[...contracts.keys()].join(', ')}`,
+    })
   }
   const check = await validatePayload(contract, payload)
   if (check.ok || check.retryable) return undefined
-  return new InvalidPayloadError(
-    place('payload'),
-    `${check.message} (${check.code})`,
-    'Correct the payload and send it again.',
-  )
+  return new InvalidPayloadError(place('payload'), `${check.message} (${check.code})`, {
+    remedy: 'Correct the payload and send it again.',
+  })
 }

@@ -1,14 +1,15 @@
 import {
-  AppError,
+  SymphonyError,
   ArgumentRangeError,
   indexPath,
   InvalidArgumentError,
+  InvalidPayloadError,
   isObject,
   keyPath,
   parseMoney,
   type JsonObject,
 } from '../core/index.js'
-import { CardNumberRefusedError, refuseCardNumbers } from './fields/cardNumbers.js'
+import { refuseCardNumbers } from './fields/cardNumbers.js'
 import type { LoadedContract } from './loadRails.js'
 import type { StandardIssue, StandardResult, DestinationKind } from './types.js'
 import { withDeadline } from './withDeadline.js'
@@ -89,7 +90,7 @@ function faultOfCardNumbers({ fields }: LoadedContract, payload: JsonObject): Pa
     refuseCardNumbers(payload, fields)
     return undefined
   } catch (error) {
-    if (!(error instanceof CardNumberRefusedError)) throw error
+    if (!(error instanceof InvalidPayloadError)) throw error
     return fault('CARD_NUMBER_REFUSED', error.message)
   }
 }
@@ -191,7 +192,7 @@ function nameOf(error: unknown): string {
 }
 
 /** Never leaves this file: how a check failed, in words that hold no value. */
-class PayloadCheckError extends AppError {
+class PayloadCheckError extends SymphonyError {
   constructor(message: string) {
     super('PAYLOAD_CHECK_FAILED', message)
   }

@@ -1,4 +1,4 @@
-import { AppError, BATCH_SIZE, boundedInteger, redact, requiredId } from '../core/index.js'
+import { SymphonyError, BATCH_SIZE, boundedInteger, redact, requiredId } from '../core/index.js'
 import { call, onlyRow, qualify, type Queryable } from '../db/index.js'
 import { jobColumns, requiredUuid, RETENTION_SECONDS, timerColumns } from './arguments.js'
 import { CronSchedule, requiredSchedule } from './cron.js'
@@ -92,7 +92,7 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
     // Otherwise somebody changed it between the look and the call: look again.
     if (onlyRow(rows).resume_job) return true
     if (round === RESUME_ROUNDS_MAX) {
-      throw new AppError('JOB_KEEPS_CHANGING', `The job ${name} was changed each time it was about to be resumed.`)
+      throw new SymphonyError('JOB_KEEPS_CHANGING', `The job ${name} was changed each time it was about to be resumed.`)
     }
   }
 }

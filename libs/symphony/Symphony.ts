@@ -1,4 +1,4 @@
-import { AppError, InvalidArgumentError, type Clock } from '../core/index.js'
+import { SymphonyError, InvalidArgumentError, type Clock } from '../core/index.js'
 import {
   openDatabase,
   type Database,
@@ -269,7 +269,7 @@ function withKey<Rails extends readonly RailContract[]>(instruction: Instruction
   return { idempotencyKey: instructionId, ...instruction }
 }
 
-class NoDatabaseError extends AppError {
+class NoDatabaseError extends SymphonyError {
   constructor() {
     super(
       'DATABASE_URL_MISSING',

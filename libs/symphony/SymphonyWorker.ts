@@ -1,4 +1,4 @@
-import { AppError, createWorkerId, type Clock } from '../core/index.js'
+import { SymphonyError, createWorkerId, type Clock } from '../core/index.js'
 import type { Database } from '../db/index.js'
 import { InboxWorker, type InboxHandler, type InboxWorkerOptions } from '../inbox/index.js'
 import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
@@ -204,7 +204,7 @@ function aborted(signal: AbortSignal): Promise<void> {
   })
 }
 
-class NothingToDoError extends AppError {
+class NothingToDoError extends SymphonyError {
   constructor() {
     super(
       'NOTHING_TO_DO',

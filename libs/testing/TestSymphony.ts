@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { AppError, boundedInteger, requiredText } from '../core/index.js'
+import { SymphonyError, boundedInteger, requiredText } from '../core/index.js'
 import { DEFAULT_SCHEMA, openDatabase, type Database } from '../db/index.js'
 import type { RailContract, TopicContracts } from '../rails/index.js'
 import {
@@ -212,7 +212,7 @@ async function cloneTemplate<Rails extends readonly RailContract[], Topics exten
 }
 
 /** Refuses to move time in a database that was not created for a test. */
-export class NotATestDatabaseError extends AppError {
+export class NotATestDatabaseError extends SymphonyError {
   constructor(name: string) {
     super('NOT_A_TEST_DATABASE', `the database ${name} was not created by symphony-pg/testing`, {
       remedy: 'Use createTestSymphony or withTestSymphony.',
@@ -221,7 +221,7 @@ export class NotATestDatabaseError extends AppError {
 }
 
 /** Work is left after the last round. */
-export class DrainUnfinishedError extends AppError {
+export class DrainUnfinishedError extends SymphonyError {
   constructor(rounds: number) {
     super('DRAIN_UNFINISHED', `work is left after ${rounds} rounds`, {
       remedy: 'Look for an item that is enqueued again and again, or raise roundsMax.',

@@ -1,4 +1,4 @@
-import { AppError } from '../core/index.js'
+import { SymphonyError } from '../core/index.js'
 
 /** Counts slots in use against a maximum. It does not queue: a caller checks `free` first. */
 export class Semaphore {
@@ -18,12 +18,12 @@ export class Semaphore {
   }
 
   acquire(): void {
-    if (this.#taken >= this.size) throw new AppError('SLOTS_EXCEEDED', `all ${this.size} slots are taken`)
+    if (this.#taken >= this.size) throw new SymphonyError('SLOTS_EXCEEDED', `all ${this.size} slots are taken`)
     this.#taken += 1
   }
 
   release(): void {
-    if (this.#taken <= 0) throw new AppError('SLOTS_EXCEEDED', 'release() without a matching acquire()')
+    if (this.#taken <= 0) throw new SymphonyError('SLOTS_EXCEEDED', 'release() without a matching acquire()')
     this.#taken -= 1
   }
 }

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { run } from '../../libs/cli/program.js'
 import { reportError } from '../../libs/cli/terminal/reportError.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
-import { AppError } from '../../libs/core/index.js'
+import { SymphonyError } from '../../libs/core/index.js'
 import { toDatabaseError } from '../../libs/db/index.js'
 
 /** Streams that remember what was written to them. */
@@ -101,7 +101,7 @@ describe('the command line', () => {
 describe('reportError', () => {
   test('names the causes, first line each', () => {
     const cause = new Error('disk full\nand more', { cause: new Error('ENOSPC') })
-    expect(report(new AppError('DEPLOY_FAILED', 'The schema was not deployed.', { cause }))).toEqual({
+    expect(report(new SymphonyError('DEPLOY_FAILED', 'The schema was not deployed.', { cause }))).toEqual({
       exitCode: 1,
       stderr: 'error DEPLOY_FAILED The schema was not deployed.\n  because disk full\n  because ENOSPC\n',
     })

@@ -1,30 +1,18 @@
 import { inspect } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
-  ActorUnverifiedError,
-  AlreadyTerminalError,
-  AppendOnlyError,
-  ApprovalRequiredError,
   call,
   DatabaseError,
-  DispatchFrozenError,
-  HeldError,
   IdempotencyConflictError,
-  InboxTransitionError,
-  InboxUnknownError,
-  InvalidCompletionStateError,
-  InvalidParameterError,
   KeyReusedError,
   isLeaseLostError,
   LeaseLostError,
   leaseLostErrorIn,
   SQLSTATE_DISPOSITIONS,
   RAISED_SQLSTATES,
-  RetryCeilingError,
   toDatabaseError,
   type Database,
   type Queryable,
-  UnknownJobError,
 } from '../../libs/db/index.js'
 import { dispositionOf } from '../../libs/db/toDatabaseError.js'
 import { DbFixture } from '../support/dbFixture.js'
@@ -60,20 +48,20 @@ const raise = (queryable: Queryable, state: string, message = 'no', detail = '')
 
 describe('what our functions raise', () => {
   test.for([
-    ['P7001', 'ALREADY_TERMINAL', AlreadyTerminalError],
+    ['P7001', 'ALREADY_TERMINAL', DatabaseError],
     ['P7002', 'LEASE_LOST', LeaseLostError],
-    ['P7003', 'INVALID_COMPLETION_STATE', InvalidCompletionStateError],
+    ['P7003', 'INVALID_COMPLETION_STATE', DatabaseError],
     ['P7004', 'IDEMPOTENCY_CONFLICT', IdempotencyConflictError],
-    ['P7006', 'HELD', HeldError],
-    ['P7007', 'APPROVAL_REQUIRED', ApprovalRequiredError],
-    ['P7008', 'RETRY_CEILING', RetryCeilingError],
-    ['P7009', 'DISPATCH_FROZEN', DispatchFrozenError],
-    ['P7010', 'INBOX_TRANSITION', InboxTransitionError],
-    ['P7011', 'INBOX_UNKNOWN', InboxUnknownError],
-    ['P7012', 'UNKNOWN_JOB', UnknownJobError],
+    ['P7006', 'HELD', DatabaseError],
+    ['P7007', 'APPROVAL_REQUIRED', DatabaseError],
+    ['P7008', 'RETRY_CEILING', DatabaseError],
+    ['P7009', 'DISPATCH_FROZEN', DatabaseError],
+    ['P7010', 'INBOX_TRANSITION', DatabaseError],
+    ['P7011', 'INBOX_UNKNOWN', DatabaseError],
+    ['P7012', 'UNKNOWN_JOB', DatabaseError],
     ['P7014', 'KEY_REUSED', KeyReusedError],
-    ['P7016', 'ACTOR_UNVERIFIED', ActorUnverifiedError],
-    ['22023', 'INVALID_PARAMETER', InvalidParameterError],
+    ['P7016', 'ACTOR_UNVERIFIED', DatabaseError],
+    ['22023', 'INVALID_PARAMETER', DatabaseError],
   ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
     for (const queryable of [worker, fixture.admin]) {
       const named = sqlstate.startsWith('P7') ? `${code}: said by us` : 'said by us'
@@ -119,14 +107,13 @@ describe('what our functions raise', () => {
     ['TRUNCATE symphony.ledger'],
   ] as const)('%s is append-only', async ([text]) => {
     const error = await worker.query(text).catch((thrown: unknown) => thrown)
-    expect(error).toBeInstanceOf(AppendOnlyError)
     expect(error).toMatchObject({ code: 'APPEND_ONLY', sqlstate: 'P0001', table: 'ledger' })
   })
 
   test('P0001 alone is not append-only, nor is its message without the table', async () => {
     for (const message of ['any bare RAISE', 'append-only: UPDATE of table ledger is refused']) {
       const error = await raise(worker, 'P0001', message)
-      expect(error).not.toBeInstanceOf(AppendOnlyError)
+      expect(error).not.toMatchObject({ code: 'APPEND_ONLY' })
       expect(error).toMatchObject({ sqlstate: 'P0001', disposition: 'fatal', message })
     }
   })

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { InvalidParameterError } from '../../libs/db/index.js'
 import {
   enqueuePaymentOutboxBatch,
   pauseOutbox,
@@ -299,5 +298,5 @@ test.for([
     `SELECT * FROM "${db.schema.replaceAll('"', '""')}".repair_expired_leases($1, $2)`,
     values,
   )
-  expect(await failureOf(call)).toBeInstanceOf(InvalidParameterError)
+  expect(await failureOf(call)).toMatchObject({ code: 'INVALID_PARAMETER' })
 })

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { call, InvalidCompletionStateError, InvalidParameterError, LeaseLostError } from '../../libs/db/index.js'
+import { call, LeaseLostError } from '../../libs/db/index.js'
 import {
   completeOutboxAttempt,
   completeOutboxAttempts,
@@ -197,7 +197,7 @@ describe('a state that is no outcome', () => {
     const refusal = await failureOf(
       call(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, state]),
     )
-    expect(refusal).toBeInstanceOf(InvalidCompletionStateError)
+    expect(refusal).toMatchObject({ code: 'INVALID_COMPLETION_STATE' })
     expect(refusal).toMatchObject({ sqlstate: 'P7003' })
     expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: leaseToken })
     expect(await ledger(db, outboxId)).toEqual([])
@@ -213,7 +213,7 @@ describe('a state that is no outcome', () => {
         ['DISPATCHED', 'DISPATCHING'],
       ]),
     )
-    expect(refusal).toBeInstanceOf(InvalidCompletionStateError)
+    expect(refusal).toMatchObject({ code: 'INVALID_COMPLETION_STATE' })
     expect(await ledger(db, first.outboxId)).toEqual([])
     expect(await complete(db, first, { state: 'DISPATCHED' })).toMatchObject({ state: 'DISPATCHED' })
   })
@@ -221,7 +221,7 @@ describe('a state that is no outcome', () => {
   test('of no state at all is a bad argument', async () => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const refused = call(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, null])
-    expect(await failureOf(refused)).toBeInstanceOf(InvalidParameterError)
+    expect(await failureOf(refused)).toMatchObject({ code: 'INVALID_PARAMETER' })
   })
 })
 

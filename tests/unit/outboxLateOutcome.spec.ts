@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { call, InvalidCompletionStateError, LeaseLostError } from '../../libs/db/index.js'
+import { call, LeaseLostError } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
   recordLateOutcome,
@@ -168,7 +168,7 @@ describe('a late outcome is refused', () => {
     const refusal = await failureOf(
       call(db.as('symphony_executor'), 'record_late_outcome', [outboxId, leaseToken, SLOW, state]),
     )
-    expect(refusal).toBeInstanceOf(InvalidCompletionStateError)
+    expect(refusal).toMatchObject({ code: 'INVALID_COMPLETION_STATE' })
   })
 })
 

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { HeldError } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
   holdLeasedOutboxItem,
@@ -131,7 +130,7 @@ describe('a marked call that has begun', () => {
     const lease = await markedLease()
     await begin(lease)
     const refusal = await failureOf(releaseOutboxLease(db.as('symphony_executor'), lease, WORKER))
-    expect(refusal).toBeInstanceOf(HeldError)
+    expect(refusal).toMatchObject({ code: 'HELD' })
     expect(refusal).toMatchObject({ sqlstate: 'P7006' })
     const other = await markedLease()
     expect(await releaseOutboxLeases(db.as('symphony_executor'), [lease, other], WORKER)).toEqual([

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { AppError, ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import { SymphonyError, ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import { IdempotencyConflictError, LeaseLostError, withSchema, type Queryable } from '../../libs/db/index.js'
 import * as outbox from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -342,7 +342,7 @@ describe('what is allowed', () => {
       const select = values === '' ? 'SELECT 1 WHERE false' : `VALUES ${values}`
       const misfit: Queryable = { query: () => db.queryNoRole(select) }
       const refusal = await failureOf(outbox.approveOutboxProposal(misfit, randomUUID()))
-      expect(refusal).toBeInstanceOf(AppError)
+      expect(refusal).toBeInstanceOf(SymphonyError)
       expect(refusal).toMatchObject({ code: 'UNEXPECTED_ROWS' })
     }
   })

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { AppError, InvalidArgumentError } from '../../core/index.js'
+import { SymphonyError, InvalidArgumentError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import { readFailedItems, readItems, redriveOutboxItem, type FailedItemView } from '../../outbox/index.js'
 import {
@@ -132,7 +132,8 @@ async function runRedrive(outboxId: string | undefined, flags: GivenFlags, cli: 
 async function redriveOne(control: RoleHandle, outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
   if (flags['dryRun'] === true) {
     const [item] = await readItems(control, { outboxId })
-    if (item === undefined) throw new AppError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
+    if (item === undefined)
+      throw new SymphonyError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
     const possible = item.state === 'FAILED'
     const sentence = possible
       ? `${outboxId} would be proposed to be sent again; someone else must approve it.`

@@ -1,7 +1,13 @@
 import { open } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import type { Command } from 'commander'
-import { AppError, InvalidArgumentError, parseStrictJson, PAYLOAD_DEPTH_MAX } from '../../core/index.js'
+import {
+  SymphonyError,
+  InvalidArgumentError,
+  InvalidPayloadError,
+  parseStrictJson,
+  PAYLOAD_DEPTH_MAX,
+} from '../../core/index.js'
 import { IdempotencyConflictError, type Queryable } from '../../db/index.js'
 import {
   enqueue,
@@ -13,7 +19,7 @@ import {
   type InstructionEncryptor,
   type OutboxInstruction,
 } from '../../outbox/index.js'
-import { InvalidPayloadError, type KnownContracts } from '../../rails/index.js'
+import type { KnownContracts } from '../../rails/index.js'
 import { withTarget } from '../database/target.js'
 import { withProtection } from '../processes/rails.js'
 import { jsonOption } from '../settings/options.js'
@@ -217,10 +223,10 @@ async function enqueueBatch(
 }
 
 /** Names the line instead of the item's place in the batch. */
-function invalidIn(batch: readonly NumberedInstruction[], { code, message }: InvalidPayloadError): AppError {
+function invalidIn(batch: readonly NumberedInstruction[], { code, message }: InvalidPayloadError): SymphonyError {
   const [, index = '0', fault = message] = /^instructions\[(\d+)\]\.(.*)$/s.exec(message) ?? []
   const [first, last] = [batch[0]?.line, batch.at(-1)?.line]
-  return new AppError(code, `line ${batch[Number(index)]?.line}, ${fault}`, {
+  return new SymphonyError(code, `line ${batch[Number(index)]?.line}, ${fault}`, {
     remedy: `Nothing of the lines ${first} to ${last} was enqueued. Correct the line and run the file again.`,
   })
 }
@@ -229,11 +235,11 @@ function invalidIn(batch: readonly NumberedInstruction[], { code, message }: Inv
 function conflictIn(
   batch: readonly NumberedInstruction[],
   { code, detail = '{}' }: IdempotencyConflictError,
-): AppError {
+): SymphonyError {
   const { ordinal = 0 }: { ordinal?: number } = JSON.parse(detail)
   const [first, last] = [batch[0]?.line, batch.at(-1)?.line]
   const line = batch[ordinal - 1]?.line ?? `${first} to ${last}`
-  return new AppError(
+  return new SymphonyError(
     code,
     `line ${line}: this instruction and key are known with another participant, rail or payload.`,
     {
@@ -260,7 +266,7 @@ async function openSource(file: string): Promise<Source> {
     const { size } = await handle.stat()
     return { lines: handle.readLines(), bytes: size, close: () => handle.close() }
   } catch (error) {
-    throw new AppError('FILE_UNREADABLE', `${file} cannot be read.`, { cause: error })
+    throw new SymphonyError('FILE_UNREADABLE', `${file} cannot be read.`, { cause: error })
   }
 }
 

@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander'
-import { AppError, InvalidArgumentError } from '../../core/index.js'
+import { SymphonyError, InvalidArgumentError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import {
   placeOutboxHold,
@@ -196,9 +196,13 @@ async function resolveMany(
     )
   }
   if (flags['all'] === true && flags['yes'] !== true) {
-    throw new AppError('CONFIRMATION_MISSING', `${decision} of ${items.length} held payments needs a confirmation.`, {
-      remedy: 'Look at them with --dry-run, then add --yes.',
-    })
+    throw new SymphonyError(
+      'CONFIRMATION_MISSING',
+      `${decision} of ${items.length} held payments needs a confirmation.`,
+      {
+        remedy: 'Look at them with --dry-run, then add --yes.',
+      },
+    )
   }
   const decided = await decideEach(outboxIds, (id) => resolveOutboxHold(control, id, decision, reason, null), cli)
   const lines = [...decided.done.map((one) => describeDecided(decision, one)), ...describeRefusals(decided)]
@@ -256,7 +260,7 @@ const DECISIONS: readonly HoldDecision[] = ['DISPATCHED', 'FAILED', 'RETRY']
 
 async function requiredItem(control: RoleHandle, outboxId: string): Promise<ItemStatus> {
   const [item] = await readItems(control, { outboxId })
-  if (item === undefined) throw new AppError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
+  if (item === undefined) throw new SymphonyError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
   return item
 }
 

@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander'
-import { AppError, BATCH_SIZE, boundedInteger } from '../../core/index.js'
+import { SymphonyError, BATCH_SIZE, boundedInteger } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import {
   readInboxEvents,
@@ -81,9 +81,13 @@ async function show(key: InboxKey, flags: GivenFlags, cli: Cli): Promise<void> {
   }))
   // Events outlive their message.
   if (message === null && events.length === 0) {
-    throw new AppError('MESSAGE_NOT_FOUND', `There is no message ${key.messageId} of ${key.source} in the inbox.`, {
-      remedy: 'Look in the database and schema it came to (--database-url, --schema); retention may have removed it.',
-    })
+    throw new SymphonyError(
+      'MESSAGE_NOT_FOUND',
+      `There is no message ${key.messageId} of ${key.source} in the inbox.`,
+      {
+        remedy: 'Look in the database and schema it came to (--database-url, --schema); retention may have removed it.',
+      },
+    )
   }
   if (flags['json'] === true) return cli.terminal.printJson({ message, events })
   if (message === null) cli.terminal.print('The message itself was removed by retention.')

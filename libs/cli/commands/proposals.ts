@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { AppError, InvalidArgumentError } from '../../core/index.js'
+import { SymphonyError, type ErrorCode, InvalidArgumentError } from '../../core/index.js'
 import { DatabaseError, type RoleHandle } from '../../db/index.js'
 import {
   approveOutboxProposal,
@@ -86,7 +86,7 @@ const EFFECTS: Readonly<Record<ProposalView['decision'], string>> = {
 async function requiredProposal(control: RoleHandle, proposalId: string): Promise<ProposalView> {
   const proposal = await readProposal(control, proposalId)
   if (proposal?.status === 'OPEN') return proposal
-  throw new AppError('PROPOSAL_NOT_FOUND', `There is no open proposal with the id ${proposalId}.`, {
+  throw new SymphonyError('PROPOSAL_NOT_FOUND', `There is no open proposal with the id ${proposalId}.`, {
     remedy: 'symphony holds list shows those that are open.',
   })
 }
@@ -120,7 +120,7 @@ async function runWithdraw(proposalIds: readonly string[], flags: GivenFlags, cl
 async function decideEachProposal(
   proposalIds: readonly string[],
   decide: (proposalId: string) => Promise<void>,
-  code: string,
+  code: ErrorCode,
   flags: GivenFlags,
   cli: Cli,
 ): Promise<void> {
@@ -143,13 +143,15 @@ async function decideEachProposal(
     }
   }
   if (refused === 0) return
-  throw new AppError(code, `${describeRefusedOf(refused, ids.length)}; the others are done.`, {
+  throw new SymphonyError(code, `${describeRefusedOf(refused, ids.length)}; the others are done.`, {
     remedy: 'Each refused id is named above with its reason.',
   })
 }
 
 /** True if the error concerns one proposal: the database refused it, it is not open, or its id is malformed. */
-function isRefusal(error: unknown): error is AppError | InvalidArgumentError {
+function isRefusal(error: unknown): error is SymphonyError | InvalidArgumentError {
   if (error instanceof DatabaseError) return error.disposition === 'fatal'
-  return error instanceof InvalidArgumentError || (error instanceof AppError && error.code === 'PROPOSAL_NOT_FOUND')
+  return (
+    error instanceof InvalidArgumentError || (error instanceof SymphonyError && error.code === 'PROPOSAL_NOT_FOUND')
+  )
 }

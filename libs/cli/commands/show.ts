@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { AppError } from '../../core/index.js'
+import { SymphonyError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import {
   readAttempts,
@@ -67,7 +67,7 @@ async function findItems(role: RoleHandle, id: string): Promise<readonly ItemSta
   // An instruction may be named by a UUID, too.
   const items = byItem.length > 0 ? byItem : await readItems(role, { instructionId: id })
   if (items.length > 0) return items
-  throw new AppError('ITEM_NOT_FOUND', `There is no instruction and no outbox item with the id ${id}.`, {
+  throw new SymphonyError('ITEM_NOT_FOUND', `There is no instruction and no outbox item with the id ${id}.`, {
     remedy: 'Look it up in the database and schema it was enqueued in: --database-url, --schema.',
   })
 }
@@ -230,7 +230,7 @@ function requireEqual(replays: readonly ItemReplay[]): void {
     const columns = new Set(
       different.flatMap(({ differences }) => differences.map(({ column }) => column ?? 'the row')),
     )
-    throw new AppError(
+    throw new SymphonyError(
       'REPLAY_DIFFERS',
       `The pending row of ${different.map(({ outboxId }) => outboxId).join(', ')} is not what its events say: ${[...columns].join(', ')}.`,
       {
@@ -241,7 +241,7 @@ function requireEqual(replays: readonly ItemReplay[]): void {
   }
   const incomplete = replays.find(({ gap }) => gap !== null)
   if (incomplete?.gap === undefined || incomplete.gap === null) return
-  throw new AppError('REPLAY_INCOMPLETE', describeGap(incomplete.gap), { remedy: remedyOfGap(incomplete.gap) })
+  throw new SymphonyError('REPLAY_INCOMPLETE', describeGap(incomplete.gap), { remedy: remedyOfGap(incomplete.gap) })
 }
 
 function remedyOfGap({ missing }: TrailGap): string {

@@ -1,4 +1,4 @@
-import { AppError } from '../../core/index.js'
+import { SymphonyError, type ErrorCode } from '../../core/index.js'
 import { checkStart, type Diagnosis, type Finding, type StartCheckOptions } from '../../deployment/index.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
@@ -18,7 +18,13 @@ export async function requireStartChecks(
   const [first, ...others] = refused
   if (first === undefined) return
   const more = others.length === 0 ? '' : ` There are ${others.length} more: symphony doctor`
-  throw new AppError(first.code, `Refusing to start. ${describe(first)}.${more}`, { remedy: first.remedy })
+  throw findingError(first, `Refusing to start. ${describe(first)}.${more}`)
+}
+
+/** Returns an error with the code of a finding. The checks of the doctor are SQL files, so `ErrorCode` cannot list their names. */
+export function findingError({ code, remedy }: Pick<Finding, 'code' | 'remedy'>, message: string): SymphonyError {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the command prints the code, and no program branches on it
+  return new SymphonyError(code as ErrorCode, message, { remedy })
 }
 
 function warn(finding: Finding, { terminal }: Cli): void {
@@ -47,7 +53,7 @@ export function printDiagnosis({ schema, ok, findings }: Diagnosis, { terminal }
 export function requireHealth({ ok, schema, findings }: Diagnosis): void {
   if (ok) return
   const count = findings.filter(({ severity }) => severity !== 'note').length
-  throw new AppError(
+  throw new SymphonyError(
     'DOCTOR_FOUND_DRIFT',
     `The schema ${schema} is not what was deployed: ${countOf(count, 'finding')}.`,
     {

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { AppError, requiredText } from '../../core/index.js'
+import { requiredText, type SymphonyError } from '../../core/index.js'
 import { DatabaseError, loadEmbedded, openDatabase, type Database, type DatabaseOptions } from '../../db/index.js'
 import { addSettings, resolveSettings } from '../settings/resolveSettings.js'
 import type { TargetSettings } from '../settings/settings.js'
@@ -94,15 +94,16 @@ const MISFITS: ReadonlySet<string> = new Set([
 ])
 
 /** The reason in terms of the deployment, if the schema is not what this release deploys. */
-async function schemaRefusal(error: unknown, url: string, schema: string): Promise<AppError | undefined> {
+async function schemaRefusal(error: unknown, url: string, schema: string): Promise<SymphonyError | undefined> {
   if (!(error instanceof DatabaseError) || !MISFITS.has(error.code)) return undefined
   const { checkStart } = await import('../../deployment/index.js')
   try {
     const { refusals } = await checkStart({ url, schema })
     const finding = refusals.find(({ code }) => code !== 'SERVER_IS_STANDBY')
     if (finding === undefined) return undefined
-    const { code, object, expected, found, remedy } = finding
-    return new AppError(code, `${object}: expected ${expected}, found ${found}.`, { remedy })
+    const { findingError } = await import('./diagnosis.js')
+    const { object, expected, found } = finding
+    return findingError(finding, `${object}: expected ${expected}, found ${found}.`)
   } catch {
     // The first error says more than this one.
     return undefined

@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander'
-import { AppError, InvalidArgumentError, parseTimestamp } from '../../core/index.js'
+import { SymphonyError, type ErrorCode, InvalidArgumentError, parseTimestamp } from '../../core/index.js'
 import { DatabaseError, type RoleHandle } from '../../db/index.js'
 import { requireKnownSearch, type ItemSearch } from '../../outbox/index.js'
 import { withTarget, type TargetLimits } from '../database/target.js'
@@ -144,9 +144,9 @@ export async function decideEach<Result extends object>(
 }
 
 /** Ends the command with an error if any was refused. Each is listed in the output before. */
-export function requireNoRefusal(code: string, { done, refused }: Decided<object>): void {
+export function requireNoRefusal(code: ErrorCode, { done, refused }: Decided<object>): void {
   if (refused.length === 0) return
-  throw new AppError(code, `${describeRefusedOf(refused.length, done.length + refused.length)}.`, {
+  throw new SymphonyError(code, `${describeRefusedOf(refused.length, done.length + refused.length)}.`, {
     remedy: 'Each is named above with its reason.',
   })
 }

@@ -1,5 +1,5 @@
 import { readFile, rename, writeFile } from 'node:fs/promises'
-import { AppError, hasCode, isUuid } from '../../core/index.js'
+import { SymphonyError, hasCode, isUuid } from '../../core/index.js'
 import type { EpochStore, EpochRecord } from '../../outbox/index.js'
 
 /**
@@ -36,8 +36,8 @@ export class EpochFile implements EpochStore {
     await rename(unfinished, this.#path)
   }
 
-  #unreadable(cause?: unknown): AppError {
-    return new AppError('EPOCH_FILE_UNREADABLE', `The file of --epoch-file cannot be read: ${this.#path}.`, {
+  #unreadable(cause?: unknown): SymphonyError {
+    return new SymphonyError('EPOCH_FILE_UNREADABLE', `The file of --epoch-file cannot be read: ${this.#path}.`, {
       ...(cause === undefined ? {} : { cause }),
       remedy:
         'If the database was not restored since this worker last ran, delete the file; else: symphony freeze place.',

@@ -3,7 +3,7 @@ import { userInfo } from 'node:os'
 import { basename } from 'node:path'
 import type { Logger } from 'pino'
 import { isActorGateway } from '../../access/index.js'
-import { AppError, hasCode, parseStrictJson } from '../../core/index.js'
+import { SymphonyError, hasCode, parseStrictJson } from '../../core/index.js'
 import { withActor, type Database } from '../../db/index.js'
 import {
   createHttpServer,
@@ -83,7 +83,7 @@ export class ProcessHttpServer {
     } catch (error) {
       if (!hasCode(error, 'EADDRINUSE')) throw error
       if (port === undefined) return this.#server.listen({ host, port: 0 })
-      throw new AppError('PORT_TAKEN', `Port ${port} of ${host} is in use.`, {
+      throw new SymphonyError('PORT_TAKEN', `Port ${port} of ${host} is in use.`, {
         cause: error,
         remedy: 'Give another --port, or none to have a free one chosen.',
       })
@@ -212,6 +212,6 @@ async function readFlagFile(flag: string, path: string): Promise<Buffer> {
   try {
     return await readFile(path)
   } catch (error) {
-    throw new AppError('FILE_UNREADABLE', `The file that ${flag} names cannot be read: ${path}.`, { cause: error })
+    throw new SymphonyError('FILE_UNREADABLE', `The file that ${flag} names cannot be read: ${path}.`, { cause: error })
   }
 }

@@ -1,5 +1,5 @@
 import { pino, type Logger } from 'pino'
-import { AppError } from '../../core/index.js'
+import { SymphonyError } from '../../core/index.js'
 import { DatabaseError } from '../../db/index.js'
 import { logEvents, type Metrics } from '../../observability/index.js'
 import type { AnySymphony } from '../../symphony/index.js'
@@ -61,7 +61,7 @@ export class RefusalWatch {
     const refusal = this.#refusal
     if (refusal === undefined) return
     if (refusal.code !== 'INSUFFICIENT_PRIVILEGE') throw refusal
-    throw new AppError('FUNCTION_NOT_EXECUTABLE', `The database refuses a function: ${refusal.message}.`, {
+    throw new SymphonyError('FUNCTION_NOT_EXECUTABLE', `The database refuses a function: ${refusal.message}.`, {
       remedy: 'Run symphony deploy, which grants every right that a process needs, and start this process again.',
     })
   }

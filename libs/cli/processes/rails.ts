@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { AppError, isObject } from '../../core/index.js'
+import { SymphonyError, isObject } from '../../core/index.js'
 import { FieldVault } from '../../protection/index.js'
 import { loadRails, RAIL_TIMEOUT_DEFAULT_MS, type LoadedRail, type Rail } from '../../rails/index.js'
 import type { ProtectionSettings } from '../settings/settings.js'
@@ -22,7 +22,7 @@ async function importDefault(path: string): Promise<unknown> {
   try {
     loaded = await import(pathToFileURL(path).href)
   } catch (error) {
-    throw new AppError('RAILS_UNREADABLE', `The rails in ${path} cannot be loaded.`, {
+    throw new SymphonyError('RAILS_UNREADABLE', `The rails in ${path} cannot be loaded.`, {
       cause: error,
       remedy: TYPESCRIPT.test(path)
         ? TYPESCRIPT_REMEDY
@@ -30,7 +30,7 @@ async function importDefault(path: string): Promise<unknown> {
     })
   }
   if (!isObject(loaded) || !('default' in loaded)) {
-    throw new AppError('RAILS_UNREADABLE', `${path} has no default export.`, {
+    throw new SymphonyError('RAILS_UNREADABLE', `${path} has no default export.`, {
       remedy: 'Export the rails as its default: export default [ … ].',
     })
   }

@@ -1,5 +1,5 @@
 import { isActorGateway } from '../../access/index.js'
-import { AppError } from '../../core/index.js'
+import { SymphonyError } from '../../core/index.js'
 import type { Database } from '../../db/index.js'
 import { declareOutboxRails } from '../../outbox/index.js'
 import { RAIL_TIMEOUT_DEFAULT_MS } from '../../rails/index.js'
@@ -63,7 +63,7 @@ async function reportWhoCannotOperate(
   if (!(await isActorGateway(control, 'keys'))) {
     const message = 'This login is no gateway: requests that need the scope operate or ingest are refused.'
     const remedy = 'Create or mend a login for the API: symphony deploy --create-login NAME=api'
-    if (strict) throw new AppError('NO_ACTOR_GATEWAY', message, { remedy })
+    if (strict) throw new SymphonyError('NO_ACTOR_GATEWAY', message, { remedy })
     terminal.note(`${message} ${remedy}`)
   } else if (oidc !== undefined || accessToken !== undefined) {
     terminal.note(

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { AppError, hasCode } from '../../core/index.js'
+import { SymphonyError, hasCode } from '../../core/index.js'
 
 /**
  * Reads a secret from a file that only its owner can read, or creates it. The file is linked to its name when complete, so
@@ -11,7 +11,7 @@ export async function readOrCreateSecret(path: string, make: () => string): Prom
   try {
     return (await readIfAny(path)) ?? (await create(path, make()))
   } catch (error) {
-    throw new AppError('SECRET_UNREADABLE', `The file ${path} cannot be read or made.`, {
+    throw new SymphonyError('SECRET_UNREADABLE', `The file ${path} cannot be read or made.`, {
       cause: error,
       remedy: 'Run as the user who made it, or choose another --data-dir.',
     })

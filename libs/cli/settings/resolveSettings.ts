@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
 import { Option, type Command } from 'commander'
 import {
-  AppError,
+  SymphonyError,
   InvalidArgumentError,
   isObject,
   nearestSpelling,
@@ -88,7 +88,9 @@ async function readConfigFile(given: string | boolean | undefined): Promise<Conf
   try {
     bytes = await readFile(path)
   } catch (error) {
-    throw new AppError('CONFIG_UNREADABLE', `The file that --config names cannot be read: ${path}.`, { cause: error })
+    throw new SymphonyError('CONFIG_UNREADABLE', `The file that --config names cannot be read: ${path}.`, {
+      cause: error,
+    })
   }
   const content = parseStrictJson(bytes, { argument: basename(path) })
   if (!isObject(content)) throw new InvalidArgumentError(basename(path), 'expected an object of settings')

@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander'
-import { AppError } from '../../core/index.js'
+import { SymphonyError } from '../../core/index.js'
 import { DatabaseError } from '../../db/index.js'
 import type { Terminal } from './Terminal.js'
 
@@ -42,7 +42,8 @@ function describe(error: unknown): Described {
       remedy: 'See symphony --help, or --help after any command.',
     }
   }
-  if (error instanceof AppError) return { code: error.code, message, causes: causesOf(error), remedy: remedyOf(error) }
+  if (error instanceof SymphonyError)
+    return { code: error.code, message, causes: causesOf(error), remedy: remedyOf(error) }
   // An error of @symphony-pg/embedded, which shares no class with this package.
   if (code !== undefined && error instanceof Error && error.name === 'EmbeddedError')
     return { code, message, causes: causesOf(error), remedy: String(Reflect.get(error, 'remedy') ?? '') || undefined }
@@ -78,7 +79,7 @@ function codeOf(error: unknown): string | undefined {
 }
 
 /** Returns the remedy of the error, or else the hint that the SQL function raised with it. */
-function remedyOf(error: AppError): string | undefined {
+function remedyOf(error: SymphonyError): string | undefined {
   return error.remedy ?? (error instanceof DatabaseError ? error.hint : undefined)
 }
 
@@ -163,7 +164,7 @@ export const EXIT_OF = { SIGINT: EXIT.interrupted, SIGTERM: EXIT.terminated } as
 export type StopSignal = keyof typeof EXIT_OF
 
 /** A person or a supervisor asked the command to stop. */
-export class InterruptedError extends AppError {
+export class InterruptedError extends SymphonyError {
   readonly exitCode: number
 
   constructor(signal: StopSignal) {

@@ -1,10 +1,10 @@
-import { AppError, nearestSpelling, requiredId } from '../../core/index.js'
+import { SymphonyError, nearestSpelling, requiredId } from '../../core/index.js'
 import { qualify, type Queryable } from '../../db/index.js'
 import type { PauseKind } from '../types.js'
 import { STRETCH, type ItemSearch } from './search.js'
 
 /** A name that the database does not know: no declared rail, no waiting item, no participant. */
-export class UnknownNameError extends AppError {
+export class UnknownNameError extends SymphonyError {
   /** The known name that was probably meant. */
   readonly nearest: string | undefined
 

@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { boundedInteger, systemClock, type JsonObject, AppError } from '../../core/index.js'
+import { boundedInteger, systemClock, type JsonObject, SymphonyError } from '../../core/index.js'
 import { callRail, type RailResult } from '../callRail.js'
 import type { LoadedRail } from '../loadRails.js'
 import type { RailRequest } from '../types.js'
@@ -97,10 +97,10 @@ function deepFreeze<Value extends object>(value: Value): Value {
 }
 
 /** Thrown by a rule that does not hold. */
-class RuleBroken extends AppError {}
+class RuleBroken extends SymphonyError {}
 
 /** Thrown by a rule that cannot be checked. */
-export class RuleSkipped extends AppError {}
+export class RuleSkipped extends SymphonyError {}
 
 export function fail(detail: string): never {
   throw new RuleBroken('RULE_BROKEN', detail)

@@ -1,4 +1,4 @@
-import { AppError, redact } from '../../core/index.js'
+import { SymphonyError, redact } from '../../core/index.js'
 import { inquireRail } from '../callRail.js'
 import { loadRail } from '../loadRails.js'
 import type { RailDeclaration } from '../types.js'
@@ -15,7 +15,7 @@ export interface RuleResult {
 }
 
 /** Thrown when an adapter breaks the contract. `results` has every rule, `errors` one error per broken one. */
-export class RailContractError extends AppError {
+export class RailContractError extends SymphonyError {
   readonly results: readonly RuleResult[]
   readonly errors: readonly Error[]
 

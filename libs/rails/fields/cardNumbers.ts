@@ -1,25 +1,15 @@
-import { AppError, type JsonObject, type JsonValue } from '../../core/index.js'
+import { InvalidPayloadError, type JsonObject, type JsonValue } from '../../core/index.js'
 import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
-
-/** A card number where none may be. Names the field, never what it holds. */
-export class CardNumberRefusedError extends AppError {
-  /** `payload/memo` */
-  readonly argument: string
-
-  constructor(argument: string) {
-    super('CARD_NUMBER_REFUSED', `${argument}: holds a card number, which this rail forbids there`, {
-      remedy: 'Leave it out, or send a token of it. What is once in the ledger is there for ever.',
-    })
-    this.argument = argument
-  }
-}
 
 /** Refuses a payload with a card number in a field of class `forbidden`, however deep in it, keys included. */
 export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule[], argument = 'payload'): void {
   mapFields(payload, rulesOf(rules, 'forbidden'), (value, { rule }) => {
     // By the rule's own words: a key on the way may itself be data.
-    if (textsIn(value).some(holdsCardNumber)) throw new CardNumberRefusedError(`${argument}${rule.pointer}`)
-    return value
+    if (!textsIn(value).some(holdsCardNumber)) return value
+    throw new InvalidPayloadError(`${argument}${rule.pointer}`, 'holds a card number, which this rail forbids there', {
+      code: 'CARD_NUMBER_REFUSED',
+      remedy: 'Leave it out, or send a token of it. What is once in the ledger is there for ever.',
+    })
   })
 }
 

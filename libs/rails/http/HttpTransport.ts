@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Agent, Dispatcher } from 'undici'
-import { AppError } from '../../core/index.js'
+import { SymphonyError } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
 
 interface TransportOptions {
@@ -38,7 +38,7 @@ export interface HttpResponse {
 }
 
 /** The request was begun, and no whole answer came back: the rail may have acted on it. */
-export class ExchangeBrokenError extends AppError {
+export class ExchangeBrokenError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('HTTP_EXCHANGE_BROKEN', message, options)
   }

@@ -3,7 +3,7 @@ import { closeSync, fdatasync, fsyncSync, mkdirSync, openSync, readSync, writeSy
 import { dirname } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { promisify } from 'node:util'
-import { AppError, systemClock, type Clock } from '../../core/index.js'
+import { SymphonyError, systemClock, type Clock } from '../../core/index.js'
 import { decodeLine, encodeLines, type BookLine } from './readBook.js'
 import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
 
@@ -94,13 +94,14 @@ export class FileRailBook implements RailBook {
   #append(lines: readonly BookLine[]): void {
     const bytes = encodeLines(lines)
     if (writeSync(this.#fd, bytes) !== bytes.length) {
-      throw new AppError('RAIL_BOOK_WRITE_SHORT', 'the rail book took only a part of a write: the disk is full')
+      throw new SymphonyError('RAIL_BOOK_WRITE_SHORT', 'the rail book took only a part of a write: the disk is full')
     }
   }
 
   #receipt({ reference, once }: BookPayment, line: BookLine | undefined): BookReceipt {
     const railReference = (once ? this.#firstLines.get(reference) : undefined) ?? line?.railReference
-    if (railReference === undefined) throw new AppError('RAIL_BOOK_LINE_LOST', 'a line of the rail book has vanished')
+    if (railReference === undefined)
+      throw new SymphonyError('RAIL_BOOK_LINE_LOST', 'a line of the rail book has vanished')
     return { paid: true, railReference, repeated: railReference !== line?.railReference }
   }
 

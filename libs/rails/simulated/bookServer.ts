@@ -10,7 +10,7 @@ import {
   parseStrictJson,
   requiredId,
   requiredText,
-  AppError,
+  SymphonyError,
 } from '../../core/index.js'
 import { FileRailBook } from './FileRailBook.js'
 import type { BookPayment } from './RailBook.js'
@@ -166,6 +166,6 @@ export async function startRailBook(options: {
   throw notStarted('its process ended without an answer')
 }
 
-function notStarted(reason = 'no reason was given'): AppError {
-  return new AppError('RAIL_BOOK_NOT_STARTED', `the rail book could not be started: ${reason}`)
+function notStarted(reason = 'no reason was given'): SymphonyError {
+  return new SymphonyError('RAIL_BOOK_NOT_STARTED', `the rail book could not be started: ${reason}`)
 }

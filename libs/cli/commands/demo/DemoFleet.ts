@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
-import { AppError } from '../../../core/index.js'
+import { SymphonyError } from '../../../core/index.js'
 import { settleWithin } from '../../../worker/index.js'
 import type { Random } from './seededRandom.js'
 
@@ -56,7 +56,7 @@ export class DemoFleet {
   /** A worker that ends by itself is a bug; one that cannot even start would be replaced for ever. */
   requireHealth(): void {
     if (this.#deaths <= DEATHS_MAX) return
-    throw new AppError('DEMO_WORKERS_DIE', `${this.#deaths} workers ended although nobody had killed them.`, {
+    throw new SymphonyError('DEMO_WORKERS_DIE', `${this.#deaths} workers ended although nobody had killed them.`, {
       remedy: `Their last words are in ${this.#options.logFile}.`,
     })
   }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
-import { AppError, boundedInteger, requiredText } from '../../../core/index.js'
+import { SymphonyError, boundedInteger, requiredText } from '../../../core/index.js'
 import { databaseUrlOption, jsonOption, parseWholeNumber } from '../../settings/options.js'
 import { countOf, type Cli } from '../../terminal/Terminal.js'
 import type { DemoOutcome } from './runDemo.js'
@@ -74,7 +74,7 @@ function requireSound({ result, audit, kept }: DemoOutcome, seed: string): void 
   const broken = audit.invariants
     .filter(({ ok }) => !ok)
     .map(({ id, sentence, found }) => `${id} ${sentence}: ${found.join(', ')}`)
-  throw new AppError('DEMO_BOOKS_DIFFER', `The books do not agree. ${broken.join('; ')}`, {
+  throw new SymphonyError('DEMO_BOOKS_DIFFER', `The books do not agree. ${broken.join('; ')}`, {
     remedy: `Please report it with the seed ${seed}. Everything is kept in ${kept}.`,
   })
 }

@@ -1,6 +1,6 @@
 import { rename, writeFile } from 'node:fs/promises'
 import { Registry } from 'prom-client'
-import { AppError, InvalidArgumentError, systemClock } from '../../../core/index.js'
+import { SymphonyError, InvalidArgumentError, systemClock } from '../../../core/index.js'
 import { openLedger, type AuditReport, type Ledger } from '../../../ledger/index.js'
 import { LedgerMetrics, type VerifiedLedger } from '../../../observability/index.js'
 import { resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
@@ -58,7 +58,7 @@ async function readBookOf(file: string) {
   try {
     return await readRailEffects(file)
   } catch (error) {
-    throw new AppError('BOOK_UNREADABLE', `The rail’s book ${file} cannot be read.`, { cause: error })
+    throw new SymphonyError('BOOK_UNREADABLE', `The rail’s book ${file} cannot be read.`, { cause: error })
   }
 }
 
@@ -97,7 +97,7 @@ function openWindow({ openRows, openBlocks, checkpoints, blocks }: AuditReport['
 function requireSound({ ok, invariants, chain }: AuditReport): void {
   if (ok) return
   const broken = invariants.filter((one) => !one.ok).map(({ id }) => id)
-  throw new AppError(
+  throw new SymphonyError(
     'LEDGER_BROKEN',
     `The ledger does not hold: ${broken.join(', ')}; ${chain.breakCount} broken hashes.`,
     {

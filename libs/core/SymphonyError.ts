@@ -1,13 +1,15 @@
+import type { ErrorCode } from './ErrorCode.js'
+
 /**
  * Base class of Symphony's own errors: a code for programs, a sentence for people, and the cause.
- * Callers branch on `code` or on the class, never on the message. A message never holds a payload or a secret.
+ * Callers branch on `code`, never on the message. A message never holds a payload or a secret.
  */
-export class AppError extends Error {
-  readonly code: string
+export class SymphonyError extends Error {
+  readonly code: ErrorCode
   /** Instruction for the person who reads the error. */
   readonly remedy: string | undefined
 
-  constructor(code: string, message: string, options: { readonly cause?: unknown; readonly remedy?: string } = {}) {
+  constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown; readonly remedy?: string } = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause })
     this.name = new.target.name
     this.code = code
@@ -20,7 +22,7 @@ export type ArgumentName = string | (() => string)
 
 /** An argument that is missing, blank or of the wrong kind. Thrown before any I/O. */
 export class InvalidArgumentError extends TypeError {
-  readonly code = 'INVALID_ARGUMENT'
+  readonly code = 'INVALID_ARGUMENT' satisfies ErrorCode
   readonly argument: string
 
   constructor(argument: ArgumentName, message: string) {
@@ -33,7 +35,7 @@ export class InvalidArgumentError extends TypeError {
 
 /** An argument of the right kind outside its bounds. Thrown before any I/O. */
 export class ArgumentRangeError extends RangeError {
-  readonly code = 'ARGUMENT_OUT_OF_RANGE'
+  readonly code = 'ARGUMENT_OUT_OF_RANGE' satisfies ErrorCode
   readonly argument: string
 
   constructor(argument: ArgumentName, message: string) {
@@ -44,13 +46,28 @@ export class ArgumentRangeError extends RangeError {
   }
 }
 
+/** A payload that its rail or topic would refuse, or whose rail or topic the process does not know. Nothing was enqueued. */
+export class InvalidPayloadError extends SymphonyError {
+  /** Place of the fault: `payload`, or `instructions[3].railType`. */
+  readonly argument: string
+
+  constructor(
+    argument: string,
+    message: string,
+    { code = 'INVALID_PAYLOAD', remedy }: { readonly code?: ErrorCode; readonly remedy: string },
+  ) {
+    super(code, `${argument}: ${message}`, { remedy })
+    this.argument = argument
+  }
+}
+
 /** Checks the code of an error of Node.js, such as ENOENT. */
 export function hasCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code
 }
 
 /** Thrown by a handler when no further attempt can help. The message ends at once with this error. */
-export class PermanentFailureError extends AppError {
+export class PermanentFailureError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('PERMANENT_FAILURE', message, options)
   }
