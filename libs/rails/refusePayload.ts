@@ -33,6 +33,12 @@ export async function requireTopicPayload(
   if (refusal !== undefined) throw refusal
 }
 
+/** A payment with another key is another payment, so the remedy names the key. */
+const REMEDIES = {
+  rail: 'Correct the payload and send it again under the same idempotency key.',
+  topic: 'Correct the payload and send it again. A message that was enqueued before under the same id stands.',
+} as const
+
 /**
  * Returns the refusal of a payload, or undefined. A check that fails itself, such as a schema that throws, refuses nothing: the
  * worker checks again.
@@ -58,6 +64,6 @@ export async function findRefusal(
   const check = await validatePayload(contract, payload)
   if (check.ok || check.retryable) return undefined
   return new InvalidPayloadError(place('payload'), `${check.message} (${check.code})`, {
-    remedy: 'Correct the payload and send it again.',
+    remedy: REMEDIES[kind],
   })
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { StandardSchema } from '../../libs/rails/index.js'
+import type { Transaction } from '../../libs/db/index.js'
+import type { PaymentPayload, StandardSchema } from '../../libs/rails/index.js'
 import { Symphony, type SymphonyEvent, type SymphonyWorker } from '../../libs/symphony/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
@@ -26,6 +27,12 @@ type Opened = { readonly messages: object; readonly scheduler: object }
 /** Calls a verb as a program without types does. */
 function call(store: object, verb: string, argument: object): Promise<unknown> {
   return Promise.resolve(Reflect.apply(Reflect.get(store, verb), store, [argument]))
+}
+
+/** A schema that refuses the payloads for which `isRefused` is true. */
+function refusing(isRefused: (payload: unknown) => boolean): StandardSchema<PaymentPayload> {
+  const validate = (value: unknown) => (isRefused(value) ? { issues: [{ message: 'refused' }] } : { value })
+  return { '~standard': { version: 1, vendor: 'test', validate } }
 }
 
 async function sealedBlocks(worker: SymphonyWorker): Promise<number> {
@@ -75,6 +82,59 @@ describe('a payment', () => {
       symphony.transaction((tx) => symphony.enqueue({ ...instruction, payload }, { tx })),
     ).rejects.toMatchObject({ code: 'INVALID_PAYLOAD', argument: 'payload' })
     expect(await symphony.payments.get({ instructionId: 'P-3' })).toBeUndefined()
+  })
+
+  describe('that is known', () => {
+    const instruction = {
+      instructionId: 'P-5',
+      participantId: 'shop',
+      payload: { ...PAYLOAD, memo: '4111111111111111' },
+    }
+    const railType = 'stricter'
+    const lenient = { type: railType } as const
+    const strict = { type: railType, payload: refusing(() => true) } as const
+    beforeAll(async () => {
+      await using symphony = open([lenient])
+      await symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
+    })
+
+    test('is answered from the record although a stricter schema refuses it; a new one is refused', async () => {
+      await using symphony = open([strict])
+      const repeat = { ...instruction, railType } as const
+      const item = await symphony.transaction((tx) => symphony.enqueue(repeat, { tx }))
+      expect(item).toMatchObject({ created: false, state: 'PENDING' })
+      const other = symphony.transaction((tx) => symphony.enqueue({ ...repeat, instructionId: 'P-6' }, { tx }))
+      await expect(other).rejects.toMatchObject({
+        code: 'INVALID_PAYLOAD',
+        remedy: 'Correct the payload and send it again under the same idempotency key.',
+      })
+      expect(await symphony.payments.get({ instructionId: 'P-6' })).toBeUndefined()
+    })
+
+    test('is said to stand when a field that became forbidden holds a card number', async () => {
+      await using symphony = open([{ type: railType, fields: { '/memo': 'forbidden' } } as const])
+      const repeat = symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
+      await expect(repeat).rejects.toMatchObject({
+        code: 'CARD_NUMBER_REFUSED',
+        argument: 'payload/memo',
+        remedy: expect.stringContaining('If this payment was enqueued before, it stands'),
+      })
+    })
+
+    test('costs no statement where the schema accepts the payload', async () => {
+      await using symphony = open([{ type: railType, payload: refusing(() => false) } as const])
+      const sent: string[] = []
+      await symphony.transaction((tx) => {
+        const counting: Pick<Transaction, 'query'> = {
+          query: (text, values) => {
+            sent.push(text)
+            return tx.query(text, values)
+          },
+        }
+        return symphony.enqueue({ ...instruction, instructionId: 'P-7', railType }, { tx: counting })
+      })
+      expect(sent).toEqual([expect.stringContaining('enqueue_outbox_packed')])
+    })
   })
 
   test('is enqueued through a transaction of the caller by a Symphony without a url', async () => {
