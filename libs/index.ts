@@ -76,12 +76,7 @@ export type {
 
 /** Names of the earlier surface. They disappear with the other entry points of modules. */
 export { createWorkerId } from './core/index.js'
-export {
-  isLeaseLostError,
-  LeaseLostError,
-  openDatabase,
-  withSchema,
-} from './db/index.js'
+export { isLeaseLostError, LeaseLostError, openDatabase, withSchema } from './db/index.js'
 export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
 export { InboxContentDiffersError, InboxWorker } from './inbox/index.js'
 export type { InboxWorkerEvent, InboxWorkerOptions } from './inbox/index.js'

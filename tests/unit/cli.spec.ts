@@ -101,9 +101,9 @@ describe('the command line', () => {
 describe('reportError', () => {
   test('names the causes, first line each', () => {
     const cause = new Error('disk full\nand more', { cause: new Error('ENOSPC') })
-    expect(report(new SymphonyError('DEPLOY_FAILED', 'The schema was not deployed.', { cause }))).toEqual({
+    expect(report(new SymphonyError('DEPLOYMENT_FILE_FAILED', 'The schema was not deployed.', { cause }))).toEqual({
       exitCode: 1,
-      stderr: 'error DEPLOY_FAILED The schema was not deployed.\n  because disk full\n  because ENOSPC\n',
+      stderr: 'error DEPLOYMENT_FILE_FAILED The schema was not deployed.\n  because disk full\n  because ENOSPC\n',
     })
   })
 
