@@ -2,7 +2,7 @@
 // that the product needs, changed by three bare statements (lease, insert into the ledger, delete) for 500 at a time inside the
 // server: no checks, no chain, no tokens to compare, no round trips.
 import { createRequire } from 'node:module'
-import { deploy } from 'symphony-pg/deployment'
+import { deploy } from '../dist/libs/deployment/index.js'
 
 const pg = createRequire(import.meta.url)('pg')
 

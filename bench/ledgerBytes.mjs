@@ -1,6 +1,6 @@
 // How many bytes a payment takes in the ledger, by table and index: `npm run bench:bytes [payments]`. Written by transactions of 500, so
 // that indexes have grown as they do in life; sealed; one attempt each. docs/internals/billion-rows.md reckons with it.
-import { LedgerSealer } from 'symphony-pg/ledger'
+import { LedgerSealer } from '../dist/libs/ledger/index.js'
 import { fillLedger } from './fill.mjs'
 import { ScaleFixture } from './scale/ScaleFixture.mjs'
 

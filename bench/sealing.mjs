@@ -5,11 +5,11 @@
 // what a drain that keeps every core busy loses, and the figure to believe on a machine that has other things to do.
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { openDatabase } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
+import { openDatabase } from '../dist/libs/db/index.js'
+import { deploy } from '../dist/libs/deployment/index.js'
 import { startEmbedded } from '@symphony-pg/embedded'
-import { LedgerSealer } from 'symphony-pg/ledger'
-import { claimOutboxBatch, completeOutboxAttempts, enqueuePaymentOutboxBatch } from 'symphony-pg/outbox'
+import { LedgerSealer } from '../dist/libs/ledger/index.js'
+import { claimOutboxBatch, completeOutboxAttempts, enqueuePaymentOutboxBatch } from '../dist/libs/outbox/index.js'
 import { temporaryFolder } from './folder.mjs'
 
 const ROUNDS = Number(process.argv[2] ?? 3)

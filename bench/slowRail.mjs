@@ -4,11 +4,11 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { enqueueMany, openDatabase } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
+import { openDatabase } from '../dist/libs/db/index.js'
+import { enqueueMany, OutboxRelayer } from '../dist/libs/outbox/index.js'
+import { deploy } from '../dist/libs/deployment/index.js'
 import { startEmbedded } from '@symphony-pg/embedded'
-import { OutboxRelayer } from 'symphony-pg/outbox'
-import { loadRails } from 'symphony-pg/rails'
+import { loadRails } from '../dist/libs/rails/index.js'
 import { temporaryFolder } from './folder.mjs'
 
 const ROUNDS = Number(process.argv[2] ?? 3)

@@ -1,11 +1,11 @@
 // Symphony with everything on: the ledger, its sealing, leases with fencing tokens, the roles, idempotent and sequenced
 // enqueue. The rail is a no-op that answers at once.
 import { createRequire } from 'node:module'
-import { enqueue, enqueueMany, openDatabase } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
-import { LedgerSealer } from 'symphony-pg/ledger'
-import { OutboxRelayer, readOutboxStatus } from 'symphony-pg/outbox'
-import { loadRails } from 'symphony-pg/rails'
+import { openDatabase } from '../dist/libs/db/index.js'
+import { enqueue, enqueueMany, OutboxRelayer, readOutboxStatus } from '../dist/libs/outbox/index.js'
+import { deploy } from '../dist/libs/deployment/index.js'
+import { LedgerSealer } from '../dist/libs/ledger/index.js'
+import { loadRails } from '../dist/libs/rails/index.js'
 
 export const settingOf = () => 'batchSize 500, concurrency 500, 16 connections; everything else as by default'
 export const version = createRequire(import.meta.url)('../package.json').version

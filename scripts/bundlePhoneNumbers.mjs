@@ -15,7 +15,7 @@ const { version } = JSON.parse(readFileSync(join(source, 'package.json'), 'utf8'
 const [{ output }] = await build({
   configFile: false,
   root,
-  logLevel: 'warn',
+  logLevel: 'error',
   plugins: [
     {
       name: 'entry',

@@ -1,6 +1,6 @@
 // Relayers in processes of their own (the contender of `npm run bench`), working on what this process enqueues.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { enqueueMany } from 'symphony-pg'
+import { enqueueMany } from '../../dist/libs/outbox/index.js'
 import { startContender } from '../contenderProcess.mjs'
 
 const SYMPHONY = { name: 'symphony', module: new URL('../symphony.mjs', import.meta.url) }

@@ -96,7 +96,7 @@ export function requireTransaction(tx: TransactionClient): void {
   if (typeof property(tx, 'query') !== 'function') {
     refuse(
       'an object without query()',
-      'pass a pg client after BEGIN, or wrap the transaction with symphony-pg/adapters',
+      'pass a pg client after BEGIN, or wrap the transaction with fromPrisma, fromDrizzle or another adapter',
     )
   }
   const client = unwrapSchema(tx)
@@ -105,7 +105,7 @@ export function requireTransaction(tx: TransactionClient): void {
   }
   if (isIdle(client)) refuse('a pg client outside a transaction', 'run BEGIN on the client before you pass it')
   if (typeof property(client, 'createQueryBuilder') === 'function') {
-    refuse('an object of TypeORM', 'pass fromTypeOrm(manager) of symphony-pg/adapters')
+    refuse('an object of TypeORM', 'pass fromTypeOrm(manager)')
   }
 }
 

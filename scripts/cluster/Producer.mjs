@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { enqueueMany } from 'symphony-pg'
+import { enqueueMany } from '../../dist/libs/outbox/index.js'
 import { paymentOf } from './payments.mjs'
 
 const BATCH = 250

@@ -1,6 +1,6 @@
 // The rails of the two worker hosts: one that can be asked what became of a payment, one that is idempotent. What they paid is in
 // a book that a process of its own keeps, outside every database.
-import { simulatedRail } from 'symphony-pg/rails'
+import { simulatedRail } from '../../dist/libs/rails/index.js'
 
 const shared = {
   bookUrl: process.env.CLUSTER_BOOK_URL ?? '',

@@ -1,7 +1,7 @@
 // One participant, 16 writers: every enqueue of it waits for the one before, because its numbers have no gap. One call per payment,
 // which is a naive bump of the sequence per call, against calls of 50 payments; and what one call per payment does when the writers
 // have participants of their own.
-import { enqueue, enqueueMany } from 'symphony-pg'
+import { enqueue, enqueueMany } from '../../../dist/libs/outbox/index.js'
 import { median } from '../../statistics.mjs'
 import { interleavedRates } from '../writers.mjs'
 

@@ -1,5 +1,5 @@
 // What the NOTIFY trigger costs 16 writers, with somebody listening: on and off in turn.
-import { enqueue } from 'symphony-pg'
+import { enqueue } from '../../../dist/libs/outbox/index.js'
 import { median } from '../../statistics.mjs'
 import { interleavedRates } from '../writers.mjs'
 

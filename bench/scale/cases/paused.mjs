@@ -1,5 +1,5 @@
 // A claim that has 100,000 due rows of a paused rail in front of it, asked for every rail and by the names of both.
-import { pauseOutbox } from 'symphony-pg/outbox'
+import { pauseOutbox } from '../../../dist/libs/outbox/index.js'
 import { fillQueue } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'
 

@@ -1,5 +1,5 @@
 // Chain verification as an auditor does it: every row hashed again, every block, every link.
-import { databaseSource, LedgerSealer, verifyLedger } from 'symphony-pg/ledger'
+import { databaseSource, LedgerSealer, verifyLedger } from '../../../dist/libs/ledger/index.js'
 import { fillLedger } from '../../fill.mjs'
 
 /** As many payments as a worker ends in one transaction. */
