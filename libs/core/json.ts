@@ -100,6 +100,8 @@ export function printJsonNumber(path: ArgumentName, value: number): string {
   if (!Number.isFinite(value)) throw new ArgumentRangeError(path, 'expected a finite number, got NaN or an infinity')
   if (Object.is(value, -0)) throw new ArgumentRangeError(path, 'expected a number, got negative zero')
   const literal = String(value)
+  // Fast path: a safe integer has 16 digits at most.
+  if (Number.isSafeInteger(value)) return literal
   const decimal = readDecimal(literal)
   requireBounds(path, decimal)
   return literal.includes('e') ? expand(decimal) : literal

@@ -21,6 +21,10 @@ export function encodePayload(payload: unknown, argument: ArgumentName = 'payloa
 class PayloadWriter {
   readonly #argument: ArgumentName
   readonly #ancestors: object[] = []
+  /** Keys and indexes on the way to the value that is being written. */
+  readonly #keys: (string | number)[] = []
+  /** Names the place of that value. One function for all: a path is needed for an error alone. */
+  readonly #place = () => this.#spellPath()
   #text = ''
 
   constructor(argument: ArgumentName) {
@@ -28,65 +32,72 @@ class PayloadWriter {
   }
 
   write(payload: unknown): string {
-    this.#value(this.#argument, payload)
+    this.#value(payload)
     if (Buffer.byteLength(this.#text) > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
     return this.#text
   }
 
-  #value(path: ArgumentName, value: unknown): void {
+  #value(value: unknown): void {
     if (value === null || typeof value === 'boolean') this.#append(String(value))
-    else if (typeof value === 'string') this.#string(path, value)
-    else if (typeof value === 'number') this.#append(printJsonNumber(path, value))
-    else if (isPlainArray(value)) this.#nested(path, value)
-    else if (isPlainObject(value)) this.#nested(path, value)
-    else throw new InvalidArgumentError(path, `expected a JSON value, got ${describe(value)}`)
+    else if (typeof value === 'string') this.#string(value)
+    else if (typeof value === 'number') this.#append(printJsonNumber(this.#place, value))
+    else if (isPlainArray(value)) this.#nested(value)
+    else if (isPlainObject(value)) this.#nested(value)
+    else throw new InvalidArgumentError(this.#place, `expected a JSON value, got ${describe(value)}`)
   }
 
-  #nested(path: ArgumentName, container: object): void {
+  #nested(container: object): void {
     if (this.#ancestors.includes(container)) {
-      throw new InvalidArgumentError(path, 'expected a tree, got an object that contains itself')
+      throw new InvalidArgumentError(this.#place, 'expected a tree, got an object that contains itself')
     }
     if (this.#ancestors.length === PAYLOAD_DEPTH_MAX) {
-      throw new ArgumentRangeError(path, `expected a depth of at most ${PAYLOAD_DEPTH_MAX}`)
+      throw new ArgumentRangeError(this.#place, `expected a depth of at most ${PAYLOAD_DEPTH_MAX}`)
     }
     this.#ancestors.push(container)
-    if (isPlainArray(container)) this.#array(path, container)
-    else this.#object(path, container)
+    if (isPlainArray(container)) this.#array(container)
+    else this.#object(container)
     this.#ancestors.pop()
   }
 
-  #object(path: ArgumentName, object: object): void {
-    this.#append('{')
-    for (const [position, key] of Reflect.ownKeys(object).entries()) {
-      if (typeof key === 'symbol') throw new InvalidArgumentError(path, 'expected text keys, got a symbol key')
-      const place = () => keyPath(spelled(path), key, position)
-      rejectPrototypeKey(place, key)
-      if (position > 0) this.#append(', ')
-      this.#string(place, key)
+  #object(object: object): void {
+    const depth = this.#keys.length
+    let separator = '{'
+    for (const key of Reflect.ownKeys(object)) {
+      if (typeof key === 'symbol') {
+        throw new InvalidArgumentError(this.#place, 'expected text keys, got a symbol key')
+      }
+      this.#keys[depth] = key
+      rejectPrototypeKey(this.#place, key)
+      this.#append(separator)
+      this.#string(key)
       this.#append(': ')
-      this.#value(place, ownValue(place, object, key))
+      this.#value(ownValue(this.#place, object, key))
+      this.#keys.length = depth
+      separator = ', '
     }
-    this.#append('}')
+    this.#append(separator === '{' ? '{}' : '}')
   }
 
-  #array(path: ArgumentName, array: readonly unknown[]): void {
+  #array(array: readonly unknown[]): void {
     // Every element takes a byte at least: a giant or sparse array is refused before its keys are listed.
     if (array.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
+    const depth = this.#keys.length
     this.#append('[')
     for (let index = 0; index < array.length; index += 1) {
       if (index > 0) this.#append(', ')
-      const place = () => indexPath(spelled(path), index)
-      this.#value(place, ownValue(place, array, String(index)))
+      this.#keys[depth] = index
+      this.#value(ownValue(this.#place, array, String(index)))
+      this.#keys.length = depth
     }
     this.#append(']')
     if (Reflect.ownKeys(array).length !== array.length + LENGTH_KEY_COUNT) {
-      throw new InvalidArgumentError(path, 'expected an array of elements only, got one with further properties')
+      throw new InvalidArgumentError(this.#place, 'expected an array of elements only, got one with further properties')
     }
   }
 
-  #string(path: ArgumentName, text: string): void {
+  #string(text: string): void {
     if (text.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
-    requireStorableText(path, text)
+    requireStorableText(this.#place, text)
     // JSON.stringify escapes the same characters as jsonb's output function, in the same spelling.
     this.#append(JSON.stringify(text))
   }
@@ -96,11 +107,16 @@ class PayloadWriter {
     this.#text += chunk
     if (this.#text.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
   }
-}
 
-/** A place is spelled out for an error alone: of a thousand payloads nearly always none is wrong. */
-function spelled(place: ArgumentName): string {
-  return typeof place === 'string' ? place : place()
+  #spellPath(): string {
+    let path = typeof this.#argument === 'string' ? this.#argument : this.#argument()
+    for (const [depth, key] of this.#keys.entries()) {
+      const container = this.#ancestors[depth]!
+      path =
+        typeof key === 'number' ? indexPath(path, key) : keyPath(path, key, Reflect.ownKeys(container).indexOf(key))
+    }
+    return path
+  }
 }
 
 /** `length` is an own key of every array. */

@@ -46,15 +46,25 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
     ordered: [],
     traceContexts: isTraced ? instructions.map(({ traceContext = active }) => keptContext(traceContext)) : null,
   }
-  for (const [index, instruction] of instructions.entries()) {
-    const at = (field: string) => (instructions.length === 1 ? field : () => `instructions[${index}].${field}`)
-    columns.instructionIds.push(requiredId(at('instructionId'), instruction.instructionId))
-    columns.participantIds.push(requiredId(at('participantId'), instruction.participantId))
-    columns.idempotencyKeys.push(requiredIdempotencyKey(at('idempotencyKey'), instruction.idempotencyKey))
-    columns.railTypes.push(requiredId(at('railType'), instruction.railType))
-    columns.payloads.push(encodePayload(instruction.payload, at('payload')))
-    columns.notBefore.push(optionalDate(at('notBefore'), instruction.notBefore))
-    columns.ordered.push(optionalBoolean(at('ordered'), instruction.ordered) ?? false)
+  // One function per field names the place of a wrong instruction: one per instruction would be created for nothing.
+  let index = 0
+  const at = (field: string) => (instructions.length === 1 ? field : () => `instructions[${index}].${field}`)
+  const instructionId = at('instructionId')
+  const participantId = at('participantId')
+  const idempotencyKey = at('idempotencyKey')
+  const railType = at('railType')
+  const payload = at('payload')
+  const notBefore = at('notBefore')
+  const ordered = at('ordered')
+  for (const instruction of instructions) {
+    columns.instructionIds.push(requiredId(instructionId, instruction.instructionId))
+    columns.participantIds.push(requiredId(participantId, instruction.participantId))
+    columns.idempotencyKeys.push(requiredIdempotencyKey(idempotencyKey, instruction.idempotencyKey))
+    columns.railTypes.push(requiredId(railType, instruction.railType))
+    columns.payloads.push(encodePayload(instruction.payload, payload))
+    columns.notBefore.push(optionalDate(notBefore, instruction.notBefore))
+    columns.ordered.push(optionalBoolean(ordered, instruction.ordered) ?? false)
+    index += 1
   }
   return columns
 }
