@@ -16,7 +16,8 @@ const tests = ['run', '--config', 'tests/workspaces/adapters/vitest.config.ts', 
 step('tests', installed(root, 'vitest'), tests, root)
 
 function install() {
-  const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8')
+  const inputs = ['package-lock.json', join('prisma', 'schema.prisma')]
+  const lock = inputs.map((name) => readFileSync(join(folder, name), 'utf8')).join('')
   const stamp = join(folder, 'node_modules', '.symphony-lock')
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
   step('install', 'npm', ['ci', '--ignore-scripts', '--no-workspaces'], folder)

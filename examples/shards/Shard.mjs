@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
-import { deploy } from 'symphony-pg/deployment'
+import { deploy } from 'symphony-pg/admin'
 import { startEmbedded, stopEmbedded } from '@symphony-pg/embedded'
 
 export class Shard {

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import { Symphony } from '../../libs/index.js'
 import { createTestDatabase } from '../support/database.js'
 
@@ -125,4 +125,11 @@ test('operator.ts proposes, another operator approves, and the payment is record
   const [, proposalId = ''] = /approve\(\{ proposalId: '([^']+)' \}\)/.exec(stdout) ?? []
   await grace.operator.approve({ proposalId })
   expect(await grace.payments.get({ outboxId })).toMatchObject({ state: 'DISPATCHED' })
+})
+
+test('payout.test.ts is a test that passes', async () => {
+  const env = { ...process.env, TEST_DATABASE_URL: inject('serverUrl') }
+  const words = ['--test', '--test-reporter=tap', 'payout.test.js']
+  const { stdout } = await run(process.execPath, words, { cwd: folder, env, timeout: 100_000 })
+  expect(stdout).toMatch(/^# pass 1$/m)
 })

@@ -2,18 +2,17 @@
 // answer is sent, and rolled back if the handler fails.
 import express from 'express'
 import pg from 'pg'
-import { enqueue, openDatabase } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
+import { Symphony } from 'symphony-pg'
+import { deploy } from 'symphony-pg/admin'
 import { startEmbedded } from '@symphony-pg/embedded'
-import { readOutboxStatus } from 'symphony-pg/outbox'
 
 /** Runs a handler between BEGIN and COMMIT, and sends what it returns. */
-const inTransaction = (pool, handler) => async (request, response) => {
+const inTransaction = (pool, symphony, handler) => async (request, response) => {
   const client = await pool.connect()
   try {
     await client.query('BEGIN')
     request.client = client
-    request.enqueue = (instruction) => enqueue(instruction, { tx: client })
+    request.enqueue = (instruction) => symphony.enqueue(instruction, { tx: client })
     const answer = await handler(request)
     // A transaction in which a statement failed is answered by ROLLBACK, without an error.
     const { command } = await client.query('COMMIT')
@@ -30,13 +29,13 @@ const inTransaction = (pool, handler) => async (request, response) => {
 const url = process.env.DATABASE_URL ?? (await startEmbedded({ dataDir: '.symphony' })).url
 await deploy({ url })
 const pool = new pg.Pool({ connectionString: url })
+const symphony = new Symphony({ url, rails: [{ type: 'SEPA', destination: 'iban' }] })
 
 const app = express().use(express.json())
 app.post(
   '/refunds/:id',
-  inTransaction(pool, async ({ params: { id }, body, enqueue: enqueueHere }) => {
-    const names = { instructionId: id, participantId: 'shop', idempotencyKey: `${id}/1`, railType: 'SEPA' }
-    const { state } = await enqueueHere({ ...names, payload: body })
+  inTransaction(pool, symphony, async ({ params: { id }, body, enqueue }) => {
+    const { state } = await enqueue({ railType: 'SEPA', instructionId: id, participantId: 'shop', payload: body })
     if (body.amount === '13.00') throw new Error('thirteen is refused, after the payment was enqueued')
     return { id, state }
   }),
@@ -55,10 +54,9 @@ const refund = async (id, amount) => {
 await refund('R-1', '12.00')
 await refund('R-2', '13.00')
 
-const database = openDatabase({ url })
-const { pendingCount } = await readOutboxStatus(database.as('symphony_readonly'))
+const { pendingCount } = await symphony.payments.status()
 console.log(`payments waiting: ${pendingCount}`)
-await database.close()
+await symphony.close()
 server.close()
 await pool.end()
 

@@ -1,40 +1,28 @@
-// A Fastify plugin: the relayer starts when the server is ready and stops, with its work in hand done, when the server closes.
+// A Fastify plugin: the worker starts when the server is ready, and finishes running calls when the server closes.
 import fastify from 'fastify'
-import { enqueue, IdempotencyConflictError, openDatabase } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from '@symphony-pg/embedded'
-import { OutboxRelayer, readItems } from 'symphony-pg/outbox'
-import { loadRails } from 'symphony-pg/rails'
+import { IdempotencyConflictError, Symphony } from 'symphony-pg'
+import { deploy } from 'symphony-pg/admin'
 
-async function symphony(app, { url, rails, onEvent }) {
-  const database = openDatabase({ url })
-  const relayer = new OutboxRelayer(database, loadRails(rails), {}, onEvent)
-  app.decorate('payments', {
-    enqueue: (instruction) => enqueue(instruction, { tx: database.as('symphony_ingest') }),
-    read: (instructionId) => readItems(database.as('symphony_readonly'), { instructionId }),
-  })
-  app.addHook('onReady', () => relayer.start())
-  app.addHook('onClose', async () => {
-    await relayer.stop()
-    await database.close()
-  })
+async function symphonyPlugin(app, options) {
+  const symphony = new Symphony(options)
+  const worker = symphony.worker()
+  app.decorate('symphony', symphony)
+  app.addHook('onReady', () => worker.start())
+  app.addHook('onClose', () => symphony.close())
 }
 // Visible to the whole application, not only to plugins inside it.
-symphony[Symbol.for('skip-override')] = true
+symphonyPlugin[Symbol.for('skip-override')] = true
 
-const url = process.env.DATABASE_URL ?? (await startEmbedded({ dataDir: '.symphony' })).url
+const url = process.env.DATABASE_URL ?? 'embedded:.symphony'
 await deploy({ url })
-
-let settle
-const settled = new Promise((resolve) => (settle = resolve))
 const bank = { type: 'bank', onUnknown: 'hold', dispatch: () => ({ outcome: 'success', reference: 'bank-1' }) }
 
 const app = fastify()
-await app.register(symphony, { url, rails: [bank], onEvent: ({ type }) => type === 'outbox.recorded' && settle() })
+await app.register(symphonyPlugin, { url, rails: [bank] })
 app.post('/invoices/:id/payment', async ({ params: { id }, body }, reply) => {
-  const names = { instructionId: id, participantId: 'ACME', idempotencyKey: `${id}/1`, railType: 'bank' }
+  const payment = { railType: 'bank', instructionId: id, participantId: 'ACME', payload: body }
   try {
-    const { state } = await app.payments.enqueue({ ...names, payload: body })
+    const { state } = await app.symphony.transaction((tx) => app.symphony.enqueue(payment, { tx }))
     return reply.code(202).send({ state })
   } catch (error) {
     if (error instanceof IdempotencyConflictError) return reply.code(409).send({ error: 'already paid otherwise' })
@@ -49,6 +37,7 @@ const pay = async (amount) => {
   const answer = await fetch(`${address}/invoices/INV-1/payment`, { method: 'POST', headers, body })
   console.log(answer.status, await answer.text())
 }
+const settled = app.symphony.events.once('outbox.recorded')
 await pay('12.50')
 await settled
 await pay('12.50')

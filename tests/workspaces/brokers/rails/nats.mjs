@@ -1,7 +1,7 @@
 // Rails for `symphony worker --rails`, as a user would write them; the environment says where, and when to die.
 import { jetstream } from '@nats-io/jetstream'
 import { connect, headers } from '@nats-io/transport-node'
-import { natsRail } from 'symphony-pg/brokers'
+import { natsRail } from 'symphony-pg/rails'
 import { killedAfter } from './killedAfter.mjs'
 
 const { NATS_URL, NATS_STREAM, NATS_SUBJECT, KILLED_AFTER = 'Infinity' } = process.env

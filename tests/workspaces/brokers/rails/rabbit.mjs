@@ -1,6 +1,6 @@
 // Rails for `symphony worker --rails`, as a user would write them; the environment says where, and when to die.
 import { connect } from 'amqplib'
-import { rabbitRail } from 'symphony-pg/brokers'
+import { rabbitRail } from 'symphony-pg/rails'
 import { killedAfter } from './killedAfter.mjs'
 
 const { RABBIT_URL, RABBIT_EXCHANGE, KILLED_AFTER = 'Infinity' } = process.env

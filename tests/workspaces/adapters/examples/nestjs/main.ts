@@ -1,44 +1,38 @@
-// A NestJS application that pays: the module brings an injectable `Payments`, and runs the relayer as long as the application runs.
+// A NestJS application that pays: the module makes `Symphony` injectable, and runs a worker as long as the application runs.
 import 'reflect-metadata'
 import { Body, Controller, HttpCode, Inject, Module, Param, Post } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
-import type { JsonObject } from 'symphony-pg'
-import { deploy } from 'symphony-pg/deployment'
-import { startEmbedded } from '@symphony-pg/embedded'
-import { Payments, SymphonyModule } from './SymphonyModule.js'
+import { defineRail, Symphony, type JsonObject } from 'symphony-pg'
+import { deploy } from 'symphony-pg/admin'
+import { SymphonyModule } from './SymphonyModule.js'
 
 @Controller('invoices')
 class Invoices {
-  readonly #payments: Payments
+  readonly #symphony: Symphony
 
-  constructor(@Inject(Payments) payments: Payments) {
-    this.#payments = payments
+  constructor(@Inject(Symphony) symphony: Symphony) {
+    this.#symphony = symphony
   }
 
   @Post(':id/payment')
   @HttpCode(202)
   async pay(@Param('id') id: string, @Body() payload: JsonObject): Promise<{ state: string }> {
-    const names = { instructionId: id, participantId: 'ACME', idempotencyKey: `${id}/1`, railType: 'bank' }
-    const { state } = await this.#payments.enqueue({ ...names, payload })
+    const payment = { railType: 'bank', instructionId: id, participantId: 'ACME', payload }
+    const { state } = await this.#symphony.transaction((tx) => this.#symphony.enqueue(payment, { tx }))
     return { state }
   }
 }
 
-const url = process.env['DATABASE_URL'] ?? (await startEmbedded({ dataDir: '.symphony' })).url
+const url = process.env['DATABASE_URL'] ?? 'embedded:.symphony'
 await deploy({ url })
 
-let settle = () => {}
-const settled = new Promise<void>((resolve) => (settle = resolve))
-const bank = {
+const bank = defineRail({
   type: 'bank',
-  onUnknown: 'hold' as const,
-  dispatch: () => ({ outcome: 'success' as const, reference: 'bank-1' }),
-}
-const onEvent = ({ type }: { type: string }) => {
-  if (type === 'outbox.recorded') settle()
-}
+  onUnknown: 'hold',
+  dispatch: async () => ({ outcome: 'success', reference: 'bank-1' }),
+})
 
-@Module({ imports: [SymphonyModule.register({ url, rails: [bank], onEvent })], controllers: [Invoices] })
+@Module({ imports: [SymphonyModule.register({ url, rails: [bank] })], controllers: [Invoices] })
 class Application {}
 
 const app = await NestFactory.create(Application, { logger: ['error'] })
@@ -50,6 +44,7 @@ const pay = async () => {
   const answer = await fetch(`${await app.getUrl()}/invoices/INV-1/payment`, { method: 'POST', headers, body })
   console.log(answer.status, await answer.text())
 }
+const settled = app.get(Symphony).events.once('outbox.recorded')
 await pay()
 await settled
 await pay()
