@@ -5,12 +5,10 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
-import { deploy } from '../dist/libs/deployment/index.js'
 import { startEmbedded } from '@symphony-pg/embedded'
-import { OutboxRelayer, enqueueMany, topicRails } from '../dist/libs/outbox/index.js'
-import { addPostgresPlatform, PlatformServices, toFleetWorker } from '../dist/libs/platform/index.js'
-import { loadRails } from '../dist/libs/rails/index.js'
-import { openDatabase } from '../dist/libs/db/index.js'
+import { Symphony } from 'symphony-pg'
+import { deploy } from 'symphony-pg/admin'
+import { SymphonyFleet } from 'symphony-pg/platform'
 import { temporaryFolder } from './folder.mjs'
 
 const ROUNDS = Number(process.argv[2] ?? 3)
@@ -26,22 +24,19 @@ try {
   ]
   for (const { url } of databases) await deploy({ url })
   const progress = { handled: 0 }
-  const rails = loadRails(topicRails({ work: () => void (progress.handled += 1) }))
-  const platform = addPostgresPlatform(new PlatformServices(), { databases, pollMs: 50 })
-  await platform.start()
-  const workersOf = ({ database }) => {
-    const relayer = new OutboxRelayer(database, rails, { listen: false, batchSize: 100, concurrency: 50 })
-    return [toFleetWorker('relayer', relayer, ({ claimed }) => claimed > 0)]
-  }
+  const topics = { work: () => void (progress.handled += 1) }
+  const fleet = new SymphonyFleet({ databases, pollMs: 50 })
+  await fleet.start()
 
   const drain = async (round) => {
     const wanted = progress.handled + 7 * MESSAGES
     for (const { name, url } of databases.slice(0, 7)) await fill(url, `${round}-${name}`)
     const startedMs = performance.now()
-    const fleet = await platform.serve(workersOf)
+    const worker = fleet.worker({ topics, batchSize: 100, concurrency: 50 })
+    await worker.start()
     while (progress.handled < wanted) await sleep(5)
     const seconds = (performance.now() - startedMs) / 1_000
-    await fleet.stop()
+    await worker.stop()
     return (7 * MESSAGES) / seconds
   }
   await drain('warm-up')
@@ -66,7 +61,7 @@ try {
   }
   const ratio = median(rates.down.map((down, round) => down / rates.up[round]))
   print(JSON.stringify({ up: median(rates.up), down: median(rates.down), ratio }))
-  await platform.stop()
+  await fleet.close()
 } finally {
   await Promise.allSettled([seven.stop(), eighth.stop()])
   await rm(folder, { recursive: true, force: true })
@@ -84,13 +79,13 @@ async function createDatabase(serverUrl, name) {
 }
 
 async function fill(url, prefix) {
-  const database = openDatabase({ url })
+  const symphony = new Symphony({ url })
   const instructions = Array.from({ length: MESSAGES }, (_, n) => {
     const id = `${prefix}-${n}`
-    return { instructionId: id, idempotencyKey: id, participantId: id, railType: 'work', payload: {} }
+    return { instructionId: id, participantId: id, railType: 'work', payload: {} }
   })
-  await enqueueMany(instructions, { tx: database.as('symphony_ingest') })
-  await database.close()
+  await symphony.transaction((tx) => symphony.enqueueMany(instructions, { tx }))
+  await symphony.close()
 }
 
 function median(values) {

@@ -4,10 +4,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { enqueue } from 'symphony-pg'
-import { OutboxRelayer, readOutboxStatus } from 'symphony-pg/outbox'
-import { addPostgresPlatform, PlatformDiscovery, PlatformServices, toFleetWorker } from 'symphony-pg/platform'
-import { loadRails } from 'symphony-pg/rails'
+import { PlatformDiscovery, SymphonyFleet } from 'symphony-pg/platform'
 import { Shard } from './Shard.mjs'
 
 const PAYMENTS = 900
@@ -26,48 +23,38 @@ class ShardDirectory extends PlatformDiscovery {
 
 /** The rail, and its book: which references it has paid, for whom, and when. */
 const book = new Map()
-const rails = loadRails([
-  {
-    type: 'bank',
-    onUnknown: 'resend',
-    timeoutMs: 1_000,
-    dispatch: async ({ reference, participantId }) => {
-      await sleep(5)
-      // Idempotent: the same reference is paid once.
-      if (!book.has(reference)) book.set(reference, { participantId, atMs: performance.now() })
-      return { outcome: 'success', reference: `paid-${reference}` }
-    },
+const bank = {
+  type: 'bank',
+  onUnknown: 'resend',
+  timeoutMs: 1_000,
+  dispatch: async ({ reference, participantId }) => {
+    await sleep(5)
+    // Idempotent: the same reference is paid once.
+    if (!book.has(reference)) book.set(reference, { participantId, atMs: performance.now() })
+    return { outcome: 'success', reference: `paid-${reference}` }
   },
-])
+}
 
-let platform
+let fleet
 try {
   for (const shard of shards) await shard.start()
   await south.follow()
 
-  platform = addPostgresPlatform(new PlatformServices(), {
-    discovery: new ShardDirectory(),
-    refreshMs: 250,
-    leaseSeconds: 5,
-    pollMs: 100,
-  })
-  await platform.start()
-  await platform.serve(({ database }, { leaseSeconds }) => [
-    toFleetWorker(
-      'relayer',
-      new OutboxRelayer(database, rails, { leaseSeconds, listen: false }),
-      ({ claimed }) => claimed > 0,
-    ),
-  ])
+  const discovery = new ShardDirectory()
+  fleet = new SymphonyFleet({ discovery, rails: [bank], refreshMs: 250, leaseSeconds: 5, pollMs: 100 })
+  await fleet.worker().start()
 
   const placed = new Map(shards.map(({ name }) => [name, 0]))
   let [failedOver, lostAtMs, backAtMs] = [Promise.resolve(0), 0, 0]
   for (let number = 1; number <= PAYMENTS; number += 1) {
     const payment = paymentOf(number)
     // Every payment of a participant goes to the same cluster, whichever process enqueues it, and however often.
-    const shardOf = () => platform.databases.forKey(payment.participantId)
-    await insist(() => enqueue(payment, { tx: shardOf().database.as('symphony_ingest') }))
-    placed.set(shardOf().name, placed.get(shardOf().name) + 1)
+    await insist(() => {
+      const shard = fleet.forKey(payment.participantId)
+      return shard.transaction((tx) => shard.enqueue(payment, { tx }))
+    })
+    const name = nameForKey(payment.participantId)
+    placed.set(name, placed.get(name) + 1)
     if (number === PAYMENTS / 3) {
       lostAtMs = performance.now()
       failedOver = south.failOver().then(() => (backAtMs = performance.now()))
@@ -77,15 +64,14 @@ try {
   while ((await waiting()) > 0) await sleep(50)
 
   const meanwhile = [...book.values()].filter(
-    ({ participantId, atMs }) =>
-      atMs > lostAtMs && atMs < backAtMs && platform.databases.forKey(participantId).name !== south.name,
+    ({ participantId, atMs }) => atMs > lostAtMs && atMs < backAtMs && nameForKey(participantId) !== south.name,
   )
   for (const [name, count] of placed) console.log(`${name}: ${count} payments`)
   console.log(`south failed over; meanwhile the others made ${meanwhile.length > 0 ? 'payments' : 'no payment'}`)
   console.log(`${book.size} of ${PAYMENTS} payments are in the rail's book`)
   if (book.size !== PAYMENTS || meanwhile.length === 0) process.exitCode = 1
 } finally {
-  await platform?.stop()
+  await fleet?.close()
   for (const shard of shards) await shard.stop()
   await rm(folder, { recursive: true, force: true })
 }
@@ -93,16 +79,20 @@ try {
 function paymentOf(number) {
   return {
     instructionId: `payment-${number}`,
-    idempotencyKey: `payment-${number}`,
     participantId: `participant-${number % 60}`,
     railType: 'bank',
     payload: { amount: '1.00', currency: 'EUR', destination: 'DE89370400440532013000' },
   }
 }
 
-/** What is left on all of them. */
+/** Name of the shard that a key belongs to. */
+function nameForKey(key) {
+  return fleet.names.find((name) => fleet.of(name) === fleet.forKey(key))
+}
+
+/** Payments that are pending on all of them. */
 async function waiting() {
-  const statuses = platform.databases.members.map(({ database }) => readOutboxStatus(database.as('symphony_readonly')))
+  const statuses = fleet.names.map((name) => fleet.of(name).payments.status())
   const counts = await Promise.all(statuses).catch(() => [{ pendingCount: 1n }])
   return counts.reduce((sum, { pendingCount }) => sum + Number(pendingCount), 0)
 }

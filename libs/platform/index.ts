@@ -14,7 +14,7 @@ export { PlatformDiscovery, StaticDiscovery } from './discovery.js'
 export type { OnPlatformEvent, PlatformEvent } from './events.js'
 export { Fleet, toFleetWorker } from './Fleet.js'
 export type { FleetWorker, WorkerFactory } from './Fleet.js'
-export { PlatformOptionsError } from './options.js'
+export { PlatformOptionsError, resolvePlatformOptions } from './options.js'
 export type { PlatformOptions, ResolvedPlatformOptions, RetentionOptions, Selection } from './options.js'
 export {
   InboxWorkStoreProvider,
@@ -25,5 +25,4 @@ export {
   ServiceError,
 } from './services.js'
 export { addPostgresPlatform, PostgresPlatform } from './registration.js'
-export type { ServePlatform } from './registration.js'
 export type { ServiceClass } from './services.js'

@@ -86,6 +86,12 @@ export type AnySymphony = Pick<Symphony, 'events' | 'close'>
 /** Returns the parts of a Symphony with a url. */
 export let partsOf: (symphony: AnySymphony) => SymphonyParts
 
+/** Creates a Symphony over a database of a fleet. Its `close` stops its workers; the fleet closes the database and the rails. */
+export let symphonyOver: <const Rails extends readonly RailContract[], const Topics extends TopicContracts>(
+  database: Database,
+  options: SymphonyOptions<Rails, Topics>,
+) => Symphony<Rails, Topics>
+
 /**
  * One database of Symphony, with the rails and topics of this process. The constructor opens nothing: connections are made when
  * first needed, each in the role that its call needs. Close it when the process ends.
@@ -99,6 +105,12 @@ export class Symphony<
       if (!(#contracts in symphony)) throw new InvalidArgumentError('symphony', 'expected a Symphony of this package')
       return { database: symphony.#database(), contracts: symphony.#contracts, vault: symphony.#vault }
     }
+    symphonyOver = (database, options) => {
+      const symphony = new Symphony({ ...options, schema: database.schema })
+      symphony.#opened = database
+      symphony.#isShared = true
+      return symphony
+    }
   }
 
   readonly events = new Events<SymphonyEvent>()
@@ -109,6 +121,8 @@ export class Symphony<
   /** Rails with an adapter. Workers share them, so they are closed with the Symphony. */
   readonly #adapters: readonly LoadedRail[]
   #opened: Database | undefined
+  /** Whether database and rails belong to a fleet. */
+  #isShared = false
   #messages: OutboxStore<Topics> | undefined
   #inbox: Inbox | undefined
   #scheduler: SchedulerStore<Topics> | undefined
@@ -118,7 +132,7 @@ export class Symphony<
   constructor(options: SymphonyOptions<Rails, Topics> = {}) {
     this.#options = options
     this.#contracts = loadContracts(options.rails ?? [])
-    this.#adapters = (options.rails ?? []).filter((rail) => 'dispatch' in rail).map((rail) => loadRail(rail))
+    this.#adapters = adaptersOf(options.rails ?? [])
     this.#vault = new FieldVault(this.#contracts, options.vault)
     // Wrong options are refused here, although nothing is opened.
     if (options.url !== undefined) this.#opened = this.#open(options.url)
@@ -166,7 +180,7 @@ export class Symphony<
         database,
         login: database.login,
         rails: protectedRails(loaded, new FieldVault(loaded, this.#options.vault), executor),
-        ownRails: rails === undefined ? [] : [...loaded.values()],
+        ownRails: rails === undefined || this.#isShared ? [] : [...loaded.values()],
         vault: this.#options.vault,
         relayer,
         inbox,
@@ -221,6 +235,7 @@ export class Symphony<
 
   async #close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    if (this.#isShared) return
     await closeRails(this.#adapters)
     await this.#opened?.close()
   }
@@ -251,6 +266,11 @@ export class Symphony<
     const { rails: _rails, topics: _topics, vault: _vault, clock: _clock, ...options } = this.#options
     return openDatabase({ ...options, url })
   }
+}
+
+/** Loads the rails that have an adapter. */
+export function adaptersOf(rails: readonly RailContract[]): readonly LoadedRail[] {
+  return rails.filter((rail) => 'dispatch' in rail).map((rail) => loadRail(rail))
 }
 
 function loadContracts(rails: readonly RailContract[]): ReadonlyMap<string, LoadedContract> {

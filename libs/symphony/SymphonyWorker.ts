@@ -4,7 +4,7 @@ import { InboxWorker, type InboxHandler, type InboxWorkerOptions } from '../inbo
 import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
 import { requireMasterKeys, type MasterKeys } from '../protection/index.js'
 import { OutboxRelayer, type RelayerCounts, type RelayerOptions } from '../outbox/index.js'
-import { CleanupWorker, type RetentionOptions } from '../platform/index.js'
+import { CleanupWorker, toFleetWorker, type FleetWorker, type RetentionOptions } from '../platform/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { LeaseRepairWorker } from '../repair/index.js'
 import { SchedulerWorker, type SchedulerOptions } from '../scheduler/index.js'
@@ -65,11 +65,18 @@ export interface WorkerCounts extends RelayerCounts {
   readonly sealed: number
 }
 
+/** Returns the parts of a worker as rounds for a fleet, each with its own interval. */
+export let roundsOf: (worker: SymphonyWorker) => readonly FleetWorker[]
+
 /**
  * Relayer, inbox worker, scheduler, lease repair, sealing, verification and retention of one database, started and stopped
  * together. A stop waits within the bounds of each part.
  */
 export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
+  static {
+    roundsOf = (worker) => worker.#rounds
+  }
+
   /** Names this worker in leases and in the ledger. */
   readonly workerId: string
   readonly #plan: WorkerPlan
@@ -78,8 +85,8 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   readonly #scheduler: SchedulerWorker | undefined
   readonly #repair: LeaseRepairWorker | undefined
   readonly #sealer: LedgerSealer | undefined
-  /** Parts without counts of their own. */
-  readonly #others: readonly Part<unknown>[]
+  readonly #verifier: LedgerVerifier | undefined
+  readonly #cleanup: CleanupWorker | undefined
   readonly #onStop: () => void
   #isChecked = false
   #stopped: Promise<void> | undefined
@@ -94,7 +101,6 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     this.#relayer = rails.size === 0 ? undefined : new OutboxRelayer(database, rails, relayer, emit, clock)
     this.#inbox = inbox && createInbox(plan, inbox)
     this.#scheduler = scheduler && new SchedulerWorker(database, scheduler, emit, clock)
-    const others: Part<unknown>[] = []
     if (maintenance !== undefined) {
       const { repair = true, sealing = true, retention = {} } = maintenance
       const { repairIntervalMs, repairBatchSize, sealIntervalMs } = maintenance
@@ -111,12 +117,11 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
         const options = sealIntervalMs === undefined ? {} : { intervalMs: sealIntervalMs }
         this.#sealer = new LedgerSealer(executor, options, emit)
         if (verifyRowsPerSecond > 0)
-          others.push(new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, emit))
+          this.#verifier = new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, emit)
       }
       if (retention !== false)
-        others.push(new CleanupWorker(executor, { intervalMs, retention: { ...RETENTION, ...retention } }, emit))
+        this.#cleanup = new CleanupWorker(executor, { intervalMs, retention: { ...RETENTION, ...retention } }, emit)
     }
-    this.#others = others
     if (this.#parts.length === 0) throw new NothingToDoError()
   }
 
@@ -167,8 +172,47 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   }
 
   get #parts(): readonly Part<unknown>[] {
-    const counted = [this.#relayer, this.#inbox, this.#scheduler, this.#repair, this.#sealer]
-    return [...counted.filter((part) => part !== undefined), ...this.#others]
+    const parts = [
+      this.#relayer,
+      this.#inbox,
+      this.#scheduler,
+      this.#repair,
+      this.#sealer,
+      this.#verifier,
+      this.#cleanup,
+    ]
+    return parts.filter((part) => part !== undefined)
+  }
+
+  get #rounds(): readonly FleetWorker[] {
+    const {
+      repairIntervalMs = 60_000,
+      sealIntervalMs = 1_000,
+      cleanupIntervalMs = 3_600_000,
+    } = this.#plan.maintenance ?? {}
+    const round = <Counts>(
+      name: string,
+      part: Part<Counts> | undefined,
+      isBusy: (counts: Counts) => boolean,
+      everyMs?: number,
+    ): FleetWorker[] => {
+      if (part === undefined) return []
+      const runOnce = async () => {
+        await this.#check()
+        return part.runOnce()
+      }
+      return [toFleetWorker(name, { runOnce, stop: () => this.stop() }, isBusy, everyMs)]
+    }
+    return [
+      ...round('relayer', this.#relayer, ({ claimed }) => claimed > 0),
+      ...round('inbox', this.#inbox, ({ claimed }) => claimed > 0),
+      ...round('scheduler', this.#scheduler, ({ more }) => more),
+      ...round('repair', this.#repair, () => false, repairIntervalMs),
+      ...round('sealer', this.#sealer, ({ more }) => more, sealIntervalMs),
+      // The database bounds the rate.
+      ...round('verifier', this.#verifier, (verified) => verified !== undefined, VERIFY_INTERVAL_MS),
+      ...round('cleanup', this.#cleanup, ({ more }) => more, cleanupIntervalMs),
+    ]
   }
 
   /** Finds a missing master key and an unreadable epoch file before the first claim. */
@@ -197,7 +241,7 @@ function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxW
   return new InboxWorker(database, handlers, { ...options, handlerRole }, emit, clock)
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
+export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve()
     else signal.addEventListener('abort', () => resolve(), { once: true })
@@ -217,6 +261,7 @@ class NothingToDoError extends SymphonyError {
 }
 
 const RAILS_CLOSE_MS = 1_000
+const VERIFY_INTERVAL_MS = 10_000
 const RETENTION = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 })
 const NO_ITEMS: RelayerCounts = Object.freeze({
   claimed: 0,

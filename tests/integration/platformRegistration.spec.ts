@@ -18,6 +18,7 @@ import {
   StaticDiscovery,
   type CleanupEvent,
 } from '../../libs/platform/index.js'
+import { SymphonyFleet } from '../../libs/symphony/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
@@ -183,13 +184,11 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     ])
   })
 
-  test('runs in every database of a platform that is served, at the interval it was given', async () => {
+  test('runs in every database of a fleet, at the interval it was given', async () => {
     const before = await finished(us)
-    const services = new PlatformServices()
-    const platform = addPostgresPlatform(services, { databases: databases(), cleanupIntervalMs: 1_000, retention })
-    stops.push(() => platform.stop())
-    await platform.start()
-    await platform.serve(() => [])
+    const fleet = new SymphonyFleet({ databases: databases(), cleanupIntervalMs: 1_000, retention })
+    stops.push(() => fleet.close())
+    await fleet.worker().start()
     const young = {
       inbox: before.inbox.young,
       runs: before.runs.young,
@@ -200,12 +199,10 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
   })
 })
 
-test('the ledger of every database of a platform that is served is sealed, at the interval it was given', async () => {
-  const services = new PlatformServices()
-  const platform = addPostgresPlatform(services, { databases: databases(), sealIntervalMs: 100 })
-  stops.push(() => platform.stop())
-  await platform.start()
-  await platform.serve(() => [])
+test('a fleet seals the ledger of each database, at the interval it was given', async () => {
+  const fleet = new SymphonyFleet({ databases: databases(), sealIntervalMs: 100 })
+  stops.push(() => fleet.close())
+  await fleet.worker().start()
   for (const db of [eu, us]) {
     await enqueue(db)
     const open = async () => {

@@ -1,0 +1,201 @@
+import type { Clock } from '../core/index.js'
+import {
+  DatabaseSet,
+  Fleet,
+  resolvePlatformOptions,
+  type Member,
+  type PlatformEvent,
+  type PlatformOptions,
+  type ResolvedPlatformOptions,
+} from '../platform/index.js'
+import type { MasterKeys } from '../protection/index.js'
+import type { RailContract, TopicContracts } from '../rails/index.js'
+import { Events, type SymphonyEvent } from './Events.js'
+import { adaptersOf, symphonyOver, type Symphony, type WorkerOptions } from './Symphony.js'
+import { aborted, closeRails, roundsOf } from './SymphonyWorker.js'
+
+/** Databases, their budget of connections, and the rails and topics that all of them share. */
+export interface SymphonyFleetOptions<
+  Rails extends readonly RailContract[] = readonly RailContract[],
+  Topics extends TopicContracts = TopicContracts,
+> extends PlatformOptions {
+  /** Rails of every database. @default any rail, unchecked */
+  readonly rails?: Rails
+  /** Schemas of messages, by topic. @default any topic, any JSON object */
+  readonly topics?: Topics
+  /** Master keys, for rails that encrypt fields. */
+  readonly vault?: MasterKeys
+  /** For tests that move time. @default the system's */
+  readonly clock?: Clock
+}
+
+/** Event of the fleet, or of one of its databases. */
+export type FleetEvent = PlatformEvent | (SymphonyEvent & { readonly database: string })
+
+/**
+ * Options of the workers of a fleet. An epoch belongs to one database, so a fleet takes no record of it; the intervals of sealing
+ * and retention are options of the fleet.
+ */
+export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
+  WorkerOptions<Topics>,
+  'listen' | 'poll' | 'pollMs' | 'debounceMs' | 'leaseSeconds' | 'epochStore' | 'maintenance'
+> & {
+  /** Lease repair, sealing, verification and retention. @default true */
+  readonly maintenance?: boolean
+}
+
+/**
+ * Many databases, one Symphony for each. Discovery says which databases there are; the fleet opens a new one and closes a removed
+ * one. The workers of all databases share one budget of connections. There is no order between databases.
+ */
+export class SymphonyFleet<
+  const Rails extends readonly RailContract[] = readonly RailContract[],
+  const Topics extends TopicContracts = TopicContracts,
+> implements AsyncDisposable {
+  readonly events = new Events<FleetEvent>()
+  readonly #options: ResolvedPlatformOptions
+  readonly #shared: Pick<SymphonyFleetOptions<Rails, Topics>, 'rails' | 'topics' | 'vault' | 'clock'>
+  readonly #databases: DatabaseSet
+  readonly #symphonies = new WeakMap<Member, Symphony<Rails, Topics>>()
+  readonly #workers = new Set<SymphonyFleetWorker>()
+  #started: Promise<void> | undefined
+  #closed: Promise<void> | undefined
+
+  constructor({ rails, topics, vault, clock, ...platform }: SymphonyFleetOptions<Rails, Topics>) {
+    this.#options = resolvePlatformOptions(platform, undefined)
+    this.#shared = {
+      ...(rails === undefined ? {} : { rails }),
+      ...(topics === undefined ? {} : { topics }),
+      ...(vault === undefined ? {} : { vault }),
+      ...(clock === undefined ? {} : { clock }),
+    }
+    this.#databases = new DatabaseSet(this.#options, (event) => this.events.emit(event))
+    // Wrong rails are refused here, although no database is known yet.
+    adaptersOf(rails ?? [])
+  }
+
+  /** Asks discovery for the databases, and again every `refreshMs`. A worker of the fleet does it by itself. */
+  start(): Promise<void> {
+    this.#started ??= this.#start()
+    return this.#started
+  }
+
+  /** Names of the databases that discovery lists now. */
+  get names(): readonly string[] {
+    return this.#databases.members.map(({ name }) => name)
+  }
+
+  /** Returns the Symphony of the database with this name, in any case. */
+  of(name: string): Symphony<Rails, Topics> {
+    return this.#symphonyOf(this.#databases.get(name))
+  }
+
+  /** Returns the Symphony that a key belongs to: the same for the same key, while the databases are the same. */
+  forKey(key: string): Symphony<Rails, Topics> {
+    return this.#symphonyOf(this.#databases.forKey(key))
+  }
+
+  /** Creates workers for every database there is or will be, not started yet. The fleet stops them when it is closed. */
+  worker(options: FleetWorkerOptions<Topics> = {}): SymphonyFleetWorker {
+    const { maintenance = true, ...others } = options
+    const { leaseSeconds, cleanupIntervalMs, sealIntervalMs, retention } = this.#options
+    const fleet = new Fleet(
+      this.#databases,
+      (member) => {
+        const worker = this.#symphonyOf(member).worker({
+          ...others,
+          leaseSeconds,
+          maintenance: maintenance ? { cleanupIntervalMs, sealIntervalMs, retention } : false,
+        })
+        return roundsOf(worker)
+      },
+      this.#options,
+      (event) => this.events.emit(event),
+      this.#shared.clock,
+    )
+    const worker: SymphonyFleetWorker = new SymphonyFleetWorker(
+      async () => {
+        await this.start()
+        await fleet.start()
+      },
+      async () => {
+        await fleet.stop()
+        await closeRails(adaptersOf(options.rails ?? []))
+        this.#workers.delete(worker)
+      },
+    )
+    this.#workers.add(worker)
+    return worker
+  }
+
+  /** Stops the workers, then closes the rails and every connection. Safe to call twice. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  async #start(): Promise<void> {
+    await this.#databases.start()
+    await this.#databases.follow({
+      added: async () => {},
+      // The database is closed after its Symphony has stopped what an application started on it.
+      removed: async (member) => this.#symphonies.get(member)?.close(),
+    })
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await this.#databases.stop()
+    await closeRails(adaptersOf(this.#shared.rails ?? []))
+  }
+
+  #symphonyOf(member: Member): Symphony<Rails, Topics> {
+    const known = this.#symphonies.get(member)
+    if (known !== undefined) return known
+    const symphony = symphonyOver(member.database, this.#shared)
+    symphony.events.on('*', (event: SymphonyEvent) => this.events.emit({ ...event, database: member.name }))
+    this.#symphonies.set(member, symphony)
+    return symphony
+  }
+}
+
+/** Workers of every database of a fleet, started and stopped together. */
+export class SymphonyFleetWorker implements AsyncDisposable {
+  readonly #start: () => Promise<void>
+  readonly #stop: () => Promise<void>
+  #stopped: Promise<void> | undefined
+
+  constructor(start: () => Promise<void>, stop: () => Promise<void>) {
+    this.#start = start
+    this.#stop = stop
+  }
+
+  start(): Promise<void> {
+    return this.#start()
+  }
+
+  /** Waits for running rounds. Safe before `start`, and twice. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop()
+    return this.#stopped
+  }
+
+  /** Starts, waits until the signal aborts, and stops. */
+  async run({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+    try {
+      if (signal.aborted) return
+      await this.start()
+      await aborted(signal)
+    } finally {
+      await this.stop()
+    }
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
+  }
+}

@@ -1,0 +1,109 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { PlatformDiscovery, type PlatformDatabase } from '../../libs/platform/index.js'
+import type { TopicMessage } from '../../libs/outbox/index.js'
+import { SymphonyFleet, type FleetEvent } from '../../libs/symphony/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+
+const dbs: TestDatabase[] = []
+beforeAll(async () => {
+  for (let n = 0; n < 2; n++) dbs.push(await createTestDatabase())
+})
+afterAll(() => Promise.all(dbs.map((db) => db.drop())))
+
+const listed = (): PlatformDatabase[] =>
+  dbs.map(({ url, schema }, index) => ({ name: ['north', 'south'][index]!, url, schema }))
+
+/** A rail that pays at once, and its closes. */
+function bankOf(closed: string[] = []) {
+  return {
+    type: 'bank',
+    onUnknown: 'resend',
+    dispatch: ({ reference }: { readonly reference: string }) => ({ outcome: 'success', reference }) as const,
+    close: () => void closed.push('bank'),
+  } as const
+}
+
+const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
+
+test('a fleet pays in every database, and its worker seals and repairs there', async () => {
+  const closed: string[] = []
+  await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf(closed)], pollMs: 20 })
+  const events: FleetEvent[] = []
+  fleet.events.on('*', (event) => events.push(event))
+  const worker = fleet.worker()
+  await worker.start()
+  expect(fleet.names).toEqual(['north', 'south'])
+  for (const name of fleet.names) {
+    const symphony = fleet.of(name)
+    const instruction = { railType: 'bank', instructionId: `F-${name}`, participantId: 'shop' } as const
+    await symphony.transaction((tx) => symphony.enqueue({ ...instruction, payload: PAYLOAD }, { tx }))
+    const state = async () => (await symphony.payments.get({ instructionId: `F-${name}` }))?.state
+    await expect.poll(state, POLL_OPTIONS).toBe('DISPATCHED')
+  }
+  const sealed = () =>
+    events.filter(({ type }) => type === 'ledger.sealed').map((event) => Reflect.get(event, 'database'))
+  await expect.poll(sealed, POLL_OPTIONS).toEqual(expect.arrayContaining(['north', 'south']))
+  await worker.stop()
+  expect(closed).toEqual([])
+  await fleet.close()
+  expect(closed).toEqual(['bank'])
+})
+
+test('a fleet hands messages, inbox and due timers of each database to one set of handlers', async () => {
+  await using fleet = new SymphonyFleet({ databases: listed(), pollMs: 20 })
+  const heard: string[] = []
+  const worker = fleet.worker({
+    topics: { greeting: ({ payload }: TopicMessage) => void heard.push(`message ${String(payload['from'])}`) },
+    inbox: { handlers: { settled: async ({ messageId }) => void heard.push(`inbox ${messageId}`) } },
+    scheduler: true,
+  })
+  await worker.start()
+  await fleet.of('NORTH').messages.enqueue({ topic: 'greeting', payload: { from: 'north' } })
+  await fleet.of('south').scheduler.scheduleTimer({ topic: 'greeting', payload: { from: 'timer' }, dueAt: new Date() })
+  await fleet.of('south').inbox.enqueue({ source: 'bank', messageId: 'm-1', topic: 'settled', payload: {} })
+  await expect.poll(() => heard.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
+})
+
+test('a key belongs to one database, and its Symphony is the same object each time', async () => {
+  await using fleet = new SymphonyFleet({ databases: listed() })
+  expect(() => fleet.of('north')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
+  await fleet.start()
+  const keys = Array.from({ length: 50 }, () => randomUUID())
+  for (const key of keys) expect(fleet.forKey(key)).toBe(fleet.forKey(key))
+  expect(new Set(keys.map((key) => fleet.forKey(key))).size).toBe(2)
+  expect(() => fleet.of('west')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
+})
+
+test('a database that discovery no longer lists stops its workers; the rails stay open for the others', async () => {
+  const closed: string[] = []
+  const gone = new Set<string>()
+  class Directory extends PlatformDiscovery {
+    async databases() {
+      return listed().filter(({ name }) => !gone.has(name))
+    }
+  }
+  await using fleet = new SymphonyFleet({
+    discovery: new Directory(),
+    rails: [bankOf(closed)],
+    pollMs: 20,
+    refreshMs: 100,
+  })
+  await fleet.worker().start()
+  const south = fleet.of('south')
+  const removed = fleet.events.once('platform.databaseRemoved')
+  gone.add('south')
+  expect(await removed).toMatchObject({ database: 'south' })
+  await expect(south.transaction(async () => {})).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
+  expect({ names: fleet.names, closed }).toEqual({ names: ['north'], closed: [] })
+})
+
+test('wrong options of a fleet are refused all at once, and wrong rails before a database is opened', () => {
+  expect(() => new SymphonyFleet({ databases: [], pollMs: 1, connectionsMax: 0 })).toThrow(
+    expect.objectContaining({ code: 'INVALID_PLATFORM_OPTIONS', failures: expect.objectContaining({ length: 4 }) }),
+  )
+  expect(() => new SymphonyFleet({ databases: listed(), rails: [{ ...bankOf(), onUnknown: 'inquire' }] })).toThrow(
+    expect.objectContaining({ argument: 'rail "bank", queryStatus' }),
+  )
+})
