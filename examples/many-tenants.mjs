@@ -1,9 +1,8 @@
 // tenants.mjs: node tenants.mjs, in a folder where symphony-pg and @symphony-pg/embedded are installed.
-import { startEmbedded } from '@symphony-pg/embedded'
 import { deploy } from 'symphony-pg/admin'
 import { SymphonyFleet } from 'symphony-pg/platform'
 
-const url = process.env.DATABASE_URL ?? (await startEmbedded({ dataDir: '.symphony' })).url
+const url = process.env.DATABASE_URL ?? 'embedded:.symphony'
 // Two schemas of one database stand for two tenants here.
 const databases = ['north', 'south'].map((name) => ({ name, url, schema: `tenant_${name}` }))
 for (const { schema } of databases) await deploy({ url, schema })

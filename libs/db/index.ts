@@ -28,7 +28,7 @@ export {
   TransactionPoolerError,
 } from './errors.js'
 export type { Disposition, FailureContext, Phase, RecordedOutcome } from './errors.js'
-export { loadEmbedded } from './embedded.js'
+export { embeddedFolder, loadEmbedded } from './embedded.js'
 export type { Listener, ListenOptions, ListenState, NotificationHandler } from './listen.js'
 export { openLoginDatabase } from './LoginDatabase.js'
 export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDatabase.js'

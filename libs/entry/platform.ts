@@ -1,6 +1,5 @@
 /** For processes that serve many databases. */
 export {
-  addPostgresPlatform,
   CleanupWorker,
   InboxWorkStoreProvider,
   LeaseProvider,
@@ -8,9 +7,8 @@ export {
   PlatformDiscovery,
   PlatformOptionsError,
   PlatformServices,
-  PostgresPlatform,
   SchedulerStoreProvider,
 } from '../platform/index.js'
 export type { OptionFailure, PlatformDatabase, PlatformOptions, RetentionOptions } from '../platform/index.js'
-export { SymphonyFleet } from '../symphony/index.js'
+export { addPostgresPlatform, PostgresPlatform, SymphonyFleet } from '../symphony/index.js'
 export type { SymphonyFleetOptions } from '../symphony/index.js'

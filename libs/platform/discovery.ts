@@ -1,8 +1,11 @@
+import { resolve } from 'node:path'
+import { embeddedFolder } from '../db/index.js'
+
 /** One database of the platform, as it is configured or discovered. */
 export interface PlatformDatabase {
   /** How it is called, in any case: in routing, events and logs. */
   readonly name: string
-  /** `postgres://login:password@host:port/database` */
+  /** `postgres://login:password@host:port/database`, or for development `embedded:FOLDER`. */
   readonly url: string
   /** @default the platform's schema */
   readonly schema?: string
@@ -93,13 +96,18 @@ function checkDatabase(
   const place = isFilled(url) ? placeOf(url) : undefined
   // The value is not repeated: it holds a password.
   if (place === undefined)
-    failures.push({ option: `${at}.url`, message: 'expected postgres://login:password@host:port/database' })
+    failures.push({
+      option: `${at}.url`,
+      message: 'expected postgres://login:password@host:port/database or embedded:FOLDER',
+    })
   if (failures.length > known || !isFilled(name) || !isFilled(url) || !isFilled(schema)) return undefined
   return { name, url, schema, identity: `${place}#${schema}` }
 }
 
-/** Where a URL leads, without who goes there. Two names of one host are two places: nobody can tell from here. */
+/** Returns server and database of a URL, without login. Two names of one host are two places: this process cannot tell. */
 function placeOf(url: string): string | undefined {
+  const folder = embeddedFolder(url)
+  if (folder !== undefined) return `embedded:${resolve(folder)}`
   try {
     const { protocol, hostname, port, pathname } = new URL(url)
     if (!['postgres:', 'postgresql:'].includes(protocol) || pathname.length < 2) return undefined

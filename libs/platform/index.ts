@@ -24,5 +24,4 @@ export {
   SchedulerStoreProvider,
   ServiceError,
 } from './services.js'
-export { addPostgresPlatform, PostgresPlatform } from './registration.js'
 export type { ServiceClass } from './services.js'

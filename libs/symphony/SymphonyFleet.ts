@@ -1,4 +1,4 @@
-import type { Clock } from '../core/index.js'
+import { InvalidArgumentError, type Clock } from '../core/index.js'
 import {
   DatabaseSet,
   Fleet,
@@ -29,6 +29,9 @@ export interface SymphonyFleetOptions<
   readonly clock?: Clock
 }
 
+/** Returns the databases of a fleet, for providers of a container. */
+export let databasesOf: (fleet: Pick<SymphonyFleet, 'names'>) => DatabaseSet
+
 /** Event of the fleet, or of one of its databases. */
 export type FleetEvent = PlatformEvent | (SymphonyEvent & { readonly database: string })
 
@@ -52,6 +55,13 @@ export class SymphonyFleet<
   const Rails extends readonly RailContract[] = readonly RailContract[],
   const Topics extends TopicContracts = TopicContracts,
 > implements AsyncDisposable {
+  static {
+    databasesOf = (fleet) => {
+      if (!(#databases in fleet)) throw new InvalidArgumentError('fleet', 'expected a SymphonyFleet of this package')
+      return fleet.#databases
+    }
+  }
+
   readonly events = new Events<FleetEvent>()
   readonly #options: ResolvedPlatformOptions
   readonly #shared: Pick<SymphonyFleetOptions<Rails, Topics>, 'rails' | 'topics' | 'vault' | 'clock'>
@@ -139,7 +149,13 @@ export class SymphonyFleet<
   }
 
   async #start(): Promise<void> {
-    await this.#databases.start()
+    try {
+      await this.#databases.start()
+    } catch (error) {
+      // A later call asks discovery again.
+      this.#started = undefined
+      throw error
+    }
     await this.#databases.follow({
       added: async () => {},
       // The database is closed after its Symphony has stopped what an application started on it.

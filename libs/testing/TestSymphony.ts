@@ -57,7 +57,6 @@ export class TestSymphony<
   readonly #admin: Database
   readonly #rails: readonly RailContract[]
   readonly #release: () => Promise<void>
-  #drainer: SymphonyWorker | undefined
   #dropped: Promise<void> | undefined
 
   /** Called by `createTestSymphony`. */
@@ -77,21 +76,13 @@ export class TestSymphony<
   async drain(options: DrainOptions<Topics> = {}): Promise<WorkerCounts> {
     const { throughTime = false, roundsMax = 200, ...parts } = options
     boundedInteger('roundsMax', roundsMax, ROUNDS)
-    const worker = this.#workerFor(parts)
-    let total = NOTHING
-    let idleRounds = 0
-    for (let round = 0; round < roundsMax; round += 1) {
-      const counts = await worker.runOnce()
-      total = sum(total, counts)
-      const isIdle = counts.claimed + counts.handled + counts.scheduled === 0
-      idleRounds = isIdle ? idleRounds + 1 : 0
-      if (!isIdle) continue
-      if (!throughTime) return total
-      const moved = await this.#advanceToNext(this.#workOf(parts))
-      // An item may fall due between the round and the query. One more round finds it.
-      if (moved === null && idleRounds > 1) return total
+    const worker = this.worker({ ...parts, maintenance: false, listen: false, breakerFailures: 1_000 })
+    try {
+      return await this.#drainBy(worker, roundsMax, throughTime ? this.#workOf(parts) : undefined)
+    } finally {
+      // Its stop would close rails that the caller may use again: then the Symphony stops it when it is closed.
+      if (parts.rails === undefined) await worker.stop()
     }
-    throw new DrainUnfinishedError(roundsMax)
   }
 
   /** Moves everything that waits in the database by this time: due times, retries, leases, claims. The ledger stays. */
@@ -123,16 +114,27 @@ export class TestSymphony<
     }
   }
 
+  async #drainBy(worker: SymphonyWorker, roundsMax: number, work: DrainedWork | undefined): Promise<WorkerCounts> {
+    let total = NOTHING
+    let idleRounds = 0
+    for (let round = 0; round < roundsMax; round += 1) {
+      const counts = await worker.runOnce()
+      total = sum(total, counts)
+      const isIdle = counts.claimed + counts.handled + counts.scheduled === 0
+      idleRounds = isIdle ? idleRounds + 1 : 0
+      if (!isIdle) continue
+      if (work === undefined) return total
+      const moved = await this.#advanceToNext(work)
+      // An item may fall due between the round and the query. One more round finds it.
+      if (moved === null && idleRounds > 1) return total
+    }
+    throw new DrainUnfinishedError(roundsMax)
+  }
+
   async #advanceToNext(work: DrainedWork): Promise<number | null> {
     const wait = await nextMomentMs(this.#superuser, work)
     if (wait !== null) await this.advance(wait)
     return wait
-  }
-
-  /** The worker without handlers of its own serves every such call: a stop would close the rails. */
-  #workerFor(parts: DrainParts<Topics>): SymphonyWorker {
-    const create = () => this.worker({ ...parts, maintenance: false, listen: false, breakerFailures: 1_000 })
-    return Object.keys(parts).length > 0 ? create() : (this.#drainer ??= create())
   }
 
   #workOf({ rails, topics = {}, inbox, scheduler = false }: DrainParts<Topics>): DrainedWork {

@@ -15,6 +15,7 @@ const NAMES_MAX: Readonly<Record<string, number>> = {
   'symphony-pg/server': 14,
   'symphony-pg/admin': 24,
   'symphony-pg/testing': 15,
+  'symphony-pg/platform': 16,
   '@symphony-pg/embedded': 6,
 }
 /** All other entry points: they disappear, so their number and the sum of their names only fall. */

@@ -15,10 +15,9 @@ import {
   PlatformServices,
   PostgresPlatform,
   SchedulerStoreProvider,
-  StaticDiscovery,
-  type CleanupEvent,
-} from '../../libs/platform/index.js'
-import { SymphonyFleet } from '../../libs/symphony/index.js'
+  SymphonyFleet,
+} from '../../libs/entry/platform.js'
+import { StaticDiscovery, type CleanupEvent } from '../../libs/platform/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
@@ -184,11 +183,12 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     ])
   })
 
-  test('runs in every database of a fleet, at the interval it was given', async () => {
+  test('runs in every database of a platform, at the interval it was given', async () => {
     const before = await finished(us)
-    const fleet = new SymphonyFleet({ databases: databases(), cleanupIntervalMs: 1_000, retention })
-    stops.push(() => fleet.close())
-    await fleet.worker().start()
+    const options = { databases: databases(), cleanupIntervalMs: 1_000, retention }
+    const platform = addPostgresPlatform(new PlatformServices(), options)
+    stops.push(() => platform.stop())
+    await platform.fleet.worker().start()
     const young = {
       inbox: before.inbox.young,
       runs: before.runs.young,
@@ -197,6 +197,25 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     }
     await expect.poll(() => remaining(us), POLL_OPTIONS).toEqual(young)
   })
+})
+
+test('a platform whose first discovery failed starts at the next call', async () => {
+  const services = new PlatformServices()
+  let asked = 0
+  class Flaky extends PlatformDiscovery {
+    async databases() {
+      asked += 1
+      if (asked === 1) throw new Error('the registry does not answer')
+      return databases()
+    }
+  }
+  services.add(PlatformDiscovery, new Flaky())
+  const platform = addPostgresPlatform(services, {})
+  stops.push(() => platform.stop())
+  await expect(platform.start()).rejects.toThrow('the registry does not answer')
+  await platform.start()
+  expect(platform.fleet.names).toEqual(['eu', 'us'])
+  expect(services.resolve(OutboxStoreProvider).of('us')).toBeDefined()
 })
 
 test('a fleet seals the ledger of each database, at the interval it was given', async () => {

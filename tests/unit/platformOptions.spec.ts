@@ -42,6 +42,14 @@ describe('PRIM-POSTGRES-API-002 a list of databases is refused', () => {
       ['databases[1]'],
     ],
     [
+      'when one embedded server is there twice, by two paths',
+      [
+        { name: 'dev', url: 'embedded:.symphony' },
+        { name: 'dev2', url: 'embedded:./data/../.symphony' },
+      ],
+      ['databases[1]'],
+    ],
+    [
       'with everything that is wrong at once',
       [{ name: '', url: '', schema: '' }, eu, { ...eu, name: 'Eu' }],
       ['databases[0].name', 'databases[0].schema', 'databases[0].url', 'databases[2].name', 'databases[2]'],

@@ -3,51 +3,47 @@ import { Inbox } from '../inbox/index.js'
 import { Leases } from '../lease/index.js'
 import { OutboxStore } from '../outbox/index.js'
 import { SchedulerStore } from '../scheduler/index.js'
-import { guardListener } from '../worker/index.js'
-import { DatabaseSet } from './DatabaseSet.js'
-import { PlatformDiscovery } from './discovery.js'
-import type { OnPlatformEvent } from './events.js'
-import {
-  PlatformOptionsError,
-  resolvePlatformOptions,
-  type PlatformOptions,
-  type ResolvedPlatformOptions,
-} from './options.js'
 import {
   InboxWorkStoreProvider,
   LeaseProvider,
   OutboxStoreProvider,
+  PlatformDiscovery,
+  PlatformOptionsError,
+  resolvePlatformOptions,
   SchedulerStoreProvider,
+  type DatabaseSet,
+  type PlatformOptions,
   type PlatformServices,
-} from './services.js'
+} from '../platform/index.js'
+import { databasesOf, SymphonyFleet } from './SymphonyFleet.js'
 
-/** The databases behind the providers: opened with `start`, closed with `stop`. */
+/** The registered databases: opened with `start`, closed with `stop`. */
 export class PostgresPlatform {
+  /** Workers and events of these databases: `platform.fleet.worker({ rails })`. */
+  readonly fleet: SymphonyFleet
   readonly databases: DatabaseSet
 
-  constructor(options: ResolvedPlatformOptions, onEvent: OnPlatformEvent) {
-    this.databases = new DatabaseSet(options, guardListener(onEvent))
+  constructor(fleet: SymphonyFleet) {
+    this.fleet = fleet
+    this.databases = databasesOf(fleet)
   }
 
   /** Asks discovery. From then on the providers know the databases that it lists. */
-  async start(): Promise<void> {
-    await this.databases.start()
+  start(): Promise<void> {
+    return this.fleet.start()
   }
 
-  async stop(): Promise<void> {
-    await this.databases.stop()
+  /** Stops the workers of the fleet, and closes every connection. */
+  stop(): Promise<void> {
+    return this.fleet.close()
   }
 }
 
 /**
- * Registers outbox, inbox, scheduler and leases for one database or for hundreds: each provider gives the store of a database
- * by name or by key. Everything is checked before anything is registered, and everything that is wrong is said at once.
+ * Registers outbox, inbox, scheduler and leases for one database or for hundreds: each provider gives the store of a database by
+ * name or by key. Checks everything before it registers anything, and reports all failures at once.
  */
-export function addPostgresPlatform(
-  services: PlatformServices,
-  given: PlatformOptions,
-  onEvent: OnPlatformEvent = () => {},
-): PostgresPlatform {
+export function addPostgresPlatform(services: PlatformServices, given: PlatformOptions): PostgresPlatform {
   const taken = PROVIDED.filter((service) => services.has(service))
   if (taken.length > 0) {
     throw new PlatformOptionsError(
@@ -55,10 +51,11 @@ export function addPostgresPlatform(
     )
   }
   const registered = services.has(PlatformDiscovery) ? services.resolve(PlatformDiscovery) : undefined
-  const options = resolvePlatformOptions(given, registered)
-  const platform = new PostgresPlatform(options, onEvent)
+  const { discovery, leaseSeconds } = resolvePlatformOptions(given, registered)
+  // The resolved discovery stands for the list, too.
+  const { databases: _list, ...others } = given
+  const platform = new PostgresPlatform(new SymphonyFleet({ ...others, discovery }))
   const { databases } = platform
-  const { leaseSeconds } = options
   const owner = createWorkerId()
   const outboxes = new OutboxStoreProvider(
     databases,
@@ -67,7 +64,7 @@ export function addPostgresPlatform(
   const inboxes = new InboxWorkStoreProvider(databases, ({ database }) => new Inbox(database, { workerId: owner }))
   const schedulers = new SchedulerStoreProvider(databases, ({ database }) => new SchedulerStore(database))
   const leases = new LeaseProvider(databases, ({ database }) => new Leases(database.as('symphony_executor')))
-  if (registered === undefined) services.add(PlatformDiscovery, options.discovery)
+  if (registered === undefined) services.add(PlatformDiscovery, discovery)
   services.add(OutboxStoreProvider, outboxes)
   services.add(InboxWorkStoreProvider, inboxes)
   services.add(SchedulerStoreProvider, schedulers)
