@@ -3,6 +3,7 @@ import type { Database } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { Emitter, settleWithin, type Worker } from '../worker/index.js'
 import type { OnRelayerEvent, RelayerEvent } from './events.js'
+import { EpochFile } from './EpochFile.js'
 import { ItemClaimer } from './ItemClaimer.js'
 import { ItemCompleter } from './ItemCompleter.js'
 import { ItemDispatcher } from './ItemDispatcher.js'
@@ -37,7 +38,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   ) {
     const rails = [...loadedRails.values()]
     const relayer = resolveRelayerOptions(options, rails)
-    const { workerId, heartbeatMs, epochStore } = relayer
+    const { workerId, heartbeatMs, epochFile } = relayer
     this.workerId = workerId
     this.#options = relayer
     if (onEvent !== undefined) this.#events.on(onEvent)
@@ -46,7 +47,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const guard = new RestoreGuard({
       ...shared,
       heartbeatMs,
-      epochStore,
+      epochFile: epochFile === undefined ? undefined : new EpochFile(epochFile),
       onFrozen: () => this.#dispatcher.releaseWaiting(),
     })
     this.#dispatcher = new ItemDispatcher({

@@ -3,7 +3,8 @@ import type { Queryable } from '../db/index.js'
 import type { Emitter } from '../worker/index.js'
 import { checkDispatchEpoch } from './operate.js'
 import type { RelayerEvent } from './events.js'
-import type { DispatchFreeze, EpochStore, EpochRecord } from './types.js'
+import type { EpochFile } from './EpochFile.js'
+import type { DispatchFreeze, EpochRecord } from './types.js'
 
 interface RestoreGuardOptions {
   readonly role: Queryable
@@ -13,7 +14,7 @@ interface RestoreGuardOptions {
   /** Maximum age of a check at a claim. A relayer that only runs rounds has no heartbeat to repeat the check. */
   readonly heartbeatMs: number
   /** Saves the record beyond this process. Absent: the record ends with the process. */
-  readonly epochStore: EpochStore | undefined
+  readonly epochFile: EpochFile | undefined
   /** Called when dispatch is found frozen, and was open as far as this worker knew. */
   readonly onFrozen: () => Promise<void>
 }
@@ -62,8 +63,8 @@ export class RestoreGuard {
   }
 
   async #compare(): Promise<void> {
-    const { role, workerId, clock, epochStore } = this.#options
-    this.#record ??= await epochStore?.load()
+    const { role, workerId, clock, epochFile } = this.#options
+    this.#record ??= await epochFile?.load()
     // The first call freezes, the second marks the waiting items. Marking may take long, and a timeout must not undo the freeze.
     for (const _ of ['freezing', 'marking']) {
       const { record, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#record)
@@ -77,9 +78,9 @@ export class RestoreGuard {
 
   /** A failed save is only reported. The record in memory stays valid, so dispatch continues. */
   async #save(record: EpochRecord): Promise<void> {
-    const { epochStore, events } = this.#options
+    const { epochFile, events } = this.#options
     try {
-      await epochStore?.save(record)
+      await epochFile?.save(record)
     } catch (error) {
       events.emit({ type: 'outbox.fault', during: 'saving epoch', error })
     }

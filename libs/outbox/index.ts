@@ -52,6 +52,7 @@ export {
   withdrawOutboxProposal,
 } from './operate.js'
 export type { DeclaredRail } from './operate.js'
+export { EpochFile } from './EpochFile.js'
 export { enqueue, enqueueChecked, enqueueMany } from './enqueue.js'
 export type { EnqueueChecks, EnqueueOptions, InstructionEncryptor } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
@@ -137,7 +138,6 @@ export type {
   DispatchFreeze,
   EnqueuedItem,
   EpochCheck,
-  EpochStore,
   EpochRecord,
   FreezeCause,
   HoldDecision,

@@ -1,5 +1,4 @@
 import { SymphonyError, BATCH_SIZE, boundedInteger, createWorkerId, LEASE_SECONDS, requiredId } from '../core/index.js'
-import type { EpochStore } from './types.js'
 
 export interface RelayerOptions {
   /** Names this process in leases and in the ledger. @default host, pid and a UUID made at start */
@@ -34,11 +33,14 @@ export interface RelayerOptions {
   readonly breakerOpenMs?: number
   /** How often the worker reports itself. @default 10000 */
   readonly heartbeatMs?: number
-  /** Saves the last known heartbeat of the database for the next worker. @default none: the record ends with the process */
-  readonly epochStore?: EpochStore
+  /**
+   * File that keeps the last known heartbeat of the database for the next worker, which detects a restore by it. One file
+   * serves one database, on a disk that is not restored with it. @default none: the record ends with the process
+   */
+  readonly epochFile?: string
 }
 
-export type ResolvedRelayerOptions = Required<Omit<RelayerOptions, 'epochStore'>> & Pick<RelayerOptions, 'epochStore'>
+export type ResolvedRelayerOptions = Required<Omit<RelayerOptions, 'epochFile'>> & Pick<RelayerOptions, 'epochFile'>
 
 const DEFAULTS = Object.freeze({
   leaseSeconds: 60,

@@ -243,12 +243,6 @@ export interface EpochRecord {
   readonly beatAt: Date
 }
 
-/** Saves a worker's epoch record outside the database, so that it outlives the process. */
-export interface EpochStore {
-  readonly load: () => Promise<EpochRecord | undefined>
-  readonly save: (record: EpochRecord) => Promise<void>
-}
-
 export interface DispatchFreeze {
   readonly frozenAt: Date
   readonly cause: FreezeCause

@@ -3,7 +3,7 @@ import type { Database } from '../db/index.js'
 import { InboxWorker, type InboxHandler, type InboxWorkerOptions } from '../inbox/index.js'
 import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
 import { requireMasterKeys, type MasterKeys } from '../protection/index.js'
-import { OutboxRelayer, type RelayerCounts, type RelayerOptions } from '../outbox/index.js'
+import { EpochFile, OutboxRelayer, type RelayerCounts, type RelayerOptions } from '../outbox/index.js'
 import { CleanupWorker, toFleetWorker, type FleetWorker, type RetentionOptions } from '../platform/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { LeaseRepairWorker } from '../repair/index.js'
@@ -220,7 +220,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     if (this.#isChecked) return
     const { database, rails, vault, relayer } = this.#plan
     await requireMasterKeys(database.as('symphony_executor'), rails, vault)
-    await relayer.epochStore?.load()
+    if (relayer.epochFile !== undefined) await new EpochFile(relayer.epochFile).load()
     this.#isChecked = true
   }
 

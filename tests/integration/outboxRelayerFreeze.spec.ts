@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
-import { EpochFile } from '../../libs/cli/processes/EpochFile.js'
 import {
+  EpochFile,
   freezeDispatch,
   liftDispatchFreeze,
   OutboxRelayer,
@@ -98,26 +98,26 @@ test('a worker that comes after a restore notices it by what the one before has 
   const folder = await mkdtemp(join(tmpdir(), 'symphony-epoch-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   const path = join(folder, 'epoch.json')
-  const epochFile = () => new EpochFile(path)
+  const epochFile = new EpochFile(path)
   const { rails } = recordingRail({ type: railType })
-  await new OutboxRelayer(db.database, rails, { epochStore: epochFile() }).runOnce()
+  await new OutboxRelayer(db.database, rails, { epochFile: path }).runOnce()
   const { epoch_id: epochId, beat_no: beatNo } = (await epochRow(db))!
-  expect(await epochFile().load()).toMatchObject({ epochId, beatNo })
+  expect(await epochFile.load()).toMatchObject({ epochId, beatNo })
   await rewindEpoch(db, 'beat_no = 0')
   const forgetful = relayerFor(recordingRail({ type: railType }))
   await forgetful.relayer.runOnce()
   expect(forgetful.told('outbox.frozen')).toEqual([])
-  const next = relayerFor(recordingRail({ type: railType }), { epochStore: epochFile() })
+  const next = relayerFor(recordingRail({ type: railType }), { epochFile: path })
   await next.relayer.runOnce()
   expect(next.told('outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
-  expect(await epochFile().load()).toMatchObject({ epochId: (await epochRow(db))!.epoch_id })
+  expect(await epochFile.load()).toMatchObject({ epochId: (await epochRow(db))!.epoch_id })
 
   await writeFile(path, '{"epochId":')
-  await expect(epochFile().load()).rejects.toMatchObject({ code: 'EPOCH_FILE_UNREADABLE' })
+  await expect(epochFile.load()).rejects.toMatchObject({ code: 'EPOCH_FILE_UNREADABLE' })
   expect(await new EpochFile(join(folder, 'none')).load()).toBeUndefined()
   // A folder that is gone: the worker says so, and works on.
   const homeless = relayerFor(recordingRail({ type: railType }), {
-    epochStore: new EpochFile(join(folder, 'no', 'file')),
+    epochFile: join(folder, 'no', 'file'),
   })
   await homeless.relayer.runOnce()
   expect(homeless.told('outbox.fault')).toMatchObject([{ during: 'saving epoch' }])

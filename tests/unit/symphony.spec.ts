@@ -1,4 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Transaction } from '../../libs/db/index.js'
 import type { PaymentPayload, StandardSchema } from '../../libs/rails/index.js'
 import { Symphony, type SymphonyEvent, type SymphonyWorker } from '../../libs/symphony/index.js'
@@ -294,6 +297,18 @@ describe('a worker', () => {
     await using symphony = open([bank])
     await expect(symphony.worker().start()).rejects.toMatchObject({ code: 'VAULT_KEYS_MISSING' })
     await expect(symphony.worker().runOnce()).rejects.toMatchObject({ code: 'VAULT_KEYS_MISSING' })
+  })
+
+  test('keeps its record of the database in epochFile, and refuses to start with an unreadable one', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-epoch-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const epochFile = join(folder, 'epoch.json')
+    await using symphony = open([memoryRail({ type: 'recorded', onUnknown: 'resend' })])
+    await symphony.worker({ epochFile }).runOnce()
+    expect(JSON.parse(await readFile(epochFile, 'utf8'))).toMatchObject({ epochId: expect.any(String) })
+    await writeFile(epochFile, 'not a record')
+    await expect(symphony.worker({ epochFile }).start()).rejects.toMatchObject({ code: 'EPOCH_FILE_UNREADABLE' })
+    expect(() => symphony.worker({ epochFile: '' })).toThrow('epochFile')
   })
 
   test('needs something to do', async () => {

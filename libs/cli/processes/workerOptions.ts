@@ -9,7 +9,6 @@ import type {
   Settings,
   TargetSettings,
 } from '../settings/settings.js'
-import { EpochFile } from './EpochFile.js'
 
 /** Opens no connection yet. */
 export function openSymphony(
@@ -48,7 +47,7 @@ export function relayerOptions({
     shutdownMs,
     railTimeoutMs,
     ...(workerId === undefined ? {} : { workerId }),
-    ...(epochFile === undefined ? {} : { epochStore: new EpochFile(epochFile) }),
+    ...(epochFile === undefined ? {} : { epochFile }),
   }
 }
 

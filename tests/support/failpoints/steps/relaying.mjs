@@ -1,3 +1,7 @@
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
 // Everything a relayer and lease repair do beside the even pace of a worker that is left alone.
 export function relayingSteps(tools) {
   const { outbox, rails, repair, database, as, buildPayment, admin, faulty, onceAt, planted, sleep, workerId, rail } =
@@ -143,12 +147,8 @@ export function relayingSteps(tools) {
       await relayer([rail({ type: 'inquire', onUnknown: 'inquire', settleMs: 300 })]).runOnce()
     },
     'a freeze, heard and lifted': async () => {
-      const epochStore = {
-        record: undefined,
-        load: async () => epochStore.record,
-        save: async (record) => void (epochStore.record = record),
-      }
-      const worker = relayer([rail()], { epochStore, heartbeatMs: 100 })
+      const folder = await mkdtemp(join(tmpdir(), 'symphony-epoch-'))
+      const worker = relayer([rail()], { epochFile: join(folder, 'epoch.json'), heartbeatMs: 100 })
       await worker.runOnce()
       await outbox.freezeDispatch(as('control'), 'a drill')
       await sleep(120)

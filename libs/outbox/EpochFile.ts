@@ -1,16 +1,16 @@
 import { readFile, rename, writeFile } from 'node:fs/promises'
-import { SymphonyError, hasCode, isUuid } from '../../core/index.js'
-import type { EpochStore, EpochRecord } from '../../outbox/index.js'
+import { SymphonyError, hasCode, isUuid, requiredText } from '../core/index.js'
+import type { EpochRecord } from './types.js'
 
 /**
  * Saves the last heartbeat that the database reported to a worker. If the database is restored to an older state while no
  * worker runs, the next worker detects it by this file. A restore must not include the file.
  */
-export class EpochFile implements EpochStore {
+export class EpochFile {
   readonly #path: string
 
   constructor(path: string) {
-    this.#path = path
+    this.#path = requiredText('epochFile', path, PATH_LENGTH_MAX)
   }
 
   async load(): Promise<EpochRecord | undefined> {
@@ -37,7 +37,7 @@ export class EpochFile implements EpochStore {
   }
 
   #unreadable(cause?: unknown): SymphonyError {
-    return new SymphonyError('EPOCH_FILE_UNREADABLE', `The file of --epoch-file cannot be read: ${this.#path}.`, {
+    return new SymphonyError('EPOCH_FILE_UNREADABLE', `The epoch file cannot be read: ${this.#path}.`, {
       ...(cause === undefined ? {} : { cause }),
       remedy:
         'If the database was not restored since this worker last ran, delete the file; else: symphony freeze place.',
@@ -52,4 +52,5 @@ function parse(text: string): EpochRecord | undefined {
   return isUuid(epochId) && !Number.isNaN(at.getTime()) ? { epochId, beatNo: BigInt(beatNo), beatAt: at } : undefined
 }
 
+const PATH_LENGTH_MAX = 4_096
 const SHAPE = /^\{"epochId":"([0-9a-f-]{36})","beatNo":"(\d{1,18})","beatAt":"([0-9TZ:.-]{1,30})"\}\n$/
