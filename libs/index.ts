@@ -9,7 +9,7 @@ export {
 } from './core/index.js'
 export type { Clock, ErrorCode, JsonObject, JsonValue } from './core/index.js'
 export { DatabaseError, IdempotencyConflictError } from './db/index.js'
-export type { TlsOptions, TransactionClient as Tx } from './db/index.js'
+export type { TlsOptions, Tx } from './db/index.js'
 export { Inbox } from './inbox/index.js'
 export type { InboxClaim, InboxHandler, InboxKey, InboxMessage, ReceivedMessage } from './inbox/index.js'
 export { Leases, LostLeaseError } from './lease/index.js'

@@ -83,7 +83,7 @@ export interface PoolUsage {
  * A client with an open transaction. The type refuses a `pg.Pool`, which runs each statement in a transaction of its own;
  * `requireTransaction` refuses more at run time.
  */
-export type TransactionClient = Queryable & {
+export type Tx = Queryable & {
   /** Present on a `pg.Pool` only. */
   readonly totalCount?: never
 }
@@ -92,7 +92,7 @@ export type TransactionClient = Queryable & {
  * Refuses a `tx` that is known not to be a transaction, by properties that the caller's library keeps on it: no statement is
  * sent. A statement outside the caller's transaction would commit a payment that the caller then rolls back.
  */
-export function requireTransaction(tx: TransactionClient): void {
+export function requireTransaction(tx: Tx): void {
   if (typeof property(tx, 'query') !== 'function') {
     refuse(
       'an object without query()',

@@ -43,7 +43,7 @@ export type {
   Rows,
   Transaction,
   TransactionCallback,
-  TransactionClient,
+  Tx,
 } from './Queryable.js'
 export type { ServerErrorFields } from './serverError.js'
 export { RAISED_SQLSTATES, SQLSTATE_DISPOSITIONS } from './sqlstates.js'

@@ -1,5 +1,5 @@
 import { isPermanentFailure, systemClock, type Clock } from '../core/index.js'
-import type { Database, Listener, RoleHandle, Transaction } from '../db/index.js'
+import type { Database, Listener, RoleHandle, Tx } from '../db/index.js'
 import {
   guardListener,
   PollLoop,
@@ -22,7 +22,7 @@ export interface InboxHandlerContext {
    * Transaction that also marks the message done, in the application's role. Writes through it are committed exactly once;
    * effects elsewhere may happen again. Names need their schema: the search path is empty.
    */
-  readonly tx: Transaction
+  readonly tx: Tx
   /** Aborts shortly before the claim ends, and when a stop waits no longer. Nothing is committed after it. */
   readonly signal: AbortSignal
 }

@@ -9,7 +9,7 @@ import {
   requiredId,
   type JsonObject,
 } from '../core/index.js'
-import type { Queryable, TransactionClient } from '../db/index.js'
+import type { Queryable, Tx } from '../db/index.js'
 import {
   loadTopics,
   requireTopicPayload,
@@ -105,7 +105,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
   /** Queues a message, in the caller's transaction where one is given. Its topic checks the payload before any I/O. */
   async enqueue(
     given: Message<Topics>,
-    { tx }: { readonly tx?: TransactionClient } = {},
+    { tx }: { readonly tx?: Tx } = {},
   ): Promise<EnqueuedItem & { readonly messageId: string }> {
     const message: Message = given
     if (this.#topics.size > 0) await requireTopicPayload(this.#topics, message)

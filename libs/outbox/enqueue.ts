@@ -1,5 +1,5 @@
 import { BATCH_SIZE, type InvalidPayloadError } from '../core/index.js'
-import { onlyRow, requireTransaction, withSchema, type Queryable, type TransactionClient } from '../db/index.js'
+import { onlyRow, requireTransaction, withSchema, type Queryable, type Tx } from '../db/index.js'
 import { findRefusal, type KnownContracts } from '../rails/index.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, undoOnError, type EnqueueCallOptions } from './db.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
@@ -9,7 +9,7 @@ export interface EnqueueOptions extends EnqueueChecks {
    * The caller's own transaction: a `pg` client between BEGIN and COMMIT, or another library's transaction through an adapter. The
    * payment is committed or rolled back with it. `enqueue` refuses a `tx` that is known not to be a transaction.
    */
-  readonly tx: TransactionClient
+  readonly tx: Tx
   /** Where Symphony is deployed. @default `symphony`, or what `tx` says itself */
   readonly schema?: string
 }

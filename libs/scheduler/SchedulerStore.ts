@@ -1,4 +1,4 @@
-import { requireTransaction, type Database, type Queryable, type TransactionClient } from '../db/index.js'
+import { requireTransaction, type Database, type Queryable, type Tx } from '../db/index.js'
 import { loadTopics, requireTopicPayload, type KnownContracts, type TopicContracts } from '../rails/index.js'
 import * as verbs from './claims.js'
 import { createJobRunsFromDueJobs, type CreateJobRunsOptions } from './createJobRunsFromDueJobs.js'
@@ -49,7 +49,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
   /** With `tx`, in the caller's own transaction: committed or rolled back with it. */
   async scheduleTimer(
     given: TimerDefinition<Topics>,
-    { tx = this.#ingest }: { readonly tx?: TransactionClient } = {},
+    { tx = this.#ingest }: { readonly tx?: Tx } = {},
   ): Promise<string> {
     requireTransaction(tx)
     const timer: TimerDefinition = given
@@ -57,10 +57,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     return db.scheduleTimer(tx, timer)
   }
 
-  async cancelTimer(
-    timerId: string,
-    { tx = this.#ingest }: { readonly tx?: TransactionClient } = {},
-  ): Promise<boolean> {
+  async cancelTimer(timerId: string, { tx = this.#ingest }: { readonly tx?: Tx } = {}): Promise<boolean> {
     requireTransaction(tx)
     return db.cancelTimer(tx, timerId)
   }

@@ -1,12 +1,5 @@
 import { SymphonyError, InvalidArgumentError, type Clock } from '../core/index.js'
-import {
-  openDatabase,
-  type Database,
-  type DatabaseOptions,
-  type RoleHandle,
-  type Transaction,
-  type TransactionClient,
-} from '../db/index.js'
+import { openDatabase, type Database, type DatabaseOptions, type RoleHandle, type Tx } from '../db/index.js'
 import { Inbox } from '../inbox/index.js'
 import { Leases } from '../lease/index.js'
 import {
@@ -55,7 +48,7 @@ export interface SymphonyOptions<
 
 export interface EnqueueOptions {
   /** Your transaction: a `pg` client after BEGIN, or that of another library through `fromPrisma`, `fromDrizzle` … */
-  readonly tx: TransactionClient
+  readonly tx: Tx
 }
 
 export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOptions {
@@ -152,7 +145,7 @@ export class Symphony<
   }
 
   /** Runs the body in a transaction of Symphony's own, for scripts and tests. It may enqueue, and nothing else. */
-  transaction<T>(body: (tx: Transaction) => Promise<T>): Promise<T> {
+  transaction<T>(body: (tx: Tx) => Promise<T>): Promise<T> {
     return this.#as('symphony_ingest').transaction(body)
   }
 
