@@ -6,9 +6,8 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
 import { startEmbedded } from '@symphony-pg/embedded'
-import { Symphony } from 'symphony-pg'
-import { deploy } from 'symphony-pg/admin'
-import { SymphonyFleet } from 'symphony-pg/platform'
+import { Symphony, SymphonyFleet } from '../dist/libs/symphony/index.js'
+import { deploy } from '../dist/libs/deployment/index.js'
 import { temporaryFolder } from './folder.mjs'
 
 const ROUNDS = Number(process.argv[2] ?? 3)

@@ -10,11 +10,9 @@ export {
 export type { Clock, ErrorCode, JsonObject, JsonValue } from './core/index.js'
 export { DatabaseError, IdempotencyConflictError } from './db/index.js'
 export type { TlsOptions, Tx } from './db/index.js'
-export { Inbox } from './inbox/index.js'
-export type { InboxClaim, InboxHandler, InboxKey, InboxMessage, ReceivedMessage } from './inbox/index.js'
-export { Leases, LostLeaseError } from './lease/index.js'
-export type { AcquireOptions, LeaderOptions, Leadership, Lease } from './lease/index.js'
-export { OutboxStore } from './outbox/index.js'
+export type { Inbox, InboxClaim, InboxHandler, InboxKey, InboxMessage, ReceivedMessage } from './inbox/index.js'
+export { LostLeaseError } from './lease/index.js'
+export type { AcquireOptions, LeaderOptions, Leadership, Lease, Leases } from './lease/index.js'
 export type {
   ClaimedMessage,
   DecisionResult,
@@ -26,6 +24,7 @@ export type {
   Message,
   OutboxState,
   OutboxStatus,
+  OutboxStore,
   ProposalView as Proposal,
   TopicHandler,
   TopicMessage,
@@ -46,13 +45,13 @@ export type {
   TopicContracts,
   UnknownPolicy,
 } from './rails/index.js'
-export { SchedulerStore } from './scheduler/index.js'
 export type {
   JobDefinition,
   JobRunStatus,
   JobStatus,
   MissedRuns,
   ScheduledClaim,
+  SchedulerStore,
   TimerDefinition,
   TimerStatus,
   WorkState,
@@ -73,14 +72,3 @@ export type {
   WorkerCounts,
   WorkerOptions,
 } from './symphony/index.js'
-
-/** Names of the earlier surface. They disappear with the other entry points of modules. */
-export { createWorkerId } from './core/index.js'
-export { isLeaseLostError, LeaseLostError, openDatabase, withSchema } from './db/index.js'
-export type { Database, DatabaseOptions, Queryable, RoleHandle } from './db/index.js'
-export { InboxContentDiffersError, InboxWorker } from './inbox/index.js'
-export type { InboxWorkerEvent, InboxWorkerOptions } from './inbox/index.js'
-export { enqueue, enqueueMany, topicRails } from './outbox/index.js'
-export type { MessageLeaseRef, OutboxInstruction, TopicHandlers } from './outbox/index.js'
-export { FieldKeyMissingError, FieldVault, SubjectErasedError } from './protection/index.js'
-export type { SymphonyWorker } from './symphony/index.js'

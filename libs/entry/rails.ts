@@ -3,7 +3,3 @@ export { httpRail, readBook, signRequest, simulatedRail } from '../rails/index.j
 export type { HttpRailOptions, RailEffect, SigningKey, SimulatedRailOptions } from '../rails/index.js'
 export { kafkaRail, natsRail, OUTBOX_ID_HEADER, rabbitRail, UnconfirmedError } from '../brokers/index.js'
 export type { KafkaRailOptions, NatsRailOptions, RabbitRailOptions } from '../brokers/index.js'
-
-/** Names of the earlier surface. They disappear with the other entry points of modules. */
-export { defineRail, loadRails, startRailBook } from '../rails/index.js'
-export type { Rail, RailAnswer } from '../rails/index.js'

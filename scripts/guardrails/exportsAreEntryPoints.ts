@@ -9,7 +9,7 @@ export const exportsAreEntryPoints: Guardrail = {
     const targets = [...JSON.stringify(JSON.parse(manifest.text).exports ?? {}).matchAll(/"(\.\/[^"]*\.[jt]s)"/g)]
     return targets
       .map(([, target = '']) => target)
-      .filter((target) => !/^\.\/dist\/libs\/(?:(?:[a-z]+\/)?index|entry\/[a-z]+)(?:\.d)?\.[jt]s$/.test(target))
+      .filter((target) => !/^\.\/dist\/libs\/(?:index|entry\/[a-z]+)(?:\.d)?\.[jt]s$/.test(target))
       .map((target) => ({
         file: manifest.path,
         line: manifest.text.slice(0, manifest.text.indexOf(target)).split('\n').length,
