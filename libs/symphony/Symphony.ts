@@ -127,8 +127,9 @@ export class Symphony<
     this.#contracts = loadContracts(options.rails ?? [])
     this.#adapters = adaptersOf(options.rails ?? [])
     this.#vault = new FieldVault(this.#contracts, options.vault)
-    // Wrong options are refused here, although nothing is opened.
-    if (options.url !== undefined) this.#opened = this.#open(options.url)
+    // Opens no connection. Wrong options are refused here, also where no url makes use of them.
+    const database = this.#open(options.url ?? NO_URL)
+    if (options.url !== undefined) this.#opened = database
   }
 
   /**
@@ -260,6 +261,9 @@ export class Symphony<
     return openDatabase({ ...options, url })
   }
 }
+
+/** Stands for the address of a Symphony without one while its other options are checked. */
+const NO_URL = 'postgres://nobody@localhost/none'
 
 /** Loads the rails that have an adapter. */
 export function adaptersOf(rails: readonly RailContract[]): readonly LoadedRail[] {

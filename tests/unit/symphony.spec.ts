@@ -158,6 +158,12 @@ describe('the constructor', () => {
     expect(() => new Symphony({ url: 'mysql://host/db' })).toThrow('url')
     expect(() => open([{ type: 'twice' }, { type: 'twice' }])).toThrow('declared twice')
   })
+
+  test('refuses an unknown or wrong option also where no url makes use of it', () => {
+    const misspelt = { rails: [], shcema: 'payments' }
+    expect(() => new Symphony(misspelt)).toThrow('did you mean schema?')
+    expect(() => new Symphony({ connectionsMax: 0 })).toThrow('connectionsMax')
+  })
 })
 
 const report: StandardSchema<{ readonly title: string }> = {
