@@ -41,7 +41,7 @@ export type FleetEvent = PlatformEvent | (SymphonyEvent & { readonly database: s
  */
 export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
   WorkerOptions<Topics>,
-  'listen' | 'poll' | 'pollMs' | 'debounceMs' | 'leaseSeconds' | 'epochStore' | 'maintenance'
+  'listen' | 'poll' | 'pollMs' | 'debounceMs' | 'leaseSeconds' | 'epochFile' | 'maintenance'
 > & {
   /** Lease repair, sealing, verification and retention. @default true */
   readonly maintenance?: boolean
@@ -108,6 +108,8 @@ export class SymphonyFleet<
   /** Creates workers for every database there is or will be, not started yet. The fleet stops them when it is closed. */
   worker(options: FleetWorkerOptions<Topics> = {}): SymphonyFleetWorker {
     const { maintenance = true, ...others } = options
+    // By the record of one database, the workers of the others would take theirs for restored and freeze it.
+    if ('epochFile' in others) throw new InvalidArgumentError('epochFile', 'expected none: it serves one database only')
     const { leaseSeconds, cleanupIntervalMs, sealIntervalMs, retention } = this.#options
     const fleet = new Fleet(
       this.#databases,

@@ -51,6 +51,12 @@ test('a fleet pays in every database, and its worker seals and repairs there', a
   expect(closed).toEqual(['bank'])
 })
 
+test('a fleet refuses an epoch file, which serves one database', async () => {
+  await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf()] })
+  // @ts-expect-error: the workers of the other databases would freeze theirs
+  expect(() => fleet.worker({ epochFile: 'epoch.json' })).toThrow('epochFile: expected none')
+})
+
 test('a fleet hands messages, inbox and due timers of each database to one set of handlers', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), pollMs: 20 })
   const heard: string[] = []
