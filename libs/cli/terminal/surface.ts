@@ -76,6 +76,8 @@ export function cliReference(program: Command): string {
 
 Generated from the program by \`node scripts/cliReference.mjs\`; a test holds the two together. \`symphony COMMAND --help\` says the same.
 
+In a project that has installed the package, write \`npx symphony-pg COMMAND\`; in a checkout, \`./bin/symphony COMMAND\`.
+
 Results go to stdout and everything said to a person to stderr. \`--json\` writes the result as one JSON object, and an error as
 \`{"error": {"code", "message", "causes", "remedy"}}\` to stderr. Colours and progress bars appear only on a terminal, and colours not where
 \`NO_COLOR\` is set. \`symphony completion bash|zsh|fish\` prints a script with which your shell completes all of this.
