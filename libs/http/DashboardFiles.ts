@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { extname, join, relative, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 
 interface DashboardFile {
@@ -80,4 +81,11 @@ export function sendFile(file: DashboardFile, { headers }: FastifyRequest, reply
     .header('cache-control', immutable ? 'public, max-age=31536000, immutable' : 'no-cache')
   if (headers['if-none-match'] === etag) return reply.code(304).send()
   return reply.code(200).type(type).send(content)
+}
+
+/** Returns the folder of the built dashboard, beside the compiled program or in a checkout; undefined if there is none. */
+export function dashboardFolder(): string | undefined {
+  const places = ['../../dashboard/', '../../dist/dashboard/'].map((place) => new URL(place, import.meta.url))
+  const built = places.find((place) => existsSync(new URL('index.html', place)))
+  return built === undefined ? undefined : fileURLToPath(built)
 }

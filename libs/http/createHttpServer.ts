@@ -1,302 +1,144 @@
-import { randomUUID } from 'node:crypto'
+import { pino, type Logger } from 'pino'
+import { isActorGateway } from '../access/index.js'
+import type { Clock } from '../core/index.js'
+import { withActor, type Database } from '../db/index.js'
+import { ALERT_RULES, AlertWatch, Metrics, type AlertRule } from '../observability/index.js'
+import { readItems, readRailFields } from '../outbox/index.js'
+import { maskPayloadText, mergeFieldRules } from '../rails/index.js'
 import {
-  fastify,
-  LogController,
-  type FastifyBaseLogger,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from 'fastify'
-import type { Logger } from 'pino'
-import { JSON_TEXT_BYTES_MAX, systemClock, type Clock } from '../core/index.js'
-import { Authenticator } from './access/Authenticator.js'
-import type { Identity } from './access/Identity.js'
-import { ApiKeyAuthenticator } from './access/ApiKeyAuthenticator.js'
-import { OidcAuthenticator, type OidcOptions } from './access/OidcAuthenticator.js'
-import type { Api } from './Api.js'
-import { DashboardFiles, fileFor, sendFile } from './DashboardFiles.js'
-import { DOCS_FILES } from './docsPage.js'
-import {
-  HEADER_BYTES_MAX,
-  HEADERS_TIMEOUT_MS,
-  REQUEST_BYTES,
-  REQUEST_TIMEOUT_MS,
-  resolveHttpLimits,
-  SLOW_CLIENTS_CHECK_MS,
-  type HttpLimits,
-} from './limits.js'
-import { openApiDocument } from './openApi.js'
-import { ProblemError, toProblem } from './Problem.js'
-import { RequestAuthorizer } from './RequestAuthorizer.js'
-import { LargeBodyQueue, parseBody } from './requestBody.js'
-import { healthRoutes, type MetricsEndpoint } from './routes/health.js'
-import { apiRoutes } from './routes/index.js'
-import type { Route } from './routes/route.js'
-import { webhookRoutes, type WebhookReceiver } from './routes/webhooks.js'
-import { StatusCache } from './StatusCache.js'
-import { SseConnections } from './stream/SseConnections.js'
+  databasesOf,
+  partsOf,
+  readSystemStatus,
+  type AnyFleet,
+  type AnySymphony,
+  type SymphonyParts,
+} from '../symphony/index.js'
+import { settleWithin } from '../worker/index.js'
+import type { OidcOptions } from './access/OidcAuthenticator.js'
+import type { Api, PayloadProtection } from './Api.js'
+import { buildHttpServer, type HttpServer } from './buildHttpServer.js'
+import { dashboardFolder } from './DashboardFiles.js'
+import type { HttpLimits } from './limits.js'
+import { MetricsEndpoint } from './routes/health.js'
+import { describeDatabases } from './routes/overview.js'
+import type { WebhookSources } from './webhookSources.js'
 
 export interface HttpServerOptions {
-  readonly log: Logger
-  /** A token with every scope, as the bearer of a request. Undefined: keys and identity providers alone. */
-  readonly accessToken: string | undefined
+  /** Symphony with a url. Its rails check, encrypt and mask payloads. Its login needs the roles of the routes. */
+  readonly symphony: AnySymphony
+  /** Fleet whose databases the dashboard lists. @default the database of the Symphony alone */
+  readonly fleet?: AnyFleet
+  /** Whether to serve the API and the dashboard; health and metrics are always served. @default true */
+  readonly api?: boolean
+  /** A token with every scope, as the bearer of a request. @default keys and identity providers alone */
+  readonly accessToken?: string
   /** The person whom that token stands for in two-person actions. @default 'access-token' */
   readonly accessTokenOwner?: string
-  /** Whether this process can do its work now. Must answer within seconds. */
-  readonly isReady: () => Promise<boolean>
-  readonly metrics: MetricsEndpoint
-  /** Absent for a process without an API. */
-  readonly api?: Api
-  /** An identity provider whose tokens are taken, too. */
+  /** An identity provider whose tokens are accepted, too. */
   readonly oidc?: OidcOptions
-  /** Absent for a process that receives no webhooks. */
-  readonly webhooks?: WebhookReceiver
-  /** Where the dashboard was built. Absent: there is none. */
-  readonly dashboardFolder?: string
+  /** Senders of webhooks, by source. Their messages go to the inbox. @default none */
+  readonly webhooks?: WebhookSources
   readonly limits?: HttpLimits
+  /** @default ALERT_RULES */
+  readonly alertRules?: readonly AlertRule[]
+  /** Metrics to serve. @default new ones, which count the events of the Symphony and of the fleet */
+  readonly metrics?: Metrics
+  /** @default no log */
+  readonly log?: Logger
   /** Release in the OpenAPI document. @default '0.0.0' */
   readonly version?: string
-  /** Interval at which open streams poll the database. @default 1000 */
-  readonly streamPollMs?: number
-  /** Clock for rate limits and caches. @default systemClock */
+  /** Clock for rate limits and caches. @default the system's */
   readonly clock?: Clock
 }
 
-export interface ListenAddress {
-  readonly host: string
-  /** 0: any free one */
-  readonly port: number
-}
-
-export interface HttpServer {
-  /** Everything it serves but files, with what is known of each. */
-  readonly routes: readonly Route[]
-  /** Resolves with the address, and rejects with EADDRINUSE if the port is taken. */
-  listen(address: ListenAddress): Promise<string>
-  /** Ends streams, answers what is under way, for a second at the most. Safe twice. */
-  close(): Promise<void>
-}
-
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    readonly route?: Route
-  }
-  interface FastifyRequest {
-    /** Identity of the caller; undefined on open routes. */
-    identity: Identity | undefined
-  }
-}
-
+/** Creates the HTTP server of a Symphony, not listening yet. Close it before the Symphony. */
 export function createHttpServer(options: HttpServerOptions): HttpServer {
-  const { api, webhooks, dashboardFolder, version = '0.0.0', clock = systemClock } = options
-  const limits = resolveHttpLimits(options.limits)
-  const authenticator = createAuthenticator(options)
-  const statusCache = api === undefined ? undefined : new StatusCache(api, clock)
-  const { streamPollMs } = options
-  const connections =
-    api === undefined || statusCache === undefined
-      ? undefined
-      : new SseConnections({
-          role: api.roles.readonly,
-          statusCache,
-          streamsMax: limits.streamsMax,
-          ...(streamPollMs === undefined ? {} : { pollMs: streamPollMs }),
-        })
-  const routes = [
-    ...healthRoutes(options),
-    ...(api === undefined || statusCache === undefined || connections === undefined
-      ? []
-      : apiRoutes({ api, statusCache: statusCache, connections: connections, authenticator, clock })),
-    ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
-  ]
-  const { requestsPerSecond } = limits
-  const authorizer = new RequestAuthorizer({ authenticator, requestsPerSecond, mayActFor: api?.roles.mayActFor, clock })
-  const files = dashboardFolder === undefined ? undefined : new DashboardFiles(dashboardFolder)
-  const app = createApp(options.log, authorizer, { files, routes })
-  for (const route of routes) register(app, route)
-  registerDescription(app, openApiDocument(routes, { version }))
-  return {
-    routes,
-    listen: (address) => app.listen(address),
-    close: async () => {
-      await connections?.close()
-      AbortSignal.timeout(CLOSE_PATIENCE_MS).addEventListener('abort', () => app.server.closeAllConnections())
-      await app.close()
-    },
-  }
-}
-
-function createAuthenticator({
-  accessToken,
-  accessTokenOwner = 'access-token',
-  api,
-  oidc,
-  clock,
-}: HttpServerOptions): Authenticator {
-  return new Authenticator({
+  const { symphony, fleet, accessToken, accessTokenOwner, oidc, webhooks, limits, version, clock } = options
+  const { api = true, alertRules = ALERT_RULES, log = pino({ level: 'silent' }) } = options
+  const parts = partsOf(symphony)
+  const { database } = parts
+  const metrics = options.metrics ?? countEvents(new Metrics({ version: version ?? '0.0.0' }), symphony, fleet)
+  const readStatus = () => readSystemStatus(database)
+  const folder = api ? dashboardFolder() : undefined
+  return buildHttpServer({
+    log,
     accessToken,
-    accessTokenOwner,
-    keys: api === undefined ? undefined : new ApiKeyAuthenticator(api.roles.auth, clock),
-    oidc: oidc === undefined ? undefined : new OidcAuthenticator(oidc),
+    isReady: () => isReady(database),
+    metrics: new MetricsEndpoint(metrics.registry, readStatus),
+    ...(api
+      ? { api: { ...apiOf(parts, fleet), readStatusSnapshot: snapshots(readStatus, alertRules), alertRules } }
+      : {}),
+    ...(webhooks === undefined
+      ? {}
+      : {
+          webhooks: { ingest: database.as('symphony_ingest'), sources: webhooks, onReceived: metrics.inbox.onReceived },
+        }),
+    ...(accessTokenOwner === undefined ? {} : { accessTokenOwner }),
+    ...(oidc === undefined ? {} : { oidc }),
+    ...(folder === undefined ? {} : { dashboardFolder: folder }),
+    ...(limits === undefined ? {} : { limits }),
+    ...(version === undefined ? {} : { version }),
+    ...(clock === undefined ? {} : { clock }),
   })
 }
 
-interface Served {
-  readonly files: DashboardFiles | undefined
-  readonly routes: readonly Route[]
+/** Counts the events of the Symphony and of the fleet. The events of a fleet include those of its Symphonies. */
+function countEvents(metrics: Metrics, symphony: AnySymphony, fleet: AnyFleet | undefined): Metrics {
+  fleet?.events.on('*', metrics.onEvent)
+  const { database } = partsOf(symphony)
+  const isOfFleet = fleet !== undefined && databasesOf(fleet).members.some((member) => member.database === database)
+  if (!isOfFleet) symphony.events.on('*', metrics.onEvent)
+  return metrics
 }
 
-/** The frame of every route: identity of the request, access, JSON in and out, problems. */
-function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }: Served): FastifyInstance {
-  const loggerInstance: FastifyBaseLogger = log
-  const app = fastify({
-    loggerInstance,
-    // Its lines show whole addresses; ours, below, show the route.
-    logController: new LogController({ disableRequestLogging: true }),
-    bodyLimit: JSON_TEXT_BYTES_MAX,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    http: {
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      maxHeaderSize: HEADER_BYTES_MAX,
-      connectionsCheckingInterval: SLOW_CLIENTS_CHECK_MS,
+function snapshots(
+  readStatus: () => ReturnType<typeof readSystemStatus>,
+  rules: readonly AlertRule[],
+): Api['readStatusSnapshot'] {
+  const watch = new AlertWatch(rules)
+  return async () => {
+    // While the database does not answer, the alerts say so.
+    const status = await readStatus().catch(() => undefined)
+    return { alerts: await watch.look(status), queue: status?.outbox }
+  }
+}
+
+function apiOf(parts: SymphonyParts, fleet: AnyFleet | undefined): Omit<Api, 'readStatusSnapshot'> {
+  const { database, databaseName: name, contracts } = parts
+  const control = database.as('symphony_control')
+  return {
+    roles: {
+      ingest: database.as('symphony_ingest'),
+      readonly: database.as('symphony_readonly'),
+      auditor: database.as('symphony_auditor'),
+      auth: database.as('symphony_auth'),
+      control: ({ apiKey, owner }) => withActor(control, apiKey === null ? { person: owner } : { apiKey }),
+      mayActFor: (people) => isActorGateway(control, people),
     },
-    genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
-    // An id of an inbox message: 255 characters of four bytes, each of them written as %XX.
-    routerOptions: { maxParamLength: 3_072 },
-    forceCloseConnections: 'idle',
-    frameworkErrors: (error, request, reply) => void sendProblem(error, request, reply),
-  })
-  app.removeAllContentTypeParsers()
-  const largeBodies = new LargeBodyQueue()
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
-    const { route } = request.routeOptions.config
-    const read = () => {
-      try {
-        if (!Buffer.isBuffer(body)) throw new ProblemError('BAD_REQUEST')
-        // A signature covers the bytes, so a signed body is not parsed here.
-        done(null, route?.rawBody === true ? body : parseBody(body, route?.bodyLimit))
-      } catch (error) {
-        done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))
-      }
-    }
-    if (body.length > REQUEST_BYTES) largeBodies.run(read)
-    else read()
-  })
-  const methodsOf = allowedMethods(routes)
-  app.setReplySerializer((body) => JSON.stringify(body))
-  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply))
-  app.setNotFoundHandler((request, reply) => {
-    const file = files === undefined ? undefined : fileFor(files, request)
-    if (file !== undefined) return sendFile(file, request, reply)
-    const allowed = methodsOf(request.url)
-    if (allowed.length === 0) return sendProblem(new ProblemError('NOT_FOUND'), request, reply)
-    void reply.header('allow', allowed.join(', '))
-    return sendProblem(new ProblemError('METHOD_NOT_ALLOWED', `Expected ${allowed.join(' or ')}.`), request, reply)
-  })
-  app.decorateRequest('identity', undefined)
-  app.addHook('onRequest', async (request, reply) => {
-    void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id)
-    const { route } = request.routeOptions.config
-    if (route === undefined && files !== undefined && fileFor(files, request) !== undefined) return
-    await authorizer.authorize(route, request, reply)
-    void reply.header('cache-control', 'no-store')
-  })
-  app.addHook('onResponse', async ({ id, method, routeOptions, identity }, { statusCode, elapsedTime }) => {
-    const elapsedMs = Math.round(elapsedTime)
-    const line = {
-      requestId: id,
-      method,
-      route: routeOptions.url,
-      statusCode,
-      elapsedMs,
-      keyId: identity?.apiKey?.keyId,
-    }
-    log.info(line, 'request')
-  })
-  return app
-}
-
-/** Returns a function that names the methods of the routes whose path an address has. */
-function allowedMethods(routes: readonly Route[]): (url: string) => readonly string[] {
-  const described = ['/openapi.json', ...Object.keys(DOCS_FILES)].map((path) => ({ path, method: 'GET' }))
-  const patterns = [...routes, ...described].map(({ path, method }) => ({
-    method,
-    pattern: new RegExp(`^${path.replaceAll('.', String.raw`\.`).replaceAll(/\{\w+\}/g, '[^/]+')}$`),
-  }))
-  return (url) => {
-    const path = url.split('?', 1)[0] ?? ''
-    return [
-      ...new Set(
-        patterns
-          .filter(({ pattern }) => pattern.test(path))
-          .flatMap(({ method }) => (method === 'GET' ? ['GET', 'HEAD'] : [method])),
-      ),
-    ]
+    databaseName: name,
+    readDatabases: () => describeDatabases(fleet === undefined ? [{ name, database }] : databasesOf(fleet).members),
+    rails: contracts,
+    protection: payloadProtection(parts),
   }
 }
 
-function register(app: FastifyInstance, route: Route): void {
-  app.route({
-    method: route.method,
-    url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),
-    config: { route },
-    ...(route.bodyLimit === undefined ? {} : { bodyLimit: route.bodyLimit }),
-    // Load balancers probe with HEAD.
-    exposeHeadRoute: true,
-    handler: (request, reply) => route.handle(request, reply),
-  })
-}
-
-/** The description of the API, for machines and for people: open to all. */
-function registerDescription(app: FastifyInstance, document: object): void {
-  const json = Buffer.from(JSON.stringify(document))
-  const files = { '/openapi.json': { type: 'application/json', content: json }, ...DOCS_FILES }
-  for (const [url, { type, content }] of Object.entries(files)) {
-    app.get(url, { config: { route: { ...OPEN_FILE, path: url } }, exposeHeadRoute: true }, (_request, reply) =>
-      reply.type(type).serializer(String).send(content.toString()),
-    )
+function payloadProtection({ contracts, vault }: SymphonyParts): PayloadProtection {
+  return {
+    encrypt: (role, instructions) => vault.encrypt(role, instructions),
+    showerOf: async (role, railType) => {
+      const rules = mergeFieldRules(contracts.get(railType)?.fields ?? [], await readRailFields(role, railType))
+      return (text) => maskPayloadText(text, rules)
+    },
   }
 }
 
-const OPEN_FILE: Omit<Route, 'path'> = {
-  method: 'GET',
-  tag: 'description',
-  summary: '',
-  access: 'open',
-  participants: 'filtered',
-  answers: {},
-  problems: [],
-  handle: async () => ({}),
+/** Reads an item that cannot exist: the cheapest query that needs a connection, the role and the schema. */
+async function isReady(database: Database): Promise<boolean> {
+  let answered = false
+  const asking = readItems(database.as('symphony_readonly'), { outboxId: NIL_UUID }).then(() => (answered = true))
+  await settleWithin(asking, READY_WITHIN_MS)
+  return answered
 }
 
-async function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const invalid = request.routeOptions.config.route?.invalid ?? 'INVALID_ARGUMENT'
-  const problem = toProblem(error, { requestId: request.id, invalid })
-  if (problem.status === 500) request.log.error({ requestId: request.id, err: error }, 'request_failed')
-  const waitSeconds = error instanceof ProblemError ? error.retryAfterSeconds : undefined
-  if (waitSeconds !== undefined || problem.status === 503) void reply.header('retry-after', String(waitSeconds ?? 1))
-  return reply.code(problem.status).type('application/problem+json').send(problem)
-}
-
-/** A caller's own id is kept, so that its logs and ours can be joined; anything odd is replaced. */
-function requestIdOf(given: string | string[] | undefined): string {
-  return typeof given === 'string' && /^[!-~]{1,128}$/.test(given) ? given : randomUUID()
-}
-
-const CLOSE_PATIENCE_MS = 1_000
-
-/**
- * Security headers of every response. A browser frames, sniffs and embeds nothing, and runs only files of this server. Inline
- * scripts and styles are forbidden, so an attacker cannot inject any.
- */
-const SECURITY_HEADERS: Readonly<Record<string, string>> = Object.freeze({
-  'content-security-policy':
-    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
-    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-  'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=()',
-  'referrer-policy': 'no-referrer',
-  'x-content-type-options': 'nosniff',
-  'x-frame-options': 'DENY',
-})
+const NIL_UUID = '00000000-0000-0000-0000-000000000000'
+const READY_WITHIN_MS = 2_000

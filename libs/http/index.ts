@@ -1,12 +1,14 @@
 /**
- * The HTTP face of Symphony's processes: health and metrics of each, and the API of those that have one.
+ * The HTTP server of Symphony's processes: health and metrics of each, and the API of those that have one.
  *
- * It opens no database: what it may read and write is handed to it as roles, so a route can do no more than the role it was
- * given. It holds nothing: a crash loses requests whose answer had not been written, and each of those may be repeated
+ * It uses the database of a Symphony, each route in one role of it, so a route can do no more than its role. It holds nothing: a crash loses requests whose answer had not been written, and each of those may be repeated
  * under its idempotency key.
  */
 export { createHttpServer } from './createHttpServer.js'
-export type { HttpServer, HttpServerOptions, ListenAddress } from './createHttpServer.js'
+export type { HttpServerOptions } from './createHttpServer.js'
+export { buildHttpServer } from './buildHttpServer.js'
+export type { HttpServer, HttpServerParts, ListenAddress } from './buildHttpServer.js'
+export { dashboardFolder } from './DashboardFiles.js'
 export { describeDatabases } from './routes/overview.js'
 export type { Api, ApiRoles, StatusSnapshot, PayloadProtection } from './Api.js'
 export type { ApiTypes } from './ApiTypes.js'

@@ -69,6 +69,8 @@ export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOpt
 /** Parts of a Symphony that the HTTP server and the command line need, and that no application sees. */
 export interface SymphonyParts {
   readonly database: Database
+  /** Name of the database, never its address. */
+  readonly databaseName: string
   readonly contracts: ReadonlyMap<string, LoadedContract>
   readonly vault: FieldVault
 }
@@ -96,7 +98,13 @@ export class Symphony<
   static {
     partsOf = (symphony) => {
       if (!(#contracts in symphony)) throw new InvalidArgumentError('symphony', 'expected a Symphony of this package')
-      return { database: symphony.#database(), contracts: symphony.#contracts, vault: symphony.#vault }
+      const { url } = symphony.#options
+      return {
+        database: symphony.#database(),
+        databaseName: databaseNameOf(url),
+        contracts: symphony.#contracts,
+        vault: symphony.#vault,
+      }
     }
     symphonyOver = (database, options) => {
       const symphony = new Symphony({ ...options, schema: database.schema })
@@ -264,6 +272,11 @@ export class Symphony<
 
 /** Stands for the address of a Symphony without one while its other options are checked. */
 const NO_URL = 'postgres://nobody@localhost/none'
+
+function databaseNameOf(url = ''): string {
+  const [, name = ''] = /^postgres(?:ql)?:\/\/[^/]*\/([^?]*)/.exec(url) ?? []
+  return decodeURIComponent(name) || 'postgres'
+}
 
 /** Loads the rails that have an adapter. */
 export function adaptersOf(rails: readonly RailContract[]): readonly LoadedRail[] {

@@ -47,6 +47,9 @@ export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
   readonly maintenance?: boolean
 }
 
+/** A fleet whatever its rails and topics are. */
+export type AnyFleet = Pick<SymphonyFleet, 'names' | 'events' | 'close'>
+
 /**
  * Many databases, one Symphony for each. Discovery says which databases there are; the fleet opens a new one and closes a removed
  * one. The workers of all databases share one budget of connections. There is no order between databases.

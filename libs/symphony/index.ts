@@ -12,7 +12,14 @@ export type { PaymentEvent, PaymentKey, PaymentSearch } from './Payments.js'
 export { addPostgresPlatform, PostgresPlatform } from './PostgresPlatform.js'
 export { partsOf, Symphony } from './Symphony.js'
 export type { AnySymphony, EnqueueOptions, SymphonyOptions, SymphonyParts, WorkerOptions } from './Symphony.js'
-export { SymphonyFleet } from './SymphonyFleet.js'
-export type { FleetEvent, FleetWorkerOptions, SymphonyFleetOptions, SymphonyFleetWorker } from './SymphonyFleet.js'
+export { readSystemStatus } from './readSystemStatus.js'
+export { databasesOf, SymphonyFleet } from './SymphonyFleet.js'
+export type {
+  AnyFleet,
+  FleetEvent,
+  FleetWorkerOptions,
+  SymphonyFleetOptions,
+  SymphonyFleetWorker,
+} from './SymphonyFleet.js'
 export { SymphonyWorker } from './SymphonyWorker.js'
 export type { InboxWork, MaintenanceOptions, WorkerCounts } from './SymphonyWorker.js'

@@ -18,7 +18,7 @@ import {
   resolveOutboxHold,
 } from '../../libs/outbox/index.js'
 import { alertRules, ALERT_THRESHOLDS, AlertWatch } from '../../libs/observability/index.js'
-import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
+import { readSystemStatus } from '../../libs/symphony/index.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { buildInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'

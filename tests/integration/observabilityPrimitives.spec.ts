@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { BatchObservableCallback, Observable, ObservableResult } from '@opentelemetry/api'
-import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
+import { readSystemStatus } from '../../libs/symphony/index.js'
 import { PermanentFailureError } from '../../libs/core/index.js'
 import { InboxWorker } from '../../libs/inbox/index.js'
 import { Leases } from '../../libs/lease/index.js'

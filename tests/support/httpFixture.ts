@@ -3,15 +3,15 @@ import { pino } from 'pino'
 import { ApiKeys, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
 import { withActor } from '../../libs/db/index.js'
 import {
-  createHttpServer,
+  buildHttpServer,
   MetricsEndpoint,
   type Api,
   type ApiRoles,
-  type HttpServerOptions,
+  type HttpServerParts,
   type Problem,
   type Route,
 } from '../../libs/http/index.js'
-import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
+import { readSystemStatus } from '../../libs/symphony/index.js'
 import { Metrics } from '../../libs/observability/index.js'
 import type { TestDatabase, TestLogin } from './database.js'
 
@@ -37,7 +37,7 @@ export interface HttpFixture {
   close(): Promise<void>
 }
 
-export interface HttpFixtureOptions extends Partial<Omit<HttpServerOptions, 'api'>> {
+export interface HttpFixtureOptions extends Partial<Omit<HttpServerParts, 'api'>> {
   /** Some of the roles, instead of the database's own. */
   readonly roles?: Partial<ApiRoles>
   /** @default the roles of the database */
@@ -89,7 +89,7 @@ export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOpti
     },
   })
   const metrics = new Metrics({ version: 'of the tests' })
-  const server = createHttpServer({
+  const server = buildHttpServer({
     log: pino({ level: 'debug' }, sink),
     accessToken: TOKEN,
     isReady: async () => true,

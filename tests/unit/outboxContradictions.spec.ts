@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
+import { readSystemStatus } from '../../libs/symphony/index.js'
 import { AlertWatch } from '../../libs/observability/index.js'
 import {
   completeOutboxAttempts,

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { readSystemStatus } from '../../libs/cli/database/readSystemStatus.js'
+import { readSystemStatus } from '../../libs/symphony/index.js'
 import { createStatusRegistry } from '../../libs/observability/index.js'
 import { pauseOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'

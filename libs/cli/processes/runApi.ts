@@ -35,7 +35,7 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
     const { database, contracts } = partsOf(symphony)
     await reportWhoCannotOperate(database, settings, cli)
     await declareOutboxRails(database.as('symphony_control'), contracts.values(), 'api', { serving: false })
-    const api = createApiOptions(url, settings, files)
+    const api = createApiOptions(settings, files)
     const httpServer = new ProcessHttpServer({ symphony, log, accessToken, api, webhooks: files.webhooks })
     try {
       const address = await httpServer.listen(settings, USUAL_PORT)

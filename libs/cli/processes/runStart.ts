@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { deploy, doctor, type DeployReport, type Diagnosis } from '../../deployment/index.js'
+import { dashboardFolder } from '../../http/index.js'
 import { simulatedRail, type Rail } from '../../rails/index.js'
 import { printDiagnosis, requireHealth, requireStartChecks } from '../database/diagnosis.js'
 import { openServer, type OpenedServer } from '../database/target.js'
@@ -14,7 +15,7 @@ import {
   type SchedulerSettings,
   type TargetSettings,
 } from '../settings/settings.js'
-import { dashboardFolder, shellWord } from '../terminal/installation.js'
+import { shellWord } from '../terminal/installation.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 import { createLog, RefusalWatch, untilAborted } from './lifecycle.js'
 import { createApiOptions, loadApiFiles, ProcessHttpServer } from './ProcessHttpServer.js'
@@ -77,7 +78,7 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
       scheduler: schedulerOptions(settings),
       maintenance: { ...ledgerOptions(settings), ...retentionOptions(settings) },
     })
-    const api = createApiOptions(url, settings, files)
+    const api = createApiOptions(settings, files)
     const httpServer = new ProcessHttpServer({ symphony, log, accessToken: token.value, api, webhooks: files.webhooks })
     const watch = RefusalWatch.of(symphony, log, httpServer.metrics)
     httpServer.metrics.outbox.declareRails(worker.railTypes)

@@ -44,10 +44,3 @@ export function packageVersion(): string {
   const manifest: unknown = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
   return isObject(manifest) && 'version' in manifest ? String(manifest['version']) : '0.0.0'
 }
-
-/** Where the dashboard was built: beside the compiled program, or where a checkout puts it. Undefined: it was not. */
-export function dashboardFolder(): string | undefined {
-  const places = ['../../../dashboard/', '../../../dist/dashboard/'].map((place) => new URL(place, import.meta.url))
-  const built = places.find((place) => existsSync(new URL('index.html', place)))
-  return built === undefined ? undefined : fileURLToPath(built)
-}

@@ -1,0 +1,303 @@
+import { randomUUID } from 'node:crypto'
+import {
+  fastify,
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
+import type { Logger } from 'pino'
+import { JSON_TEXT_BYTES_MAX, systemClock, type Clock } from '../core/index.js'
+import { Authenticator } from './access/Authenticator.js'
+import type { Identity } from './access/Identity.js'
+import { ApiKeyAuthenticator } from './access/ApiKeyAuthenticator.js'
+import { OidcAuthenticator, type OidcOptions } from './access/OidcAuthenticator.js'
+import type { Api } from './Api.js'
+import { DashboardFiles, fileFor, sendFile } from './DashboardFiles.js'
+import { DOCS_FILES } from './docsPage.js'
+import {
+  HEADER_BYTES_MAX,
+  HEADERS_TIMEOUT_MS,
+  REQUEST_BYTES,
+  REQUEST_TIMEOUT_MS,
+  resolveHttpLimits,
+  SLOW_CLIENTS_CHECK_MS,
+  type HttpLimits,
+} from './limits.js'
+import { openApiDocument } from './openApi.js'
+import { ProblemError, toProblem } from './Problem.js'
+import { RequestAuthorizer } from './RequestAuthorizer.js'
+import { LargeBodyQueue, parseBody } from './requestBody.js'
+import { healthRoutes, type MetricsEndpoint } from './routes/health.js'
+import { apiRoutes } from './routes/index.js'
+import type { Route } from './routes/route.js'
+import { webhookRoutes, type WebhookReceiver } from './routes/webhooks.js'
+import { StatusCache } from './StatusCache.js'
+import { SseConnections } from './stream/SseConnections.js'
+
+/** Parts of a server. Tests replace some of them. */
+export interface HttpServerParts {
+  readonly log: Logger
+  /** A token with every scope, as the bearer of a request. Undefined: keys and identity providers alone. */
+  readonly accessToken: string | undefined
+  /** The person whom that token stands for in two-person actions. @default 'access-token' */
+  readonly accessTokenOwner?: string
+  /** Whether this process can do its work now. Must answer within seconds. */
+  readonly isReady: () => Promise<boolean>
+  readonly metrics: MetricsEndpoint
+  /** Absent for a process without an API. */
+  readonly api?: Api
+  /** An identity provider whose tokens are taken, too. */
+  readonly oidc?: OidcOptions
+  /** Absent for a process that receives no webhooks. */
+  readonly webhooks?: WebhookReceiver
+  /** Where the dashboard was built. Absent: there is none. */
+  readonly dashboardFolder?: string
+  readonly limits?: HttpLimits
+  /** Release in the OpenAPI document. @default '0.0.0' */
+  readonly version?: string
+  /** Interval at which open streams poll the database. @default 1000 */
+  readonly streamPollMs?: number
+  /** Clock for rate limits and caches. @default systemClock */
+  readonly clock?: Clock
+}
+
+export interface ListenAddress {
+  readonly host: string
+  /** 0: any free one */
+  readonly port: number
+}
+
+export interface HttpServer {
+  /** Everything it serves but files, with what is known of each. */
+  readonly routes: readonly Route[]
+  /** Resolves with the address, and rejects with EADDRINUSE if the port is taken. */
+  listen(address: ListenAddress): Promise<string>
+  /** Ends streams, answers what is under way, for a second at the most. Safe twice. */
+  close(): Promise<void>
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    readonly route?: Route
+  }
+  interface FastifyRequest {
+    /** Identity of the caller; undefined on open routes. */
+    identity: Identity | undefined
+  }
+}
+
+export function buildHttpServer(options: HttpServerParts): HttpServer {
+  const { api, webhooks, dashboardFolder, version = '0.0.0', clock = systemClock } = options
+  const limits = resolveHttpLimits(options.limits)
+  const authenticator = createAuthenticator(options)
+  const statusCache = api === undefined ? undefined : new StatusCache(api, clock)
+  const { streamPollMs } = options
+  const connections =
+    api === undefined || statusCache === undefined
+      ? undefined
+      : new SseConnections({
+          role: api.roles.readonly,
+          statusCache,
+          streamsMax: limits.streamsMax,
+          ...(streamPollMs === undefined ? {} : { pollMs: streamPollMs }),
+        })
+  const routes = [
+    ...healthRoutes(options),
+    ...(api === undefined || statusCache === undefined || connections === undefined
+      ? []
+      : apiRoutes({ api, statusCache: statusCache, connections: connections, authenticator, clock })),
+    ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
+  ]
+  const { requestsPerSecond } = limits
+  const authorizer = new RequestAuthorizer({ authenticator, requestsPerSecond, mayActFor: api?.roles.mayActFor, clock })
+  const files = dashboardFolder === undefined ? undefined : new DashboardFiles(dashboardFolder)
+  const app = createApp(options.log, authorizer, { files, routes })
+  for (const route of routes) register(app, route)
+  registerDescription(app, openApiDocument(routes, { version }))
+  return {
+    routes,
+    listen: (address) => app.listen(address),
+    close: async () => {
+      await connections?.close()
+      AbortSignal.timeout(CLOSE_PATIENCE_MS).addEventListener('abort', () => app.server.closeAllConnections())
+      await app.close()
+    },
+  }
+}
+
+function createAuthenticator({
+  accessToken,
+  accessTokenOwner = 'access-token',
+  api,
+  oidc,
+  clock,
+}: HttpServerParts): Authenticator {
+  return new Authenticator({
+    accessToken,
+    accessTokenOwner,
+    keys: api === undefined ? undefined : new ApiKeyAuthenticator(api.roles.auth, clock),
+    oidc: oidc === undefined ? undefined : new OidcAuthenticator(oidc),
+  })
+}
+
+interface Served {
+  readonly files: DashboardFiles | undefined
+  readonly routes: readonly Route[]
+}
+
+/** The frame of every route: identity of the request, access, JSON in and out, problems. */
+function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }: Served): FastifyInstance {
+  const loggerInstance: FastifyBaseLogger = log
+  const app = fastify({
+    loggerInstance,
+    // Its lines show whole addresses; ours, below, show the route.
+    logController: new LogController({ disableRequestLogging: true }),
+    bodyLimit: JSON_TEXT_BYTES_MAX,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    http: {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      maxHeaderSize: HEADER_BYTES_MAX,
+      connectionsCheckingInterval: SLOW_CLIENTS_CHECK_MS,
+    },
+    genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
+    // An id of an inbox message: 255 characters of four bytes, each of them written as %XX.
+    routerOptions: { maxParamLength: 3_072 },
+    forceCloseConnections: 'idle',
+    frameworkErrors: (error, request, reply) => void sendProblem(error, request, reply),
+  })
+  app.removeAllContentTypeParsers()
+  const largeBodies = new LargeBodyQueue()
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    const { route } = request.routeOptions.config
+    const read = () => {
+      try {
+        if (!Buffer.isBuffer(body)) throw new ProblemError('BAD_REQUEST')
+        // A signature covers the bytes, so a signed body is not parsed here.
+        done(null, route?.rawBody === true ? body : parseBody(body, route?.bodyLimit))
+      } catch (error) {
+        done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))
+      }
+    }
+    if (body.length > REQUEST_BYTES) largeBodies.run(read)
+    else read()
+  })
+  const methodsOf = allowedMethods(routes)
+  app.setReplySerializer((body) => JSON.stringify(body))
+  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply))
+  app.setNotFoundHandler((request, reply) => {
+    const file = files === undefined ? undefined : fileFor(files, request)
+    if (file !== undefined) return sendFile(file, request, reply)
+    const allowed = methodsOf(request.url)
+    if (allowed.length === 0) return sendProblem(new ProblemError('NOT_FOUND'), request, reply)
+    void reply.header('allow', allowed.join(', '))
+    return sendProblem(new ProblemError('METHOD_NOT_ALLOWED', `Expected ${allowed.join(' or ')}.`), request, reply)
+  })
+  app.decorateRequest('identity', undefined)
+  app.addHook('onRequest', async (request, reply) => {
+    void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id)
+    const { route } = request.routeOptions.config
+    if (route === undefined && files !== undefined && fileFor(files, request) !== undefined) return
+    await authorizer.authorize(route, request, reply)
+    void reply.header('cache-control', 'no-store')
+  })
+  app.addHook('onResponse', async ({ id, method, routeOptions, identity }, { statusCode, elapsedTime }) => {
+    const elapsedMs = Math.round(elapsedTime)
+    const line = {
+      requestId: id,
+      method,
+      route: routeOptions.url,
+      statusCode,
+      elapsedMs,
+      keyId: identity?.apiKey?.keyId,
+    }
+    log.info(line, 'request')
+  })
+  return app
+}
+
+/** Returns a function that names the methods of the routes whose path an address has. */
+function allowedMethods(routes: readonly Route[]): (url: string) => readonly string[] {
+  const described = ['/openapi.json', ...Object.keys(DOCS_FILES)].map((path) => ({ path, method: 'GET' }))
+  const patterns = [...routes, ...described].map(({ path, method }) => ({
+    method,
+    pattern: new RegExp(`^${path.replaceAll('.', String.raw`\.`).replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+  }))
+  return (url) => {
+    const path = url.split('?', 1)[0] ?? ''
+    return [
+      ...new Set(
+        patterns
+          .filter(({ pattern }) => pattern.test(path))
+          .flatMap(({ method }) => (method === 'GET' ? ['GET', 'HEAD'] : [method])),
+      ),
+    ]
+  }
+}
+
+function register(app: FastifyInstance, route: Route): void {
+  app.route({
+    method: route.method,
+    url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),
+    config: { route },
+    ...(route.bodyLimit === undefined ? {} : { bodyLimit: route.bodyLimit }),
+    // Load balancers probe with HEAD.
+    exposeHeadRoute: true,
+    handler: (request, reply) => route.handle(request, reply),
+  })
+}
+
+/** The description of the API, for machines and for people: open to all. */
+function registerDescription(app: FastifyInstance, document: object): void {
+  const json = Buffer.from(JSON.stringify(document))
+  const files = { '/openapi.json': { type: 'application/json', content: json }, ...DOCS_FILES }
+  for (const [url, { type, content }] of Object.entries(files)) {
+    app.get(url, { config: { route: { ...OPEN_FILE, path: url } }, exposeHeadRoute: true }, (_request, reply) =>
+      reply.type(type).serializer(String).send(content.toString()),
+    )
+  }
+}
+
+const OPEN_FILE: Omit<Route, 'path'> = {
+  method: 'GET',
+  tag: 'description',
+  summary: '',
+  access: 'open',
+  participants: 'filtered',
+  answers: {},
+  problems: [],
+  handle: async () => ({}),
+}
+
+async function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const invalid = request.routeOptions.config.route?.invalid ?? 'INVALID_ARGUMENT'
+  const problem = toProblem(error, { requestId: request.id, invalid })
+  if (problem.status === 500) request.log.error({ requestId: request.id, err: error }, 'request_failed')
+  const waitSeconds = error instanceof ProblemError ? error.retryAfterSeconds : undefined
+  if (waitSeconds !== undefined || problem.status === 503) void reply.header('retry-after', String(waitSeconds ?? 1))
+  return reply.code(problem.status).type('application/problem+json').send(problem)
+}
+
+/** A caller's own id is kept, so that its logs and ours can be joined; anything odd is replaced. */
+function requestIdOf(given: string | string[] | undefined): string {
+  return typeof given === 'string' && /^[!-~]{1,128}$/.test(given) ? given : randomUUID()
+}
+
+const CLOSE_PATIENCE_MS = 1_000
+
+/**
+ * Security headers of every response. A browser frames, sniffs and embeds nothing, and runs only files of this server. Inline
+ * scripts and styles are forbidden, so an attacker cannot inject any.
+ */
+const SECURITY_HEADERS: Readonly<Record<string, string>> = Object.freeze({
+  'content-security-policy':
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=()',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+})

@@ -1,0 +1,25 @@
+import type { Database } from '../db/index.js'
+import { readInboxStats } from '../inbox/index.js'
+import { readLeaseStats } from '../lease/index.js'
+import { readSealingStatus } from '../ledger/index.js'
+import { readDatabaseTime, readDispatchEpoch, readOutboxStatus } from '../outbox/index.js'
+import { readSchedulerStats } from '../scheduler/index.js'
+
+/** Reads the status of every primitive over one connection, so that it does not take the pool from the workers. */
+export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsage'>) {
+  // Before the look has a connection of its own.
+  const pools = database.poolUsage
+  return database.as('symphony_readonly').transaction(async (tx) => {
+    // Sent one behind the other, without waiting for each answer.
+    const [at, outbox, epoch, inbox, scheduler, leases, sealing] = await Promise.all([
+      readDatabaseTime(tx),
+      readOutboxStatus(tx),
+      readDispatchEpoch(tx),
+      readInboxStats(tx),
+      readSchedulerStats(tx),
+      readLeaseStats(tx),
+      readSealingStatus(tx),
+    ])
+    return { at: new Date(at), outbox, epoch, inbox, scheduler, leases, sealing, pools }
+  })
+}

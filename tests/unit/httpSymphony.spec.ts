@@ -1,0 +1,84 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { createHttpServer, type HttpServerOptions } from '../../libs/http/index.js'
+import { Symphony, SymphonyFleet } from '../../libs/symphony/index.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+
+let db: TestDatabase
+let url: string
+const stops: (() => Promise<unknown>)[] = []
+beforeAll(async () => {
+  db = await createTestDatabase()
+  const roles = ['control', 'ingest', 'readonly', 'auditor', 'auth', 'executor'].map((role) => `symphony_${role}`)
+  const login = await db.createLogin('http_symphony', { roles })
+  await db.queryNoRole('SELECT set_actor_gateway($1, true)', [login.name])
+  url = login.url
+})
+afterEach(async () => {
+  for (const stop of stops.splice(0).toReversed()) await stop()
+})
+afterAll(() => db.drop())
+
+const bank = {
+  type: 'bank',
+  onUnknown: 'resend',
+  fields: { '/memo': 'masked' },
+  dispatch: () => ({ outcome: 'success', reference: 'r-1' }) as const,
+} as const
+
+/** A server of a Symphony with one rail, and a request with its token. */
+async function serve(given: Partial<HttpServerOptions> = {}) {
+  const symphony = new Symphony({ url, schema: db.schema, rails: [bank] })
+  stops.push(() => symphony.close())
+  const server = createHttpServer({ symphony, accessToken: 'a-token', ...given })
+  stops.push(() => server.close())
+  const address = await server.listen({ host: '127.0.0.1', port: 0 })
+  const headers = { authorization: 'Bearer a-token', 'content-type': 'application/json' }
+  const call = (path: string, body?: object) =>
+    fetch(`${address}${path}`, {
+      headers: { ...headers, ...(body === undefined ? {} : { 'idempotency-key': crypto.randomUUID() }) },
+      ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
+    })
+  return { symphony, call }
+}
+
+const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
+
+test('a server of a Symphony enqueues by its rails, shows the payment and counts its events', async () => {
+  const { symphony, call } = await serve()
+  const instruction = { instructionId: 'HS-1', participantId: 'shop', railType: 'bank', payload: PAYLOAD }
+  expect((await call('/v1/instructions', instruction)).status).toBe(201)
+  expect((await call('/v1/instructions', { ...instruction, railType: 'unknown' })).status).toBe(422)
+  await symphony.worker().runOnce()
+  expect(await (await call('/v1/instructions/HS-1')).json()).toMatchObject({ items: [{ state: 'DISPATCHED' }] })
+  expect((await call('/readyz')).status).toBe(200)
+  const metrics = await (await call('/metrics')).text()
+  expect(metrics).toContain('rail_answers_total{rail="bank",answer="success"} 1')
+  const name = decodeURIComponent(new URL(url).pathname.slice(1))
+  expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name, state: 'up' }] })
+})
+
+test('a server with api: false has health and metrics, and no API', async () => {
+  const { call } = await serve({ api: false })
+  expect((await call('/healthz')).status).toBe(200)
+  expect((await call('/readyz')).status).toBe(200)
+  expect((await call('/metrics')).status).toBe(200)
+  expect((await call('/v1/status')).status).toBe(404)
+})
+
+test('a server with a fleet lists the databases of the fleet', async () => {
+  const fleet = new SymphonyFleet({ databases: [{ name: 'north', url, schema: db.schema }] })
+  stops.push(() => fleet.close())
+  await fleet.start()
+  const { call } = await serve({ fleet, symphony: fleet.of('north') })
+  expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name: 'north', state: 'up' }] })
+})
+
+test('a Symphony without a url, and an object that is none, are refused', () => {
+  expect(() => createHttpServer({ symphony: new Symphony() })).toThrow(
+    expect.objectContaining({ code: 'DATABASE_URL_MISSING' }),
+  )
+  const { events } = new Symphony()
+  expect(() => createHttpServer({ symphony: { events, close: async () => {} } })).toThrow(
+    expect.objectContaining({ code: 'INVALID_ARGUMENT', argument: 'symphony' }),
+  )
+})
