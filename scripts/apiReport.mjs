@@ -21,7 +21,7 @@ export function entryPoints() {
       const exported = exportsOf(join(root, folder, types))
       return {
         specifier,
-        names: [...exported.keys()].toSorted(),
+        names: [...exported].toSorted(byName).map(([exportedName]) => exportedName),
         file: `${subpath === '.' ? name.replace(/^@.*\//, '') : subpath.slice(2)}.api.md`,
         text: reportOf(specifier, exported),
       }
@@ -30,8 +30,9 @@ export function entryPoints() {
 }
 
 function reportOf(specifier, exported) {
-  const own = [...exported].toSorted(byName).map(([, origin]) => declarationOf(origin))
-  const texts = [...exported.keys()].toSorted().map((name, index) => renamed(own[index].text, name))
+  const sorted = [...exported].toSorted(byName)
+  const own = sorted.map(([, origin]) => declarationOf(origin))
+  const texts = sorted.map(([name], index) => renamed(own[index].text, name))
   const referenced = closureOf(own)
   const sections = [code(texts)]
   if (referenced.length > 0) {

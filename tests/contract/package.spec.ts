@@ -117,7 +117,7 @@ test('the package checks phone numbers without the package libphonenumber-js', a
   await expect(stat(join(installation.folder, 'node_modules', 'libphonenumber-js'))).rejects.toThrow('ENOENT')
   const rails = pathToFileURL(join(installation.packageFolder, 'dist', 'libs', 'rails', 'index.js'))
   const source = `
-    import { loadContract, validatePayload } from '${rails}'
+    import { loadContract, validatePayload } from '${rails.href}'
     const rail = loadContract({ type: 'momo', destination: 'phone' })
     for (const destination of ['+254712345678', '+25471']) {
       const { ok } = await validatePayload(rail, { amount: '1.00', currency: 'KES', destination })

@@ -60,7 +60,7 @@ test('defineRail infers the type, and the payload by schema, by money: false, el
       type: 'event',
       money: false,
       onUnknown: 'resend',
-      dispatch: ({ payload }) => ({ outcome: 'success', reference: String(payload['id']) }),
+      dispatch: ({ payload }) => ({ outcome: 'success', reference: JSON.stringify(payload['id']) }),
     })
     const symphony = new Symphony({ rails: [spread, plain, event] })
     void symphony.enqueue({ ...KEYS, railType: 'SEPA', payload: { ...PAYLOAD, invoice: 'INV-1' } }, { tx })

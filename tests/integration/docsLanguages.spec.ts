@@ -22,6 +22,7 @@ test('the SQL of other-languages.md needs only symphony_ingest, is repeatable, a
   const enqueue = async (text: string) => {
     // A simple query with several statements has several results; the driver's types know of one.
     const answers: unknown = await client.query(text)
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the third statement of the program returns the row
     const [, , { rows }] = answers as [
       unknown,
       unknown,

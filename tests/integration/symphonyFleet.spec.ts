@@ -61,7 +61,7 @@ test('a fleet hands messages, inbox and due timers of each database to one set o
   await using fleet = new SymphonyFleet({ databases: listed(), pollMs: 20 })
   const heard: string[] = []
   const worker = fleet.worker({
-    topics: { greeting: ({ payload }: TopicMessage) => void heard.push(`message ${String(payload['from'])}`) },
+    topics: { greeting: ({ payload }: TopicMessage) => void heard.push(`message ${textOf(payload['from'])}`) },
     inbox: { handlers: { settled: async ({ messageId }) => void heard.push(`inbox ${messageId}`) } },
     scheduler: true,
   })
@@ -113,3 +113,7 @@ test('wrong options of a fleet are refused all at once, and wrong rails before a
     expect.objectContaining({ argument: 'rail "bank", queryStatus' }),
   )
 })
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : typeof value
+}

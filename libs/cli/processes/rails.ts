@@ -70,5 +70,5 @@ export async function withProtection<T>(
 
 /** Reads the master keys before anything is opened, so a mistake in the file costs nothing. */
 export async function openMasterKeys(file: string | undefined): Promise<MasterKeyFile | undefined> {
-  return file === undefined ? undefined : await MasterKeyFile.open(file)
+  return file === undefined ? undefined : MasterKeyFile.open(file)
 }
