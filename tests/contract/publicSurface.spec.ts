@@ -70,11 +70,13 @@ test('pages, examples and workspaces import only names of the entry points', asy
 
 const IMPORTS = /import (?:type )?\{([^}]*)\} from '((?:symphony-pg|@symphony-pg\/)[^']*)'/g
 
-/** Pages and programs below a path. Reports and installed packages are left out. */
+/** Pages and programs below a path. Reports and installed packages are left out: a link in them leads back to this folder. */
 async function textFilesIn(path: string): Promise<string[]> {
-  if (path.endsWith('.md')) return [path]
-  const files = await readdir(path, { recursive: true })
-  return files
-    .filter((file) => /\.(?:md|m?[jt]s)$/.test(file) && !/node_modules|reference\/api\//.test(file))
-    .map((file) => join(path, file))
+  if (/\.(?:md|m?[jt]s)$/.test(path)) return [path]
+  const entries = await readdir(path, { withFileTypes: true })
+  const found = entries
+    .filter(({ name }) => name !== 'node_modules' && join(path, name) !== FOLDER)
+    .filter((entry) => entry.isDirectory() || /\.(?:md|m?[jt]s)$/.test(entry.name))
+    .map(({ name }) => textFilesIn(join(path, name)))
+  return (await Promise.all(found)).flat()
 }
