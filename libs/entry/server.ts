@@ -1,5 +1,5 @@
 /** The HTTP server with API and dashboard, metrics, log lines and alert rules. It loads Fastify and prom-client. */
-export { createHttpServer, openApiDocument } from '../http/index.js'
+export { bridgeToMeter, createHttpServer, openApiDocument } from '../http/index.js'
 export type {
   ApiTypes as Api,
   HttpLimits,
@@ -8,5 +8,5 @@ export type {
   OidcOptions,
   WebhookSources,
 } from '../http/index.js'
-export { ALERT_RULES, bridgeToMeter, logEvents, Metrics } from '../observability/index.js'
+export { ALERT_RULES, logEvents, Metrics } from '../observability/index.js'
 export type { Alert, AlertRule } from '../observability/index.js'

@@ -4,6 +4,8 @@
  * It uses the database of a Symphony, each route in one role of it, so a route can do no more than its role. It holds nothing: a crash loses requests whose answer had not been written, and each of those may be repeated
  * under its idempotency key.
  */
+export { bridgeToMeter } from './bridgeToMeter.js'
+export type { ObservingMeter } from './bridgeToMeter.js'
 export { createHttpServer } from './createHttpServer.js'
 export type { HttpServerOptions } from './createHttpServer.js'
 export { buildHttpServer } from './buildHttpServer.js'

@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { BatchObservableCallback, Observable, ObservableResult } from '@opentelemetry/api'
-import { readSystemStatus } from '../../libs/symphony/index.js'
+import { partsOf, readSystemStatus, Symphony } from '../../libs/symphony/index.js'
 import { PermanentFailureError } from '../../libs/core/index.js'
 import { InboxWorker } from '../../libs/inbox/index.js'
 import { Leases } from '../../libs/lease/index.js'
 import { recordLedgerVerification } from '../../libs/ledger/index.js'
-import { bridgeToMeter, Metrics, createStatusRegistry, type ObservingMeter } from '../../libs/observability/index.js'
+import { bridgeToMeter, type ObservingMeter } from '../../libs/http/index.js'
+import { createStatusRegistry, Metrics } from '../../libs/observability/index.js'
 import { SchedulerWorker, scheduleTimer } from '../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
@@ -25,8 +26,8 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 /** Everything that is counted and read, by series. */
-async function figures(): Promise<Record<string, number>> {
-  const registries = [metrics.registry, createStatusRegistry(await readSystemStatus(db.database))]
+async function figures(database = db.database): Promise<Record<string, number>> {
+  const registries = [metrics.registry, createStatusRegistry(await readSystemStatus(database))]
   const page = (await Promise.all(registries.map((registry) => registry.metrics()))).join('\n')
   const lines = page.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return Object.fromEntries(
@@ -252,7 +253,10 @@ test('by OpenTelemetry the same names have the same values, and none is left whe
     addBatchObservableCallback: (callback) => void callbacks.add(callback),
     removeBatchObservableCallback: (callback) => void callbacks.delete(callback),
   }
-  const takeAway = bridgeToMeter(meter, metrics, () => readSystemStatus(db.database))
+  await using symphony = new Symphony({ url: db.url, schema: db.schema })
+  // A pool is counted once it has been used.
+  await symphony.payments.status()
+  const takeAway = bridgeToMeter({ meter, metrics, symphony })
   for (const callback of callbacks) {
     await callback({
       observe: (instrument: Observable, value: number, attributes: Parameters<ObservableResult['observe']>[1] = {}) => {
@@ -266,7 +270,7 @@ test('by OpenTelemetry the same names have the same values, and none is left whe
     process_cpu_seconds_total: __,
     process_resident_memory_bytes: ___,
     ...page
-  } = await figures()
+  } = await figures(partsOf(symphony).database)
   const bridged = Object.fromEntries([...observed].filter(([name]) => name in page))
   expect(Object.keys(bridged).toSorted()).toEqual(Object.keys(page).toSorted())
   expect(bridged).toMatchObject({

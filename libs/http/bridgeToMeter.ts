@@ -1,7 +1,7 @@
 import type { Attributes, BatchObservableCallback, Meter, Observable } from '@opentelemetry/api'
 import type { Registry } from 'prom-client'
-import type { Metrics } from './Metrics.js'
-import { createStatusRegistry, type SystemStatus } from './createStatusRegistry.js'
+import { createStatusRegistry, type Metrics, type SystemStatus } from '../observability/index.js'
+import { partsOf, readSystemStatus, type AnySymphony } from '../symphony/index.js'
 
 /** What the bridge uses of a meter. */
 export type ObservingMeter = Pick<
@@ -9,16 +9,21 @@ export type ObservingMeter = Pick<
   'createObservableCounter' | 'createObservableGauge' | 'addBatchObservableCallback' | 'removeBatchObservableCallback'
 >
 
+export interface BridgeOptions {
+  /** Meter of your SDK. */
+  readonly meter: ObservingMeter
+  /** Metrics of this process: `symphony.events.on('*', metrics.onEvent)` counts. */
+  readonly metrics: Metrics
+  /** Symphony whose database is read at each collection. */
+  readonly symphony: AnySymphony
+}
+
 /**
- * The same metrics by OpenTelemetry: every one of them is registered on a meter under the same name, and read when the SDK
- * collects. A histogram becomes what Prometheus makes of it (`_bucket`, `_sum` and `_count`), because OpenTelemetry has no
- * histogram that is observed. Returns what takes it all away again.
+ * Registers every metric on an OpenTelemetry meter under the same name; the SDK reads them when it collects. A histogram becomes
+ * `_bucket`, `_sum` and `_count`, because OpenTelemetry has no histogram that is observed. Returns a function that removes all.
  */
-export function bridgeToMeter(
-  meter: ObservingMeter,
-  metrics: Metrics,
-  readStatus: () => Promise<SystemStatus>,
-): () => void {
+export function bridgeToMeter({ meter, metrics, symphony }: BridgeOptions): () => void {
+  const readStatus = () => readSystemStatus(partsOf(symphony).database)
   const instruments = new Map<string, Observable>()
   for (const { name, help, type } of [metrics.registry, createStatusRegistry()].flatMap((registry) =>
     registry.getMetricsAsArray(),
