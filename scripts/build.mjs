@@ -58,6 +58,15 @@ export function ensureBuilt({ force = false } = {}) {
   for (const part of PARTS) ensurePart(part, force)
 }
 
+/** The files that the exports of a package name. */
+export function exportedFiles(folder) {
+  const { exports } = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'))
+  const targets = Object.values(exports).flatMap((target) =>
+    typeof target === 'string' ? target : Object.values(target),
+  )
+  return targets.map((target) => target.replace('./', ''))
+}
+
 function ensurePart({ name, stamp, sources, build, tidy }, force) {
   const file = join(root, stamp)
   const digest = digestOf(sources())
@@ -114,4 +123,12 @@ function filesBelow(folder) {
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   ensureBuilt({ force: process.argv.includes('--force') })
+  // `npm pack` and `npm publish` run this script, and would pack an incomplete dist/ without an error.
+  for (const folder of existsSync(join(root, 'tsconfig.json')) ? ['.', 'embedded'] : []) {
+    const missing = exportedFiles(folder).filter((file) => !existsSync(join(root, folder, file)))
+    if (missing.length > 0) {
+      process.stderr.write(`The build of ${folder} lacks ${missing.join(', ')}. Remedy: npm run build\n`)
+      process.exitCode = 1
+    }
+  }
 }

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { ensureBuilt } from './build.mjs'
+import { ensureBuilt, exportedFiles } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const require = createRequire(import.meta.url)
@@ -21,12 +21,15 @@ process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 ensureBuilt()
 const [library, embedded] = ['.', './embedded'].map((from) => {
   const words = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder, from]
-  return join(folder, JSON.parse(run('npm', words, root))[0].filename)
+  const [{ filename, files }] = JSON.parse(run('npm', words, root))
+  const missing = exportedFiles(from).filter((file) => !files.some(({ path }) => path === file))
+  if (missing.length > 0) fail(`${filename} lacks files that its exports name: ${missing.join(', ')}`)
+  return join(folder, filename)
 })
 writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module" }\n')
 // Without the scripts of dependencies: none is needed.
 const install = ['install', '--ignore-scripts', '--no-audit', '--no-fund']
-run('npm', [...install, library])
+runWithoutWarnings('npm', [...install, library])
 const tree = JSON.parse(readFileSync(join(folder, 'node_modules', '.package-lock.json'), 'utf8')).packages
 const packages = Object.keys(tree).length
 const files = filesBelow(join(folder, 'node_modules'))
@@ -81,9 +84,20 @@ function filesBelow(path) {
 }
 
 function run(command, words, cwd = folder) {
+  return complete(command, words, cwd).stdout
+}
+
+/** Warnings about the settings of this machine's npm are no concern of the package. */
+function runWithoutWarnings(command, words) {
+  const lines = complete(command, words, folder).stderr.split('\n')
+  const warnings = lines.filter((line) => /EBADENGINE|deprecated|ERESOLVE/.test(line))
+  if (warnings.length > 0) fail(`${command} ${words.join(' ')} warns:\n${warnings.join('\n')}`)
+}
+
+function complete(command, words, cwd) {
   const result = spawnSync(command, words, { cwd, encoding: 'utf8', env: withoutDatabase() })
   if (result.status !== 0) fail(`${command} ${words.join(' ')}\n${result.stdout}${result.stderr}`)
-  return result.stdout
+  return result
 }
 
 /** Commands of packages that are installed there. */

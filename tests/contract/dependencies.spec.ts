@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { readDependencies } from '../support/dependencies.js'
 
-test('dependencies are few caret ranges, locked exactly, and none needs an install script', async () => {
+test('dependencies are few caret ranges, locked exactly, without overrides and install scripts', async () => {
   const { direct, installed, defects } = await readDependencies()
   expect(defects).toEqual([])
   // More is a decision, with its sentence in docs/decisions.md.
