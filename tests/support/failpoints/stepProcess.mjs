@@ -103,6 +103,8 @@ const tools = {
       return tools.planted(disposition)
     }
   },
+  /** A topic whose schema accepts everything. */
+  topics: { scheduled: { '~standard': { version: 1, vendor: 'steps', validate: (value) => ({ value }) } } },
   planted: (disposition) => new modules.db.DatabaseError('CONNECTION_LOST', 'planted', { disposition }),
   rail(overrides = {}) {
     return {

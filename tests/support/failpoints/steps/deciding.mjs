@@ -31,7 +31,7 @@ export function decidingSteps(tools) {
       })
     },
     'the outbox as a queue of messages': async () => {
-      const store = new outbox.OutboxStore(database, { owner: workerId })
+      const store = new outbox.OutboxStore(database, { owner: workerId, topics: tools.topics })
       await store.enqueue({ topic: 'scheduled', payload: buildPayment().payload })
       const messages = await store.claim({ batchSize: 100, topics: ['scheduled'] })
       await store.abandon(messages, { delaySeconds: 0 })

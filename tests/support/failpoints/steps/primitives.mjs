@@ -46,6 +46,14 @@ export function primitiveSteps(tools) {
       await store.failTimers([two], workerId, 'no use')
       await store.abandonTimers([three], workerId)
     },
+    'a timer and a job whose topic has a schema': async () => {
+      const typed = new scheduler.SchedulerStore(database, { topics: tools.topics })
+      const message = { topic: 'scheduled', payload: {}, delivery: 'claim' }
+      await typed.cancelTimer(await typed.scheduleTimer({ ...message, dueAt: long }))
+      const name = topic()
+      await typed.createOrUpdateJob({ ...message, name, cron: '0 0 1 1 *' })
+      await typed.deleteJob(name)
+    },
     'jobs and their runs': async () => {
       const name = await createJob()
       await store.pauseJob(name)
