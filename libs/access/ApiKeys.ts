@@ -1,4 +1,10 @@
-import { ArgumentRangeError, InvalidArgumentError, requiredId, requiredText } from '../core/index.js'
+import {
+  ArgumentRangeError,
+  InvalidArgumentError,
+  requiredId,
+  requiredText,
+  requireKnownOptions,
+} from '../core/index.js'
 import { openOrUse, type DatabaseOptions, type RoleSource } from '../db/index.js'
 import { newApiKey } from './apiKey.js'
 import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, type Scope } from './db.js'
@@ -34,6 +40,8 @@ export class ApiKeys implements AsyncDisposable {
    * `operate` belongs to the login itself, unless an administrator creates it.
    */
   async create(request: ApiKeyRequest): Promise<CreatedApiKey> {
+    // A misspelt expiry or participant would otherwise make a key without that bound.
+    requireKnownOptions(request, ['scopes', 'owner', 'participants', 'expiresAt'])
     const checked = {
       scopes: requiredScopes(request.scopes),
       owner: requiredOwner(request.owner),

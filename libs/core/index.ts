@@ -10,7 +10,15 @@ export {
 } from './SymphonyError.js'
 export type { ArgumentName } from './SymphonyError.js'
 export type { ErrorCode, PostgresErrorCode } from './ErrorCode.js'
-export { boundedInteger, nearestSpelling, rejectUnknownKeys, requiredText } from './arguments.js'
+export {
+  boundedInteger,
+  kindOf,
+  nearestSpelling,
+  rejectUnknownKeys,
+  requiredObject,
+  requiredText,
+  requireKnownOptions,
+} from './arguments.js'
 export type { Bounds } from './arguments.js'
 export { parseTimestamp, systemClock } from './clock.js'
 export type { Clock } from './clock.js'

@@ -1,5 +1,5 @@
 import { Client } from 'pg'
-import { requiredText } from '../core/index.js'
+import { requiredObject, requiredText } from '../core/index.js'
 import { clientConfig, connectFailure, disconnect, locate } from './connect.js'
 import { DirectConnections } from './DirectConnections.js'
 import { DatabaseClosedError, TransactionPoolerError } from './errors.js'
@@ -28,6 +28,7 @@ export interface RoleSource {
 
 /** Opens the database of these options, or uses one that the caller opened and closes. */
 export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { readonly close: () => Promise<void> } {
+  requiredObject('options', given)
   if ('as' in given) return { as: (role) => given.as(role), close: async () => {} }
   const database = openDatabase({ applicationName: 'symphony admin', ...given })
   return { as: (role) => database.as(role), close: () => database.close() }

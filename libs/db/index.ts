@@ -32,6 +32,7 @@ export { embeddedFolder, loadEmbedded } from './embedded.js'
 export type { Listener, ListenOptions, ListenState, NotificationHandler } from './listen.js'
 export { openLoginDatabase } from './LoginDatabase.js'
 export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDatabase.js'
+export { DATABASE_OPTIONS } from './options.js'
 export type { DatabaseOptions } from './options.js'
 export { DEFAULT_SCHEMA, qualify, quoteIdentifier, requireTransaction, withSchema } from './Queryable.js'
 export type {

@@ -1,4 +1,4 @@
-import { boundedInteger, type Bounds, InvalidArgumentError, rejectUnknownKeys, requiredText } from '../core/index.js'
+import { boundedInteger, type Bounds, InvalidArgumentError, requiredText, requireKnownOptions } from '../core/index.js'
 import { type ConnectionUrl, resolveTls, parseConnectionUrl, type TlsOptions } from './connectionTarget.js'
 import { embeddedFolder } from './embedded.js'
 import { DEFAULT_SCHEMA } from './Queryable.js'
@@ -88,7 +88,7 @@ const LOCK_TIMEOUT_DEFAULT_MS = 10_000
 const IDENTIFIER_BYTES_MAX = 63
 
 export function resolveDatabaseOptions(given: DatabaseOptions): ResolvedOptions {
-  rejectUnknownKeys(given, KNOWN_KEYS, (key) => key)
+  requireKnownOptions(given, DATABASE_OPTIONS)
   const options = { ...DEFAULTS, ...given }
   const { pooler } = options
   if (pooler !== 'none' && pooler !== 'transaction') {
@@ -147,4 +147,7 @@ function bounded(options: DatabaseOptions, name: Exclude<keyof typeof BOUNDS, 'l
   return boundedInteger(name, options[name], BOUNDS[name])
 }
 
-const KNOWN_KEYS = [...Object.keys(DEFAULTS), ...Object.keys(BOUNDS), 'url', 'listenUrl', 'tls']
+/** Names of all options, each once. */
+export const DATABASE_OPTIONS: readonly string[] = [
+  ...new Set(['url', 'listenUrl', 'tls', ...Object.keys(DEFAULTS), ...Object.keys(BOUNDS)]),
+]

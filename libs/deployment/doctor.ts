@@ -1,3 +1,4 @@
+import { requireKnownOptions } from '../core/index.js'
 import {
   DatabaseError,
   openLoginDatabase,
@@ -38,6 +39,7 @@ const ITEMS_EXAMINED = 10_000
  * must be a member of `symphony_auditor`, or a superuser.
  */
 export async function doctor(options: DoctorOptions): Promise<Diagnosis> {
+  requireKnownOptions(options, ['url', 'schema', 'tls', 'full'])
   const { url, schema, tls, full = false } = options
   const database = openLoginDatabase({
     url,

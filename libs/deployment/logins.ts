@@ -1,5 +1,5 @@
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
-import { InvalidArgumentError } from '../core/index.js'
+import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
 import { ALL_ROLES, API_ROLES, isRuntimeRole, RUNTIME_ROLES, type RuntimeRole } from './roles.js'
 
 /** A login to create, and what it is for. */
@@ -57,6 +57,7 @@ export function loginStatement({ name, roles, gateway }: LoginRequest): LoginSta
 }
 
 export function checkLoginRequest(request: LoginRequest): LoginRequest {
+  requireKnownOptions(request, ['name', 'roles', 'gateway', 'password'], 'createLogins.')
   const { name, roles, password } = request
   if (typeof name !== 'string' || name.trim() === '' || Buffer.byteLength(name) > 63) {
     throw new InvalidArgumentError('createLogins', 'expected NAME=ROLE with a name of 1 to 63 bytes')
@@ -64,7 +65,8 @@ export function checkLoginRequest(request: LoginRequest): LoginRequest {
   if (ALL_ROLES.includes(name) || name.startsWith('pg_')) {
     throw new InvalidArgumentError('createLogins', `expected the name of a login, got the role ${name}`)
   }
-  if (roles.length === 0) throw new InvalidArgumentError('createLogins', `expected a role for ${name}, got none`)
+  if (!Array.isArray(roles) || roles.length === 0)
+    throw new InvalidArgumentError('createLogins', `expected a role for ${name}, got none`)
   roles.forEach(requiredRuntimeRole)
   if (password !== undefined && !/^[ -~]{8,128}$/.test(password)) {
     throw new InvalidArgumentError('password', 'expected 8 to 128 printable ASCII characters')

@@ -1,4 +1,4 @@
-import { boundedInteger, InvalidArgumentError } from '../core/index.js'
+import { boundedInteger, InvalidArgumentError, requireKnownOptions } from '../core/index.js'
 import { DEFAULT_SCHEMA, type DatabaseOptions } from '../db/index.js'
 import { checkLoginRequest, type LoginRequest } from './logins.js'
 
@@ -37,7 +37,10 @@ const DEFAULTS = Object.freeze({
   patienceMs: 60_000,
 })
 
+const KNOWN = ['url', 'tls', ...Object.keys(DEFAULTS)]
+
 export function resolveDeployOptions(given: DeployOptions): ResolvedDeployOptions {
+  requireKnownOptions(given, KNOWN)
   const options = { ...DEFAULTS, ...given }
   boundedInteger('patienceMs', options.patienceMs, PATIENCE_MS)
   options.createLogins.forEach(checkLoginRequest)

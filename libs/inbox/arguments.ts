@@ -4,8 +4,10 @@ import {
   boundedInteger,
   encodePayload,
   InvalidArgumentError,
+  rejectUnknownKeys,
   requiredId,
   requiredInboxId,
+  requiredObject,
   redact,
 } from '../core/index.js'
 import type { ClaimRetry, InboxClaimRef, InboxKey, InboxMessage } from './types.js'
@@ -30,6 +32,7 @@ export function messageColumns(messages: readonly InboxMessage[]): MessageColumn
   const columns: MessageColumns = { sources: [], messageIds: [], topics: [], payloads: [], notBefore: [] }
   for (const [index, message] of messages.entries()) {
     const at = (field: string) => (messages.length === 1 ? field : `messages[${index}].${field}`)
+    rejectUnknownKeys(requiredObject(at('message'), message), FIELDS, at)
     columns.sources.push(requiredInboxId(at('source'), message.source))
     columns.messageIds.push(requiredInboxId(at('messageId'), message.messageId))
     columns.topics.push(requiredId(at('topic'), message.topic))
@@ -38,6 +41,14 @@ export function messageColumns(messages: readonly InboxMessage[]): MessageColumn
   }
   return columns
 }
+
+const FIELDS = Object.keys({
+  source: true,
+  messageId: true,
+  topic: true,
+  payload: true,
+  notBefore: true,
+} satisfies Record<keyof InboxMessage, true>)
 
 interface ClaimColumns {
   readonly sources: string[]

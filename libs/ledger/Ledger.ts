@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
-import { InvalidArgumentError } from '../core/index.js'
-import { openDatabase, type Database, type DatabaseOptions, type Queryable } from '../db/index.js'
+import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
+import { DATABASE_OPTIONS, openDatabase, type Database, type DatabaseOptions, type Queryable } from '../db/index.js'
 import { auditDatabase, auditExport, type AuditOptions, type AuditReport } from './auditor.js'
 import { readCheckpoints, readPrivateKey, readPublicKey, type Checkpoint } from './checkpoints.js'
 import { beginSnapshot, readSettings, recordLedgerVerification } from './db.js'
@@ -31,6 +31,7 @@ interface ReadOptions {
  * call; an export is compared with its manifest at once.
  */
 export async function openLedger(options: DatabaseOptions | { readonly exportFolder: string }): Promise<Ledger> {
+  requireKnownOptions(options, ['exportFolder', ...DATABASE_OPTIONS])
   return new Ledger('exportFolder' in options ? await openExport(options.exportFolder) : new LedgerDatabase(options))
 }
 

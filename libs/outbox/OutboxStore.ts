@@ -7,6 +7,7 @@ import {
   isUuid,
   LEASE_SECONDS,
   requiredId,
+  requireKnownOptions,
   type JsonObject,
 } from '../core/index.js'
 import type { Queryable, Tx } from '../db/index.js'
@@ -107,6 +108,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     given: Message<Topics>,
     { tx }: { readonly tx?: Tx } = {},
   ): Promise<EnqueuedItem & { readonly messageId: string }> {
+    requireKnownOptions(given, MESSAGE_FIELDS, 'message.')
     const message: Message = given
     if (this.#topics.size > 0) await requireTopicPayload(this.#topics, message)
     const messageId = message.messageId ?? randomUUID()
@@ -208,3 +210,11 @@ function toMessage(item: ClaimedItem): ClaimedMessage {
 }
 
 const LEASE_SECONDS_DEFAULT = 60
+const MESSAGE_FIELDS = Object.keys({
+  topic: true,
+  payload: true,
+  messageId: true,
+  key: true,
+  dueAt: true,
+  ordered: true,
+} satisfies Record<keyof Message, true>)

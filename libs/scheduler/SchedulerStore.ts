@@ -1,3 +1,4 @@
+import { requireKnownOptions } from '../core/index.js'
 import { requireTransaction, type Database, type Queryable, type Tx } from '../db/index.js'
 import { loadTopics, requireTopicPayload, type KnownContracts, type TopicContracts } from '../rails/index.js'
 import * as verbs from './claims.js'
@@ -52,6 +53,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     { tx = this.#ingest }: { readonly tx?: Tx } = {},
   ): Promise<string> {
     requireTransaction(tx)
+    requireKnownOptions(given, TIMER_FIELDS, 'timer.')
     const timer: TimerDefinition = given
     if (this.#topics.size > 0) await requireTopicPayload(this.#topics, timer)
     return db.scheduleTimer(tx, timer)
@@ -79,6 +81,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
   }
 
   async createOrUpdateJob(given: JobDefinition<Topics>): Promise<DefinedJob> {
+    requireKnownOptions(given, JOB_FIELDS, 'job.')
     const job: JobDefinition = given
     if (this.#topics.size > 0) await requireTopicPayload(this.#topics, job)
     return db.createOrUpdateJob(this.#control, job)
@@ -153,3 +156,17 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     return db.readJobRuns(this.#readonly, filter)
   }
 }
+
+const MESSAGE_FIELDS = { topic: true, payload: true, participantId: true, delivery: true } as const
+const TIMER_FIELDS = Object.keys({
+  ...MESSAGE_FIELDS,
+  dueAt: true,
+  timerId: true,
+} satisfies Record<keyof TimerDefinition, true>)
+const JOB_FIELDS = Object.keys({
+  ...MESSAGE_FIELDS,
+  name: true,
+  cron: true,
+  timeZone: true,
+  missedRuns: true,
+} satisfies Record<keyof JobDefinition, true>)

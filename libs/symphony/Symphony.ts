@@ -1,5 +1,21 @@
-import { SymphonyError, InvalidArgumentError, type Clock } from '../core/index.js'
-import { openDatabase, type Database, type DatabaseOptions, type RoleHandle, type Tx } from '../db/index.js'
+import {
+  InvalidArgumentError,
+  kindOf,
+  rejectUnknownKeys,
+  requiredObject,
+  requireKnownOptions,
+  SymphonyError,
+  type ArgumentName,
+  type Clock,
+} from '../core/index.js'
+import {
+  DATABASE_OPTIONS,
+  openDatabase,
+  type Database,
+  type DatabaseOptions,
+  type RoleHandle,
+  type Tx,
+} from '../db/index.js'
 import { Inbox } from '../inbox/index.js'
 import { Leases } from '../lease/index.js'
 import {
@@ -131,9 +147,11 @@ export class Symphony<
   #closed: Promise<void> | undefined
 
   constructor(options: SymphonyOptions<Rails, Topics> = {}) {
+    requireKnownOptions(options, SYMPHONY_OPTIONS)
     this.#options = options
-    this.#contracts = loadContracts(options.rails ?? [])
-    this.#adapters = adaptersOf(options.rails ?? [])
+    const rails = requiredRails(options.rails)
+    this.#contracts = loadContracts(rails)
+    this.#adapters = adaptersOf(rails)
     this.#vault = new FieldVault(this.#contracts, options.vault)
     // Opens no connection. Wrong options are refused here, also where no url makes use of them.
     const database = this.#open(options.url ?? NO_URL)
@@ -144,13 +162,24 @@ export class Symphony<
    * Enqueues a payment in your transaction: it is committed or rolled back with it. Call it last, because the participant's
    * sequence is locked until you commit. The same instruction and key again returns the first item with `created: false`.
    */
-  enqueue(instruction: Instruction<Rails>, { tx }: EnqueueOptions): Promise<EnqueuedItem> {
-    return enqueue(withKey(instruction), { tx, ...this.#checks })
+  async enqueue(instruction: Instruction<Rails>, options: EnqueueOptions): Promise<EnqueuedItem> {
+    const { tx } = requiredObject('options', options, EXPECTED_TX)
+    // No await before the statement is sent: a caller that forgot to await enqueue() would otherwise send COMMIT first.
+    return enqueue(withKey(instruction, fieldName, 'instruction'), { tx, ...this.#checks })
   }
 
   /** The same for many. One that is refused refuses all. */
-  enqueueMany(instructions: readonly Instruction<Rails>[], { tx }: EnqueueOptions): Promise<EnqueuedItem[]> {
-    return enqueueMany(instructions.map(withKey), { tx, ...this.#checks })
+  async enqueueMany(instructions: readonly Instruction<Rails>[], options: EnqueueOptions): Promise<EnqueuedItem[]> {
+    const { tx } = requiredObject('options', options, EXPECTED_TX)
+    if (!Array.isArray(instructions)) throw new InvalidArgumentError('instructions', 'expected an array')
+    let index = -1
+    const place = () => `instructions[${index}]`
+    const nameOf = (key: string) => `${place()}.${key}`
+    const completed = instructions.map((instruction: Instruction<Rails>) => {
+      index += 1
+      return withKey(instruction, nameOf, place)
+    })
+    return enqueueMany(completed, { tx, ...this.#checks })
   }
 
   /** Runs the body in a transaction of Symphony's own, for scripts and tests. It may enqueue, and nothing else. */
@@ -163,7 +192,8 @@ export class Symphony<
     const { rails, railTimeoutMs, topics, inbox, scheduler = false, maintenance = true, ...relayer } = options
     const loading = railTimeoutMs === undefined ? {} : { timeoutMs: railTimeoutMs }
     const database = this.#database()
-    const adapters = rails ?? (this.#options.rails ?? []).filter((rail) => 'dispatch' in rail)
+    const own = requiredRails(rails)
+    const adapters = rails === undefined ? (this.#options.rails ?? []).filter((rail) => 'dispatch' in rail) : own
     const loaded = new Map<string, LoadedRail>()
     const schemas: TopicContracts = this.#options.topics ?? {}
     const handlers: object = topics ?? {}
@@ -270,6 +300,33 @@ export class Symphony<
   }
 }
 
+/** Every option, in the order in which an error lists them. */
+export const SYMPHONY_OPTIONS: readonly string[] = Object.keys({
+  rails: true,
+  topics: true,
+  vault: true,
+  clock: true,
+} satisfies Record<Exclude<keyof SymphonyOptions<[], TopicContracts>, keyof DatabaseOptions>, true>).concat(
+  DATABASE_OPTIONS,
+)
+
+const INSTRUCTION_FIELDS: readonly string[] = Object.keys({
+  instructionId: true,
+  participantId: true,
+  railType: true,
+  payload: true,
+  idempotencyKey: true,
+  notBefore: true,
+  ordered: true,
+  traceContext: true,
+} satisfies Record<keyof OutboxInstruction, true>)
+
+const EXPECTED_TX = '{ tx } with the transaction to enqueue in'
+
+function fieldName(key: string): string {
+  return key
+}
+
 /** Stands for the address of a Symphony without one while its other options are checked. */
 const NO_URL = 'postgres://nobody@localhost/none'
 
@@ -283,6 +340,13 @@ export function adaptersOf(rails: readonly RailContract[]): readonly LoadedRail[
   return rails.filter((rail) => 'dispatch' in rail).map((rail) => loadRail(rail))
 }
 
+/** Refuses null, which would mean "any rail, unchecked" to a caller whose rails are missing. */
+function requiredRails<Rails extends readonly RailContract[]>(rails: Rails | undefined): Rails | readonly [] {
+  if (rails === undefined) return []
+  if (Array.isArray(rails)) return rails
+  throw new InvalidArgumentError('rails', `expected an array of rails, got ${kindOf(rails)}`)
+}
+
 function loadContracts(rails: readonly RailContract[]): ReadonlyMap<string, LoadedContract> {
   const contracts = new Map<string, LoadedContract>()
   for (const [index, declared] of rails.entries()) {
@@ -294,7 +358,13 @@ function loadContracts(rails: readonly RailContract[]): ReadonlyMap<string, Load
   return contracts
 }
 
-function withKey<Rails extends readonly RailContract[]>(instruction: Instruction<Rails>): OutboxInstruction {
+/** Refuses an unknown field: a misspelt `notBefore` would pay at once. Then adds the default of the key. */
+function withKey<Rails extends readonly RailContract[]>(
+  instruction: Instruction<Rails>,
+  nameOf: (key: string) => string,
+  place: ArgumentName,
+): OutboxInstruction {
+  rejectUnknownKeys(requiredObject(place, instruction), INSTRUCTION_FIELDS, nameOf)
   const { instructionId } = instruction
   return { idempotencyKey: instructionId, ...instruction }
 }

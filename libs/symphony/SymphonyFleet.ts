@@ -12,7 +12,7 @@ import type { MasterKeys } from '../protection/index.js'
 import type { RailContract, TopicContracts } from '../rails/index.js'
 import { Events, type SymphonyEvent } from './Events.js'
 import { adaptersOf, symphonyOver, type Symphony, type WorkerOptions } from './Symphony.js'
-import { aborted, closeRails, roundsOf } from './SymphonyWorker.js'
+import { aborted, closeRails, requiredSignal, roundsOf } from './SymphonyWorker.js'
 
 /** Databases, their budget of connections, and the rails and topics that all of them share. */
 export interface SymphonyFleetOptions<
@@ -206,7 +206,8 @@ export class SymphonyFleetWorker implements AsyncDisposable {
   }
 
   /** Starts, waits until the signal aborts, and stops. */
-  async run({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+  async run(options: { readonly signal: AbortSignal }): Promise<void> {
+    const signal = requiredSignal(options)
     try {
       if (signal.aborted) return
       await this.start()

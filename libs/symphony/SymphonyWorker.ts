@@ -1,4 +1,11 @@
-import { SymphonyError, createWorkerId, type Clock } from '../core/index.js'
+import {
+  createWorkerId,
+  InvalidArgumentError,
+  kindOf,
+  requiredObject,
+  SymphonyError,
+  type Clock,
+} from '../core/index.js'
 import type { Database } from '../db/index.js'
 import { InboxWorker, type InboxHandler, type InboxWorkerOptions } from '../inbox/index.js'
 import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
@@ -157,7 +164,8 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   }
 
   /** Starts, waits until the signal aborts, and stops. */
-  async run({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+  async run(options: { readonly signal: AbortSignal }): Promise<void> {
+    const signal = requiredSignal(options)
     try {
       if (signal.aborted) return
       await this.start()
@@ -239,6 +247,13 @@ export async function closeRails(rails: readonly LoadedRail[]): Promise<void> {
 function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxWork): InboxWorker {
   const { handlers, handlerRole = login, ...options } = inbox
   return new InboxWorker(database, handlers, { ...options, handlerRole }, emit, clock)
+}
+
+/** Returns the signal that ends a run. Without one, no call could end it. */
+export function requiredSignal(options: { readonly signal: AbortSignal }): AbortSignal {
+  const { signal } = requiredObject('options', options, '{ signal } with an AbortSignal that ends the run')
+  if (signal instanceof AbortSignal) return signal
+  throw new InvalidArgumentError('signal', `expected an AbortSignal that ends the run, got ${kindOf(signal)}`)
 }
 
 export function aborted(signal: AbortSignal): Promise<void> {

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { SymphonyError, boundedInteger, requiredText } from '../core/index.js'
+import { SymphonyError, boundedInteger, requiredText, requireKnownOptions } from '../core/index.js'
 import { DEFAULT_SCHEMA, openDatabase, type Database } from '../db/index.js'
 import type { RailContract, TopicContracts } from '../rails/index.js'
 import {
   Symphony,
+  SYMPHONY_OPTIONS,
   type SymphonyOptions,
   type SymphonyWorker,
   type WorkerCounts,
@@ -38,6 +39,9 @@ export interface DrainOptions<Topics extends TopicContracts = TopicContracts> ex
   /** Most rounds. A test that needs more contains a loop. @default 200 */
   readonly roundsMax?: number
 }
+
+/** The address of the server takes the place of that of a database. */
+const TEST_OPTIONS = ['serverUrl', ...SYMPHONY_OPTIONS.filter((name) => !['url', 'pooler', 'listenUrl'].includes(name))]
 
 /** A year: a longer wait is a mistake of the test. */
 const ADVANCE_MS = Object.freeze({ min: 0, max: 366 * 86_400_000 })
@@ -174,6 +178,7 @@ export async function createTestSymphony<
   const Rails extends readonly RailContract[] = readonly RailContract[],
   const Topics extends TopicContracts = TopicContracts,
 >(options: TestSymphonyOptions<Rails, Topics> = {}): Promise<TestSymphony<Rails, Topics>> {
+  requireKnownOptions(options, TEST_OPTIONS)
   const { serverUrl, ...own } = options
   requiredText('schema', options.schema ?? DEFAULT_SCHEMA, 63)
   if (serverUrl !== undefined) return cloneTemplate(requiredText('serverUrl', serverUrl, 4_096), own)

@@ -164,6 +164,127 @@ describe('the constructor', () => {
     expect(() => new Symphony(misspelt)).toThrow('did you mean schema?')
     expect(() => new Symphony({ connectionsMax: 0 })).toThrow('connectionsMax')
   })
+
+  test.each([
+    ['a misspelt option', { rail: [] }, '"rail": unknown; did you mean rails?'],
+    ['an address in place of options', 'postgres://app@localhost/shop', 'options: expected an object, got string'],
+    ['rails that are no array', { rails: { bank: {} } }, 'rails: expected an array of rails, got object'],
+    ['rails that are null', { rails: null }, 'rails: expected an array of rails, got null'],
+  ])('refuses %s', (_, options, message) => {
+    expect(() => Reflect.construct(Symphony, [options])).toThrow(
+      expect.objectContaining({ code: 'INVALID_ARGUMENT', message }),
+    )
+  })
+
+  test('lists every option once when an unknown one is close to none', () => {
+    const [, list = ''] = /expected one of (.*)/.exec(messageOf({ colour: 'red' })) ?? []
+    const names = list.split(', ')
+    expect(names).toEqual(expect.arrayContaining(['rails', 'topics', 'vault', 'clock', 'url', 'schema']))
+    expect(names).toEqual([...new Set(names)])
+  })
+})
+
+/** Returns the message with which the constructor refuses options. */
+function messageOf(options: object): string {
+  try {
+    Reflect.construct(Symphony, [options])
+  } catch (error) {
+    return String(error)
+  }
+  return ''
+}
+
+describe('a wrong call', () => {
+  /** Nothing listens at this address: a call with I/O would fail otherwise. */
+  const symphony = new Symphony({ url: 'postgres://symphony@127.0.0.1:1/none' })
+  const tx = { query: () => Promise.reject(new Error('sent')) }
+  const instruction = { railType: 'bank', instructionId: 'W-1', participantId: 'shop', payload: PAYLOAD }
+  const misspelt = { ...instruction, notBefor: new Date() }
+  const timer = { topic: 'report', payload: {}, dueAt: new Date() }
+  const job = { name: 'evening', cron: '0 18 * * *', topic: 'report', payload: {} }
+  const received = { source: 'bank', messageId: 'evt-1', topic: 'settled', payload: {} }
+  const { messages, scheduler, inbox } = symphony
+  const missingTx = 'options: expected { tx } with the transaction to enqueue in, got undefined'
+
+  test.each<[string, object, string, readonly unknown[], string]>([
+    ['a misspelt notBefore', symphony, 'enqueue', [misspelt, { tx }], '"notBefor": unknown; did you mean notBefore?'],
+    [
+      'a misspelt key',
+      symphony,
+      'enqueue',
+      [{ ...instruction, idempotenceKey: 'k' }, { tx }],
+      '"idempotenceKey": unknown; did you mean idempotencyKey?',
+    ],
+    [
+      'a misspelt field in a batch',
+      symphony,
+      'enqueueMany',
+      [[instruction, misspelt], { tx }],
+      'instructions[1]."notBefor": unknown; did you mean notBefore?',
+    ],
+    ['a missing transaction', symphony, 'enqueue', [instruction], missingTx],
+    ['a missing transaction of a batch', symphony, 'enqueueMany', [[instruction]], missingTx],
+    [
+      'a missing instruction',
+      symphony,
+      'enqueue',
+      [undefined, { tx }],
+      'instruction: expected an object, got undefined',
+    ],
+    [
+      'a missing instruction in a batch',
+      symphony,
+      'enqueueMany',
+      [[instruction, null], { tx }],
+      'instructions[1]: expected an object, got null',
+    ],
+    ['a batch that is no array', symphony, 'enqueueMany', [instruction, { tx }], 'instructions: expected an array'],
+    [
+      'a misspelt field of a message',
+      messages,
+      'enqueue',
+      [{ topic: 'report', payload: {}, dueat: new Date() }],
+      'message."dueat": unknown; did you mean dueAt?',
+    ],
+    [
+      'a misspelt field of a timer',
+      scheduler,
+      'scheduleTimer',
+      [{ ...timer, timerID: 'x' }],
+      'timer."timerID": unknown; did you mean timerId?',
+    ],
+    [
+      'a misspelt field of a job',
+      scheduler,
+      'createOrUpdateJob',
+      [{ ...job, timezone: 'Europe/Berlin' }],
+      'job."timezone": unknown; did you mean timeZone?',
+    ],
+    [
+      'a misspelt field of an inbox message',
+      inbox,
+      'enqueue',
+      [{ ...received, notbefore: new Date() }],
+      '"notbefore": unknown; did you mean notBefore?',
+    ],
+    [
+      'a worker that runs without a signal',
+      symphony.worker(),
+      'run',
+      [],
+      'options: expected { signal } with an AbortSignal that ends the run, got undefined',
+    ],
+    [
+      'a worker whose signal is none',
+      symphony.worker(),
+      'run',
+      [{ signal: 'SIGTERM' }],
+      'signal: expected an AbortSignal that ends the run, got string',
+    ],
+  ])('is refused before any I/O: %s', async (_, object, verb, given, message) => {
+    const calling = async () => Reflect.apply(Reflect.get(object, verb), object, given)
+    await expect(calling()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', message })
+  })
 })
 
 const report: StandardSchema<{ readonly title: string }> = {
