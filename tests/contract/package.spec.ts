@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { deadLinksOfRepository } from '../../scripts/site/links.mjs'
 import { createTestDatabase } from '../support/database.js'
 import { installPacked, type Installation } from '../support/packedPackage.js'
 
@@ -40,8 +41,29 @@ test('the package holds what is used at run time, and nothing else', async () =>
   )
   expect(paths.filter((path) => /\.map$|\.tsbuildinfo$|\.spec\.|\.test\.|(?:^|\/)tests?\//.test(path))).toEqual([])
   expect(paths.filter((path) => path.startsWith('scripts/'))).toEqual(['scripts/build.mjs'])
-  expect(installation.size).toBeLessThan(1_000_000)
+  expect(installation.size).toBeLessThan(1_200_000)
 })
+
+test('pages that the packed README, pages and declarations name are in the package', async () => {
+  const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
+  expect(files).toContain('docs/coding/transactions.md')
+  // Not packed: pictures, examples, scripts, and reports of the API, which repeat the declarations.
+  const pages = dead.filter((link) => /\.md\b.* \(/.test(link.split(': ')[1]!) && !REPOSITORY_ONLY.test(link))
+  expect(pages).toEqual([])
+
+  const packed = new Set(installation.files.map(({ path }) => path))
+  const named: string[] = []
+  for (const path of packed) {
+    if (!path.endsWith('.d.ts')) continue
+    const declarations = await readFile(join(installation.packageFolder, path), 'utf8')
+    named.push(...(declarations.match(/docs\/[\w/-]+\.md/g) ?? []))
+  }
+  expect(named).toContain('docs/reference/errors.md')
+  expect(named.filter((page) => !packed.has(page))).toEqual([])
+})
+
+const REPOSITORY_ONLY =
+  /: (?:\.\.\/)*(?:(?:reference\/)?api\/|examples\/|scripts\/|CONTRIBUTING|SECURITY|CODE_OF_CONDUCT)/
 
 function sourceOf(output: string): string {
   return output.replace('dist/', '').replace(/(?:\.d\.ts|\.js)$/, '.ts')
