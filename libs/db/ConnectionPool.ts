@@ -1,7 +1,7 @@
 import { type ClientBase, type ClientConfig, Pool, type PoolClient, type QueryResult } from 'pg'
 import { systemClock } from '../core/index.js'
 import { locate } from './connect.js'
-import { DatabaseClosedError, type DatabaseError } from './errors.js'
+import { DatabaseClosedError, DatabaseError } from './errors.js'
 import type { ConnectionTarget } from './options.js'
 import { quoteIdentifier, type PoolUsage } from './Queryable.js'
 import { isServerError } from './serverError.js'
@@ -32,7 +32,7 @@ export class ConnectionPool {
   readonly #createPool: () => Pool
   /** Undefined until the first use of an embedded server. */
   #pool: Pool | undefined
-  #located: Promise<ClientConfig> | undefined
+  #locating: Promise<Pool> | undefined
   #client: ClientConfig
   readonly #target: ConnectionTarget
   readonly #role: string | undefined
@@ -75,12 +75,13 @@ export class ConnectionPool {
 
   async checkOut(): Promise<CheckedOutConnection> {
     if (this.#closed !== undefined) throw new DatabaseClosedError()
-    const pool = this.#pool ?? (await this.#start())
+    const pool = this.#pool ?? (await this.#locate())
     try {
-      return new CheckedOutConnection(await pool.connect(), this.#role)
+      return await this.#connect(pool)
     } catch (error) {
-      if (this.#closed !== undefined) throw new DatabaseClosedError()
-      throw this.#describeFailure(error)
+      if (this.#target.embedded === undefined || !isServerGone(error)) throw error
+      // An embedded server ends with the process that started it, and a later one may have another port.
+      return this.#connect(await this.#locateAgain())
     }
   }
 
@@ -100,16 +101,36 @@ export class ConnectionPool {
     return this.#closed
   }
 
-  /** Starts the embedded server, once for all callers that wait. A failed start is tried again by the next caller. */
-  async #start(): Promise<Pool> {
-    this.#located ??= locate(this.#client, this.#target)
+  async #connect(pool: Pool): Promise<CheckedOutConnection> {
     try {
-      this.#client = await this.#located
+      return new CheckedOutConnection(await pool.connect(), this.#role)
     } catch (error) {
-      this.#located = undefined
-      throw error
+      if (this.#closed !== undefined) throw new DatabaseClosedError()
+      throw this.#describeFailure(error)
     }
+  }
+
+  /** Finds or starts the embedded server, once for all callers that wait. After a failure the next caller tries again. */
+  #locate(): Promise<Pool> {
+    this.#locating ??= this.#start().finally(() => {
+      this.#locating = undefined
+    })
+    return this.#locating
+  }
+
+  async #locateAgain(): Promise<Pool> {
+    try {
+      return await this.#locate()
+    } catch (error) {
+      throw error instanceof DatabaseClosedError ? error : this.#describeFailure(error)
+    }
+  }
+
+  async #start(): Promise<Pool> {
+    this.#client = await locate(this.#client, this.#target)
     if (this.#closed !== undefined) throw new DatabaseClosedError()
+    // In place: callers that wait in this pool get their connection from the new address, too.
+    if (this.#pool !== undefined) Object.assign(this.#pool.options, this.#client)
     this.#pool ??= this.#createPool()
     return this.#pool
   }
@@ -125,6 +146,12 @@ export class ConnectionPool {
     await Promise.all([this.#pool?.end(), allRemoved])
     clearTimeout(cut)
   }
+}
+
+/** True if no server answers at this address, or the server is about to stop. */
+function isServerGone(error: unknown): boolean {
+  if (!(error instanceof DatabaseError)) return false
+  return error.code === 'CONNECT_FAILED' || error.sqlstate === '57P01' || error.sqlstate === '57P03'
 }
 
 const NOT_STARTED = Object.freeze({ totalCount: 0, idleCount: 0, waitingCount: 0 })

@@ -1,6 +1,6 @@
 import type { Client, ClientConfig } from 'pg'
 import { parseConnectionUrl } from './connectionTarget.js'
-import { startEmbeddedIn } from './embedded.js'
+import { embeddedRemedy, startEmbeddedIn } from './embedded.js'
 import { type DatabaseError, TransactionPoolerError } from './errors.js'
 import type { ConnectionTarget, ResolvedOptions } from './options.js'
 import { isServerError } from './serverError.js'
@@ -82,9 +82,15 @@ export function asLocalSettings(settings: ReadonlyMap<string, string>): string {
 }
 
 /** Why a connection could not be made, and where to. */
-export function connectFailure(error: unknown, { url }: ConnectionTarget): DatabaseError {
-  const destination = `${url.host}:${url.port}/${url.database}`
-  return toDatabaseError(error, { phase: 'connecting', destination })
+export function connectFailure(error: unknown, { url, embedded }: ConnectionTarget): DatabaseError {
+  if (embedded === undefined) {
+    return toDatabaseError(error, { phase: 'connecting', destination: `${url.host}:${url.port}/${url.database}` })
+  }
+  return toDatabaseError(error, {
+    phase: 'connecting',
+    destination: `the embedded server of ${embedded}`,
+    remedy: embeddedRemedy(error) ?? 'Read postgres/server.log in the folder, or set DATABASE_URL to your own server.',
+  })
 }
 
 /** The same, for a session that brings settings along: PgBouncer answers those with a protocol violation. */

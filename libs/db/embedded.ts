@@ -56,3 +56,9 @@ export async function startEmbeddedIn(folder: string): Promise<string> {
   const { url } = await startEmbedded({ dataDir: folder })
   return url
 }
+
+/** Remedy of an error of `@symphony-pg/embedded`, which shares no class with this package. */
+export function embeddedRemedy(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !('remedy' in error)) return undefined
+  return typeof error.remedy === 'string' ? error.remedy : undefined
+}

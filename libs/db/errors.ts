@@ -25,6 +25,8 @@ export interface FailureContext {
   readonly sessionSurvived?: boolean
   /** Where the connection led, for the message. */
   readonly destination?: string
+  /** Remedy of a failed connection. @default to start the server, or to correct DATABASE_URL */
+  readonly remedy?: string
 }
 
 export interface DatabaseErrorFields {

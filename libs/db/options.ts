@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import { boundedInteger, type Bounds, InvalidArgumentError, requiredText, requireKnownOptions } from '../core/index.js'
 import { type ConnectionUrl, resolveTls, parseConnectionUrl, type TlsOptions } from './connectionTarget.js'
 import { embeddedFolder } from './embedded.js'
@@ -6,7 +7,8 @@ import { DEFAULT_SCHEMA } from './Queryable.js'
 export interface DatabaseOptions {
   /**
    * `postgres://login:password@host:port/database`. The login is a member of the roles it will act as. For development
-   * `embedded:FOLDER`: a PostgreSQL of its own in that folder, started at the first use by `@symphony-pg/embedded`.
+   * `embedded:FOLDER`: a PostgreSQL of its own in that folder, started at the first use by `@symphony-pg/embedded`, and again
+   * after the process that started it has ended.
    */
   readonly url: string
   /**
@@ -130,7 +132,10 @@ export function requiredIdentifier(argument: string, value: unknown): string {
 
 function resolveTarget(argument: string, text: unknown, tls: TlsOptions | undefined): ConnectionTarget {
   const embedded = embeddedFolder(text)
-  if (embedded !== undefined) return { embedded, url: parseConnectionUrl(argument, EMBEDDED_URL), ssl: false }
+  if (embedded !== undefined) {
+    // Absolute: the server may be started again after the program has changed its working directory.
+    return { embedded: resolve(embedded), url: parseConnectionUrl(argument, EMBEDDED_URL), ssl: false }
+  }
   const url = parseConnectionUrl(argument, text)
   return { embedded, url, ssl: resolveTls(url, tls) }
 }

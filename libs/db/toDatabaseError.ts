@@ -109,13 +109,15 @@ function fieldsOf(error: ServerError) {
   return { sqlstate, detail, hint, table, column, constraint, cause: error }
 }
 
-/** Node's codes for a way to the server that is closed for now. */
+/** Codes of Node, and of the embedded server's package, for a server that cannot be reached for now. */
 const NETWORK_CODES = new Set([
   'EADDRNOTAVAIL',
   'EAI_AGAIN',
   'ECONNABORTED',
   'ECONNREFUSED',
   'ECONNRESET',
+  'EMBEDDED_START_FAILED',
+  'EMBEDDED_START_TIMEOUT',
   'EHOSTDOWN',
   'EHOSTUNREACH',
   'EMFILE',
@@ -162,7 +164,8 @@ const DRIVER_MESSAGES = {
 } as const
 
 /** A failure the server did not report: the network, TLS, a timeout, or the driver itself. */
-function describeDriverError(error: unknown, { phase, destination = 'the server' }: FailureContext): DatabaseError {
+function describeDriverError(error: unknown, context: FailureContext): DatabaseError {
+  const { phase, destination = 'the server' } = context
   const code = codeOf(error)
   const message = error instanceof Error ? error.message : ''
 
@@ -184,7 +187,7 @@ function describeDriverError(error: unknown, { phase, destination = 'the server'
     return new DatabaseError('CONNECT_FAILED', `could not connect to ${destination}: ${code ?? message}`, {
       disposition: isWorthRetrying(code, message) ? 'retry' : 'fatal',
       cause: error,
-      remedy: code === 'ENOTFOUND' ? 'Correct the host in DATABASE_URL.' : UNREACHABLE_REMEDY,
+      remedy: context.remedy ?? (code === 'ENOTFOUND' ? 'Correct the host in DATABASE_URL.' : UNREACHABLE_REMEDY),
     })
   }
   const disposition: Disposition = phase === 'committing' ? 'unknown' : 'retry'

@@ -1,9 +1,12 @@
-import { mkdir, readdir, readFile, stat, symlink } from 'node:fs/promises'
+import { once } from 'node:events'
+import { mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
+import { openDatabase } from '../../libs/db/index.js'
 import { copyDataDir, makeTestFolder, removeFoldersOfDeadRuns, removeTestFolder } from '../support/server.js'
 import { StarterKit } from '../support/starterProcess.js'
 
@@ -189,6 +192,57 @@ describe('a detached server', () => {
     expect(await stopEmbedded(dataDir, { force: true })).toBe(true)
     await serverIsGone(dataDir)
     expect(await starter.end('stop')).toBe(0)
+  })
+})
+
+/** The database was used once, and its server is gone. */
+async function orphanedDatabase() {
+  const dataDir = await usedDataDir()
+  const owner = await kit.start({ dataDir })
+  const database = openDatabase({ url: `embedded:${dataDir}`, connectionsMax: 2 })
+  onTestFinished(async () => {
+    await database.close()
+    await stopEmbedded(dataDir, { force: true })
+  })
+  const portOf = async () => {
+    const { rows } = await database.as('postgres').query<{ port: number }>('SELECT inet_server_port() AS port')
+    return rows[0]?.port
+  }
+  expect(await portOf()).toBe(owner.report.port)
+  await owner.end('exit')
+  await serverIsGone(dataDir)
+  return { dataDir, port: owner.report.port, portOf }
+}
+
+describe('a database of embedded:FOLDER, whose server another process started and ended with', () => {
+  test('starts it again, once for all callers that wait', async () => {
+    const { dataDir, portOf } = await orphanedDatabase()
+    const ports = new Set(await Promise.all(Array.from({ length: 8 }, portOf)))
+    expect([...ports]).toEqual([Number(new URL(await embeddedUrl(dataDir)).port)])
+  })
+
+  test('finds it at another port, where a third process started it', async () => {
+    const { dataDir, port, portOf } = await orphanedDatabase()
+    const taken = createServer((socket) => socket.destroy()).listen(port, '127.0.0.1')
+    await once(taken, 'listening')
+    onTestFinished(() => void taken.close())
+    const third = await kit.start({ dataDir })
+    expect(third.report.port).not.toBe(port)
+    expect(new Set(await Promise.all(Array.from({ length: 8 }, portOf)))).toEqual(new Set([third.report.port]))
+    await third.end('stop')
+  })
+
+  test('names the folder and the reason if it cannot be started', async () => {
+    const { dataDir, portOf } = await orphanedDatabase()
+    const version = join(dataDir, 'postgres/data/PG_VERSION')
+    await writeFile(version, '9\n')
+    await expect(portOf()).rejects.toMatchObject({
+      code: 'CONNECT_FAILED',
+      message: `could not connect to the embedded server of ${dataDir}: EMBEDDED_VERSION_MISMATCH`,
+      remedy: expect.not.stringContaining('firewall'),
+    })
+    await writeFile(version, '18\n')
+    expect(await portOf()).toBeGreaterThan(0)
   })
 })
 
