@@ -41,7 +41,7 @@ export async function loadEmbedded(): Promise<EmbeddedPackage> {
     if (!hasCode(error, 'ERR_MODULE_NOT_FOUND')) throw error
     throw new SymphonyError(
       'EMBEDDED_MISSING',
-      'The package @symphony-pg/embedded, which starts PostgreSQL, is not installed.',
+      'No server is set (DATABASE_URL), and the package @symphony-pg/embedded, which starts one, is not installed.',
       {
         cause: error,
         remedy: 'Set DATABASE_URL to your server. For development: npm install --save-dev @symphony-pg/embedded.',

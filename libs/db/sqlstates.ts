@@ -166,7 +166,10 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ],
   ['28P01', 'Check the user name and the password in DATABASE_URL.'],
   ['3D000', 'Correct the name of the database in DATABASE_URL, or create it: CREATE DATABASE.'],
-  ['3F000', DEPLOY],
+  [
+    '3F000',
+    'Run symphony deploy (in code: deploy of symphony-pg/admin) on this database. If its schema has another name, set schema.',
+  ],
   [
     '42501',
     'Use a login with the right role (symphony deploy --create-login NAME=ROLE), or repeat symphony deploy, which grants each role its rights.',

@@ -28,7 +28,7 @@ export function parseLoginRequest(text: string): LoginRequest {
   const namesPeople = isApi && list.includes(NAMES)
   const roles = list
     .filter((word) => !(isApi && word === NAMES))
-    .flatMap((word) => (word === API ? API_ROLES : [requiredRuntimeRole(word)]))
+    .flatMap((word) => (word === API ? API_ROLES : [parseRuntimeRole(word)]))
   return { name, roles: [...new Set(roles)], ...(isApi ? { gateway: namesPeople ? 'names' : 'keys' } : {}) }
 }
 
@@ -60,24 +60,28 @@ export function checkLoginRequest(request: LoginRequest): LoginRequest {
   requireKnownOptions(request, ['name', 'roles', 'gateway', 'password'], 'createLogins.')
   const { name, roles, password } = request
   if (typeof name !== 'string' || name.trim() === '' || Buffer.byteLength(name) > 63) {
-    throw new InvalidArgumentError('createLogins', 'expected NAME=ROLE with a name of 1 to 63 bytes')
+    throw new InvalidArgumentError('createLogins', 'expected a login as { name, roles }, with a name of 1 to 63 bytes')
   }
   if (ALL_ROLES.includes(name) || name.startsWith('pg_')) {
     throw new InvalidArgumentError('createLogins', `expected the name of a login, got the role ${name}`)
   }
-  if (!Array.isArray(roles) || roles.length === 0)
-    throw new InvalidArgumentError('createLogins', `expected a role for ${name}, got none`)
-  roles.forEach(requiredRuntimeRole)
+  if (!Array.isArray(roles) || roles.length === 0 || !roles.every(isRuntimeRole)) {
+    const known = Object.keys(RUNTIME_ROLES).join(', ')
+    throw new InvalidArgumentError('createLogins', `expected { name, roles } with roles of ${known} for ${name}`)
+  }
   if (password !== undefined && !/^[ -~]{8,128}$/.test(password)) {
     throw new InvalidArgumentError('password', 'expected 8 to 128 printable ASCII characters')
   }
   return request
 }
 
-function requiredRuntimeRole(word: string): RuntimeRole {
+function parseRuntimeRole(word: string): RuntimeRole {
   if (isRuntimeRole(word)) return word
   const known = [...Object.keys(RUNTIME_ROLES), API, `${API}+${NAMES}`].join(', ')
-  throw new InvalidArgumentError('createLogins', `expected NAME=ROLE with roles of ${known} joined by +, got "${word}"`)
+  throw new InvalidArgumentError(
+    '--create-login',
+    `expected NAME=ROLE with roles of ${known} joined by +, got "${word}"`,
+  )
 }
 
 /** PostgreSQL's own default. More would be paid at every login. */

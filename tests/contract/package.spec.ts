@@ -151,6 +151,16 @@ test('the package checks phone numbers without the package libphonenumber-js', a
   expect(licence).toMatch(/The MIT License[\s\S]*Apache License/)
 })
 
+test('without the embedded package, the error names the package and the setting', async () => {
+  const source = `
+    import { Symphony } from 'symphony-pg'
+    const symphony = new Symphony({ url: 'embedded:data' })
+    await symphony.transaction(async () => {}).catch(({ code, message }) => console.log(code, message))`
+  const cwd = installation.folder
+  const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', source], { cwd })
+  expect(stdout).toMatch(/^EMBEDDED_MISSING .*DATABASE_URL.* @symphony-pg\/embedded/)
+})
+
 /** The first program of the README, and what it says it prints. */
 async function firstProgram(): Promise<{ readonly source: string; readonly output: string }> {
   const readme = await readFile(join(installation.packageFolder, 'README.md'), 'utf8')

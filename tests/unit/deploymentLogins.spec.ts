@@ -191,4 +191,13 @@ describe('what --create-login takes', () => {
     const attempt = deploy({ url: 'postgres://nobody@127.0.0.1:1/none', createLogins: [request] })
     await expect(attempt).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
+
+  test.each([{ name: 'app' }, { name: 'app', roles: 'ingest' }, { name: 'app', roles: ['api'] }])(
+    'in code %j is refused with the form { name, roles }',
+    async (request) => {
+      const untyped: LoginRequest = JSON.parse(JSON.stringify(request))
+      const attempt = deploy({ url: 'postgres://nobody@127.0.0.1:1/none', createLogins: [untyped] })
+      await expect(attempt).rejects.toThrow(/^createLogins: expected .*\{ name, roles \}/)
+    },
+  )
 })
