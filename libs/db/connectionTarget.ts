@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { isIPv4 } from 'node:net'
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls'
-import { InvalidArgumentError } from '../core/index.js'
+import { InvalidArgumentError, kindOf } from '../core/index.js'
 import { TlsError } from './errors.js'
 
 /** A connection URL, taken apart and checked. */
@@ -61,7 +61,11 @@ export function parseConnectionUrl(argument: string, text: unknown): ConnectionU
 
 function parse(argument: string, text: unknown): URL {
   if (typeof text !== 'string' || !/^postgres(ql)?:\/\//.test(text)) {
-    throw new InvalidArgumentError(argument, 'expected postgres://user:password@host:port/database')
+    const got = typeof text === 'string' ? '' : `, got ${kindOf(text)}`
+    throw new InvalidArgumentError(
+      argument,
+      `expected postgres://user:password@host:port/database${got}; for development, embedded:FOLDER starts a server`,
+    )
   }
   // WHATWG refuses credentials before an empty host; libpq reads that as the local machine.
   const withHost = text.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost')

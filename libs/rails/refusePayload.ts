@@ -33,6 +33,8 @@ export async function requireTopicPayload(
   if (refusal !== undefined) throw refusal
 }
 
+const NAME = /^[A-Za-z][\w.:-]{0,63}$/
+
 /** A payment with another key is another payment, so the remedy names the key. */
 const REMEDIES = {
   rail: 'Correct the payload and send it again under the same idempotency key.',
@@ -55,10 +57,13 @@ export async function findRefusal(
   const contract = contracts.get(type)
   if (contract === undefined) {
     const nearest = nearestSpelling(type, contracts.keys())
-    const meant = nearest === undefined ? '' : `; did you mean ${nearest}?`
+    const known = [...contracts.keys()].join(', ')
+    const meant = nearest === undefined ? `expected one of ${known}` : `did you mean ${nearest}?`
+    // Text that cannot be a name may be data, which no error shows.
+    const named = NAME.test(type) ? ` "${type}"` : ''
     const field = kind === 'rail' ? 'railType' : 'topic'
-    return new InvalidPayloadError(place(field), `unknown ${kind}${meant}`, {
-      remedy: `Use one of: ${[...contracts.keys()].join(', ')}`,
+    return new InvalidPayloadError(place(field), `unknown ${kind}${named}; ${meant}`, {
+      remedy: `Use one of: ${known}`,
     })
   }
   const check = await validatePayload(contract, payload)

@@ -1,8 +1,9 @@
+import { InvalidArgumentError, nearestSpelling } from '../core/index.js'
 import type { InboxWorkerEvent } from '../inbox/index.js'
 import type { SealerEvent, VerifierEvent } from '../ledger/index.js'
 import type { LeaseEvent } from '../lease/index.js'
 import type { RelayerEvent } from '../outbox/index.js'
-import type { CleanupEvent } from '../platform/index.js'
+import type { CleanupEvent, PlatformEvent } from '../platform/index.js'
 import type { RepairEvent } from '../repair/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
 import { Emitter } from '../worker/index.js'
@@ -25,12 +26,19 @@ interface Typed {
 /** Events of one Symphony. Listeners are isolated: one that throws becomes a process warning and changes nothing. */
 export class Events<Event extends Typed> {
   readonly #emitter = new Emitter<Event>()
+  readonly #types: readonly string[]
 
-  /** Listens to one type, or to every type with `*`. Returns a function that unsubscribes. */
+  /** @param types every type that these events may have */
+  constructor(types: readonly Event['type'][]) {
+    this.#types = types
+  }
+
+  /** Listens to one type, or to every type with `*`. Returns a function that unsubscribes. An unknown type is refused. */
   on<Type extends Event['type']>(
     type: Type | '*',
     listener: (event: Extract<Event, { type: Type }>) => unknown,
   ): () => void {
+    this.#requireType(type)
     const isWanted = (event: Event): event is Extract<Event, { type: Type }> => type === '*' || event.type === type
     return this.#emitter.on((event) => (isWanted(event) ? listener(event) : undefined))
   }
@@ -69,6 +77,15 @@ export class Events<Event extends Typed> {
   /** For the workers of this Symphony. */
   emit(event: Event): void {
     this.#emitter.emit(event)
+  }
+
+  #requireType(type: string): void {
+    if (type === '*' || this.#types.includes(type)) return
+    const meant = nearestSpelling(String(type), this.#types)
+    throw new InvalidArgumentError(
+      'type',
+      meant === undefined ? `unknown; expected one of *, ${this.#types.join(', ')}` : `unknown; did you mean ${meant}?`,
+    )
   }
 }
 
@@ -123,3 +140,76 @@ export class EventStream<Event> implements AsyncIterable<Event> {
 }
 
 const STREAM_LENGTH_MAX = 1_000
+
+/** The compiler refuses a list with a type too few or too many. */
+const ofSymphony: Readonly<Record<SymphonyEvent['type'], true>> = {
+  'inbox.claimed': true,
+  'inbox.deadLettered': true,
+  'inbox.done': true,
+  'inbox.fault': true,
+  'inbox.fenceLost': true,
+  'inbox.handlerMissing': true,
+  'inbox.handlerNotCalled': true,
+  'inbox.listening': true,
+  'inbox.notified': true,
+  'inbox.retried': true,
+  'lease.acquired': true,
+  'lease.ended': true,
+  'lease.fault': true,
+  'lease.interrupted': true,
+  'lease.renewed': true,
+  'ledger.broken': true,
+  'ledger.fault': true,
+  'ledger.sealed': true,
+  'outbox.alreadyRecorded': true,
+  'outbox.breaker': true,
+  'outbox.called': true,
+  'outbox.claimed': true,
+  'outbox.clockJumped': true,
+  'outbox.contradicted': true,
+  'outbox.dispatchFinished': true,
+  'outbox.dispatchStarted': true,
+  'outbox.fault': true,
+  'outbox.freezeLifted': true,
+  'outbox.frozen': true,
+  'outbox.held': true,
+  'outbox.lateOutcome': true,
+  'outbox.leaseLost': true,
+  'outbox.listening': true,
+  'outbox.notified': true,
+  'outbox.recorded': true,
+  'outbox.released': true,
+  'outbox.terminalGuard': true,
+  'outbox.unknownCode': true,
+  'repair.fault': true,
+  'repair.repaired': true,
+  'repair.unrepaired': true,
+  'retention.cleaned': true,
+  'retention.fault': true,
+  'scheduler.enqueued': true,
+  'scheduler.fault': true,
+  'scheduler.invalidSchedule': true,
+  'scheduler.listening': true,
+  'scheduler.missed': true,
+  'scheduler.notified': true,
+  'scheduler.refused': true,
+  'scheduler.runsCreated': true,
+}
+
+const ofPlatform: Readonly<Record<PlatformEvent['type'], true>> = {
+  'platform.alreadyServed': true,
+  'platform.databaseAdded': true,
+  'platform.databaseDown': true,
+  'platform.databaseRemoved': true,
+  'platform.databaseUp': true,
+  'platform.discoveryFailed': true,
+  'platform.fault': true,
+}
+
+export const SYMPHONY_EVENT_TYPES = typesOf(ofSymphony)
+export const FLEET_EVENT_TYPES = typesOf({ ...ofSymphony, ...ofPlatform })
+
+function typesOf<Type extends string>(types: Readonly<Record<Type, true>>): readonly Type[] {
+  const isType = (key: string): key is Type => Object.hasOwn(types, key)
+  return Object.keys(types).filter(isType)
+}

@@ -1,3 +1,4 @@
+import { requireKnownOptions } from '../core/index.js'
 import type { RoleHandle } from '../db/index.js'
 import {
   approveOutboxProposal,
@@ -30,6 +31,7 @@ import {
   type PauseView,
   type ProposalView,
 } from '../outbox/index.js'
+import { FILTERS_OF_A_STATE } from './Payments.js'
 
 type Search = Partial<Omit<ItemSearch, 'state' | 'before'>>
 
@@ -57,11 +59,13 @@ export class Operator {
 
   /** Held payments, newest first, each with its open proposal. */
   holds(search: Search = {}): AsyncIterable<HeldPayment> {
+    requireKnownOptions(search, FILTERS_OF_A_STATE)
     return pages(async (page) => flattened(await readHeldItems(this.#control, { ...search, ...page })))
   }
 
   /** Failed payments, newest first, each with its error and its redrives. */
   failed(search: Search = {}): AsyncIterable<FailedPayment> {
+    requireKnownOptions(search, FILTERS_OF_A_STATE)
     return pages(async (page) => flattened(await readFailedItems(this.#control, { ...search, ...page })))
   }
 

@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from '../core/index.js'
+import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
 import type { RoleHandle } from '../db/index.js'
 import {
   readAttempts,
@@ -54,7 +54,10 @@ export class Payments {
   }
 
   /** Payments that match, newest first, read page by page. Without a filter: every payment. */
-  async *search({ limit = PAGE_LENGTH, ...filter }: PaymentSearch = {}): AsyncIterable<ItemView> {
+  async *search(search: PaymentSearch = {}): AsyncIterable<ItemView> {
+    // A misspelt filter would find every payment.
+    requireKnownOptions(search, PAYMENT_FILTERS)
+    const { limit = PAGE_LENGTH, ...filter } = search
     let before: string | undefined
     do {
       const page = await searchItems(this.#readonly, { ...filter, limit, ...(before === undefined ? {} : { before }) })
@@ -68,6 +71,21 @@ export class Payments {
     return readOutboxStatus(this.#readonly)
   }
 }
+
+/** Filters of a search. */
+const PAYMENT_FILTERS: readonly string[] = Object.keys({
+  state: true,
+  railType: true,
+  participants: true,
+  since: true,
+  until: true,
+  errorCode: true,
+  undecided: true,
+  limit: true,
+} satisfies Record<keyof PaymentSearch, true>)
+
+/** Filters where the state is known. */
+export const FILTERS_OF_A_STATE = PAYMENT_FILTERS.filter((name) => name !== 'state')
 
 const PAGE_LENGTH = 100
 const BEFORE_ALL = new Date(0)

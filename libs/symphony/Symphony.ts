@@ -29,6 +29,7 @@ import {
   type TopicHandler,
 } from '../outbox/index.js'
 import { FieldVault, protectedRails, type MasterKeys } from '../protection/index.js'
+import type { RetentionOptions } from '../platform/index.js'
 import {
   loadContract,
   loadRail,
@@ -40,7 +41,7 @@ import {
 } from '../rails/index.js'
 import { SchedulerStore, type SchedulerOptions } from '../scheduler/index.js'
 import type { Instruction, TopicHandlersOf } from './contracts.js'
-import { Events, type SymphonyEvent } from './Events.js'
+import { Events, SYMPHONY_EVENT_TYPES, type SymphonyEvent } from './Events.js'
 import { Operator } from './Operator.js'
 import { Payments } from './Payments.js'
 import { closeRails, SymphonyWorker, type InboxWork, type MaintenanceOptions } from './SymphonyWorker.js'
@@ -130,7 +131,7 @@ export class Symphony<
     }
   }
 
-  readonly events = new Events<SymphonyEvent>()
+  readonly events = new Events<SymphonyEvent>(SYMPHONY_EVENT_TYPES)
   readonly #options: SymphonyOptions<Rails, Topics>
   readonly #contracts: ReadonlyMap<string, LoadedContract>
   readonly #vault: FieldVault
@@ -189,6 +190,7 @@ export class Symphony<
 
   /** Creates a worker, not started yet. The Symphony stops it when it is closed. */
   worker(options: WorkerOptions<Topics> = {}): SymphonyWorker {
+    checkWorkerOptions(options)
     const { rails, railTimeoutMs, topics, inbox, scheduler = false, maintenance = true, ...relayer } = options
     const loading = railTimeoutMs === undefined ? {} : { timeoutMs: railTimeoutMs }
     const database = this.#database()
@@ -310,6 +312,82 @@ export const SYMPHONY_OPTIONS: readonly string[] = Object.keys({
   DATABASE_OPTIONS,
 )
 
+/** Every option of a worker. */
+export const WORKER_OPTIONS: readonly string[] = Object.keys({
+  rails: true,
+  railTimeoutMs: true,
+  topics: true,
+  inbox: true,
+  scheduler: true,
+  maintenance: true,
+  workerId: true,
+  leaseSeconds: true,
+  batchSize: true,
+  concurrency: true,
+  pollMs: true,
+  listen: true,
+  poll: true,
+  debounceMs: true,
+  renewLeases: true,
+  shutdownMs: true,
+  breakerFailures: true,
+  breakerOpenMs: true,
+  heartbeatMs: true,
+  epochFile: true,
+} satisfies Record<keyof WorkerOptions<TopicContracts>, true>)
+
+const MAINTENANCE_OPTIONS = Object.keys({
+  repair: true,
+  sealing: true,
+  repairIntervalMs: true,
+  repairBatchSize: true,
+  sealIntervalMs: true,
+  verifyRowsPerSecond: true,
+  cleanupIntervalMs: true,
+  retention: true,
+} satisfies Record<keyof MaintenanceOptions, true>)
+
+const RETENTION_OPTIONS = Object.keys({
+  inboxDays: true,
+  jobRunsDays: true,
+  timersDays: true,
+  leasesDays: true,
+} satisfies Record<keyof RetentionOptions, true>)
+
+const SCHEDULER_OPTIONS = Object.keys({
+  pollMs: true,
+  batchSize: true,
+  missedAfterMs: true,
+  listen: true,
+} satisfies Record<keyof SchedulerOptions, true>)
+
+const INBOX_OPTIONS = Object.keys({
+  handlers: true,
+  handlerRole: true,
+  workerId: true,
+  leaseSeconds: true,
+  attemptsMax: true,
+  batchSize: true,
+  concurrency: true,
+  missingHandlerDelaySeconds: true,
+  pollMs: true,
+  listen: true,
+  debounceMs: true,
+  shutdownMs: true,
+} satisfies Record<keyof InboxWork, true>)
+
+/** Refuses unknown options of a worker and of its parts, also of parts that would not run. */
+function checkWorkerOptions<Topics extends TopicContracts>(options: WorkerOptions<Topics>): void {
+  requireKnownOptions(options, WORKER_OPTIONS)
+  const { inbox, scheduler = false, maintenance = true } = options
+  if (inbox !== undefined) requireKnownOptions(inbox, INBOX_OPTIONS, 'inbox.')
+  if (typeof scheduler !== 'boolean') requireKnownOptions(scheduler, SCHEDULER_OPTIONS, 'scheduler.')
+  if (typeof maintenance === 'boolean') return
+  requireKnownOptions(maintenance, MAINTENANCE_OPTIONS, 'maintenance.')
+  const { retention = false } = maintenance
+  if (retention !== false) requireKnownOptions(retention, RETENTION_OPTIONS, 'maintenance.retention.')
+}
+
 const INSTRUCTION_FIELDS: readonly string[] = Object.keys({
   instructionId: true,
   participantId: true,
@@ -373,9 +451,10 @@ class NoDatabaseError extends SymphonyError {
   constructor() {
     super(
       'DATABASE_URL_MISSING',
-      'This Symphony has no url: it can enqueue in a transaction of yours, and nothing else.',
+      'The url of this Symphony is undefined: it can enqueue in a transaction of yours, and nothing else.',
       {
-        remedy: 'Give it url, for example process.env.DATABASE_URL.',
+        remedy:
+          'Give it url, for example process.env.DATABASE_URL, which may be undefined; for development embedded:FOLDER.',
       },
     )
   }

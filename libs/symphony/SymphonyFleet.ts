@@ -1,4 +1,4 @@
-import { InvalidArgumentError, type Clock } from '../core/index.js'
+import { InvalidArgumentError, requiredObject, requireKnownOptions, type Clock } from '../core/index.js'
 import {
   DatabaseSet,
   Fleet,
@@ -10,8 +10,8 @@ import {
 } from '../platform/index.js'
 import type { MasterKeys } from '../protection/index.js'
 import type { RailContract, TopicContracts } from '../rails/index.js'
-import { Events, type SymphonyEvent } from './Events.js'
-import { adaptersOf, symphonyOver, type Symphony, type WorkerOptions } from './Symphony.js'
+import { Events, FLEET_EVENT_TYPES, type SymphonyEvent } from './Events.js'
+import { adaptersOf, symphonyOver, WORKER_OPTIONS, type Symphony, type WorkerOptions } from './Symphony.js'
 import { aborted, closeRails, requiredSignal, roundsOf } from './SymphonyWorker.js'
 
 /** Databases, their budget of connections, and the rails and topics that all of them share. */
@@ -65,7 +65,7 @@ export class SymphonyFleet<
     }
   }
 
-  readonly events = new Events<FleetEvent>()
+  readonly events = new Events<FleetEvent>(FLEET_EVENT_TYPES)
   readonly #options: ResolvedPlatformOptions
   readonly #shared: Pick<SymphonyFleetOptions<Rails, Topics>, 'rails' | 'topics' | 'vault' | 'clock'>
   readonly #databases: DatabaseSet
@@ -110,9 +110,10 @@ export class SymphonyFleet<
 
   /** Creates workers for every database there is or will be, not started yet. The fleet stops them when it is closed. */
   worker(options: FleetWorkerOptions<Topics> = {}): SymphonyFleetWorker {
-    const { maintenance = true, ...others } = options
+    const { maintenance = true, ...others } = requiredObject('options', options)
     // By the record of one database, the workers of the others would take theirs for restored and freeze it.
     if ('epochFile' in others) throw new InvalidArgumentError('epochFile', 'expected none: it serves one database only')
+    requireKnownOptions(options, FLEET_WORKER_OPTIONS)
     const { leaseSeconds, cleanupIntervalMs, sealIntervalMs, retention } = this.#options
     const fleet = new Fleet(
       this.#databases,
@@ -183,6 +184,9 @@ export class SymphonyFleet<
     return symphony
   }
 }
+
+const NOT_OF_FLEET = new Set(['listen', 'poll', 'pollMs', 'debounceMs', 'leaseSeconds', 'epochFile'])
+const FLEET_WORKER_OPTIONS = WORKER_OPTIONS.filter((name) => !NOT_OF_FLEET.has(name))
 
 /** Workers of every database of a fleet, started and stopped together. */
 export class SymphonyFleetWorker implements AsyncDisposable {

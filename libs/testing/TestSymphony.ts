@@ -43,6 +43,15 @@ export interface DrainOptions<Topics extends TopicContracts = TopicContracts> ex
 /** The address of the server takes the place of that of a database. */
 const TEST_OPTIONS = ['serverUrl', ...SYMPHONY_OPTIONS.filter((name) => !['url', 'pooler', 'listenUrl'].includes(name))]
 
+const DRAIN_OPTIONS = Object.keys({
+  throughTime: true,
+  roundsMax: true,
+  rails: true,
+  topics: true,
+  inbox: true,
+  scheduler: true,
+} satisfies Record<keyof DrainOptions, true>)
+
 /** A year: a longer wait is a mistake of the test. */
 const ADVANCE_MS = Object.freeze({ min: 0, max: 366 * 86_400_000 })
 const ROUNDS = Object.freeze({ min: 1, max: 100_000 })
@@ -78,6 +87,7 @@ export class TestSymphony<
    * Symphony that have an adapter, and to the handlers that are given. No circuit breaker ends it early.
    */
   async drain(options: DrainOptions<Topics> = {}): Promise<WorkerCounts> {
+    requireKnownOptions(options, DRAIN_OPTIONS)
     const { throughTime = false, roundsMax = 200, ...parts } = options
     boundedInteger('roundsMax', roundsMax, ROUNDS)
     const worker = this.worker({ ...parts, maintenance: false, listen: false, breakerFailures: 1_000 })

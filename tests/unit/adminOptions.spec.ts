@@ -37,3 +37,12 @@ test.each<[string, (options: never) => unknown]>([
   const calling = async () => Reflect.apply(verb, undefined, [url])
   await expect(calling()).rejects.toMatchObject({ message: 'options: expected an object, got string' })
 })
+
+test('an undefined url is named as such, with the server for development', async () => {
+  await expect(Reflect.apply(deploy, undefined, [{ url: undefined }])).rejects.toMatchObject({
+    code: 'INVALID_ARGUMENT',
+    message:
+      'url: expected postgres://user:password@host:port/database, got undefined; ' +
+      'for development, embedded:FOLDER starts a server',
+  })
+})

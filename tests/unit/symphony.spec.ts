@@ -184,6 +184,38 @@ describe('the constructor', () => {
   })
 })
 
+test('an unknown filter is refused by the search of payments, which would otherwise find all', async () => {
+  const { payments } = new Symphony({ url: 'postgres://symphony@127.0.0.1:1/none' })
+  const search: object = { instructionID: 'nope' }
+  const found = payments.search(search)[Symbol.asyncIterator]()
+  await expect(found.next()).rejects.toMatchObject({
+    code: 'INVALID_ARGUMENT',
+    message: expect.stringMatching(/^"instructionID": unknown; expected one of state, railType, participants, /),
+  })
+})
+
+test('a Symphony whose url is undefined says so, and names the server for development', () => {
+  const options: object = { url: undefined }
+  expect(() => new Symphony(options).payments).toThrow(
+    expect.objectContaining({
+      code: 'DATABASE_URL_MISSING',
+      message: expect.stringContaining('The url of this Symphony is undefined'),
+      remedy: expect.stringContaining('embedded:FOLDER'),
+    }),
+  )
+})
+
+test('a payment for an unknown rail is refused with the name of the rail and the known ones', async () => {
+  await using symphony = open([{ type: 'known-rail' }])
+  const enqueueing = (railType: string) =>
+    symphony.transaction((tx) => {
+      const instruction = { railType, instructionId: 'R-1', participantId: 'shop', payload: PAYLOAD }
+      return Reflect.apply(symphony.enqueue, symphony, [instruction, { tx }])
+    })
+  await expect(enqueueing('mobile')).rejects.toThrow('railType: unknown rail "mobile"; expected one of known-rail')
+  await expect(enqueueing('4111111111111111')).rejects.toThrow('railType: unknown rail; expected one of known-rail')
+})
+
 /** Returns the message with which the constructor refuses options. */
 function messageOf(options: object): string {
   try {
@@ -281,6 +313,55 @@ describe('a wrong call', () => {
       [{ signal: 'SIGTERM' }],
       'signal: expected an AbortSignal that ends the run, got string',
     ],
+    [
+      'a misspelt option of a worker',
+      symphony,
+      'worker',
+      [{ leaseSecond: 5 }],
+      '"leaseSecond": unknown; did you mean leaseSeconds?',
+    ],
+    ...(
+      [
+        ['maintenance', { repairInterval: 5 }, '"repairInterval": unknown; did you mean repairIntervalMs?'],
+        ['maintenance', { retention: { inboxDay: 5 } }, 'retention."inboxDay": unknown; did you mean inboxDays?'],
+        ['scheduler', { pollMS: 5 }, '"pollMS": unknown; did you mean pollMs?'],
+        ['inbox', { handler: {} }, '"handler": unknown; did you mean handlers?'],
+      ] as const
+    ).map(([part, given, message]): [string, object, string, readonly unknown[], string] => [
+      `a misspelt option of the ${part} of a worker`,
+      symphony,
+      'worker',
+      [{ [part]: given }],
+      `${part}.${message}`,
+    ]),
+    [
+      'an unknown event type',
+      symphony.events,
+      'on',
+      ['outbox.hold', () => {}],
+      'type: unknown; did you mean outbox.held?',
+    ],
+    [
+      'an unknown event type of once',
+      symphony.events,
+      'once',
+      ['outbox.hold'],
+      'type: unknown; did you mean outbox.held?',
+    ],
+    [
+      'an unknown filter of held payments',
+      symphony.operator,
+      'holds',
+      [{ railtype: 'x' }],
+      '"railtype": unknown; did you mean railType?',
+    ],
+    [
+      'an unknown filter of failed payments',
+      symphony.operator,
+      'failed',
+      [{ railtype: 'x' }],
+      '"railtype": unknown; did you mean railType?',
+    ],
   ])('is refused before any I/O: %s', async (_, object, verb, given, message) => {
     const calling = async () => Reflect.apply(Reflect.get(object, verb), object, given)
     await expect(calling()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', message })
@@ -320,7 +401,7 @@ describe('a topic with a schema', () => {
     await expect(enqueueing(unknown)(symphony)).rejects.toMatchObject({
       code: 'INVALID_PAYLOAD',
       argument: 'topic',
-      message: 'topic: unknown topic; did you mean report?',
+      message: 'topic: unknown topic "reprot"; did you mean report?',
       remedy: 'Use one of: report',
     })
   })

@@ -57,6 +57,14 @@ test('drain uses the rails of its Symphony, once more after a first drain, and c
   expect(closed).toBe(1)
 })
 
+test('drain refuses a misspelt option, which would leave later work undone', async () => {
+  const options: object = { throughTimes: true }
+  await expect(symphony.drain(options)).rejects.toMatchObject({
+    code: 'INVALID_ARGUMENT',
+    message: '"throughTimes": unknown; did you mean throughTime?',
+  })
+})
+
 test('drain through time handles delayed messages of a timer, a topic and the inbox', async () => {
   const later = new Date(Date.now() + 3_600_000)
   await symphony.scheduler.scheduleTimer({ topic: 'remind', payload: { n: 1 }, dueAt: later })
