@@ -1,5 +1,5 @@
 import type { OutboxInstruction, TopicHandler } from '../outbox/index.js'
-import type { PayloadOf, RailContract, TopicContracts, TopicPayload } from '../rails/index.js'
+import type { PaymentPayload, PayloadOf, RailContract, TopicContracts, TopicPayload } from '../rails/index.js'
 
 /**
  * A payment instruction. Its rails, and the payload of each, come from the Symphony it is given to. Without rails: any name,
@@ -12,8 +12,21 @@ export type Instruction<Rails extends readonly RailContract[]> = Omit<
   /** @default the instruction id */
   readonly idempotencyKey?: string
 } & {
-    [Index in keyof Rails]: { readonly railType: Rails[Index]['type']; readonly payload: PayloadOf<Rails[Index]> }
+    [Index in keyof Rails]: {
+      readonly railType: Rails[Index]['type']
+      readonly payload: OrInterface<PayloadOf<Rails[Index]>>
+    }
   }[number]
+
+/**
+ * The payload, or an interface with the fields of a payment: an interface is not assignable to an index signature. A payload of
+ * a schema has no such signature and stays as it is.
+ */
+type OrInterface<Payload> = string extends keyof Payload
+  ? PaymentPayload extends Payload
+    ? Payload | Pick<PaymentPayload, 'amount' | 'currency' | 'destination'>
+    : Payload
+  : Payload
 
 /** Handlers by topic. With contracts, `payload` has the type of the topic's schema. */
 export type TopicHandlersOf<Topics extends TopicContracts> = {

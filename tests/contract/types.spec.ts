@@ -113,6 +113,31 @@ test('a wrong payload, a wrong rail and a missing tx do not compile', () => {
   }).toBeFunction()
 })
 
+interface Pay {
+  amount: string
+  currency: string
+  destination: string
+}
+
+test('a payload may be an interface, which has no index signature, and its fields are still checked', () => {
+  expectTypeOf((pay: Pay, sepa: SepaPayload, wrong: Omit<Pay, 'amount'> & { amount: number }, at: Date) => {
+    const rails = [defineRail({ type: 'momo', onUnknown: 'hold', dispatch: answer }), { type: 'plain' }] as const
+    const symphony = new Symphony({ rails: [...rails, { type: 'SEPA', payload: Sepa }] })
+    void symphony.enqueue({ ...KEYS, railType: 'momo', payload: pay }, { tx })
+    void symphony.enqueueMany([{ ...KEYS, railType: 'plain', payload: pay }], { tx })
+    void symphony.enqueue({ ...KEYS, railType: 'SEPA', payload: sepa }, { tx })
+    void new Symphony().enqueue({ ...KEYS, railType: 'any', payload: pay }, { tx })
+    // @ts-expect-error: an amount is text
+    void symphony.enqueue({ ...KEYS, railType: 'momo', payload: wrong }, { tx })
+    // @ts-expect-error: the schema of SEPA demands an invoice
+    void symphony.enqueue({ ...KEYS, railType: 'SEPA', payload: pay }, { tx })
+    // @ts-expect-error: a Date is no JSON
+    void symphony.enqueue({ ...KEYS, railType: 'momo', payload: { ...PAYLOAD, at } }, { tx })
+    // @ts-expect-error: a Date is no JSON
+    void new Symphony().enqueue({ ...KEYS, railType: 'any', payload: { ...PAYLOAD, at } }, { tx })
+  }).toBeFunction()
+})
+
 test('a Symphony without rails takes any rail and any JSON object', () => {
   expectTypeOf(() => {
     const symphony = new Symphony()
