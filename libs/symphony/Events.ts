@@ -79,9 +79,9 @@ export class Events<Event extends Typed> {
     this.#emitter.emit(event)
   }
 
-  #requireType(type: string): void {
-    if (type === '*' || this.#types.includes(type)) return
-    const meant = nearestSpelling(String(type), this.#types)
+  #requireType(type: unknown): void {
+    if (type === '*' || this.#types.some((known) => known === type)) return
+    const meant = typeof type === 'string' ? nearestSpelling(type, this.#types) : undefined
     throw new InvalidArgumentError(
       'type',
       meant === undefined ? `unknown; expected one of *, ${this.#types.join(', ')}` : `unknown; did you mean ${meant}?`,

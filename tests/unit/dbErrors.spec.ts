@@ -47,7 +47,9 @@ const raise = (queryable: Queryable, state: string, message = 'no', detail = '')
   call(queryable, 'raise_state', [state, message, detail]).catch((error: unknown) => error)
 
 test('a call in a schema that was not deployed is INVALID_SCHEMA_NAME, and the remedy is deploy', async () => {
-  const error = await call({ query: worker.query, schema: 'nowhere' }, 'enqueue').catch((thrown: unknown) => thrown)
+  const error = await call({ query: (...given) => worker.query(...given), schema: 'nowhere' }, 'enqueue').catch(
+    (thrown: unknown) => thrown,
+  )
   expect(error).toMatchObject({
     code: 'INVALID_SCHEMA_NAME',
     message: 'schema "nowhere" does not exist',

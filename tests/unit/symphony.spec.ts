@@ -210,6 +210,7 @@ test('a payment for an unknown rail is refused with the name of the rail and the
   const enqueueing = (railType: string) =>
     symphony.transaction((tx) => {
       const instruction = { railType, instructionId: 'R-1', participantId: 'shop', payload: PAYLOAD }
+      // oxlint-disable-next-line typescript/unbound-method -- a rail that the types refuse
       return Reflect.apply(symphony.enqueue, symphony, [instruction, { tx }])
     })
   await expect(enqueueing('mobile')).rejects.toThrow('railType: unknown rail "mobile"; expected one of known-rail')
