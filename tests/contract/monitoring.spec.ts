@@ -123,7 +123,10 @@ test('promtool, where it is installed, finds the rules sound and judges every st
 
 function promtool(words: readonly string[], cwd: string): string {
   const { error, status, stdout, stderr } = spawnSync('promtool', words, { cwd, encoding: 'utf8' })
-  if (error !== undefined && 'code' in error && error.code === 'ENOENT') return 'not installed'
+  // EACCES: a folder of PATH that this user may not enter, as after `su`, and no promtool in the others.
+  if (error !== undefined && 'code' in error && (error.code === 'ENOENT' || error.code === 'EACCES')) {
+    return 'not installed'
+  }
   return status === 0 ? stdout : `exit ${status}: ${stdout}${stderr}`
 }
 
