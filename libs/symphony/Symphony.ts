@@ -1,21 +1,12 @@
 import {
   InvalidArgumentError,
-  kindOf,
   rejectUnknownKeys,
   requiredObject,
   requireKnownOptions,
   SymphonyError,
   type ArgumentName,
-  type Clock,
 } from '../core/index.js'
-import {
-  DATABASE_OPTIONS,
-  openDatabase,
-  type Database,
-  type DatabaseOptions,
-  type RoleHandle,
-  type Tx,
-} from '../db/index.js'
+import { openDatabase, type Database, type RoleHandle, type Tx } from '../db/index.js'
 import { Inbox } from '../inbox/index.js'
 import { Leases } from '../lease/index.js'
 import {
@@ -25,63 +16,31 @@ import {
   topicRails,
   type EnqueuedItem,
   type OutboxInstruction,
-  type RelayerOptions,
   type TopicHandler,
 } from '../outbox/index.js'
-import { FieldVault, protectedRails, type MasterKeys } from '../protection/index.js'
-import type { RetentionOptions } from '../platform/index.js'
+import { FieldVault, protectedRails } from '../protection/index.js'
 import {
   loadContract,
   loadRail,
   type LoadedContract,
   type LoadedRail,
-  type Rail,
   type RailContract,
   type TopicContracts,
 } from '../rails/index.js'
-import { SchedulerStore, type SchedulerOptions } from '../scheduler/index.js'
-import type { Instruction, TopicHandlersOf } from './contracts.js'
+import { SchedulerStore } from '../scheduler/index.js'
+import type { Instruction } from './contracts.js'
 import { Events, SYMPHONY_EVENT_TYPES, type SymphonyEvent } from './Events.js'
 import { Operator } from './Operator.js'
+import {
+  checkWorkerOptions,
+  requiredRails,
+  SYMPHONY_OPTIONS,
+  type EnqueueOptions,
+  type SymphonyOptions,
+  type WorkerOptions,
+} from './options.js'
 import { Payments } from './Payments.js'
-import { closeRails, SymphonyWorker, type InboxWork, type MaintenanceOptions } from './SymphonyWorker.js'
-
-export interface SymphonyOptions<
-  Rails extends readonly RailContract[],
-  Topics extends TopicContracts,
-> extends Partial<DatabaseOptions> {
-  /**
-   * Rails of this process: contracts in a process that only enqueues, rails with an adapter in a worker. Payloads are checked
-   * by them at `enqueue`. @default any rail, unchecked
-   */
-  readonly rails?: Rails
-  /** Schemas of messages, by topic. @default any topic, any JSON object */
-  readonly topics?: Topics
-  /** Master keys, for rails that encrypt fields. */
-  readonly vault?: MasterKeys
-  /** For tests that move time. @default the system's */
-  readonly clock?: Clock
-}
-
-export interface EnqueueOptions {
-  /** Your transaction: a `pg` client after BEGIN, or that of another library through `fromPrisma`, `fromDrizzle` … */
-  readonly tx: Tx
-}
-
-export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOptions {
-  /** Adapters of the contracts that the Symphony was given. @default those of its rails that have `dispatch` */
-  readonly rails?: readonly Rail<string, object>[]
-  /** Deadline of a call, for rails without `timeoutMs`. @default 30000 */
-  readonly railTimeoutMs?: number
-  /** Handlers of messages, by topic. @default none */
-  readonly topics?: TopicHandlersOf<Topics>
-  /** Handlers of inbox messages, by topic. @default none */
-  readonly inbox?: InboxWork
-  /** Turns due timers and jobs into messages. @default false */
-  readonly scheduler?: boolean | SchedulerOptions
-  /** Lease repair, sealing, verification and retention. @default true */
-  readonly maintenance?: boolean | MaintenanceOptions
-}
+import { closeRails, SymphonyWorker } from './SymphonyWorker.js'
 
 /** Parts of a Symphony that the HTTP server and the command line need, and that no application sees. */
 export interface SymphonyParts {
@@ -302,92 +261,6 @@ export class Symphony<
   }
 }
 
-/** Every option, in the order in which an error lists them. */
-export const SYMPHONY_OPTIONS: readonly string[] = Object.keys({
-  rails: true,
-  topics: true,
-  vault: true,
-  clock: true,
-} satisfies Record<Exclude<keyof SymphonyOptions<[], TopicContracts>, keyof DatabaseOptions>, true>).concat(
-  DATABASE_OPTIONS,
-)
-
-/** Every option of a worker. */
-export const WORKER_OPTIONS: readonly string[] = Object.keys({
-  rails: true,
-  railTimeoutMs: true,
-  topics: true,
-  inbox: true,
-  scheduler: true,
-  maintenance: true,
-  workerId: true,
-  leaseSeconds: true,
-  batchSize: true,
-  concurrency: true,
-  pollMs: true,
-  listen: true,
-  poll: true,
-  debounceMs: true,
-  renewLeases: true,
-  shutdownMs: true,
-  breakerFailures: true,
-  breakerOpenMs: true,
-  heartbeatMs: true,
-  epochFile: true,
-} satisfies Record<keyof WorkerOptions<TopicContracts>, true>)
-
-const MAINTENANCE_OPTIONS = Object.keys({
-  repair: true,
-  sealing: true,
-  repairIntervalMs: true,
-  repairBatchSize: true,
-  sealIntervalMs: true,
-  verifyRowsPerSecond: true,
-  cleanupIntervalMs: true,
-  retention: true,
-} satisfies Record<keyof MaintenanceOptions, true>)
-
-const RETENTION_OPTIONS = Object.keys({
-  inboxDays: true,
-  jobRunsDays: true,
-  timersDays: true,
-  leasesDays: true,
-} satisfies Record<keyof RetentionOptions, true>)
-
-const SCHEDULER_OPTIONS = Object.keys({
-  pollMs: true,
-  batchSize: true,
-  missedAfterMs: true,
-  listen: true,
-} satisfies Record<keyof SchedulerOptions, true>)
-
-const INBOX_OPTIONS = Object.keys({
-  handlers: true,
-  handlerRole: true,
-  workerId: true,
-  leaseSeconds: true,
-  attemptsMax: true,
-  batchSize: true,
-  concurrency: true,
-  missingHandlerDelaySeconds: true,
-  pollMs: true,
-  listen: true,
-  debounceMs: true,
-  shutdownMs: true,
-} satisfies Record<keyof InboxWork, true>)
-
-/** Refuses unknown options of a worker and of its parts, also of parts that would not run. */
-function checkWorkerOptions<Topics extends TopicContracts>(options: WorkerOptions<Topics>): void {
-  requireKnownOptions(options, WORKER_OPTIONS)
-  const { inbox, scheduler = false, maintenance = true } = options
-  if (inbox !== undefined) requireKnownOptions(inbox, INBOX_OPTIONS, 'inbox.')
-  if (typeof scheduler !== 'boolean') requireKnownOptions(scheduler, SCHEDULER_OPTIONS, 'scheduler.')
-  if (typeof maintenance === 'boolean') return
-  requireKnownOptions(maintenance, MAINTENANCE_OPTIONS, 'maintenance.')
-  const { retention = false } = maintenance
-  if (retention !== false) requireKnownOptions(retention, RETENTION_OPTIONS, 'maintenance.retention.')
-}
-
 const INSTRUCTION_FIELDS: readonly string[] = Object.keys({
   instructionId: true,
   participantId: true,
@@ -418,13 +291,6 @@ export function adaptersOf(rails: readonly RailContract[]): readonly LoadedRail[
   return rails.filter((rail) => 'dispatch' in rail).map((rail) => loadRail(rail))
 }
 
-/** Refuses null, which would mean "any rail, unchecked" to a caller whose rails are missing. */
-function requiredRails<Rails extends readonly RailContract[]>(rails: Rails | undefined): Rails | readonly [] {
-  if (rails === undefined) return []
-  if (Array.isArray(rails)) return rails
-  throw new InvalidArgumentError('rails', `expected an array of rails, got ${kindOf(rails)}`)
-}
-
 function loadContracts(rails: readonly RailContract[]): ReadonlyMap<string, LoadedContract> {
   const contracts = new Map<string, LoadedContract>()
   for (const [index, declared] of rails.entries()) {
@@ -443,8 +309,8 @@ function withKey<Rails extends readonly RailContract[]>(
   place: ArgumentName,
 ): OutboxInstruction {
   rejectUnknownKeys(requiredObject(place, instruction), INSTRUCTION_FIELDS, nameOf)
-  const { instructionId } = instruction
-  return { idempotencyKey: instructionId, ...instruction }
+  const { instructionId, idempotencyKey = instructionId } = instruction
+  return { ...instruction, idempotencyKey }
 }
 
 class NoDatabaseError extends SymphonyError {

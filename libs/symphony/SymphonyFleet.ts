@@ -11,8 +11,9 @@ import {
 import type { MasterKeys } from '../protection/index.js'
 import type { RailContract, TopicContracts } from '../rails/index.js'
 import { Events, FLEET_EVENT_TYPES, type SymphonyEvent } from './Events.js'
-import { adaptersOf, symphonyOver, WORKER_OPTIONS, type Symphony, type WorkerOptions } from './Symphony.js'
-import { aborted, closeRails, requiredSignal, roundsOf } from './SymphonyWorker.js'
+import { WORKER_OPTIONS, type WorkerOptions } from './options.js'
+import { adaptersOf, symphonyOver, type Symphony } from './Symphony.js'
+import { closeRails, roundsOf, runUntilAborted } from './SymphonyWorker.js'
 
 /** Databases, their budget of connections, and the rails and topics that all of them share. */
 export interface SymphonyFleetOptions<
@@ -210,15 +211,8 @@ export class SymphonyFleetWorker implements AsyncDisposable {
   }
 
   /** Starts, waits until the signal aborts, and stops. */
-  async run(options: { readonly signal: AbortSignal }): Promise<void> {
-    const signal = requiredSignal(options)
-    try {
-      if (signal.aborted) return
-      await this.start()
-      await aborted(signal)
-    } finally {
-      await this.stop()
-    }
+  run(options: { readonly signal: AbortSignal }): Promise<void> {
+    return runUntilAborted(this, options)
   }
 
   [Symbol.asyncDispose](): Promise<void> {

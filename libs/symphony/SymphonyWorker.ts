@@ -164,15 +164,8 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   }
 
   /** Starts, waits until the signal aborts, and stops. */
-  async run(options: { readonly signal: AbortSignal }): Promise<void> {
-    const signal = requiredSignal(options)
-    try {
-      if (signal.aborted) return
-      await this.start()
-      await aborted(signal)
-    } finally {
-      await this.stop()
-    }
+  run(options: { readonly signal: AbortSignal }): Promise<void> {
+    return runUntilAborted(this, options)
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -249,18 +242,26 @@ function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxW
   return new InboxWorker(database, handlers, { ...options, handlerRole }, emit, clock)
 }
 
-/** Returns the signal that ends a run. Without one, no call could end it. */
-export function requiredSignal(options: { readonly signal: AbortSignal }): AbortSignal {
+/** Starts a worker, waits until the signal aborts, and stops it. Without a signal, no call could end the run. */
+export async function runUntilAborted(
+  worker: { start(): Promise<void>; stop(): Promise<void> },
+  options: { readonly signal: AbortSignal },
+): Promise<void> {
   const { signal } = requiredObject('options', options, '{ signal } with an AbortSignal that ends the run')
-  if (signal instanceof AbortSignal) return signal
-  throw new InvalidArgumentError('signal', `expected an AbortSignal that ends the run, got ${kindOf(signal)}`)
-}
-
-export function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
+  if (!(signal instanceof AbortSignal)) {
+    throw new InvalidArgumentError('signal', `expected an AbortSignal that ends the run, got ${kindOf(signal)}`)
+  }
+  try {
+    if (signal.aborted) return
+    await worker.start()
+    // The signal may abort while the worker starts.
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve()
+      else signal.addEventListener('abort', () => resolve(), { once: true })
+    })
+  } finally {
+    await worker.stop()
+  }
 }
 
 class NothingToDoError extends SymphonyError {

@@ -217,6 +217,17 @@ test('a payment for an unknown rail is refused with the name of the rail and the
   await expect(enqueueing('4111111111111111')).rejects.toThrow('railType: unknown rail; expected one of known-rail')
 })
 
+test('an idempotency key that is undefined is the instruction id', async () => {
+  await using symphony = open([{ type: 'known-rail' }])
+  const instruction = { railType: 'known-rail', instructionId: 'U-1', participantId: 'shop', payload: PAYLOAD } as const
+  const first = await symphony.transaction((tx) => symphony.enqueue(instruction, { tx }))
+  const again = await symphony.transaction((tx) =>
+    // oxlint-disable-next-line typescript/unbound-method -- a field that exact optional types refuse
+    Reflect.apply(symphony.enqueue, symphony, [{ ...instruction, idempotencyKey: undefined }, { tx }]),
+  )
+  expect(again).toEqual({ ...first, created: false })
+})
+
 /** Returns the message with which the constructor refuses options. */
 function messageOf(options: object): string {
   try {
