@@ -158,7 +158,7 @@ function logLeaseEvent(event: LeaseEvent, log: Logger, faults: FaultLog): void {
     case 'lease.acquired':
       return log.info(leaseOf(event), 'lease_acquired')
     case 'lease.ended':
-      // Losing one is what leases are for: whoever holds it next goes on.
+      // A lost lease is expected: its next holder goes on.
       return log.info({ ...leaseOf(event), reason: event.reason }, 'lease_ended')
     case 'lease.interrupted':
       return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
