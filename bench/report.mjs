@@ -144,9 +144,11 @@ function rateRows(servers) {
 
 function otherRows(servers) {
   const [{ medians: first }] = servers
+  const cell = (value, textOf) => (value === undefined ? '' : textOf(value))
   const rows = (figure, title, textOf) =>
     Object.keys(first[figure] ?? {}).map(
-      (name) => `| ${title} | ${name} | ${servers.map(({ medians }) => textOf(medians[figure][name])).join(' | ')} |`,
+      (name) =>
+        `| ${title} | ${name} | ${servers.map(({ medians }) => cell(medians[figure]?.[name], textOf)).join(' | ')} |`,
     )
   return [
     ...rows('latency', 'commit → handler start on an idle system, p50, ms', ({ p50 }) => p50.toFixed(2)),

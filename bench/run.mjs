@@ -3,7 +3,7 @@
 //
 //   --rounds N     3 by default
 //   --items N      how many are drained and enqueued in batches; 100000 by default
-//   --sustained S  seconds of enqueue and drain together; 300 by default, 0 to leave it out
+//   --sustained S  seconds of enqueue and drain together, measured in the first round; 300 by default, 0 to leave it out
 //   --only A,B     some of drain, enqueue, enqueueBatch, latency, sustained, floor
 //   --samples N    how many latencies are taken; 300 by default
 //   --debian       measures each round also on Debian's newest installed PostgreSQL, which is built with -O2
@@ -96,13 +96,15 @@ async function measure() {
   for (let round = 0; round < settings.rounds; round++) {
     for (const [n, server] of servers.entries()) {
       print(`round ${round + 1}, PostgreSQL ${server.version}`)
-      results.rounds[n].push(await measureRound(server.url, round, results.about))
+      // The sustained load is one long run: it is measured once, on the first server.
+      const figures = settings.figures.filter((figure) => figure !== 'sustained' || (round === 0 && n === 0))
+      results.rounds[n].push(await measureRound(server.url, round, figures, results.about))
     }
   }
   return results
 }
 
-async function measureRound(serverUrl, round, about) {
+async function measureRound(serverUrl, round, wanted, about) {
   const order = CONTENDERS.map((_, n) => CONTENDERS[(n + round) % CONTENDERS.length])
   const running = []
   const figures = {}
@@ -112,7 +114,7 @@ async function measureRound(serverUrl, round, about) {
       running.push({ contender, ...started })
       about[contender.name] ??= { ...(await started.ask('about')), engine: contender.engine }
     }
-    for (const [n, figure] of settings.figures.entries()) {
+    for (const [n, figure] of wanted.entries()) {
       if (figure === 'floor') {
         figures.floor = { floor: await floorPerSecond(await freshDatabase(serverUrl), settings.items) }
       } else {
@@ -123,7 +125,7 @@ async function measureRound(serverUrl, round, about) {
       }
       print(`  ${figure}: ${lineOf(figures[figure])}`)
       // An idle contender keeps connections, and all of them together could reach max_connections.
-      const later = settings.figures.slice(n + 1)
+      const later = wanted.slice(n + 1)
       for (const { contender, end } of running) {
         if (!later.some((each) => takesPart(contender, each))) await end()
       }

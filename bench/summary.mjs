@@ -7,7 +7,10 @@ const RATES = ['enqueueBatch', 'drain', 'enqueue']
 /** Takes medians over the rounds. Ratios divide ours by the faster peer; more is better, except for latencies. */
 export function summarise(rounds, contenders) {
   const all = Object.fromEntries(
-    Object.keys(rounds[0]).map((figure) => [figure, medianOf(rounds.map((each) => each[figure]))]),
+    Object.keys(rounds[0]).map((figure) => [
+      figure,
+      medianOf(rounds.map((each) => each[figure]).filter((value) => value !== undefined)),
+    ]),
   )
   const medians = { ...all }
   const cpu = {}
