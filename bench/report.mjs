@@ -144,11 +144,10 @@ function rateRows(servers) {
 
 function otherRows(servers) {
   const [{ medians: first }] = servers
-  const cell = (value, textOf) => (value === undefined ? '' : textOf(value))
   const rows = (figure, title, textOf) =>
     Object.keys(first[figure] ?? {}).map(
       (name) =>
-        `| ${title} | ${name} | ${servers.map(({ medians }) => cell(medians[figure]?.[name], textOf)).join(' | ')} |`,
+        `| ${title} | ${name} | ${servers.map(({ medians }) => cellOf(medians[figure]?.[name], textOf)).join(' | ')} |`,
     )
   return [
     ...rows('latency', 'commit → handler start on an idle system, p50, ms', ({ p50 }) => p50.toFixed(2)),
@@ -157,6 +156,10 @@ function otherRows(servers) {
     ...rows('sustained', 'resident memory during it, MiB', ({ rssMiB }) => rssMiB),
     ...rows('floor', 'three bare statements inside the server, items/s', whole),
   ]
+}
+
+function cellOf(value, textOf) {
+  return value === undefined ? '' : textOf(value)
 }
 
 function hasServerCpu({ drain, enqueue, enqueueBatch }) {

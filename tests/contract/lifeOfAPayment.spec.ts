@@ -1,13 +1,14 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { markdownPage } from '../support/markdownPage.js'
 
 const root = join(import.meta.dirname, '..', '..')
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
 const lineCount = (path: string) => read(path).trimEnd().split('\n').length
 
 describe('docs/internals/life-of-a-payment.md', () => {
-  const page = read('docs/internals/life-of-a-payment.md')
+  const page = markdownPage('docs/internals/life-of-a-payment.md')
   const rows = [...page.matchAll(/^\| \[([^\]]+)\]\(\.\.\/\.\.\/([^)]+)\) \| (.+) \|$/gm)].map(
     ([, label, file, functions]) => ({ label, file: file!, functions: namesIn(functions!) }),
   )

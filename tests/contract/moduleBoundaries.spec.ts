@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process'
 import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { markdownPage } from '../support/markdownPage.js'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const table = readModulesTable()
@@ -147,7 +148,7 @@ interface Row {
 }
 
 function readModulesTable(): ReadonlyMap<string, Row> {
-  const page = readFileSync(join(root, 'scripts/guardrails/modules.md'), 'utf8')
+  const page = markdownPage('scripts/guardrails/modules.md')
   const rows = page.split('\n').filter((line) => /^\| [a-z]+ \|/.test(line) && !line.startsWith('| module |'))
   const cells = rows.map((row) => row.split('|').map((cell) => cell.trim()))
   const all = cells.map(([, name = '']) => name)

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { markdownPage } from '../support/markdownPage.js'
 import { ALERT_RULES, AlertEvaluator, Metrics, createStatusRegistry, seriesOf } from '../../libs/observability/index.js'
 import { dashboardExpressions, grafanaDashboard } from '../../scripts/monitoring/grafanaDashboard.js'
 import { metricsOf } from '../../scripts/monitoring/metricsOf.js'
@@ -30,7 +31,7 @@ test.each([
 })
 
 test('every metric has its line in the reference, with its kind, and the other way round', async () => {
-  const reference = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')
+  const reference = markdownPage('docs/reference/metrics.md')
   const rows = [...reference.matchAll(/^\| (`.*?) \| (\w+) \|/gm)]
   const documented = rows.flatMap(([, cell = '', kind = '']) =>
     [...cell.matchAll(/`(\w+)/g)].map(([, name = '']) => [name, kind]),

@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { expect, test } from 'vitest'
+import { markdownPage } from '../support/markdownPage.js'
 import { entryPoints, FOLDER } from '../../scripts/apiReport.mjs'
 
 const doors = entryPoints()
@@ -38,7 +39,7 @@ test('the API reports list the exports of every entry point', async () => {
 })
 
 test('the page about the package links the report of every entry point', async () => {
-  const page = await readFile(join(FOLDER, '..', 'package.md'), 'utf8')
+  const page = markdownPage('docs/reference/package.md')
   const linked = [...page.matchAll(/^\| \[`([^`]+)`\]\(api\/([^)]+)\) \|/gm)].map(([, specifier, file]) => [
     specifier,
     file,

@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { markdownPage } from '../support/markdownPage.js'
 
 const schema = join(import.meta.dirname, '../../schema')
 
@@ -35,7 +36,7 @@ test('planner settings stand in planner.sql, and each profile in use is explaine
   const used = functions.flatMap(({ text }) =>
     [...text.matchAll(/^-- Planner: (\w+)$/gm)].map(([, profile]) => profile),
   )
-  const explained = [...(await readFile(join(schema, 'functions/README.md'), 'utf8')).matchAll(/^\| `(\w+)` \|/gm)]
+  const explained = [...markdownPage('schema/functions/README.md').matchAll(/^\| `(\w+)` \|/gm)]
   expect(new Set(explained.map(([, profile]) => profile))).toEqual(new Set(used))
 })
 

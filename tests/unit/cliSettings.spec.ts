@@ -1,9 +1,10 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { Command } from 'commander'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { markdownPage } from '../support/markdownPage.js'
 import { addSettings, resolveSettings } from '../../libs/cli/settings/resolveSettings.js'
 import { SETTINGS, type SettingName, type Settings } from '../../libs/cli/settings/settings.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
@@ -141,7 +142,7 @@ test('a secret has no flag: it would be in the list of processes', () => {
 })
 
 test('docs/reference/options.md has a row for every setting, with its flag, variable, key and default', async () => {
-  const page = await readFile(new URL('../../docs/reference/options.md', import.meta.url), 'utf8')
+  const page = markdownPage('docs/reference/options.md')
   const rows = NAMES.map((name) => {
     const { flag, env, default: value } = SETTINGS[name]
     const cells = [
@@ -150,7 +151,7 @@ test('docs/reference/options.md has a row for every setting, with its flag, vari
       `\`${env}\``,
       value === undefined ? '' : `\`${value}\``,
     ]
-    return `| ${cells.join(' | ')} |`
+    return `| ${cells.join(' | ')} |`.replace(/ +\|/g, ' |')
   })
   expect(rows.filter((row) => !page.includes(row))).toEqual([])
 })

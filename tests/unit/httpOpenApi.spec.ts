@@ -1,7 +1,7 @@
-import { readFile } from 'node:fs/promises'
 import { Compile } from 'typebox/compile'
 import type { TSchema } from 'typebox'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { markdownPage } from '../support/markdownPage.js'
 import { problemCodesOf, PROBLEMS, type Example, type Route } from '../../libs/http/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
@@ -169,7 +169,7 @@ describe('each route', () => {
   })
 
   test('documents every problem that it is seen to answer with, and each is explained in docs/reference/http.md', async () => {
-    const page = await readFile(new URL('../../docs/reference/http.md', import.meta.url), 'utf8')
+    const page = markdownPage('docs/reference/http.md')
     const documented = [...page.matchAll(/^\| `([A-Z_]+)` \| (\d{3}) \|/gm)].map(([, code, status]) => [
       code,
       Number(status),
@@ -184,7 +184,7 @@ describe('each route', () => {
   })
 
   test('is in the table of docs/reference/http.md with its scope', async () => {
-    const page = await readFile(new URL('../../docs/reference/http.md', import.meta.url), 'utf8')
+    const page = markdownPage('docs/reference/http.md')
     for (const { method, path, access } of fixture.routes) {
       if (access === 'open') continue
       const row = page.split('\n').find((line) => line.startsWith(`| \`${method} ${path}\``))

@@ -1,9 +1,9 @@
-import { readFile } from 'node:fs/promises'
 import { expect, it } from 'vitest'
+import { markdownPage } from '../support/markdownPage.js'
 import { HTTP_STATUS_OUTCOMES, runRailContract, SIMULATED_BEHAVIOURS, type Rail } from '../../libs/rails/index.js'
 import { PAYABLE } from '../support/railRequest.js'
 
-const guide = await readFile(new URL('../../docs/coding/writing-a-rail.md', import.meta.url), 'utf8')
+const guide = markdownPage('docs/coding/writing-a-rail.md')
 
 it('the rail at the top of the guide works as pasted, and keeps the contract', async () => {
   const [, source = ''] = /```js\n(.*?)```/s.exec(guide) ?? []
