@@ -4,16 +4,16 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-/** What must be true of the deployed schema whatever it holds, read from PostgreSQL's own catalog. */
+/** Checks the deployed schema against the catalog of PostgreSQL. */
 
 let db: TestDatabase
 beforeAll(async () => {
-  // Of the catalog itself: functions that count their branches would be other functions.
+  // Functions with branch counters have other bodies than those that are shipped.
   db = await createTestDatabase({ countBranches: false })
 })
 afterAll(() => db.drop())
 
-/** Rows of a query in which `ours` is the schema. */
+/** Runs a query in which `ours` is the schema. */
 async function ask<R>(sql: string): Promise<R[]> {
   const { rows } = await db.queryNoRole<R>(
     `WITH ours AS (SELECT n.oid FROM pg_namespace n WHERE n.nspname = $1) ${sql}`,
@@ -22,19 +22,19 @@ async function ask<R>(sql: string): Promise<R[]> {
   return rows
 }
 
-/** The only column of the rows, for comparing with a list. */
+/** Returns the only column of the rows. */
 async function list(sql: string): Promise<unknown[]> {
   return (await ask<Record<string, unknown>>(sql)).map((row) => Object.values(row)[0])
 }
 
 describe('functions', () => {
-  test('there are some to judge', async () => {
+  test('the schema has more than 50 functions', async () => {
     expect(
       (await list(`SELECT p.proname FROM pg_proc p, ours WHERE p.pronamespace = ours.oid`)).length,
     ).toBeGreaterThan(50)
   })
 
-  test('what is not bound at creation looks names up in our schema, and in pg_temp only after it', async () => {
+  test('a SECURITY DEFINER function or text body searches the schema first and pg_temp last', async () => {
     const path = `search_path=${quotedIfNeeded(db.schema)}, pg_temp`
     const offenders = await ask<{ name: string; path: string | null }>(
       `SELECT p.proname AS name, (SELECT c FROM unnest(p.proconfig) c WHERE c LIKE 'search_path=%') AS path
@@ -43,7 +43,7 @@ describe('functions', () => {
     expect(offenders.filter((one) => one.path !== path)).toEqual([])
   })
 
-  test('what runs with the rights of its caller is bound at creation, a trigger, or for the owner alone', async () => {
+  test('only 4 text bodies run as SECURITY INVOKER, apart from triggers', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -53,7 +53,7 @@ describe('functions', () => {
     ).toEqual(['record_deployment', 'refuse_argument', 'require_read_committed', 'set_actor_gateway'])
   })
 
-  test('triggers run with the rights of whoever fires them', async () => {
+  test('trigger functions are SECURITY INVOKER', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -62,7 +62,7 @@ describe('functions', () => {
     ).toEqual(['notify_outbox_pending', 'record_full_trail', 'refuse_mutation'])
   })
 
-  test('what forbids the planner anything forbids it to compile, too: up to 17 a way that is forbidden and taken counts as dear', async () => {
+  test('every function that disables a planner method also sets jit = off', async () => {
     const configured = await ask<{ name: string; forbids: boolean; compiles: boolean }>(
       `SELECT p.proname AS name, bool_or(c LIKE 'enable_%=off') AS forbids, NOT bool_or(c = 'jit=off') AS compiles
        FROM pg_proc p CROSS JOIN unnest(p.proconfig) c, ours WHERE p.pronamespace = ours.oid GROUP BY p.oid, p.proname`,
@@ -71,7 +71,7 @@ describe('functions', () => {
     expect(configured.filter(({ forbids, compiles }) => forbids && compiles)).toEqual([])
   })
 
-  test('none is executable by PUBLIC, not even for want of a word about it', async () => {
+  test('no function is executable by PUBLIC, explicitly or by default', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -81,19 +81,19 @@ describe('functions', () => {
     ).toEqual([])
   })
 
-  test('none lets itself be skipped for a NULL: a NULL is refused, or it means something', async () => {
+  test('no function is STRICT, so a NULL argument is never skipped silently', async () => {
     expect(
       await list(`SELECT p.proname FROM pg_proc p, ours WHERE p.pronamespace = ours.oid AND p.proisstrict`),
     ).toEqual([])
   })
 
-  test('none claims to be leakproof', async () => {
+  test('no function is LEAKPROOF', async () => {
     expect(
       await list(`SELECT p.proname FROM pg_proc p, ours WHERE p.pronamespace = ours.oid AND p.proleakproof`),
     ).toEqual([])
   })
 
-  test('those that promise to change nothing are these, and all others may', async () => {
+  test('exactly these functions are IMMUTABLE or STABLE', async () => {
     expect(await functionsOf('i')).toEqual([
       'api_scope_role',
       'contradicting_late_success',
@@ -144,7 +144,7 @@ describe('functions', () => {
     ])
   })
 
-  test('no body holds a backslash, which a session may read as it likes (standard_conforming_strings)', async () => {
+  test('no text body holds a backslash, so standard_conforming_strings has no effect', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -153,7 +153,7 @@ describe('functions', () => {
     ).toEqual([])
   })
 
-  test('no body runs text that it made: there is no EXECUTE', async () => {
+  test('no function runs dynamic SQL with EXECUTE', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -162,7 +162,7 @@ describe('functions', () => {
     ).toEqual([])
   })
 
-  test('whatever may name a column and a variable alike says which it means', async () => {
+  test('every set-returning plpgsql function resolves name conflicts to the column', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang, ours
@@ -174,7 +174,7 @@ describe('functions', () => {
 })
 
 describe('owners and comments', () => {
-  test('everything in the schema, and the schema, belongs to symphony_owner', async () => {
+  test('symphony_owner owns the schema and every object in it', async () => {
     expect(
       await list(
         `SELECT o.name FROM ours CROSS JOIN LATERAL (
@@ -187,7 +187,7 @@ describe('owners and comments', () => {
     ).toEqual([])
   })
 
-  test('and symphony_owner has nothing outside it', async () => {
+  test('symphony_owner owns nothing outside the schema', async () => {
     expect(
       await list(
         `SELECT pg_describe_object(d.classid, d.objid, d.objsubid)
@@ -202,7 +202,7 @@ describe('owners and comments', () => {
     ).toEqual([])
   })
 
-  test('every table, view, function and type says what it is', async () => {
+  test('every table, view, function and type has a comment', async () => {
     expect(
       await list(
         `SELECT o.name FROM ours CROSS JOIN LATERAL (
@@ -227,14 +227,14 @@ describe('owners and comments', () => {
     ['lease_token', columnComment('payment_outbox_pending', 'lease_token'), /fence/],
     ['content_hash', columnComment('payment_outbox_identities', 'content_hash'), /SHA-256/],
     ['block_hash', columnComment('payment_outbox_blocks', 'block_hash'), /SHA-256/],
-  ])('%s says what the specification asks it to say', async (_what, comment, says) => {
+  ])('the comment of %s has the words that the specification requires', async (_what, comment, says) => {
     const { rows } = await db.queryNoRole<{ comment: string }>(`SELECT ${comment} AS comment`)
     expect(rows[0]!.comment).toMatch(says)
   })
 })
 
 describe('tables', () => {
-  test('all are ordinary and logged: no partition, no child, no unlogged or temporary one', async () => {
+  test('every table is ordinary and logged: not partitioned, inherited, unlogged or temporary', async () => {
     expect(
       await list(
         `SELECT c.relname FROM pg_class c, ours
@@ -324,7 +324,7 @@ describe('tables', () => {
     expect(rows.map(({ column }) => column)).toEqual(expect.arrayContaining([...columns]))
   })
 
-  test('the lease has no defaults: an item is free until it is claimed', async () => {
+  test('the lease columns have no defaults', async () => {
     expect(
       await list(
         `SELECT a.attname FROM pg_attribute a, ours WHERE a.attrelid = 'payment_outbox_pending'::regclass
@@ -333,7 +333,7 @@ describe('tables', () => {
     ).toEqual([])
   })
 
-  test('the enum has its five states in their order', async () => {
+  test('outbox_attempt_state has its five labels in order', async () => {
     expect(
       await list(
         `SELECT e.enumlabel FROM pg_enum e, ours WHERE e.enumtypid = 'outbox_attempt_state'::regtype ORDER BY e.enumsortorder`,
@@ -357,7 +357,7 @@ describe('tables', () => {
     ['payment_outbox_identities', 'UNIQUE (participant_id, sequence_id)'],
     ['payment_outbox_events', 'PRIMARY KEY (event_id)'],
     ['participant_outbox_sequences', 'PRIMARY KEY (participant_id)'],
-  ])('%s: %s', async (table, definition, name?: string) => {
+  ])('%s has the constraint %s', async (table, definition, name?: string) => {
     const { rows } = await db.queryNoRole<{ name: string }>(
       `SELECT c.conname AS name FROM pg_constraint c
        WHERE c.conrelid = $1::regclass AND pg_get_constraintdef(c.oid, true) = $2 AND c.convalidated`,
@@ -398,7 +398,7 @@ describe('indexes', () => {
       'ix_inbox_sighted',
       `CREATE INDEX ix_inbox_sighted ON inbox_messages USING btree (first_seen_at) WHERE state = 'seen'::text AND topic IS NULL`,
     ],
-  ])('%s is what the specification says, valid and ready', async (name, definition) => {
+  ])('%s has the specified definition and is valid and ready', async (name, definition) => {
     const { rows } = await db.queryNoRole(
       `SELECT pg_get_indexdef(i.indexrelid, 0, true) AS definition, i.indisvalid AND i.indisready AND i.indislive AS usable
        FROM pg_index i WHERE i.indexrelid = $1::regclass`,
@@ -407,7 +407,7 @@ describe('indexes', () => {
     expect(rows).toEqual([{ definition, usable: true }])
   })
 
-  test('no predicate reads a clock, or calls any function at all', async () => {
+  test('no index predicate calls a function, such as a clock', async () => {
     expect(
       await list(
         `SELECT pg_get_expr(i.indpred, i.indrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid, ours
@@ -418,7 +418,7 @@ describe('indexes', () => {
 })
 
 describe('triggers', () => {
-  test('the ledgers refuse UPDATE, DELETE and TRUNCATE, the queues, the sequences and the leases TRUNCATE; always, per statement', async () => {
+  test('refuse_mutation guards each ledger fully, other tables against TRUNCATE, per statement', async () => {
     expect(
       await ask(
         `SELECT c.relname AS table, t.tgenabled AS mode,
@@ -450,7 +450,7 @@ describe('triggers', () => {
     )
   })
 
-  test('the inbox refuses to undo what is done, and to remove what is not', async () => {
+  test('inbox_messages refuses to reopen a done row and to delete an unfinished one', async () => {
     expect(
       await ask(
         `SELECT pg_get_triggerdef(t.oid, true) AS definition, t.tgenabled AS mode
@@ -469,7 +469,7 @@ describe('triggers', () => {
     ])
   })
 
-  test('two triggers are no guards: one wakes the workers, one records a switch of the full trail', async () => {
+  test('two other triggers exist: one wakes workers, one records a change of full_trail', async () => {
     expect(
       await list(
         `SELECT pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
@@ -481,7 +481,7 @@ describe('triggers', () => {
     ])
   })
 
-  test('there is no rule but those of the views, and no policy', async () => {
+  test('the schema has no rules except those of views, and no policies', async () => {
     expect(
       await list(
         `SELECT r.rulename FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class, ours
@@ -536,8 +536,8 @@ describe('views', () => {
   })
 })
 
-describe('the constraints refuse what no function would write', () => {
-  test('a second ending of one item', async () => {
+describe('constraints', () => {
+  test('refuse a second terminal attempt of one item (23505)', async () => {
     const item = await enqueueAndClaim(db)
     await complete(db, item, { state: 'DISPATCHED', railReference: 'ref-1' })
     for (const state of ['DISPATCHED', 'FAILED']) {
@@ -565,7 +565,7 @@ describe('the constraints refuse what no function would write', () => {
     ['a payload that is no object', 'pending', `'{"payload": []}'`, 'payload_is_object'],
     ['half a hold', 'pending', `'{"hold_reason": "odd"}'`, 'hold_all_or_none'],
     ['a mark without a lease', 'pending', `'{"dispatch_mark": "begun"}'`, 'mark_only_while_leased'],
-  ])('%s', async (_what, table, change, constraint) => {
+  ])('refuse %s (23514)', async (_what, table, change, constraint) => {
     await complete(db, await enqueueAndClaim(db), { state: 'RETRYABLE' })
     await enqueue(db)
     const refused = db.queryNoRole(
@@ -591,7 +591,7 @@ function columnComment(table: string, column: string): string {
     WHERE a.attrelid = '${table}'::regclass AND a.attname = '${column}')`
 }
 
-/** As PostgreSQL spells it in a setting. */
+/** Quotes a name as PostgreSQL does in a setting. */
 function quotedIfNeeded(name: string): string {
   return /^[a-z_][a-z0-9_$]*$/.test(name) ? name : quoteIdentifier(name)
 }

@@ -23,11 +23,11 @@ describe('conformance', () => {
     expect(new Set(CONFORMANCE_IDS).size).toBe(38)
   })
 
-  test('a run in which each scenario has a test, with its own page, has no problem', () => {
+  test('a report with a passing test per scenario, and its own page, has no problem', () => {
     expect(conformanceProblems(complete, conformancePage(complete))).toEqual([])
   })
 
-  test('a title counts inside a group too, and the title of a group for all in it', () => {
+  test('a scenario id counts in the title of a test and in the title of its group', () => {
     const [first, second, ...others] = CONFORMANCE_IDS
     const report = reportOf(others.map((id) => `${id} holds`))
     report.testResults[0]!.assertionResults.push(
@@ -39,19 +39,19 @@ describe('conformance', () => {
     expect(conformancePage(report)).toContain('passed: in short › holds')
   })
 
-  test('a scenario without a test is a problem, also when another test only mentions it', () => {
+  test('a scenario without a test is a problem, even when another title mentions its id', () => {
     const report = reportOf([...CONFORMANCE_IDS.slice(1).map((id) => `${id} holds`), `see ${CONFORMANCE_IDS[0]}`])
     expect(conformanceProblems(report, conformancePage(report))).toEqual([`${CONFORMANCE_IDS[0]} has no test`])
   })
 
-  test('a scenario that nobody specified is a problem', () => {
+  test('an id that the specification does not have is a problem', () => {
     const report = reportOf([...CONFORMANCE_IDS.map((id) => `${id} holds`), 'PRIM-POSTGRES-OUTBOX-007 is new'])
     expect(conformanceProblems(report, conformancePage(report))).toEqual([
       'PRIM-POSTGRES-OUTBOX-007 is no scenario of the specification',
     ])
   })
 
-  test('a page of another run is a problem, and one that says FAILED is never the page of a good run', () => {
+  test('a page that differs from the report is a problem, such as a page with FAILED lines', () => {
     const failed = reportOf(
       CONFORMANCE_IDS.map((id) => `${id} holds`),
       'failed',

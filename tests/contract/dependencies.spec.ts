@@ -7,7 +7,7 @@ import { readDependencies } from '../support/dependencies.js'
 test('dependencies are few caret ranges, locked exactly, without overrides and install scripts', async () => {
   const { direct, installed, defects } = await readDependencies()
   expect(defects).toEqual([])
-  // More is a decision, with its sentence in docs/decisions.md.
+  // Record the reason for another dependency in docs/decisions.md.
   expect(direct).toBeLessThanOrEqual(15)
   expect(installed).toBeLessThan(200)
 })

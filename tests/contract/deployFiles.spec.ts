@@ -8,7 +8,7 @@ import { SETTINGS } from '../../libs/cli/settings/settings.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { findPrograms, ProgramsMissingError } from '../../scripts/cluster/programs.mjs'
 
-/** What the files of deploy/ and the pages for operators tell a reader to run exists: commands, flags, variables, places to fill in. */
+/** Checks that commands, flags, variables and placeholders in deploy/ and docs/operate exist. */
 
 const root = join(import.meta.dirname, '..', '..')
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -16,7 +16,7 @@ const read = (path: string) => readFileSync(join(root, path), 'utf8')
 const DEPLOYMENTS = filesBelow('deploy').filter((file) => /^deploy\/(?:docker|kubernetes|systemd)\//.test(file))
 const PAGES = filesBelow('docs/operate').filter((file) => file.endsWith('.md'))
 
-/** Variables that are not Symphony's: of other programs, or names that a file gives to itself. */
+/** Variables of other programs, or defined by the file itself. */
 const STRANGERS = new Set([
   'API_PASSWORD',
   'NODE_ENV',
@@ -36,11 +36,11 @@ beforeAll(async () => {
   program = await createProgram(['node', 'symphony'], { env: {}, terminal, signal: new AbortController().signal })
 })
 
-test.each(DEPLOYMENTS)('%s runs commands with flags that exist', (file) => {
+test.each(DEPLOYMENTS)('%s runs only commands and flags that exist', (file) => {
   expect(commandLinesIn(file, read(file)).flatMap(strangersIn)).toEqual([])
 })
 
-test('every kind of file has its command lines, and they were found', () => {
+test('each deployment file starts the expected commands', () => {
   const found = DEPLOYMENTS.flatMap((file) => commandLinesIn(file, read(file)).map(([command]) => `${file} ${command}`))
   expect(found.toSorted()).toEqual([
     'deploy/docker/Dockerfile --help',
@@ -59,7 +59,7 @@ test('every kind of file has its command lines, and they were found', () => {
   ])
 })
 
-test.each(PAGES)('%s tells of commands with flags that exist', (file) => {
+test.each(PAGES)('%s shows only commands and flags that exist', (file) => {
   const blocks = [...read(file).matchAll(/^ *```(?:console|sh)\n(.*?)^ *```$/gms)].map(([, text = '']) => text)
   const lines = blocks.flatMap((text) => text.replaceAll(/\\\n\s*/g, '').split('\n'))
   const commands = lines.map((line) => /(?:^|\s)symphony ([a-z-].*)$/.exec(line.replace(/\s#\s.*$/, ''))?.[1])
@@ -67,9 +67,9 @@ test.each(PAGES)('%s tells of commands with flags that exist', (file) => {
   expect(words.flatMap(strangersIn)).toEqual([])
 })
 
-test('every variable in them is one that Symphony reads', () => {
+test('the deployment files set only variables that Symphony reads', () => {
   const settings = Object.values<{ readonly env?: string }>(SETTINGS).map(({ env }) => env)
-  // The password of a login is an argument of one command, not a setting.
+  // This password is read by one command and is not in SETTINGS.
   const readByDeploy = 'SYMPHONY_LOGIN_PASSWORD'
   expect(read('libs/cli/commands/deploy.ts')).toContain(`'${readByDeploy}'`)
   const known = new Set([...settings, readByDeploy, ...STRANGERS])
@@ -81,7 +81,7 @@ test('every variable in them is one that Symphony reads', () => {
   expect(named.filter((name) => !known.has(name))).toEqual([])
 })
 
-test('probes ask routes that exist, and no container is ended because its database is away', () => {
+test('readiness probes call /readyz; liveness probes call /healthz, which needs no database', () => {
   const routes = new Set([...read('libs/http/routes/health.ts').matchAll(/path: '(\/\w+)'/g)].map(([, path]) => path))
   for (const file of DEPLOYMENTS.filter((name) => name.startsWith('deploy/kubernetes/'))) {
     const probes = [...read(file).matchAll(/(\w+)Probe:\n\s+httpGet: \{path: (\S+),/g)]
@@ -94,7 +94,7 @@ test('probes ask routes that exist, and no container is ended because its databa
   expect(read('deploy/docker/Dockerfile')).toMatch(/^HEALTHCHECK .*\\\n.*\/healthz`/m)
 })
 
-test('nothing runs as root, and every secret comes from elsewhere', () => {
+test('no container runs as root, and every secret comes from a reference', () => {
   expect(read('deploy/docker/Dockerfile')).toMatch(/^USER 1000:1000$/m)
   for (const file of DEPLOYMENTS.filter((name) => /^kind: (?:Deployment|Job)$/m.test(read(name)))) {
     const text = read(file)
@@ -112,18 +112,18 @@ test('nothing runs as root, and every secret comes from elsewhere', () => {
 })
 
 describe('npm run cluster', () => {
-  test('fills in every place of the files in deploy/cluster, and no other', () => {
+  test('replaces every placeholder of the files in deploy/cluster', () => {
     const places = ['patroni.yml', 'haproxy.cfg', 'pgbouncer.ini'].flatMap((file) =>
       [...read(`deploy/cluster/${file}`).matchAll(/\$\{([A-Z0-9_]+)\}/g)].map(([, name = '']) => name),
     )
-    // Those of the three nodes are made from their names.
+    // The script builds the placeholders of the three nodes from their names.
     const told = read('scripts/cluster/Cluster.mjs').replaceAll('${name}', 'NODE1')
     expect(places.length).toBeGreaterThan(30)
     const normal = places.map((name) => name.replace(/^NODE[23]_/, 'NODE1_'))
     expect(normal.filter((name) => !new RegExp(String.raw`\b${name}\b`).test(told))).toEqual([])
   })
 
-  test('names everything that is missing at once, with the command that installs it', () => {
+  test('reports all missing programs at once, with the command that installs them', () => {
     const nowhere = { searchPath: '', daemonFolders: [], postgresFolder: join(root, 'deploy') }
     expect(() => findPrograms(nowhere)).toThrow(ProgramsMissingError)
     expect(() => findPrograms(nowhere)).toThrow(
@@ -132,7 +132,7 @@ describe('npm run cluster', () => {
   })
 })
 
-/** The words after `symphony`, of each line that runs it. */
+/** Returns the words after `symphony` of each line that runs it. */
 function commandLinesIn(file: string, text: string): string[][] {
   if (file.endsWith('.service')) {
     return [...text.matchAll(/^ExecStart=\S+\/symphony (.*)$/gm)].map(([, line = '']) => wordsOf(line))
@@ -149,7 +149,7 @@ function wordsOf(line: string): string[] {
   return line.match(/"[^"]*"|'[^']*'|\S+/g) ?? []
 }
 
-/** Words that nobody would understand: a command that is not there, a flag that it does not have. */
+/** Returns a problem for each unknown command and each unknown flag. */
 function strangersIn(words: readonly string[]): string[] {
   let command = program
   let depth = 0

@@ -16,12 +16,12 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-test('no link of a page leads nowhere: files and headings are there', () => {
+test('every link in the pages leads to an existing file and heading', () => {
   expect(files).toEqual(expect.arrayContaining(['README.md', 'docs/README.md', 'examples/README.md', 'SECURITY.md']))
   expect(dead).toEqual([])
 })
 
-test('the site builds from every page, no link of it leads nowhere, and it runs nothing but its own files', async () => {
+test('the site builds, has no dead link, and allows only its own scripts and styles', async () => {
   const out = join(folder, 'site')
   const built = await buildSite({ root, out })
   const site = await deadLinksOfSite(out)
@@ -35,14 +35,14 @@ test('the site builds from every page, no link of it leads nowhere, and it runs 
 
 test('the index lists every page of the documentation', async () => {
   const index = await readFile(join(root, 'docs', 'README.md'), 'utf8')
-  // The page about the package lists the API reports.
+  // The page about the package lists the API reports, not the index.
   const pages = files.filter(
     (file) => file.startsWith('docs/') && !/^docs\/(?:README\.md$|reference\/api\/)/.test(file),
   )
   expect(pages.filter((file) => !index.includes(`(${file.slice('docs/'.length)}`))).toEqual([])
 })
 
-test('links that lead nowhere are found, in pages and in the site', async () => {
+test('a dead link is reported, in pages and in the site', async () => {
   const planted = join(folder, 'planted')
   await mkdir(join(planted, 'docs'), { recursive: true })
   await writeFile(
@@ -67,7 +67,7 @@ test('links that lead nowhere are found, in pages and in the site', async () => 
   ])
 })
 
-test('a page that is in no section stops the site', async () => {
+test('the site build fails on a page that is in no section', async () => {
   await mkdir(join(folder, 'lost', 'docs'), { recursive: true })
   await writeFile(join(folder, 'lost', 'docs', 'lonely.md'), '# Lonely\n')
   const building = buildSite({ root: join(folder, 'lost'), out: join(folder, 'lost', 'site'), sections: [] })

@@ -2,17 +2,17 @@ import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
 import { ALERT_RULES } from '../../libs/observability/alerts/rules.js'
 
-/** The page that operators read during a fault names nothing that is not there. */
+/** Checks that alerts, metrics and log lines named on the troubleshooting page exist. */
 
 const read = (path: string) => readFile(new URL(`../../${path}`, import.meta.url), 'utf8')
 
-/** What stands in backticks. */
+/** Returns the texts in backticks. */
 async function namesOnPage(): Promise<string[]> {
   const page = await read('docs/operate/faults.md')
   return [...page.matchAll(/`([^`\n]+)`/g)].map(([, name]) => name ?? '')
 }
 
-test('every alert has its fault, but for those that tell of no fault, and every alert that is named exists', async () => {
+test('the page names every alert that means a fault, and no alert that does not exist', async () => {
   const named = new Set((await namesOnPage()).filter((name) => /^Symphony[A-Z]\w+$/.test(name)))
   const known = ALERT_RULES.map(({ name }) => name)
   expect([...named].filter((name) => !known.includes(name))).toEqual([])
@@ -23,7 +23,7 @@ test('every alert has its fault, but for those that tell of no fault, and every 
   ])
 })
 
-test('every metric and log line that is named exists', async () => {
+test('every metric and log line on the page exists', async () => {
   const [metrics, events, sqlstates] = await Promise.all(
     ['docs/reference/metrics.md', 'libs/observability/eventLog.ts', 'libs/db/sqlstates.ts'].map(read),
   )

@@ -7,19 +7,19 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 describe('this repository', () => {
   const repository = readRepository(root)
 
-  test('is read at all: a check of nothing is green', () => {
+  test('is read with its sources, and without node_modules', () => {
     const paths = repository.map(({ path }) => path)
     expect(paths).toEqual(expect.arrayContaining(['package.json', 'schema/v1/011_payment_outbox.sql', 'bin/symphony']))
     expect(paths.filter((path) => path.startsWith('libs/')).length).toBeGreaterThan(20)
     expect(paths.filter((path) => path.includes('node_modules'))).toEqual([])
   })
 
-  test.each(GUARDRAILS)('$name', ({ check }) => {
+  test.each(GUARDRAILS)('obeys the rule: $name', ({ check }) => {
     expect(check(repository).map((finding) => `${finding.file}:${finding.line} ${finding.message}`)).toEqual([])
   })
 })
 
-/** The smallest repository that breaks no rule. Violations are planted into it. */
+/** The smallest repository that breaks no rule. Tests add violations to it. */
 const SOUND: Repository = [
   file(
     'package.json',
@@ -43,7 +43,7 @@ const SOUND: Repository = [
   file('docs/reference/errors.md', '# Errors\n\n## P0001 APPEND_ONLY\n\n## P7001 ENDED\n'),
 ]
 
-test('the sound miniature breaks no rule', () => {
+test('the smallest repository breaks no rule', () => {
   expect(GUARDRAILS.flatMap(({ check }) => check(SOUND))).toEqual([])
 })
 
@@ -55,7 +55,7 @@ interface Planted {
   readonly says: RegExp
 }
 
-describe('planted violations are caught, and only by the rule they break', () => {
+describe('a violation', () => {
   const functionHead = 'LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT'
   const comment = "COMMENT ON FUNCTION f() IS 'x';"
   const raising = (raise: string) =>
@@ -436,7 +436,7 @@ describe('planted violations are caught, and only by the rule they break', () =>
     { rule: machine, path: '.npmrc', text: 'fund=false\nregistry=x', line: 2, says: /sets a registry/ },
   ]
 
-  test.each(planted)('$rule: $path $text', ({ rule, path, text, line, says }) => {
+  test.each(planted)('is reported by one rule only: $rule, $path $text', ({ rule, path, text, line, says }) => {
     const violated = [...SOUND.filter((one) => one.path !== path), file(path, text)]
     const reporting = GUARDRAILS.filter(({ check }) => check(violated).length > 0)
     expect(reporting.map(({ name }) => name)).toEqual([expect.stringMatching(rule)])
@@ -444,17 +444,17 @@ describe('planted violations are caught, and only by the rule they break', () =>
     expect(findings).toContainEqual({ file: path, line, message: expect.stringMatching(says) })
   })
 
-  test('every rule has a planted violation', () => {
+  test('is tested for every rule', () => {
     expect(GUARDRAILS.filter(({ name }) => !planted.some(({ rule }) => rule.test(name)))).toEqual([])
   })
 })
 
-describe('what is allowed is not reported', () => {
+describe('the guardrails', () => {
   test.each<[string, string, string]>([
     ['SQL in a db.ts that calls a function', 'libs/outbox/db.ts', 'q(`SELECT * FROM ${claim}($1)`); q("BEGIN")'],
     ['the driver in libs/db', 'libs/db/pool.ts', "import pg from 'pg'\nq(`SET ROLE ${role}`)"],
     [
-      'the installer that lends itself the owner role',
+      'the installer that grants itself the owner role',
       'libs/deployment/db.ts',
       'q(`SET ROLE x`); q(`GRANT ${a} TO ${b}`)',
     ],
@@ -464,7 +464,7 @@ describe('what is allowed is not reported', () => {
       "import pg from 'pg'\nq('SET ROLE x'); q('UPDATE payment_outbox_pending SET state = 1')",
     ],
     [
-      'the time of a user’s test',
+      'a moved lease expiry in a user’s test',
       'libs/testing/db.ts',
       "q('UPDATE payment_outbox_pending SET lease_expires_at = now()')",
     ],
@@ -473,7 +473,7 @@ describe('what is allowed is not reported', () => {
       'examples/a.ts',
       "import pg from 'pg'\nq('BEGIN'); q('INSERT INTO orders VALUES (1)')",
     ],
-    ['what the dashboard is made of, in the dashboard', 'libs/dashboard/a.tsx', "import { render } from 'preact'"],
+    ['preact in the dashboard', 'libs/dashboard/a.tsx', "import { render } from 'preact'"],
     [
       'a script of its own, and words about markup',
       'libs/dashboard/a.html',
@@ -512,18 +512,18 @@ describe('what is allowed is not reported', () => {
     ],
     ['privileges on their page', 'schema/v1/011_privileges.sql', 'REVOKE ALL ON ALL TABLES IN SCHEMA x FROM PUBLIC;'],
     [
-      'a function that ends an item',
+      'a function that deletes a pending item',
       'schema/v1/012_x.sql',
       `CREATE FUNCTION f(p_a uuid) RETURNS void LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
        AS $$ DELETE FROM payment_outbox_pending WHERE outbox_id = p_a $$;
        COMMENT ON FUNCTION f(uuid) IS 'x';`,
     ],
-  ])('%s', (_what, path, text) => {
+  ])('allow %s', (_what, path, text) => {
     expect(GUARDRAILS.flatMap(({ check }) => check([...SOUND, file(path, text)]))).toEqual([])
   })
 })
 
-test('SQL that PostgreSQL cannot parse stops the checks instead of passing them', () => {
+test('SQL that PostgreSQL cannot parse fails the checks', () => {
   const broken = [...SOUND, file('schema/v1/012_x.sql', 'CREATE TABEL t ();')]
   expect(() => GUARDRAILS.map(({ check }) => check(broken))).toThrow(/schema\/v1\/012_x\.sql:1: .*refuses/)
 })

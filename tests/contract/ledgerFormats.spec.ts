@@ -4,9 +4,9 @@ import { EXPRESSIONS, FORMATS, KINDS, NEWEST_FORMAT, TABLE_OF, UNCOVERED } from 
 import { openExport } from '../../libs/ledger/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 
-/** The catalog's side of the formats: tables with the types of their columns, and the text of the functions. */
+/** Columns of the ledger tables and bodies of the hashing functions, from the catalog. */
 interface Catalog {
-  /** By table, its columns in order, each with its type. */
+  /** Columns with their types, in order, by table. */
   readonly columns: ReadonlyMap<string, ReadonlyMap<string, string>>
   readonly entries: string
   readonly hash: string
@@ -51,7 +51,7 @@ async function textOf(name: string): Promise<string> {
   return rows[0]!.text
 }
 
-/** The lists that a text hashes: of each `record_send(ROW(…))` its parts, without the alias or parameter. */
+/** Returns the fields of each `record_send(ROW(…))` in a text, without alias or parameter. */
 function hashedLists(text: string): string[][] {
   return [...text.matchAll(/record_send\(ROW\(/gi)].map(({ index, 0: start }) => {
     const parts = ['']
@@ -72,7 +72,7 @@ function hashedLists(text: string): string[][] {
   })
 }
 
-/** One line per difference between the catalog and libs/ledger/formats.ts. */
+/** Returns one line per difference between the catalog and libs/ledger/formats.ts. */
 function differences({ columns, entries, hash, seal, verify }: Catalog): string[] {
   const found: string[] = []
   const lists = hashedLists(entries)
@@ -120,11 +120,11 @@ function listDifference(name: string, expected: readonly string[], hashed: reado
 }
 
 describe('the newest format of blocks', () => {
-  test('covers each column of the ledger, or names why not, in the order of the sealer', () => {
+  test('covers each ledger column in the order of the sealer, or names why not', () => {
     expect(differences(catalog)).toEqual([])
   })
 
-  test('begins with the id of the row', async () => {
+  test('begins with the primary key of each table', async () => {
     for (const kind of KINDS) {
       const { rows } = await db.queryNoRole<{ columns: string[] }>(
         `SELECT ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)) AS columns
@@ -135,7 +135,7 @@ describe('the newest format of blocks', () => {
     }
   })
 
-  test('has the types of the golden ledger: another type would be another record', async () => {
+  test('hashes the same column types as the golden ledger', async () => {
     const { source } = await openExport(new URL('../golden/ledger-format-1', import.meta.url).pathname)
     const golden = new Map<string, number[]>()
     for await (const rows of source.openRows(null))
@@ -168,7 +168,7 @@ const withText = (part: 'entries' | 'hash' | 'seal' | 'verify', find: RegExp | s
   return { ...catalog, [part]: text }
 }
 
-describe('the comparison finds', () => {
+describe('the format comparison', () => {
   const planted: Record<string, [plant: () => Catalog, found: string[]]> = {
     'a new column of a ledger table': [
       () => withColumn('payment_outbox_attempts', 'fee'),
@@ -194,7 +194,7 @@ describe('the comparison finds', () => {
       () => withText('entries', 'sha256(uuid_send(a.lease_token))', 'a.lease_token'),
       ['attempt: place 19 is lease_token, expected sha256(uuid_send(lease_token))'],
     ],
-    'a state hashed as an enum, whose type has another number in each database': [
+    'a state hashed as an enum, whose type OID differs per database': [
       () => withText('entries', 'a.state::text', 'a.state'),
       ['attempt: place 10 is state, expected state::text'],
     ],
@@ -219,7 +219,7 @@ describe('the comparison finds', () => {
       ['verify_ledger_block: format 2, expected 1'],
     ],
   }
-  test.for(Object.entries(planted))('%s', ([, [plant, found]]) => {
+  test.for(Object.entries(planted))('reports %s', ([, [plant, found]]) => {
     expect(differences(plant())).toEqual(found)
   })
 })

@@ -19,14 +19,14 @@ import type { LedgerSource } from '../../libs/ledger/LedgerSource.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 
 /**
- * A ledger of format 1 as an export has it. Blocks outlive releases: code that makes other bytes of the same rows, or other hashes of
- * the same bytes, needs a new format. Nothing here may be adapted to such code.
+ * An exported ledger of format 1. Sealed blocks outlive releases, so these files never change. Code that encodes or
+ * hashes the same rows differently needs a new format.
  */
 const GOLDEN = new URL('../golden/ledger-format-1', import.meta.url).pathname
 const ROWS = new URL('../golden/ledger-format-1.sql', import.meta.url).pathname
 const FORMAT = FORMATS.get(1)!
 
-/** Written down a second time, so that a regenerated export fails. */
+/** A second copy of the block hashes. A regenerated export fails on it. */
 const HASHES = [
   '40b62ccfa68995741850a1c8277995a4141ec642bda845cae31d4a9e2203bdf4',
   '52ac246d47787a8b50b0971878a4a47dc998fc19af57d10b1b240e39750eed87',
@@ -42,7 +42,7 @@ beforeAll(async () => {
   }
 })
 
-/** All fields of a golden row, as text. */
+/** Returns all fields of a golden row as text. */
 function fields(id: string): Record<string, string | null> {
   const row = rows.find((one) => one.id === id)!
   return Object.fromEntries(FORMAT[row.kind].map((column) => [column, row.field(column)]))
@@ -77,7 +77,7 @@ describe('the golden ledger of format 1', () => {
     }
   })
 
-  test('is read as what was written', () => {
+  test('returns the values that were written', () => {
     expect(fields('ffffffff-ffff-7fff-bfff-ffffffffffff')).toEqual({
       outbox_id: 'ffffffff-ffff-7fff-bfff-ffffffffffff',
       instruction_id: 'Überweisung 💶',
@@ -102,7 +102,7 @@ describe('the golden ledger of format 1', () => {
       rail_reference: null,
       error_message: 'zu wenig Guthaben – später',
       latency_ms: '0',
-      // The SHA-256 of the token.
+      // SHA-256 of the token.
       lease_token: '19c51b176b4178937723d25347bb8295b254d6aa7bb4a5c4fa475274668bd42d',
       outcome_unknown: 'true',
     })
@@ -124,7 +124,7 @@ describe('the golden ledger of format 1', () => {
   })
 })
 
-/** The golden ledger with other rows or blocks. */
+/** Returns the golden ledger with other rows or blocks. */
 function sourceOf(changed: { readonly rows?: readonly LedgerRow[]; readonly blocks?: readonly Block[] }): LedgerSource {
   const own = { rows, blocks, ...changed }
   return {
@@ -152,15 +152,15 @@ function flipped(bytes: Buffer, at: number): Buffer {
   return copy
 }
 
-describe('verification of the golden ledger finds', () => {
-  test('nothing in the ledger itself', async () => {
+describe('verification of the golden ledger', () => {
+  test('finds nothing in the unchanged ledger', async () => {
     expect(await isFound({})).toBe(false)
   })
 
-  test('a change of any byte of a row', async () => {
+  test('finds a change of any byte of a row', async () => {
     const unfound: string[] = []
     for (const [index, row] of rows.entries()) {
-      // The generated rows are alike.
+      // The generated rows differ only in their ids.
       if (row.field('event_type') === 'LEASE_RENEWED') continue
       for (let at = 0; at < row.record.length; at += 1) {
         const forged = LedgerRow.of(row.kind, row.xid, flipped(row.record, at), FORMAT)
@@ -170,7 +170,7 @@ describe('verification of the golden ledger finds', () => {
     expect(unfound).toEqual([])
   })
 
-  test('a row that is missing, there twice, or of another transaction', async () => {
+  test('finds a row that is missing, duplicated or moved to another transaction', async () => {
     for (const [index, row] of rows.entries()) {
       expect(await isFound({ rows: rows.toSpliced(index, 1) })).toBe(true)
       expect(await isFound({ rows: rows.toSpliced(index, 0, row) })).toBe(true)
@@ -180,7 +180,7 @@ describe('verification of the golden ledger finds', () => {
     }
   })
 
-  test('a row changed together with its entry, by the root of the block', async () => {
+  test('finds a row that was changed together with its entry', async () => {
     const [block] = blocks
     for (const [index, row] of rows.slice(0, block!.rowCount).entries()) {
       const forged = LedgerRow.of(row.kind, row.xid, flipped(row.record, row.record.length - 1), FORMAT)
@@ -192,14 +192,14 @@ describe('verification of the golden ledger finds', () => {
     }
   })
 
-  test('a change of any byte of a block', async () => {
+  test('finds a change of any byte of a block head, of an entry, and of the hash', async () => {
     const unfound: string[] = []
     for (const [index, block] of blocks.entries()) {
       const forgeries: [string, Block][] = []
       for (let at = 0; at < block.head.length; at += 1) {
         forgeries.push([`head ${at}`, { ...block, ...readHead(flipped(block.head, at)) }])
       }
-      // Each part of an entry is met: the step and the length of an entry have no common divisor.
+      // A step of 9 reaches every part of an entry, because it has no common divisor with the entry length.
       for (let at = 0; at < block.entries.length; at += 9) {
         forgeries.push([`entries ${at}`, { ...block, entries: flipped(block.entries, at) }])
       }
@@ -211,12 +211,12 @@ describe('verification of the golden ledger finds', () => {
     expect(unfound).toEqual([])
   })
 
-  test('a missing first block', async () => {
+  test('finds a missing first block', async () => {
     expect(await isFound({ blocks: blocks.slice(1) })).toBe(true)
   })
 })
 
-describe('the same rows in a database', () => {
+describe('golden rows in a database', () => {
   let db: TestDatabase
   let folder: string
   beforeAll(async () => {
@@ -231,7 +231,7 @@ describe('the same rows in a database', () => {
     await rm(folder, { recursive: true, force: true })
   })
 
-  /** As seal_ledger_block does, at a given time. */
+  /** Seals like seal_ledger_block, with a fixed time. */
   async function addBlock(after: Position | undefined, bound: Position): Promise<void> {
     const no = after === undefined ? 1 : 2
     await db.queryNoRole(

@@ -13,7 +13,7 @@ describe('docs/internals/life-of-a-payment.md', () => {
     ([, label, file, functions]) => ({ label, file: file!, functions: namesIn(functions!) }),
   )
 
-  test('names at most 12 TypeScript files and 4 SQL files, each once, and they exist', () => {
+  test('names 9 to 12 TypeScript files and 3 or 4 SQL files, each once, and all exist', () => {
     const files = rows.map(({ file }) => file)
     expect(rows.map(({ label }) => label)).toEqual(files)
     expect(new Set(files).size).toBe(files.length)
@@ -35,7 +35,7 @@ describe('docs/internals/life-of-a-payment.md', () => {
     expect(rows.filter(({ functions }) => functions.length === 0)).toEqual([])
   })
 
-  test('names no other file and no other function in its text', () => {
+  test('names no other file and no other function in the steps', () => {
     const text = page.slice(page.indexOf('## 1.'))
     const known = new Set(rows.flatMap(({ functions }) => functions))
     expect(namesIn(text).filter((name) => !known.has(name) && !WORDS.has(name))).toEqual([])
@@ -61,7 +61,7 @@ describe('libs/outbox', () => {
     expect(fields.length).toBeLessThanOrEqual(8)
   })
 
-  test('has parts that know the next one only: claimer, dispatcher, completer', () => {
+  test('imports downward only: relayer, claimer, dispatcher, completer', () => {
     const parts = ['OutboxRelayer', 'ItemClaimer', 'ItemDispatcher', 'ItemCompleter']
     const upward = parts.flatMap((part, index) =>
       parts
@@ -73,14 +73,13 @@ describe('libs/outbox', () => {
   })
 })
 
-/** Words in code font that are no functions: policies and classes. */
+/** Words in code font that are not functions. */
 const WORDS = new Set(['hold', 'inquire', 'resend', 'onUnknown', 'OutboxRelayer'])
 
 function namesIn(text: string): string[] {
   return [...text.matchAll(/`(\w+)`/g)].map(([, name]) => name!)
 }
 
-/** Whether a file defines a function or method of this name. */
 function isDefined(name: string, file: string): boolean {
   const definition = file.endsWith('.sql')
     ? new RegExp(`CREATE OR REPLACE FUNCTION ${name}\\(`)

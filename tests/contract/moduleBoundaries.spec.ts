@@ -11,12 +11,12 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const table = readModulesTable()
 const names = [...table.keys()]
 
-test('every folder of libs/ is a module of the table', () => {
+test('modules.md lists every folder of libs/', () => {
   const folders = readdirSync(join(root, 'libs'), { withFileTypes: true }).filter((entry) => entry.isDirectory())
   expect(folders.map(({ name }) => name).toSorted()).toEqual(names.toSorted())
 })
 
-test('the table names known modules only, and no two modules import each other', () => {
+test('modules.md names known modules only, and no two modules import each other', () => {
   for (const [name, { imports, types }] of table) {
     for (const other of [...imports, ...types]) expect(names).toContain(other)
     expect(imports.filter((other) => name !== 'cli' && table.get(other)?.imports.includes(name))).toEqual([])
@@ -24,7 +24,7 @@ test('the table names known modules only, and no two modules import each other',
 })
 
 describe('the linter', () => {
-  test('allows exactly the imports of the table, at every depth', async () => {
+  test('allows exactly the imports of modules.md, at every folder depth', async () => {
     const planted = names.flatMap((from) =>
       depthsOf(from).flatMap((depth) =>
         names.flatMap((to) => [false, true].map((type) => ({ from, to, depth, type })).filter(() => to !== from)),
@@ -43,7 +43,7 @@ describe('the linter', () => {
     expect(wrong).toEqual([])
   })
 
-  test('refuses every other way around the table, and the driver outside libs/db', async () => {
+  test('refuses every other import across modules, and the driver outside libs/db', async () => {
     const planted: [path: string, text: string][] = [
       ['libs/worker/reExport.ts', "export { a } from '../db/index.js'"],
       ['libs/worker/lazy.ts', "export const a = await import('../db/index.js')"],
@@ -67,7 +67,7 @@ describe('the linter', () => {
     expect([...refused].toSorted()).toEqual(planted.map(([path]) => path).toSorted())
   })
 
-  test('allows imports inside a module, by the package, and the driver where a test or a user needs it', async () => {
+  test('allows imports inside a module, and the driver in libs/db, tests and examples', async () => {
     const planted: [path: string, text: string][] = [
       ['libs/outbox/reads/ofModule.ts', "export { b } from '../b.js'\nexport { c } from './c.js'"],
       ['libs/index.ts', "export { a } from './outbox/index.js'"],
@@ -79,7 +79,7 @@ describe('the linter', () => {
     expect(await lint(planted)).toEqual([])
   })
 
-  test('refuses a cycle of values, and allows one of types', async () => {
+  test('refuses an import cycle of values and allows one of types', async () => {
     const findings = await lint([
       ['libs/core/a.ts', "import type { X } from './d.js'\nimport { b } from './b.js'\nexport const a: X = b"],
       ['libs/core/b.ts', "export { c as b } from './c.js'"],
@@ -108,7 +108,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-/** Runs the linter with the configuration of this repository on files of these texts. */
+/** Runs the linter, with the configuration of this repository, on these files. */
 async function lint(files: readonly (readonly [path: string, text: string])[]): Promise<readonly Finding[]> {
   for (const [path, text] of files) {
     await mkdir(dirname(join(folder, path)), { recursive: true })
@@ -136,7 +136,7 @@ function driversIn(module: string, depth: number): [path: string, text: string][
   ]
 }
 
-/** Folder depths of a module: 1 for libs/core/a.ts, 3 for libs/cli/commands/demo/a.ts. */
+/** Returns the folder depths of a module: 1 for libs/core/a.ts, 3 for libs/cli/commands/demo/a.ts. */
 function depthsOf(module: string): readonly number[] {
   const files = readdirSync(join(root, 'libs', module), { recursive: true, encoding: 'utf8' })
   return [...new Set(files.filter((file) => /\.tsx?$/.test(file)).map((file) => file.split(sep).length))]

@@ -10,7 +10,7 @@ import { metricsOf } from '../../scripts/monitoring/metricsOf.js'
 import { rulesFile, ruleTestsFile } from '../../scripts/monitoring/ruleFiles.js'
 import { ALERT_SCENARIOS, type AlertScenario } from '../../scripts/monitoring/scenarios.js'
 
-/** Every metric that a process can show, with its kind. */
+/** Returns every metric that a process can export, with its type. */
 function registered(): Map<string, string> {
   const registries = [new Metrics({ version: '1' }).registry, createStatusRegistry()]
   return new Map(registries.flatMap((one) => one.getMetricsAsArray().map(({ name, type }) => [name, String(type)])))
@@ -19,18 +19,18 @@ function registered(): Map<string, string> {
 const RULES_FILE = rulesFile(ALERT_RULES)
 const RULE_TESTS_FILE = ruleTestsFile(ALERT_RULES, ALERT_SCENARIOS)
 
-// Fails after a change of rules, scenarios or dashboard: run `npm run monitoring` and review what it writes.
+// After a change of rules, scenarios or dashboard, run `npm run monitoring` and review the files.
 test.each([
   ['deploy/prometheus/symphony.rules.yml', RULES_FILE],
   ['deploy/prometheus/symphony.rules.test.yml', RULE_TESTS_FILE],
   ['deploy/grafana/symphony.json', grafanaDashboard()],
-])('%s is what its sources say', async (path, generated) => {
+])('%s matches its sources', async (path, generated) => {
   const file = new URL(`../../${path}`, import.meta.url)
   if (process.env['SYMPHONY_WRITE_MONITORING'] === '1') await writeFile(file, generated)
   expect(await readFile(file, 'utf8')).toBe(generated)
 })
 
-test('every metric has its line in the reference, with its kind, and the other way round', async () => {
+test('docs/reference/metrics.md lists exactly the registered metrics, with their types', async () => {
   const reference = markdownPage('docs/reference/metrics.md')
   const rows = [...reference.matchAll(/^\| (`.*?) \| (\w+) \|/gm)]
   const documented = rows.flatMap(([, cell = '', kind = '']) =>
@@ -40,7 +40,7 @@ test('every metric has its line in the reference, with its kind, and the other w
   expect(documented).toHaveLength(registered().size)
 })
 
-test('every name of the specification is among them', () => {
+test('every metric of the specification is registered', () => {
   expect([...registered().keys()]).toEqual(
     expect.arrayContaining([
       'outbox_pending_depth',
@@ -60,7 +60,7 @@ test('every name of the specification is among them', () => {
   )
 })
 
-test('no metric of Prometheus, of the rules or of the dashboard is one that nobody has', () => {
+test('alert rules and the dashboard use registered metrics only', () => {
   const known = new Set(registered().keys())
   const asked = ALERT_RULES.flatMap(metricsOf)
   expect(asked.filter((name) => !known.has(name))).toEqual([])
@@ -72,15 +72,15 @@ test('no metric of Prometheus, of the rules or of the dashboard is one that nobo
   expect(drawn.filter((name) => !known.has(name))).toEqual([])
 })
 
-describe('the rules', () => {
-  test('have names of their own, and each has a scenario in which it fires', () => {
+describe('alert rules', () => {
+  test('have unique names, and each fires in a scenario', () => {
     const names = ALERT_RULES.map(({ name }) => name)
     expect(new Set(names).size).toBe(names.length)
     const firing = ALERT_SCENARIOS.filter(({ verdicts }) => verdicts.includes('F')).map(({ rule }) => rule)
     expect(new Set(firing)).toEqual(new Set(names))
   })
 
-  test('are told apart on the page for whoever is woken, with what they mean and what to do', async () => {
+  test('appear on docs/operate/alerts.md with severity, summary, first check and remedy', async () => {
     const page = await readFile(new URL('../../docs/operate/alerts.md', import.meta.url), 'utf8')
     const sections = new Map(
       page
@@ -98,14 +98,13 @@ describe('the rules', () => {
 })
 
 test.each(ALERT_SCENARIOS.map((scenario) => [scenario.rule, scenario.title, scenario] as const))(
-  '%s, by our own evaluator: %s',
+  'AlertEvaluator evaluates %s: %s',
   (_rule, _title, scenario) => {
     expect(verdictsOf(scenario)).toBe(scenario.verdicts)
   },
 )
 
-/** By promtool where it is installed; where it is not, our own evaluator has just been asked the same, above. */
-test('promtool, where it is installed, finds the rules sound and judges every story alike', async () => {
+test('promtool, if installed, accepts the rules and passes the rule tests', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-rules-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   await writeFile(join(folder, 'symphony.rules.yml'), RULES_FILE)
@@ -124,14 +123,14 @@ test('promtool, where it is installed, finds the rules sound and judges every st
 
 function promtool(words: readonly string[], cwd: string): string {
   const { error, status, stdout, stderr } = spawnSync('promtool', words, { cwd, encoding: 'utf8' })
-  // EACCES: a folder of PATH that this user may not enter, as after `su`, and no promtool in the others.
+  // EACCES: PATH holds a folder that this user may not enter, as after `su`.
   if (error !== undefined && 'code' in error && (error.code === 'ENOENT' || error.code === 'EACCES')) {
     return 'not installed'
   }
   return status === 0 ? stdout : `exit ${status}: ${stdout}${stderr}`
 }
 
-/** The story told to our own evaluator, minute by minute. */
+/** Evaluates a scenario minute by minute. Returns F for firing, - otherwise. */
 function verdictsOf({ rule, series, verdicts }: AlertScenario): string {
   const evaluator = new AlertEvaluator(ALERT_RULES)
   return verdicts

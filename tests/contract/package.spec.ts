@@ -23,7 +23,7 @@ async function packedManifest() {
   return JSON.parse(await readFile(join(installation.packageFolder, 'package.json'), 'utf8'))
 }
 
-test('the package holds what is used at run time, and nothing else', async () => {
+test('the package holds only run-time files and is below 1.2 MB', async () => {
   const paths = installation.files.map(({ path }) => path)
   expect(new Set(paths.map((path) => path.split('/')[0]))).toEqual(
     new Set([
@@ -44,10 +44,10 @@ test('the package holds what is used at run time, and nothing else', async () =>
   expect(installation.size).toBeLessThan(1_200_000)
 })
 
-test('pages that the packed README, pages and declarations name are in the package', async () => {
+test('every page that the packed README, pages and declarations name is in the package', async () => {
   const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
   expect(files).toContain('docs/coding/transactions.md')
-  // Not packed: pictures, examples, scripts, and reports of the API, which repeat the declarations.
+  // Not packed: pictures, examples, scripts, and API reports, which repeat the declarations.
   const pages = dead.filter((link) => /\.md\b.* \(/.test(link.split(': ')[1]!) && !REPOSITORY_ONLY.test(link))
   expect(pages).toEqual([])
 
@@ -69,13 +69,13 @@ function sourceOf(output: string): string {
   return output.replace('dist/', '').replace(/(?:\.d\.ts|\.js)$/, '.ts')
 }
 
-test('every script and declaration has its source: nothing is left of files that are gone', async () => {
+test('every script and declaration in dist/ has a source in libs/', async () => {
   const outputs = installation.files.map(({ path }) => path).filter((path) => path.startsWith('dist/libs/'))
   const sources = new Set((await readdir(join(root, 'libs'), { recursive: true })).map((path) => `libs/${path}`))
   expect(outputs.filter((path) => !sources.has(sourceOf(path)))).toEqual([])
 })
 
-test('no script points to a source map that is not there', async () => {
+test('no packed file refers to a source map', async () => {
   const scripts = installation.files.filter(({ path }) => /^dist\/.*\.(?:js|css|d\.ts)$/.test(path))
   const mapped: string[] = []
   for (const { path } of scripts) {
@@ -85,7 +85,7 @@ test('no script points to a source map that is not there', async () => {
   expect(mapped).toEqual([])
 })
 
-test('every subpath leads to a script and its declarations, and installing runs no script', async () => {
+test('every subpath leads to packed files, and installing runs no script', async () => {
   const { exports, scripts } = await packedManifest()
   const packed = new Set(installation.files.map(({ path }) => `./${path}`))
   const targets = Object.values<string | Record<string, string>>(exports).flatMap((target) =>
@@ -102,7 +102,7 @@ interface Loaded {
   readonly modules: readonly string[]
 }
 
-/** Imports an entry point in a process of its own, and lists what that loads. */
+/** Imports an entry point in its own process and lists the loaded files. */
 async function loadedBy(specifier: string): Promise<Loaded> {
   const hooks = join(root, 'tests', 'support', 'loadedModules.mjs')
   const child = spawn(process.execPath, ['--import', hooks, '--input-type=module', '--eval', `import '${specifier}'`], {
@@ -120,10 +120,10 @@ async function loadedBy(specifier: string): Promise<Loaded> {
   }
 }
 
-/** What the driver consists of. */
+/** Packages of the driver. */
 const DRIVER = /^(?:pg(?:-.*)?|postgres-(?:array|bytea|date|interval)|xtend)$/
 
-test('import of symphony-pg loads the driver, and neither Fastify nor the command line', async () => {
+test('importing symphony-pg loads the driver, but neither Fastify nor the command line', async () => {
   const { packages, modules } = await loadedBy('symphony-pg')
   expect(packages).toContain('pg')
   expect(packages.filter((name) => !DRIVER.test(name))).toEqual(['@opentelemetry/api', 'croner'])
@@ -131,11 +131,11 @@ test('import of symphony-pg loads the driver, and neither Fastify nor the comman
   expect(modules.filter((name) => /^(?:cli|http|deployment|testing)$/.test(name))).toEqual([])
 })
 
-test('import of symphony-pg/rails loads no other package', async () => {
+test('importing symphony-pg/rails loads no other package', async () => {
   expect((await loadedBy('symphony-pg/rails')).packages).toEqual([])
 })
 
-test('the package checks phone numbers without the package libphonenumber-js', async () => {
+test('phone numbers are checked without installing libphonenumber-js', async () => {
   await expect(stat(join(installation.folder, 'node_modules', 'libphonenumber-js'))).rejects.toThrow('ENOENT')
   const rails = pathToFileURL(join(installation.packageFolder, 'dist', 'libs', 'rails', 'index.js'))
   const source = `
@@ -151,7 +151,7 @@ test('the package checks phone numbers without the package libphonenumber-js', a
   expect(licence).toMatch(/The MIT License[\s\S]*Apache License/)
 })
 
-test('without the embedded package, the error names the package and the setting', async () => {
+test('an embedded URL fails with EMBEDDED_MISSING, naming the package and DATABASE_URL', async () => {
   const source = `
     import { Symphony } from 'symphony-pg'
     const symphony = new Symphony({ url: 'embedded:data' })
@@ -161,7 +161,7 @@ test('without the embedded package, the error names the package and the setting'
   expect(stdout).toMatch(/^EMBEDDED_MISSING .*DATABASE_URL.* @symphony-pg\/embedded/)
 })
 
-/** The first program of the README, and what it says it prints. */
+/** Returns the first program of the README and its documented output. */
 async function firstProgram(): Promise<{ readonly source: string; readonly output: string }> {
   const readme = await readFile(join(installation.packageFolder, 'README.md'), 'utf8')
   const [, source, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(readme) ?? []
@@ -169,7 +169,7 @@ async function firstProgram(): Promise<{ readonly source: string; readonly outpu
   return { source, output }
 }
 
-test('the first program of the README works when pasted, and prints what it says', async () => {
+test('the first program of the README runs when pasted and prints its documented output', async () => {
   const { source, output } = await firstProgram()
   const db = await createTestDatabase({ schema: 'symphony' })
   try {
@@ -183,7 +183,7 @@ test('the first program of the README works when pasted, and prints what it says
   }
 })
 
-/** What a user in TypeScript has beside the package. The types of the driver are not among it. */
+/** Links the Node types, but not the types of the driver. */
 async function linkNodeTypes(): Promise<void> {
   const types = join(installation.folder, 'node_modules', '@types')
   await mkdir(types)
@@ -191,7 +191,7 @@ async function linkNodeTypes(): Promise<void> {
   await symlink(join(root, 'node_modules', 'undici-types'), join(installation.folder, 'node_modules', 'undici-types'))
 }
 
-/** What the compiler must refuse: where it does not, `@ts-expect-error` is itself an error. */
+/** Mistakes that the compiler must refuse. An unused `@ts-expect-error` is itself an error. */
 const MISTAKES = `
 import { defineRail, Symphony, type Tx } from 'symphony-pg'
 import { rabbitRail, type RabbitRailOptions } from 'symphony-pg/rails'
@@ -219,8 +219,8 @@ rabbitRail({ type: 'bank', onUnknown: 'resend', consumersDeduplicate: true, rabb
 rabbitRail({ type: 'bank', onUnknown: 'resend', rabbit })
 `
 
-// With skipLibCheck it would be less; `npm run package:check` does both, and the subpath that is left out here.
-test('the compiler accepts that program and the subpaths, strictly, with all declarations checked, and refuses mistakes', async () => {
+// `npm run package:check` also checks with skipLibCheck, and the subpath that is left out here.
+test('tsc --strict accepts that program and the subpaths, and refuses typical mistakes', async () => {
   await linkNodeTypes()
   const { exports } = await packedManifest()
   // The declarations of Fastify and typebox take longer than all others together.

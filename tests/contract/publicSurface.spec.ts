@@ -6,7 +6,7 @@ import { entryPoints, FOLDER } from '../../scripts/apiReport.mjs'
 
 const doors = entryPoints()
 
-/** Every entry point, with the most names that it may export. */
+/** Most names that each entry point may export. */
 const NAMES_MAX: Readonly<Record<string, number>> = {
   'symphony-pg': 84,
   'symphony-pg/rails': 16,
@@ -23,22 +23,22 @@ test('the two packages have 8 entry points', () => {
   expect(doors).toHaveLength(8)
 })
 
-test('no entry point exports more names than its ceiling, and all together at most 200', () => {
+test('no entry point exports more names than its limit, and all together at most 200', () => {
   const grown = doors.filter(({ specifier, names }) => names.length > (NAMES_MAX[specifier] ?? 0))
-  // A name more is a decision: fold it into a member or an option, or lower another ceiling.
+  // For another name, add a member or an option instead, or lower another limit.
   expect(grown.map(({ specifier, names }) => `${specifier} exports ${names.length}`)).toEqual([])
   expect(doors.reduce((sum, { names }) => sum + names.length, 0)).toBeLessThanOrEqual(200)
 })
 
-test('the API reports list the exports of every entry point', async () => {
+test('the API reports match the exports of every entry point', async () => {
   const expected = Object.fromEntries(doors.map(({ file, text }) => [file, text]))
   const found: Record<string, string> = {}
   for (const file of await readdir(FOLDER)) found[file] = await readFile(join(FOLDER, file), 'utf8')
-  // Run `npm run api`, and review the difference as a user would.
+  // After a failure, run `npm run api` and review the difference as a user would.
   expect(found).toEqual(expected)
 })
 
-test('the page about the package links the report of every entry point', async () => {
+test('docs/reference/package.md links the API report of every entry point', async () => {
   const page = markdownPage('docs/reference/package.md')
   const linked = [...page.matchAll(/^\| \[`([^`]+)`\]\(api\/([^)]+)\) \|/gm)].map(([, specifier, file]) => [
     specifier,
@@ -47,7 +47,7 @@ test('the page about the package links the report of every entry point', async (
   expect(Object.fromEntries(linked)).toEqual(Object.fromEntries(doors.map(({ specifier, file }) => [specifier, file])))
 })
 
-test('pages, examples and workspaces import only names of the entry points', async () => {
+test('pages, examples and test workspaces import only exported names', async () => {
   const namesOf = new Map(doors.map(({ specifier, names }) => [specifier, new Set(names)]))
   const root = join(import.meta.dirname, '..', '..')
   const readers = ['README.md', 'docs', 'examples', 'tests/workspaces'].map((path) => join(root, path))
@@ -71,7 +71,9 @@ test('pages, examples and workspaces import only names of the entry points', asy
 
 const IMPORTS = /import (?:type )?\{([^}]*)\} from '((?:symphony-pg|@symphony-pg\/)[^']*)'/g
 
-/** Pages and programs below a path. Reports and installed packages are left out: a link in them leads back to this folder. */
+/**
+ * Lists pages and programs below a path, without API reports and installed packages (they link back to this folder).
+ */
 async function textFilesIn(path: string): Promise<string[]> {
   if (/\.(?:md|m?[jt]s)$/.test(path)) return [path]
   const entries = await readdir(path, { withFileTypes: true })

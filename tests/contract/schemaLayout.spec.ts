@@ -15,7 +15,6 @@ async function read(folder: string): Promise<readonly SchemaText[]> {
   return Promise.all(names.map(async (name) => ({ name, text: await readFile(join(schema, folder, name), 'utf8') })))
 }
 
-/** Files with a line that matches. */
 function filesWith(pattern: RegExp, files: readonly SchemaText[]): readonly string[] {
   return files.filter(({ text }) => pattern.test(text)).map(({ name }) => name)
 }
@@ -24,13 +23,13 @@ const CREATES_TABLE = /^CREATE (TABLE|UNIQUE INDEX|INDEX|TYPE)/m
 const CREATES_FUNCTION = /^ *CREATE OR REPLACE FUNCTION/m
 const PLANNER_SETTING = /\b(jit|enable_\w+|plan_cache_mode) ?=/
 
-test('tables stand in v1, functions in functions, but for the two that tables need', async () => {
+test('tables are created in v1, functions in functions, except those that tables need', async () => {
   expect(filesWith(CREATES_FUNCTION, await read('v1'))).toEqual(['004_table_functions.sql'])
   expect(filesWith(CREATES_TABLE, await read('functions'))).toEqual([])
   expect(filesWith(CREATES_TABLE, [{ name: 'planted', text: 'CREATE TABLE IF NOT EXISTS x ();' }])).toEqual(['planted'])
 })
 
-test('planner settings stand in planner.sql, and each profile in use is explained', async () => {
+test('only planner.sql has planner settings, and the README explains each profile in use', async () => {
   const functions = await read('functions')
   expect(filesWith(PLANNER_SETTING, functions)).toEqual(['planner.sql'])
   const used = functions.flatMap(({ text }) =>
@@ -50,7 +49,7 @@ function wideLines(files: readonly SchemaText[]): readonly string[] {
   )
 }
 
-/** Long bodies in which a stretch of lines has no step comment, such as `-- 2. Lock the rows.` */
+/** Returns long bodies with more than 50 lines between step comments such as `-- 2. Lock the rows.` */
 function bodiesWithoutSteps(files: readonly SchemaText[]): readonly string[] {
   return files.flatMap(({ name, text }) =>
     [...text.matchAll(/^CREATE OR REPLACE FUNCTION (\w+)(?:(?!^CREATE )[^])*?^AS \$\$\n([^]*?)^\$\$;$/gm)].flatMap(
@@ -63,7 +62,7 @@ function bodiesWithoutSteps(files: readonly SchemaText[]): readonly string[] {
   )
 }
 
-/** A function whose steps have so many statements, with a step comment between two of them. */
+/** Builds a function with so many statements per step, and a step comment between steps. */
 function planted(...steps: readonly number[]): SchemaText {
   const body = steps.map((count) => '  PERFORM 1;\n'.repeat(count)).join('  -- 1. Do the rest.\n')
   return { name: 'planted', text: `CREATE OR REPLACE FUNCTION f()\nAS $$\n${body}$$;\n` }
@@ -86,7 +85,7 @@ test('a function body above 80 lines has a numbered step comment at least every 
   expect(bodiesWithoutSteps([planted(79)])).toEqual([])
 })
 
-test('nothing is dropped for a release that never happened', async () => {
+test('no schema file drops anything or adds a column, because no release came before', async () => {
   expect(
     filesWith(/^ *(DROP|ALTER TABLE \w+ ADD COLUMN)\b/m, [...(await read('v1')), ...(await read('functions'))]),
   ).toEqual([])

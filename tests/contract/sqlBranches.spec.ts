@@ -22,7 +22,7 @@ const TEMPLATE = `branches_${process.pid}_template`
 const CLONES = [`branches_${process.pid}_one`, `branches_${process.pid}_two`] as const
 const READER = `branches_${process.pid}_reader`
 
-/** Every kind of branch, each where a careless tool would miss or break it. */
+/** Every kind of branch, with strings and comments that look like branches. */
 const TOY = `
 CREATE TABLE log (note text);
 CREATE FUNCTION every_kind(p_a int) RETURNS text
@@ -118,8 +118,8 @@ afterAll(async () => {
   await server.end()
 })
 
-describe('on a toy schema', () => {
-  test('every branch is found, with the line PostgreSQL would name', async () => {
+describe('branch counting on a toy schema', () => {
+  test('finds every branch, with the line number of PostgreSQL', async () => {
     const hits = await hitsIn(await connect(TEMPLATE))
     expect(hits.filter(({ functionName }) => functionName.startsWith('every_kind')).map(place)).toEqual([
       'entry 7',
@@ -155,7 +155,7 @@ describe('on a toy schema', () => {
     )
   })
 
-  test('a branch nobody executed is named, one executed in a rolled-back transaction is not', async () => {
+  test('reports branches not executed, and counts those in a rolled-back transaction', async () => {
     const one = await connect(CLONES[0])
     await one.query('BEGIN')
     await one.query(call('every_kind(1)'))
@@ -178,7 +178,7 @@ describe('on a toy schema', () => {
     ])
   })
 
-  test('the functions behave as before: result, FOUND, row count, owner, rights, settings', async () => {
+  test('keeps result, FOUND, row count, owner, rights and settings of the functions', async () => {
     const one = await connect(CLONES[0])
     expect(await value(one, 'every_kind(2)')).toBe('caught')
     expect(await value(one, 'every_kind(4)')).toBe('end if;')
@@ -194,7 +194,7 @@ describe('on a toy schema', () => {
     ])
   })
 
-  test('in a read-only transaction the functions work, uncounted', async () => {
+  test('counts nothing in a read-only transaction, where the functions still work', async () => {
     const two = await connect(CLONES[1])
     await two.query('BEGIN READ ONLY')
     expect(await value(two, 'of_the_caller(7)')).toBe(7)
@@ -202,7 +202,7 @@ describe('on a toy schema', () => {
     expect((await hitsIn(two)).find(({ functionName }) => functionName.startsWith('of_the_caller'))?.hits).toBe(0)
   })
 
-  test('functions in SQL count as a whole', async () => {
+  test('counts a function in SQL as a whole', async () => {
     const two = await connect(CLONES[1])
     await value(two, 'counted_in_sql()')
     const missing = describeMissing(await hitsIn(two))
@@ -210,13 +210,13 @@ describe('on a toy schema', () => {
     expect(missing).not.toContain('counted_in_sql: never called')
   })
 
-  test('harvests of several databases add up', async () => {
+  test('adds up the counts of several databases', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-branches-'))
     try {
       const [one, two] = [await connect(CLONES[0]), await connect(CLONES[1])]
       await value(two, 'every_kind(3)')
       const harvests = [await hitsIn(one), await hitsIn(two)]
-      // Two harvests in one file, as parallel test files write them, and one in another.
+      // Parallel test files write two counts into one file.
       await appendBranchHits(join(folder, 'a'), harvests[0] ?? [])
       await appendBranchHits(join(folder, 'a'), harvests[1] ?? [])
       await appendBranchHits(join(folder, 'b'), harvests[1] ?? [])
@@ -232,18 +232,18 @@ describe('on a toy schema', () => {
     }
   })
 
-  test('a schema is not instrumented twice, nor an empty one at all', async () => {
+  test('refuses a schema that is already instrumented or has no functions', async () => {
     await expect(instrumentBranches(await connect(CLONES[1]), SCHEMA)).rejects.toThrow(/is instrumented already/)
     await expect(instrumentBranches(await connect('postgres'), 'no_such_schema')).rejects.toThrow(/is it deployed/)
   })
 })
 
-describe('the tool checks itself', () => {
+describe('verifyMarkedBranches', () => {
   const sign = 'the_marker'
   const marker = () => `IF ${sign}() THEN NULL; END IF;`
   const body = '\nBEGIN\n  IF true THEN\n    RETURN 1;\n  END IF;\n  RETURN 2;\nEND'
 
-  test('what it marked passes', () => {
+  test('accepts a body that markBranches marked', () => {
     expect(() => verifyMarkedBranches(define(body), define(markBranches(body, marker).body), sign)).not.toThrow()
   })
 
@@ -257,18 +257,18 @@ describe('the tool checks itself', () => {
     ['an implicit ELSE left out', (marked: string) => marked.replace(`ELSE ${marker()}`, ''), /else_body/],
     ['a changed statement', (marked: string) => marked.replace('RETURN 1', 'RETURN 3'), /changed the function/],
     ['a moved line', (marked: string) => marked.replace('RETURN 1', '\nRETURN 1'), /changed the function/],
-  ])('%s is noticed', (_what, spoil, message) => {
+  ])('refuses %s', (_what, spoil, message) => {
     const spoilt = define(spoil(markBranches(body, marker).body))
     expect(() => verifyMarkedBranches(define(body), spoilt, sign)).toThrow(message)
   })
 
-  test('a body it cannot read is refused, with the line', () => {
+  test('is never reached for an unfinished body: markBranches names the line', () => {
     expect(() => markBranches('\nBEGIN\n  IF a THEN\n    NULL;\n', marker)).toThrow(/line 5: expected END/)
   })
 
-  test('every plpgsql function of schema/ can be marked', async () => {
+  test('accepts every marked plpgsql function of schema/', async () => {
     const root = fileURLToPath(new URL('../../schema', import.meta.url))
-    // The snapshot shows functions without their bodies.
+    // The snapshot holds no function bodies.
     const files = (await readdir(root, { recursive: true })).filter((name) => /[\\/].*\.sql$/.test(name))
     const texts = await Promise.all(files.map((name) => readFile(join(root, name), 'utf8')))
     const functions = texts

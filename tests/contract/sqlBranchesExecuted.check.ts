@@ -4,14 +4,14 @@ import { expect, test } from 'vitest'
 import { describeMissing, mergeBranchHits } from '../support/sqlBranches.js'
 
 /**
- * A plpgsql body is not checked until it runs, so a branch that no test reached may hold anything. The counts were left
- * by the run before this one, on functions that count: see tests/support/sqlBranches.ts.
+ * Reads the counts of the previous run (see tests/support/sqlBranches.ts). PL/pgSQL checks a body only when it runs, so
+ * an unreached branch may hold any error.
  */
 test('every branch of every SQL function was executed by a test', async () => {
   const folder = process.env['SYMPHONY_TEST_SQL_BRANCHES']
-  expect(folder, 'SYMPHONY_TEST_SQL_BRANCHES: expected the folder that a counting run has filled').toBeDefined()
+  expect(folder, 'SYMPHONY_TEST_SQL_BRANCHES: expected the folder with the counts of an earlier run').toBeDefined()
   const files = (await readdir(folder ?? '')).map((name) => join(folder ?? '', name))
   const hits = await mergeBranchHits(files)
-  expect(hits.length, 'no counts: did the run before this one count?').toBeGreaterThan(200)
+  expect(hits.length, 'too few counts; run the tests with branch counting first').toBeGreaterThan(200)
   expect(describeMissing(hits)).toEqual([])
 })

@@ -17,8 +17,8 @@ import {
 } from '../../libs/core/index.js'
 
 /**
- * The limits stand twice, in libs/core and in schema/. What TypeScript accepts, the database must accept; where a
- * value can be said in both languages, both must draw the line at the same place.
+ * Compares the limits in libs/core with those in schema/. The database must accept every value that TypeScript accepts.
+ * Both must agree on values that exist in both languages.
  */
 const database = `strict_input_${process.pid}`
 let server: Client
@@ -54,14 +54,14 @@ describe('payloads', () => {
     ['20 decimals', { a: 1e-20 }, true],
     ['21 decimals', { a: 1e-21 }, false],
     ['21 decimals by their last digit', { a: 1.1e-20 }, false],
-  ])('both sides agree on %s', async (_name, payload, accepted) => {
+  ])('TypeScript and SQL agree on a payload of %s', async (_name, payload, accepted) => {
     expect({ typescript: encodes(payload) !== undefined, sql: await isAccepted(JSON.stringify(payload)) }).toEqual({
       typescript: accepted,
       sql: accepted,
     })
   })
 
-  test('what TypeScript accepts, the database accepts, and measures to the same byte', async () => {
+  test('SQL accepts every payload that TypeScript accepts, and measures the same bytes', async () => {
     const json = fc.jsonValue({ stringUnit: 'binary', maxDepth: 8 })
     await fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string({ unit: 'binary' }), json), async (payload) => {
@@ -76,7 +76,7 @@ describe('payloads', () => {
     )
   })
 
-  test('numbers of every size are judged alike', async () => {
+  test('TypeScript and SQL agree on numbers of every size', async () => {
     const number = fc.oneof(
       fc.double({ noNaN: true, noDefaultInfinity: true }),
       fc
@@ -93,7 +93,7 @@ describe('payloads', () => {
   })
 })
 
-describe('a number that SQL commits', () => {
+describe('a number in a payload', () => {
   test.each<[string, boolean]>([
     ['9007199254740992', true],
     ['9007199254740993', false],
@@ -111,15 +111,15 @@ describe('a number that SQL commits', () => {
     ['12.50', true],
     ['12345678.12345678', true],
     ['123456789.123456789', false],
-    // Halfway between two doubles: JavaScript prints 18014398509482008 as 18014398509482010.
+    // JavaScript prints 18014398509482008 as 18014398509482010: the value lies halfway between two doubles.
     ['18014398509482010', true],
     ['18014398509482008', false],
-    // The decimal above with one digit less is read as the next double, whose mantissa is even.
+    // With one digit less, this decimal parses to the next double, whose mantissa is even.
     ['18014398509481988', true],
-    // Two decimals of 17 digits are equally near: JavaScript prints the even one.
+    // Two decimals with 17 digits are equally near. JavaScript prints the even one.
     ['1125899906842624.2', true],
     ['1125899906842624.3', false],
-  ])('%s is accepted by both sides or by none', async (literal, accepted) => {
+  ])('is judged alike by TypeScript and SQL: %s', async (literal, accepted) => {
     const json = `{"a": [${literal}]}`
     const padded = `{"a": [${literal}], "padding": "${'x'.repeat(1_500)}"}`
     expect({
@@ -129,19 +129,19 @@ describe('a number that SQL commits', () => {
     }).toEqual({ typescript: accepted, sql: accepted, large: accepted })
   })
 
-  test('-0 is committed as 0, which is what the rail gets', async () => {
+  test('is stored as 0 if it is -0', async () => {
     expect(await sql('($1::jsonb)::text', '{"a": -0}')).toBe('{"a": 0}')
     expect(await isAccepted('{"a": -0}')).toBe(true)
   })
 
-  test('many digits in a string are no number', async () => {
+  test('may have any digits inside a string', async () => {
     expect(
       await isAccepted('{"iban": "DE89370400440532013000", "id": "9007199254740993", "t": ": 9007199254740993"}'),
     ).toBe(true)
   })
 
   test.each([1, 2, 3, 4])(
-    'is accepted if and only if TypeScript reads it, for 5000 random numbers (seed %i)',
+    'is accepted by SQL if and only if TypeScript parses it, for 5000 numbers (seed %i)',
     async (seed) => {
       const literals = fc.sample(anyLiteral, { numRuns: 5_000, seed })
       const { rows } = await client.query<{ readonly literal: string; readonly accepted: boolean }>(
@@ -154,7 +154,7 @@ describe('a number that SQL commits', () => {
     },
   )
 
-  test.each(['-15', '0', '3'])('is judged alike with extra_float_digits = %s', async (setting) => {
+  test.each(['is judged alike with extra_float_digits = %s', '0', '3'])('is judged alike with extra_float_digits = %s', async (setting) => {
     await client.query(`SET extra_float_digits = ${setting}`)
     expect(await isAccepted('{"a": 0.30000000000000004}')).toBe(true)
     expect(await isAccepted('{"a": 9007199254740993}')).toBe(false)
@@ -162,7 +162,7 @@ describe('a number that SQL commits', () => {
   })
 })
 
-/** A decimal literal without exponent: of 14 to 19 digits, of a double, or a few units beside one, with zeros behind. */
+/** Generates decimal literals: of 14 to 19 digits, of a double, or a few units beside one, with trailing zeros. */
 const anyLiteral = fc
   .tuple(
     fc.oneof(
@@ -221,11 +221,11 @@ describe('ids and texts', () => {
     'é',
     'a\n',
     '\u007F',
-  ])('both sides agree on the id %j', async (id) => {
+  ])('TypeScript and SQL agree on the id %j', async (id) => {
     expect(await sql('is_id($1)', id)).toBe(passes(() => requiredId('id', id)))
   })
 
-  test('both sides agree on any id', async () => {
+  test('TypeScript and SQL agree on random ids', async () => {
     await fc.assert(
       fc.asyncProperty(storable({ maxLength: 130 }), async (id) => {
         expect(await sql('is_id($1)', id)).toBe(passes(() => requiredId('id', id)))
@@ -252,11 +252,11 @@ describe('ids and texts', () => {
     'a\n',
     'a\u007F',
     'a\u0085',
-  ])('both sides agree on the id of a message %j', async (id) => {
+  ])('TypeScript and SQL agree on the inbox message id %j', async (id) => {
     expect(await sql('is_inbox_id($1)', id)).toBe(passes(() => requiredInboxId('id', id)))
   })
 
-  test('both sides agree on any id of a message', async () => {
+  test('TypeScript and SQL agree on random inbox message ids', async () => {
     await fc.assert(
       fc.asyncProperty(storable({ maxLength: 300 }), async (id) => {
         expect(await sql('is_inbox_id($1)', id)).toBe(passes(() => requiredInboxId('id', id)))
@@ -265,7 +265,7 @@ describe('ids and texts', () => {
     )
   })
 
-  test('a text that TypeScript accepts, the database accepts', async () => {
+  test('SQL accepts every text that TypeScript accepts', async () => {
     await fc.assert(
       fc.asyncProperty(storable({ maxLength: 12 }), async (text) => {
         const accepted = passes(() => requiredText('reason', text, 10))
@@ -287,12 +287,12 @@ describe('ids and texts', () => {
     'a\u007F',
     'a\u009F',
     'a\u00A0',
-  ])('both sides agree on the text %j', async (text) => {
+  ])('TypeScript and SQL agree on the text %j', async (text) => {
     expect(await sql('is_short_text($1, 10)', text)).toBe(passes(() => requiredText('reason', text, 10)))
   })
 })
 
-test('both sides agree on what is a trace context, whichever character of it is changed', async () => {
+test('TypeScript and SQL agree on valid and damaged trace contexts', async () => {
   const sound = fc
     .tuple(hex(32), hex(16), hex(2), fc.string({ unit: 'binary-ascii', maxLength: 600 }))
     .map(([traceId, spanId, flags, state]) => `00-${traceId}-${spanId}-${flags}${state === '' ? '' : ` ${state}`}`)
@@ -321,7 +321,7 @@ function hex(length: number): fc.Arbitrary<string> {
   return fc.string({ unit: digits, minLength: length, maxLength: length })
 }
 
-/** Text that reaches the database at all: no NUL, no half of a surrogate pair. */
+/** Generates text that PostgreSQL can store: no NUL, no lone surrogate. */
 function storable(constraints: fc.StringConstraints): fc.Arbitrary<string> {
   return fc.string({ unit: 'binary', ...constraints }).filter((text) => !text.includes('\0'))
 }

@@ -13,7 +13,9 @@ import {
 import { Symphony } from '../../libs/symphony/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
 
-/** Mistakes that do not compile. `tsc -p tests` checks the lines: `expectTypeOf` calls no function, so nothing is enqueued. */
+/**
+ * Mistakes that must not compile. `tsc -p tests` checks them; `expectTypeOf` calls no function, so nothing is enqueued.
+ */
 
 interface SepaPayload {
   readonly amount: string
@@ -31,7 +33,7 @@ const answer = (): RailAnswer => ({ outcome: 'success', reference: 'bank-1' })
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' } as const
 const KEYS = { instructionId: 'INV-1', participantId: 'shop' } as const
 
-test('defineRail infers the type, and the payload by schema, by money: false, else PaymentPayload', () => {
+test('defineRail infers the payload from its schema, from money: false, else PaymentPayload', () => {
   expectTypeOf(() => {
     const contract = { type: 'SEPA', payload: Sepa, destination: 'iban' } as const
     const spread = defineRail({
@@ -119,7 +121,7 @@ interface Pay {
   destination: string
 }
 
-test('a payload may be an interface, which has no index signature, and its fields are still checked', () => {
+test('a payload may be an interface without index signature, and its fields are checked', () => {
   expectTypeOf((pay: Pay, sepa: SepaPayload, wrong: Omit<Pay, 'amount'> & { amount: number }, at: Date) => {
     const rails = [defineRail({ type: 'momo', onUnknown: 'hold', dispatch: answer }), { type: 'plain' }] as const
     const symphony = new Symphony({ rails: [...rails, { type: 'SEPA', payload: Sepa }] })
@@ -138,7 +140,7 @@ test('a payload may be an interface, which has no index signature, and its field
   }).toBeFunction()
 })
 
-test('a Symphony without rails takes any rail and any JSON object', () => {
+test('a Symphony without rails accepts any rail and any JSON object', () => {
   expectTypeOf(() => {
     const symphony = new Symphony()
     void symphony.enqueue({ ...KEYS, railType: 'any', payload: { any: [1, 'json'] } }, { tx })
@@ -161,7 +163,7 @@ test('a rail without onUnknown, or with inquire and no queryStatus, does not com
   }).toBeFunction()
 })
 
-test('a wrong payload of a message, timer or job, and an undeclared topic, do not compile', () => {
+test('a wrong payload of a message, timer or job, or an unknown topic, does not compile', () => {
   expectTypeOf(() => {
     const symphony = new Symphony({ topics: { report: Report, ping: Ping } })
     const at = { dueAt: new Date() }
@@ -187,7 +189,7 @@ test('a wrong payload of a message, timer or job, and an undeclared topic, do no
   }).toBeFunction()
 })
 
-test('a Symphony without topics takes any topic and any JSON object', () => {
+test('a Symphony without topics accepts any topic and any JSON object', () => {
   expectTypeOf(() => {
     const symphony = new Symphony({ rails: [{ type: 'SEPA' }] })
     void symphony.messages.enqueue({ topic: 'any', payload: { any: [1, 'json'] } })
@@ -206,7 +208,7 @@ void symphony.enqueue({ railType: 'SEPA', instructionId: 'A', participantId: 'B'
 void symphony.enqueue({ railType: 'SEPPA', instructionId: 'A', participantId: 'B', payload }, { tx })
 `
 
-test('the compiler names the wrong field, and the rail that was meant', async () => {
+test('the compiler names the wrong field, and suggests the correct rail name', async () => {
   const folder = await mkdtemp(join(import.meta.dirname, '../../dist/types-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   await writeFile(join(folder, 'program.ts'), PROGRAM)
