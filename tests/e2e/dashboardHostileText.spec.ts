@@ -38,7 +38,7 @@ beforeAll(async () => {
     },
   })
   await storeHostileTexts(fixture)
-  // Without the policy, which would hide a mistake of the page: the page must be safe by itself.
+  // The browser ignores the content security policy: the page must be safe without it.
   visit = await fixture.open(undefined, { bypassCSP: true, viewport: { width: 1200, height: 20_000 } })
 })
 afterAll(() => fixture.close())
@@ -53,7 +53,7 @@ const ALERT = {
 }
 const OLGA = '<b>olga</b>'
 
-/** Every text in every field that anybody can fill and the dashboard shows. */
+/** Stores every text in every field that a caller can fill and the dashboard shows. */
 async function storeHostileTexts({ db }: DashboardFixture): Promise<void> {
   const ingest = db.as('symphony_ingest')
   const executor = db.as('symphony_executor')
@@ -98,7 +98,7 @@ function instructionOf(text: string, kind: string): OutboxInstruction {
   return { instructionId: name, idempotencyKey: name, participantId: text, railType: text, payload: { [text]: text } }
 }
 
-/** Elements that only a text could have made: none of them is part of the dashboard. */
+/** Elements that the dashboard never creates, so only a stored text could have. */
 const MADE_OF_TEXT = `[...document.querySelectorAll(
   '#app :is(script, img, image, iframe, math, base, meta, link, isindex, animate, object, embed, video, audio, style, form[action], marquee, details:not(:has(> summary.quiet)), b:not(.legend b, .composition b)), ' +
   '#app [onload], #app [onerror], #app [onbegin], #app [onpageshow], #app [onpointerover], #app [onfocus], #app [ontoggle], #app a:not([href^="#/"], .skip)'
@@ -119,7 +119,7 @@ test.each([
   ['leases', 'leases'],
   ['databases', 'databases'],
   ['rails, workers and alerts', ''],
-])('scripts stored in every field of %s are shown as the text they are', async (_what, path) => {
+])('scripts stored in every field of %s are shown as text', async (_what, path) => {
   const { page, goTo, complaints } = visit
   expect(HOSTILE_TEXTS.length).toBe(50)
   await goTo(path)
@@ -136,7 +136,7 @@ function squeezed(text: string): string {
   return text.replaceAll(/\s+/g, '')
 }
 
-test('scripts stored in twenty attempts of one payment are shown as text in its timeline, and so is its payload', async () => {
+test('scripts in 20 attempts of one payment, and in its payload, are shown as text', async () => {
   const { db } = fixture
   const text = HOSTILE_TEXTS[0] ?? ''
   const [item] = (
@@ -169,7 +169,7 @@ test('scripts stored in twenty attempts of one payment are shown as text in its 
   expect(complaints()).toEqual([])
 })
 
-test('a page of another site can do nothing here: what it sends comes without a key, and what is answered it cannot read', async () => {
+test('a page of another site sends no key, changes nothing and reads no answer', async () => {
   const { db, http, browser } = fixture
   const actions = http.routes.filter(({ method, access }) => method !== 'GET' && access !== 'open')
   const attempts = actions.map(({ method, path }) => ({
@@ -192,7 +192,7 @@ test('a page of another site can do nothing here: what it sends comes without a 
         .then((a) => 'read ' + a.status, () => 'refused')
       return simple + ' ' + full
     }))`)
-    // The one is sent and its answer kept from the page; the other asks for more, and is not even sent.
+    // The simple request is refused without a key. The other fails in its preflight and is never sent.
     expect(new Set(JSON.parse(JSON.stringify(answers)))).toEqual(new Set(['refused refused']))
     expect(actions.length).toBeGreaterThanOrEqual(15)
     const refused = http
@@ -206,7 +206,7 @@ test('a page of another site can do nothing here: what it sends comes without a 
   }
 })
 
-test('with its policy, a script that got into the page does not run, by whatever door', async () => {
+test('the content security policy stops a script that got into the page, in six ways', async () => {
   const { page, complaints } = await fixture.open()
   await page.locator('main h1').waitFor()
   const ran = await page.evaluate(`(async () => {

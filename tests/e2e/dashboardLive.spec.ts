@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => fixture.close())
 
-test('a connection that breaks is said to be broken, heals by itself, and what was missed is caught up', async () => {
+test('a broken connection is shown, is reopened, and missed changes appear', async () => {
   const proxy = await TcpProxy.before(fixture.http.address)
   const { outboxId, railType } = await enqueue(fixture.db)
   const { page, goTo } = await visit(fixture.browser, `http://127.0.0.1:${proxy.port}/#token=${TOKEN}`)
@@ -33,7 +33,7 @@ test('a connection that breaks is said to be broken, heals by itself, and what w
   await proxy.close()
 })
 
-test('what happens elsewhere is seen without touching anything', async () => {
+test('a change by another process appears without a reload', async () => {
   const { page, goTo } = await fixture.open()
   await goTo('payments')
   const { instructionId, railType } = await enqueue(fixture.db)
@@ -49,9 +49,9 @@ function some(count: number, batch: number): OutboxInstruction[] {
   return Array.from({ length: count }, () => buildInstruction({ railType: 'sepa', participantId: `p-${batch}` }))
 }
 
-test('ten thousand payments are scrolled through with no more rows drawn than fit, and an event changes the row it is about', async () => {
+test('a list of 10,000 payments draws only visible rows, and an event redraws one row', async () => {
   const ingest = fixture.db.as('symphony_ingest')
-  // The first has a millisecond of its own: before PostgreSQL 18 ids of the same one are in no order.
+  // The first item gets its own millisecond. Before PostgreSQL 18, ids of one millisecond have no order.
   await enqueuePaymentOutboxBatch(ingest, some(1, 0))
   await fixture.db.queryNoRole('SELECT pg_sleep(0.005)')
   await enqueuePaymentOutboxBatch(ingest, some(999, 0))
@@ -59,7 +59,7 @@ test('ten thousand payments are scrolled through with no more rows drawn than fi
   const { page, goTo } = await fixture.open()
   await goTo('payments?rail=sepa')
   const inspector = await page.context().newCDPSession(page)
-  // By the time the page's own thread has worked, which a busy machine does not lengthen.
+  // Measures CPU time of the page's thread, which a busy machine does not lengthen.
   await inspector.send('Performance.enable', { timeDomain: 'threadTicks' })
   const loaded: Loaded = await page.evaluate(LOAD_ALL)
   const before = await workMs(inspector)
@@ -70,7 +70,7 @@ test('ten thousand payments are scrolled through with no more rows drawn than fi
   const rowsMax = Math.max(loaded.rowsMax, flung.rowsMax)
   expect(rowsMax).toBeGreaterThan(10)
   expect(rowsMax).toBeLessThan(80)
-  // The last of the list is the first that was enqueued, and the first to be claimed.
+  // The last row is the first enqueued item, which is also claimed first.
   const last = page.locator('.vlist-row[aria-rowindex="10001"]')
   await last.locator('[data-state=DUE]').waitFor()
   await page.evaluate(WATCH)
@@ -78,19 +78,19 @@ test('ten thousand payments are scrolled through with no more rows drawn than fi
   await last.locator('[data-state=LEASED]').waitFor()
   expect(await page.evaluate('touched.rows.size')).toBe(1)
   expect(await page.evaluate('touched.changes')).toBeLessThanOrEqual(CHANGES_PER_EVENT_MAX)
-  // More than fit on the screen: of what is out of sight nothing is drawn.
+  // 150 items do not fit on the screen. Rows out of sight are not drawn.
   await claim(fixture.db, 'sepa', { batchSize: 150 })
   await page.locator('.vlist-row[aria-rowindex="9999"] [data-state=LEASED]').waitFor()
   expect(await page.evaluate('touched.rows.size')).toBeLessThanOrEqual(rowsMax)
   await page.context().close()
 })
 
-/** The tag of a state: its look, its word, its glyph, its explanation. */
+/** Most DOM changes for a new state tag: its class, text, icon and explanation. */
 const CHANGES_PER_EVENT_MAX = 10
 
 /**
- * From now on, which rows change otherwise than by time passing, and in how many ways: elements that come and go, and
- * attributes, of which any could move what is around it.
+ * Records which rows change, and how often: added or removed elements, and attributes. Relative times change text only,
+ * so they are not recorded.
  */
 const WATCH = `{
   globalThis.touched = { rows: new Set(), changes: 0 }
@@ -113,7 +113,7 @@ interface Loaded {
   readonly rowsMax: number
 }
 
-/** Stays at the end of what is there until there is no more. */
+/** Scrolls to the end until the list has loaded everything. */
 const LOAD_ALL = `new Promise((resolve) => {
   const scroller = document.querySelector('.vlist-scroll')
   const foot = document.querySelector('.vlist-foot')
@@ -135,7 +135,7 @@ interface Flung {
   readonly longestFrameMs: number
 }
 
-/** From top to end in sixty frames, each of them with rows that were never drawn before: the worst that a finger can do. */
+/** Scrolls from top to end in 60 frames, each with rows that were never drawn before. */
 const FLING = `new Promise((resolve) => {
   const scroller = document.querySelector('.vlist-scroll')
   let longTasks = 0

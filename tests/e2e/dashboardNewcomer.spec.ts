@@ -18,7 +18,7 @@ afterAll(async () => {
   await db.drop()
 })
 
-/** What `npm start` runs, on the database of this file; resolves with the address it prints for a browser. */
+/** Runs `symphony start` on the database of this file. Resolves with the printed address and its token. */
 async function start(): Promise<string> {
   const folder = await makeTestFolder()
   onTestFinished(() => removeTestFolder(folder))
@@ -35,14 +35,14 @@ async function start(): Promise<string> {
   return `${/The dashboard: (\S+)/.exec(running.stdout())?.[1] ?? ''}/#token=${token.trim()}`
 }
 
-test('a newcomer opens the printed address, is told what this is, enqueues, watches it go through, and verifies it', async () => {
+test('a newcomer opens the printed address, enqueues, watches and verifies a payment', async () => {
   const address = await start()
   const { page, complaints } = await visit(browser, address)
 
   await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()
   expect(await page.locator('.story').innerText()).toMatch(/carries payments from your database to a payment rail/)
   expect(await page.locator('pre').innerText()).toMatch(/^curl -sS http:\/\/127\.0\.0\.1:\d+\/v1\/instructions/)
-  // The token is gone from where a person might copy it, and a reload still knows it.
+  // The token leaves the address bar, and a reload keeps the session.
   expect(page.url()).not.toContain('token')
   await page.reload()
   await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()
@@ -58,7 +58,7 @@ test('a newcomer opens the printed address, is told what this is, enqueues, watc
   await page.getByRole('button', { name: 'Show the payload' }).click()
   expect(await page.getByRole('region', { name: 'Payload' }).locator('pre').innerText()).toContain('"19.99"')
 
-  // On the way back the overview is no longer empty, and has counted it.
+  // The overview is no longer empty and counts the payment.
   await page.getByRole('link', { name: 'Overview' }).first().click()
   await expect
     .poll(() => page.locator('.figure', { hasText: 'Dispatched' }).locator('.figure-value').innerText())

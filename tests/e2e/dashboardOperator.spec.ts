@@ -23,7 +23,7 @@ import { sealLedger } from '../support/sealLedger.js'
 let fixture: DashboardFixture
 let olga: Visit
 let pavel: Visit
-/** What the alert rules say; the tests say it for them. */
+/** Alerts that the server reports, set by the tests. */
 let alerts: readonly Alert[] = []
 beforeAll(async () => {
   fixture = await DashboardFixture.set({ api: { readStatusSnapshot: async () => ({ alerts }) } })
@@ -40,7 +40,7 @@ async function stateOf(outboxId: string): Promise<string | undefined> {
   return item?.state
 }
 
-/** Gives the reason in the open dialog, and presses its button. */
+/** Fills in the reason in the open dialog and presses its button. */
 async function giveReason(page: Page, button: string, reason = 'as agreed with the bank'): Promise<void> {
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('Reason').fill(reason)
@@ -53,12 +53,12 @@ function rowOf(page: Page, text: string): Locator {
 }
 
 const DECLARED = 'rail-that-a-worker-declared'
-/** A rail may give references of up to 255 characters without a space. */
+/** A rail reference of 243 characters without a space; 255 are allowed. */
 const LONG_REFERENCE = `RF-${'4711'.repeat(60)}`
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
 describe('a payment', () => {
-  test('that is held has no decision preselected, and the button names the one that is chosen', async () => {
+  test('has no decision preselected while held, and the button names the chosen decision', async () => {
     const { instructionId } = await enqueueUnknown(fixture.db)
     const { page, goTo } = olga
     await goTo('holds')
@@ -80,7 +80,7 @@ describe('a payment', () => {
     expect(await rowOf(page, instructionId).locator('.proposal').count()).toBe(0)
   })
 
-  test('is held and sent again by one person, with a reason, as long as nothing is unknown', async () => {
+  test('is held and retried by one person with a reason, if no outcome is unknown', async () => {
     const { outboxId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
@@ -96,7 +96,7 @@ describe('a payment', () => {
     expect(await stateOf(outboxId)).toBe('DUE')
   })
 
-  test('whose outcome is unknown is decided by two people: the proposer’s own approval is refused, in so many words', async () => {
+  test('needs a second person if its outcome is unknown; the proposer cannot approve', async () => {
     const { outboxId, instructionId } = await enqueueUnknown(fixture.db, { railType: DECLARED, payload: PAYLOAD })
     const { page, goTo } = olga
     await goTo('holds')
@@ -129,22 +129,22 @@ describe('a payment', () => {
       expect(question).toContain(word)
     }
     expect(question).not.toContain(PAYLOAD.destination)
-    // The whole reference can be read: none of it is beyond the edge of the dialog.
+    // The dialog shows the whole reference: nothing is cut off at the edge.
     const body = pavel.page.getByRole('dialog').locator('.body')
     expect(await body.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0)
-    // Nothing happens before the confirmation.
+    // Before the confirmation nothing changes.
     expect(await stateOf(outboxId)).toBe('HELD')
     await pavel.page.getByRole('button', { name: 'Approve: it was paid' }).click()
     await rowOf(pavel.page, instructionId).waitFor({ state: 'detached' })
     expect(await stateOf(outboxId)).toBe('DISPATCHED')
-    // The page of the proposer follows without a touch.
+    // The proposer's page updates without a reload.
     await page.keyboard.press('Escape')
     await rowOf(page, instructionId).waitFor({ state: 'detached' })
     await goTo(`payments/${outboxId}`)
     expect(await page.locator('.timeline').innerText()).toMatch(/proposed by\s*olga[^]*approved by\s*pavel/)
   })
 
-  test('keeps its hold when a proposal is withdrawn by its author, or refused by another', async () => {
+  test('stays held when its proposal is withdrawn by the author or refused by another person', async () => {
     const { outboxId, instructionId } = await enqueueUnknown(fixture.db)
     for (const [visitor, button, action] of [
       [olga, 'Withdraw', 'Withdraw it'],
@@ -163,7 +163,7 @@ describe('a payment', () => {
     expect(await stateOf(outboxId)).toBe('HELD')
   })
 
-  test('that is dead is redriven by two people, and each of its items leads to the other', async () => {
+  test('is redriven by two people after a failure, and its items link to each other', async () => {
     const { outboxId, instructionId } = await enqueueFailed(fixture.db)
     await olga.goTo('dlq')
     await rowOf(olga.page, instructionId).getByRole('button', { name: 'Redrive' }).click()
@@ -184,7 +184,7 @@ describe('a payment', () => {
   })
 })
 
-test('many holds are resolved at once: one decision, one reason, two people', async () => {
+test('many holds are resolved at once with one decision, one reason and two people', async () => {
   const railType = 'rail-after-a-restore'
   const items = [await enqueueUnknown(fixture.db, { railType }), await enqueueUnknown(fixture.db, { railType })]
   const { page, goTo } = olga
@@ -204,7 +204,7 @@ test('many holds are resolved at once: one decision, one reason, two people', as
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
 })
 
-test('the dialogs about many holds show why each is held, what is proposed and what it does', async () => {
+test('the dialogs for many holds show each reason, each proposal and its effect', async () => {
   const railType = 'rail-of-two-decisions'
   await declareOutboxRails(fixture.db.as('symphony_executor'), [{ type: railType, money: true, fields: [] }], 'w', {
     serving: true,
@@ -237,13 +237,13 @@ test('the dialogs about many holds show why each is held, what is proposed and w
   await pavel.page.keyboard.press('Escape')
 })
 
-/** The line of a payment in the open dialog, without the login of the API. */
+/** Returns the line of a payment in the open dialog, without the login of the API. */
 async function lineOf({ page }: Visit, instructionId: string): Promise<string> {
   const line = page.getByRole('dialog').getByRole('listitem').filter({ hasText: instructionId })
   return (await line.innerText()).replaceAll(/ via \S+|(?<=\s)\s+/g, '').replaceAll(/\s/g, ' ')
 }
 
-test('a dialog whose code cannot be fetched says so, and changes nothing', async () => {
+test('a dialog whose code cannot be loaded says so and changes nothing', async () => {
   const { outboxId } = await enqueue(fixture.db)
   const { page, goTo } = await fixture.open(await fixture.tokenOf('nora'))
   await page.route('**/actions-*.js', (route) => route.abort())
@@ -254,7 +254,7 @@ test('a dialog whose code cannot be fetched says so, and changes nothing', async
   await page.context().close()
 })
 
-test('a retry of many names how many are sent at once and how many are proposed', async () => {
+test('a bulk retry says how many are sent at once and how many are proposed', async () => {
   const railType = 'rail-with-both-kinds'
   const known = await enqueue(fixture.db, { railType })
   await placeOutboxHold(
@@ -277,7 +277,7 @@ test('a retry of many names how many are sent at once and how many are proposed'
   await page.getByText('1 payment', { exact: true }).waitFor()
 })
 
-test('a new payment on a real rail starts empty, is named by the person, and is confirmed first', async () => {
+test('a new payment on a real rail starts empty, needs an id and is confirmed first', async () => {
   const { railType } = await enqueue(fixture.db, { railType: 'a-real-rail' })
   const { page, goTo } = olga
   await goTo('')
@@ -297,7 +297,7 @@ test('a new payment on a real rail starts empty, is named by the person, and is 
   await dialog.getByLabel('Currency').fill('EUR')
   await dialog.getByLabel('Destination').fill(PAYLOAD.destination)
   await dialog.getByLabel('Participant').fill('acme')
-  // Without an id of the person nothing goes on.
+  // An empty instruction id stops the form.
   await dialog.getByRole('button', { name: 'Continue' }).click()
   expect(await dialog.getByRole('button', { name: 'Enqueue this payment' }).count()).toBe(0)
   await dialog.getByLabel('Instruction id').fill(instructionId)
@@ -306,7 +306,7 @@ test('a new payment on a real rail starts empty, is named by the person, and is 
   expect(await dialog.innerText()).toMatch(
     /950\.00 EUR[^]*DE89370400440532013000[^]*a-real-rail[^]*acme[^]*rent-2026-11/,
   )
-  // A second Enter goes back: the button that sends is not the one in focus.
+  // A second Enter goes back, because the button that sends does not have the focus.
   await page.keyboard.press('Enter')
   expect([await dialog.getByLabel('Amount').inputValue(), await counted()]).toEqual(['950.00', 0])
   await dialog.getByRole('button', { name: 'Continue' }).click()
@@ -315,12 +315,12 @@ test('a new payment on a real rail starts empty, is named by the person, and is 
   expect(await counted()).toBe(1)
 })
 
-test('many dead payments are redriven at once by two people; one that is refused is told of and stops none of the others', async () => {
+test('many dead letters are redriven by two people; a refused one does not stop the others', async () => {
   const railType = 'rail-of-an-outage'
   const items = [await enqueueFailed(fixture.db, { railType }), await enqueueFailed(fixture.db, { railType })]
   const paid = await enqueueFailed(fixture.db, { railType })
   await enqueueFailed(fixture.db)
-  // The rail was reported to have paid it after all.
+  // A late report says that the rail paid this item.
   await fixture.db.queryNoRole(
     `INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor, detail)
      VALUES (gen_random_uuid(), $1, 99, 'TERMINAL_BLOCKED', 'w', '{"state": "DISPATCHED"}')`,
@@ -335,7 +335,7 @@ test('many dead payments are redriven at once by two people; one that is refused
   await dialog.getByRole('alert').getByText('1 of 3 was refused.').waitFor()
   await page.keyboard.press('Escape')
   await rowOf(page, paid.instructionId).getByRole('button', { name: 'Redrive' }).waitFor()
-  // What one has proposed oneself is not offered for approval.
+  // Own proposals are not offered for approval.
   await expect.poll(() => page.locator('.proposal').count()).toBe(2)
   expect(await page.getByRole('button', { name: /^Approve \d/ }).count()).toBe(0)
 
@@ -351,7 +351,7 @@ test('many dead payments are redriven at once by two people; one that is refused
   expect(rows.map(({ id }) => id)).toEqual(items.map(({ outboxId }) => outboxId))
 })
 
-test('a rail is paused and resumed from the overview, and says by whom and why', async () => {
+test('a rail is paused and resumed from the overview, with actor and reason', async () => {
   const { railType } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo('')
@@ -373,7 +373,7 @@ async function pausesOf(name: string): Promise<object[]> {
 }
 
 describe('dispatch', () => {
-  test('that is frozen is said to be by an alert, which leads to why, and to the lifting of it by one person', async () => {
+  test('raises an alert while frozen, which leads to the cause and to lifting the freeze', async () => {
     const { railType } = await enqueue(fixture.db)
     expect(await claimOn(fixture.db, railType)).toHaveLength(1)
     await freezeDispatch(
@@ -383,7 +383,7 @@ describe('dispatch', () => {
     alerts = [firing('SymphonyDispatchFrozen')]
     const { page, goTo } = olga
     await goTo('payments')
-    // Seen from every page, and from another tab.
+    // The badge and the tab title show the alert on every page.
     await page.getByRole('link', { name: 'Overview 1 alert fires' }).first().click()
     await expect.poll(() => page.title()).toBe('(1) Overview · Symphony')
     await page.getByRole('region', { name: 'Alerts' }).getByRole('link', { name: 'Why it is frozen' }).click()
@@ -405,7 +405,7 @@ describe('dispatch', () => {
     })
   })
 
-  test('is frozen by hand, after a word of what that means', async () => {
+  test('is frozen by an operator after a dialog that explains the effect', async () => {
     const { page, goTo } = olga
     await goTo('dispatch')
     await page.getByRole('button', { name: 'Freeze dispatch' }).click()
@@ -421,7 +421,7 @@ describe('dispatch', () => {
     await page.getByText('Not frozen').waitFor()
   })
 
-  test('of one participant is paused and resumed, and who may only look sees both and no button', async () => {
+  test('is paused and resumed for one participant; a reader sees the pause and no button', async () => {
     const { participantId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo('dispatch')
@@ -451,7 +451,7 @@ test('pausing everything shows a banner on every page until a resume; a reader g
   const dialog = page.getByRole('dialog')
   await dialog.getByRole('radio', { name: /^Everything/ }).check()
   await dialog.getByLabel('Reason').fill('the bank reports double bookings')
-  // The box must be ticked first, and there is no name to give.
+  // The dialog needs the checkbox and has no field for a name.
   await dialog.getByRole('button', { name: 'Pause it' }).click()
   expect(await dialog.getByRole('textbox').count()).toBe(1)
   expect(await pausesOf('all')).toEqual([])
@@ -493,14 +493,14 @@ function bannerOn(page: Page): Locator {
   return page.getByRole('region', { name: 'Everything is paused' })
 }
 
-/** The verdict of a rule that holds. */
+/** Builds the alert of a firing rule. */
 function firing(name: string): Alert {
   const { severity, summary, firstLook, remedy, forSeconds } = ALERT_RULES.find((rule) => rule.name === name)!
   const since = '2026-01-31T12:00:00.000Z'
   return { name, state: 'firing', severity, summary, firstLook, remedy, value: 1, since, forSeconds }
 }
 
-test('a timer is cancelled after a second question, and is gone', async () => {
+test('a timer is cancelled after a confirmation', async () => {
   const { timerId, topic } = await createTimer(fixture.db, { dueAt: new Date('2099-01-01T00:00:00Z') })
   const { page, goTo } = olga
   await goTo('scheduler')
@@ -513,7 +513,7 @@ test('a timer is cancelled after a second question, and is gone', async () => {
   expect(rows).toEqual([{ state: 'CANCELLED' }])
 })
 
-test('a job is paused, resumed, run at once, and shows its history', async () => {
+test('a job is paused, resumed and run at once, and shows its history', async () => {
   const name = await createJob(fixture.db)
   const { page, goTo } = olga
   await goTo('scheduler')
@@ -528,7 +528,7 @@ test('a job is paused, resumed, run at once, and shows its history', async () =>
   await page.keyboard.press('Escape')
 })
 
-test('a dead message of the inbox is revived, with a reason', async () => {
+test('a dead letter of the inbox is revived with a reason', async () => {
   const claim = await enqueuedAndClaimed(fixture.db, { messageId: 'evt_17' })
   await failInboxMessages(fixture.db.as('symphony_executor'), [{ ...claim, error: 'no such order' }], 'worker-1')
   const { page, goTo } = olga
@@ -541,7 +541,7 @@ test('a dead message of the inbox is revived, with a reason', async () => {
   expect(await rowOfMessage(fixture.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
 })
 
-test('a contradiction shows both references, and a review with a reason ends it', async () => {
+test('a contradiction shows both references until a review with a reason', async () => {
   const eventId = await createContradiction(fixture.db)
   const { page, goTo } = olga
   await goTo('contradictions')
@@ -558,12 +558,12 @@ test('a contradiction shows both references, and a review with a reason ends it'
   expect(rows).toEqual([{ reviewed_by: 'olga' }])
 })
 
-test('an action that the server refuses loses nothing of what was typed', async () => {
+test('an action that the server refuses keeps the typed text', async () => {
   const { outboxId } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo(`payments/${outboxId}`)
   await page.getByRole('button', { name: 'Hold', exact: true }).click()
-  // Somebody else was faster.
+  // Another operator holds the item first.
   await placeOutboxHold((await apiRolesOf(fixture.db)).control({ owner: 'pavel', apiKey: null }), outboxId, 'mine')
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('Reason').fill('typed with care')
@@ -573,7 +573,7 @@ test('an action that the server refuses loses nothing of what was typed', async 
   await page.keyboard.press('Escape')
 })
 
-test('a key of the scope read sees no action, and the panel Ledger names the scope audit', async () => {
+test('a key with scope read sees no action, and the Ledger panel names scope audit', async () => {
   const { key } = await createKey(fixture.db, { owner: 'rita', scopes: ['read'] })
   const { outboxId } = await enqueueUnknown(fixture.db)
   const { page, goTo, complaints } = await fixture.open(key)
@@ -584,7 +584,7 @@ test('a key of the scope read sees no action, and the panel Ledger names the sco
   expect(complaints()).toEqual([])
 })
 
-test('a key that is bound to participants has an overview of their payments, and is offered nothing that it may not see', async () => {
+test('a key restricted to participants sees an overview of their payments and no other', async () => {
   const mine = await enqueueFailed(fixture.db, { participantId: 'bound-to-this' })
   const held = await enqueueUnknown(fixture.db, { participantId: 'bound-to-this' })
   const theirs = await enqueueFailed(fixture.db)
@@ -596,7 +596,7 @@ test('a key that is bound to participants has an overview of their payments, and
   await list('Held').getByRole('link', { name: held.instructionId }).waitFor()
   await list('Newest payments').getByRole('link', { name: held.instructionId }).waitFor()
   expect(await page.locator('main').innerText()).not.toContain(theirs.instructionId)
-  // Live: what is enqueued for them appears by itself.
+  // New payments of the participants appear without a reload.
   const fresh = await enqueue(fixture.db, { participantId: 'bound-to-this' })
   await list('Newest payments').getByRole('link', { name: fresh.instructionId }).waitFor()
   const places = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allInnerTexts()
@@ -608,7 +608,7 @@ test('a key that is bound to participants has an overview of their payments, and
   await page.context().close()
 })
 
-test('a token that is for enqueueing alone is told what looking would need', async () => {
+test('a token with scope ingest alone is told that it cannot read', async () => {
   const { key } = await createKey(fixture.db, { owner: 'shop', scopes: ['ingest'] })
   const { page } = await fixture.open(key)
   await page.getByText('This token is not for looking').waitFor()
@@ -616,7 +616,7 @@ test('a token that is for enqueueing alone is told what looking would need', asy
   await page.context().close()
 })
 
-test('the panel Ledger shows the block of a row as soon as it is sealed, and names a changed row', async () => {
+test('the Ledger panel shows the block of a row once sealed, and names a changed row', async () => {
   const { outboxId } = await enqueueFailed(fixture.db)
   const { page, goTo } = olga
   await goTo(`payments/${outboxId}`)
@@ -638,7 +638,7 @@ test('the panel Ledger shows the block of a row as soon as it is sealed, and nam
   expect(await alert.innerText()).toMatch(/Broken at attempt 1: it differs from what was sealed/)
 })
 
-test('the panel Ledger verifies a payment whose proof has two pages', async () => {
+test('the Ledger panel verifies a payment whose rows need two pages', async () => {
   const { outboxId } = await enqueue(fixture.db)
   const { control } = await apiRolesOf(fixture.db)
   const role = control({ owner: 'olga', apiKey: null })

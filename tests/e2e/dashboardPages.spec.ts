@@ -20,7 +20,7 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const EVERY_RULE = { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }
 const CONTRAST = { type: 'rule', values: ['color-contrast'] }
 
-/** What axe finds, as "rule: elements". It is given to the page as the debugger does, which the page's policy allows. */
+/** Returns findings of axe as "rule: elements". The debugger injects axe, which the page's policy allows. */
 async function accessibilityDefects(page: Page, runOnly: object = EVERY_RULE): Promise<string[]> {
   await page.evaluate(AXE)
   return page.evaluate(`(async () => {
@@ -29,23 +29,23 @@ async function accessibilityDefects(page: Page, runOnly: object = EVERY_RULE): P
   })()`)
 }
 
-/** How many pixels of the page are beyond the screen. */
+/** Pixels of the page beyond the screen. */
 const SIDEWAYS = 'Math.max(0, document.documentElement.scrollWidth - innerWidth)'
 
-/** Tables and lists with columns beyond their right edge, as "name: pixels". Free text must break instead. */
+/** Tables and lists with columns beyond their right edge, as "name: pixels". Free text must wrap instead. */
 const CUT_OFF = `[...document.querySelectorAll('.table-wrap, .vlist-head')].flatMap((element) => {
   const beyond = element.scrollWidth - element.clientWidth
   return beyond > 0 ? [element.closest('[aria-label]').getAttribute('aria-label') + ': ' + beyond] : []
 })`
 
 describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: look, ...options }) => {
-  test('is accessible, fits its screen, and its browser has nothing to complain about', async () => {
+  test('is accessible, fits its screen and causes no browser error', async () => {
     const { page, complaints, goTo } = await fixture.open(undefined, options)
     for (const { name, path, heading } of DASHBOARD_PAGES) {
       await goTo(path(data.troubled))
       if (heading !== undefined) await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
       await page.getByText('Live', { exact: true }).locator('visible=true').waitFor()
-      // In the dark nothing changes but the colours; on a phone, the navigation and where things stand.
+      // The dark look changes colours only. The phone look changes the navigation and the layout.
       const rules = look === 'dark' ? CONTRAST : EVERY_RULE
       const defects = look === 'phone' && name !== 'overview' ? [] : await accessibilityDefects(page, rules)
       const [sideways, cutOff] = [await page.evaluate(SIDEWAYS), await page.evaluate(CUT_OFF)]
@@ -56,7 +56,7 @@ describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: look, ...options })
   })
 })
 
-test('at 360 pixels nothing is cut off, and what a finger has to hit is 44 pixels high', async () => {
+test('a 360-pixel screen cuts nothing off, and every control is at least 44 pixels high', async () => {
   const { page, goTo } = await fixture.open(undefined, {
     viewport: { width: 360, height: 640 },
     hasTouch: true,
@@ -78,7 +78,7 @@ test('at 360 pixels nothing is cut off, and what a finger has to hit is 44 pixel
   await page.context().close()
 })
 
-test('the charts are drawn in a browser whose language is no locale, as under LANG=C', async () => {
+test("charts are drawn when the browser's language is no valid locale, as under LANG=C", async () => {
   const { page, complaints, goTo } = await fixture.open(undefined, {})
   await page.addInitScript(`Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })`)
   await page.reload()
@@ -89,7 +89,7 @@ test('the charts are drawn in a browser whose language is no locale, as under LA
   await page.context().close()
 })
 
-test('a keyboard reaches every page, the search, the keys and the content', async () => {
+test('the keyboard reaches every page, the search, the list, the shortcuts and the content', async () => {
   const { page, complaints } = await fixture.open()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   for (const [key, heading] of [
@@ -107,7 +107,7 @@ test('a keyboard reaches every page, the search, the keys and the content', asyn
     await page.keyboard.press(key)
     await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
   }
-  // j and k work at once, without a click into the list.
+  // j and k work without a click into the list.
   await page.keyboard.press('g')
   await page.keyboard.press('p')
   await page.locator('.vlist-row a').nth(1).waitFor()
@@ -145,7 +145,7 @@ test('a keyboard reaches every page, the search, the keys and the content', asyn
   await page.context().close()
 })
 
-test('the page comes with a strict policy, and a script that was put into it anyway does not run', async () => {
+test('the content security policy is strict and stops an injected script', async () => {
   const { headers } = await fetch(fixture.http.address)
   const policy = headers.get('content-security-policy') ?? ''
   expect(policy).toMatch(/default-src 'self'/)
@@ -162,7 +162,7 @@ test('the page comes with a strict policy, and a script that was put into it any
   await page.context().close()
 })
 
-test('a token that is not accepted leads to the form, which says so, and signing out forgets it', async () => {
+test('a refused token leads to the form, which says so; signing out removes the token', async () => {
   const { page } = await visit(fixture.browser, `${fixture.http.address}/#token=wrong`)
   await page.getByRole('alert').getByText('Not accepted').waitFor()
   expect(await accessibilityDefects(page)).toEqual([])
@@ -175,7 +175,7 @@ test('a token that is not accepted leads to the form, which says so, and signing
   await page.context().close()
 })
 
-test('what the server answers with a problem is shown with its code and the id of the request, and can be tried again', async () => {
+test('an error of the server is shown with code and request id, and can be retried', async () => {
   const { page, goTo } = await fixture.open()
   await goTo('payments/00000000-0000-0000-0000-000000000000')
   const note = page.getByRole('alert')
@@ -188,7 +188,7 @@ test('what the server answers with a problem is shown with its code and the id o
   await page.context().close()
 })
 
-test('the documentation shows each page in each look, and no other', () => {
+test('docs/operate/dashboard.md shows each page in each look, and no other picture', () => {
   const docs = fileURLToPath(new URL('../../docs', import.meta.url))
   const shown = [...DASHBOARD_PAGES.map(({ name }) => name), 'first'].flatMap((page) =>
     DASHBOARD_LOOKS.map((look) => `${page}-${look.name}.png`),

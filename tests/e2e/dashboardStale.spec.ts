@@ -11,11 +11,11 @@ import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { startPrivateServer } from '../support/server.js'
 
 const TOKEN = 'token-of-the-stale-test'
-/** From the death of the server to the words on the page. */
+/** Longest time from the end of PostgreSQL to the warning on the page. */
 const SAID_WITHIN_MS = 5_000
 
 test(
-  'a page says within 5 s that PostgreSQL is gone, since when, and shows nothing green',
+  'a page says within 5 s that PostgreSQL is gone and since when, and shows nothing green',
   { timeout: 240_000 },
   async () => {
     const server = await startPrivateServer()
@@ -50,9 +50,8 @@ test(
     expect(await note.innerText()).toMatch(/stale since \d\d:\d\d:\d\d[^]*Nothing could be read from the database/)
     await live.getByText('Stale', { exact: true }).waitFor()
     expect(await page.getByText('All quiet').count()).toBe(0)
-    // The chart is drawn anew in its other colours.
+    // The chart is redrawn in its stale colours.
     await expect.poll(() => page.evaluate(GREEN), POLL_OPTIONS).toEqual([])
-    // On the other pages, too.
     await goTo('payments')
     await note.waitFor()
     expect(await page.evaluate(GREEN)).toEqual([])
@@ -81,7 +80,7 @@ async function oneDispatchedPayment(url: string): Promise<void> {
   await database.close()
 }
 
-/** Everything on the page that is drawn in green: by its computed colours, and in canvases by their pixels. */
+/** Everything drawn in green: elements by computed colour, canvases by pixel. */
 const GREEN = `(() => {
   const isGreen = (r, g, b, a) => a > 40 && g > r + 25 && g > b + 10
   const found = []

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { DashboardFixture } from '../support/dashboardFixture.js'
 import { claimOnly, complete, enqueue, makeDueAndClaim, type Enqueued } from '../support/outboxItems.js'
 
-/** A call that timed out is shown as an unknown outcome: not as a failure, and not as a retry. */
+/** The dashboard shows a timed-out call as an unknown outcome, not as a failure or a retry. */
 
 let fixture: DashboardFixture
 let timedOut: Enqueued

@@ -7,9 +7,9 @@ import { seedDashboardData } from '../support/dashboardData.js'
 import { DashboardFixture } from '../support/dashboardFixture.js'
 import { apiRolesOf } from '../support/httpFixture.js'
 
-/** The pictures of docs/operate/dashboard.md, from a real server over a real database, in a real browser. */
+/** Folder of the pictures in docs/operate/dashboard.md, taken from a real server and database in a real browser. */
 const folder = fileURLToPath(new URL('../../docs/dashboard/', import.meta.url))
-/** A page full of text needs the most. */
+/** Largest picture; pages full of text need the most. */
 const BYTES_MAX = 192 * 1_024
 
 let empty: DashboardFixture
@@ -37,7 +37,7 @@ const ALERTS = [
     name: 'SymphonyExpiredLeases',
     state: 'firing' as const,
     severity: 'critical' as const,
-    summary: 'Workers died or hung with payments in their hands, and nobody has taken these over for three minutes.',
+    summary: 'Workers died or hung with leased payments, and no worker has taken these over for three minutes.',
     firstLook: 'Is lease repair running (it comes with every worker)? What do its log lines say?',
     remedy: 'Start a worker or lease repair.',
     value: 1,
@@ -46,13 +46,13 @@ const ALERTS = [
   },
 ]
 
-/** What comes last on a page. */
+/** Elements that appear last on a page. */
 const SETTLED: Readonly<Record<string, readonly string[]>> = {
   overview: ['.throughput canvas', 'section[aria-label^=Workers] td'],
   payment: ['[data-ledger]'],
 }
 
-test('each page in each look', async () => {
+test('each page is photographed in each look', async () => {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
   const { troubled } = await seedDashboardData(busy.db)
@@ -72,7 +72,7 @@ test('each page in each look', async () => {
     expect(complaints()).toEqual([])
     await page.context().close()
   }
-  // The page that is opened in an emergency is shown in one; last, because everything that waits is marked by it.
+  // The Dispatch page is shown frozen. It comes last, because a freeze marks every pending item.
   const { control } = await apiRolesOf(busy.db)
   await freezeDispatch(
     control({ owner: 'olga', apiKey: null }),

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
 
-/** The libraries themselves, each against a real PostgreSQL: `npm run adapters`. */
+/** Tests the adapters with the real libraries against a real PostgreSQL: `npm run adapters`. */
 export default defineConfig({
   test: {
     root: join(import.meta.dirname, '../../..'),

@@ -5,7 +5,7 @@ import { kafkaRail, OUTBOX_ID_HEADER } from '../../../libs/brokers/index.js'
 import { callRail, loadRail } from '../../../libs/rails/index.js'
 import { PAYABLE, railRequest } from '../../support/railRequest.js'
 
-/** Only against the broker that KAFKA_BROKERS names: none can be installed where this was written. */
+/** These tests need a broker, named by KAFKA_BROKERS. */
 
 const kafka = new Kafka({
   clientId: 'symphony-test',
@@ -27,7 +27,7 @@ const rail = loadRail(
   kafkaRail({ type: 'kafka', onUnknown: 'resend', consumersDeduplicate: true, kafka: { producer, topic } }),
 )
 
-/** Resolves with the records of an outbox id, once there are so many. */
+/** Resolves with the records of an outbox id once that many have arrived. */
 async function consume(reference: string, count: number): Promise<KafkaMessage[]> {
   const consumer = kafka.consumer({ groupId: randomUUID() })
   onTestFinished(() => consumer.disconnect())
@@ -43,7 +43,7 @@ async function consume(reference: string, count: number): Promise<KafkaMessage[]
   return found
 }
 
-test('the record is the request, under its participant and its id', async () => {
+test('a record holds the request, its participant as key, and its outbox id', async () => {
   const sent = railRequest({ traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` })
   expect(await callRail(rail, sent)).toMatchObject({ kind: 'success', reference: sent.reference })
   const [record] = await consume(sent.reference, 1)
@@ -52,7 +52,7 @@ test('the record is the request, under its participant and its id', async () => 
   expect(JSON.parse(String(record?.value))).toMatchObject({ reference: sent.reference, payload: PAYABLE })
 })
 
-test('a repeat is a second record under the same id, for consumers to recognise', async () => {
+test('a repeat is a second record with the same outbox id, for consumers to deduplicate', async () => {
   const repeated = railRequest()
   expect(await callRail(rail, repeated)).toMatchObject({ kind: 'success', reference: repeated.reference })
   expect(await callRail(rail, repeated)).toMatchObject({ kind: 'success', reference: repeated.reference })

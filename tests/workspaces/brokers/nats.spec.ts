@@ -31,7 +31,7 @@ afterAll(async () => {
   await server.remove()
 })
 
-/** A stream of its own for each test. */
+/** Adds a stream for one test. */
 async function addStream(config: Partial<StreamConfig> = {}): Promise<{ stream: string; subject: string }> {
   const unique = randomUUID()
   const place = { stream: `payments-${unique}`, subject: `payments.${unique}` }
@@ -44,7 +44,7 @@ function railAt(nats: Partial<NatsOptions> & { stream: string; subject: string }
   return loadRail(natsRail({ type: 'nats', onUnknown: 'inquire', timeoutMs: 5_000, ...declared, nats: options }))
 }
 
-/** As the outbox makes them: the stream is asked about payments that are younger than it is. */
+/** Builds a request with a fresh UUIDv7, so that its payment is younger than the stream. */
 const request = (reference = createReference()) => railRequest({ reference })
 
 async function storedUnder(stream: string, subject: string): Promise<number> {
@@ -52,7 +52,7 @@ async function storedUnder(stream: string, subject: string): Promise<number> {
   return state.subjects?.[subject] ?? 0
 }
 
-/** The ids in the stream, in its order. */
+/** Returns the places of each message id in the stream. */
 async function idsIn(stream: string): Promise<Map<string, string[]>> {
   const { state } = await manager.streams.info(stream)
   const found = new Map<string, string[]>()
@@ -64,12 +64,12 @@ async function idsIn(stream: string): Promise<Map<string, string[]>> {
   return found
 }
 
-/** Resolves when the client has noticed that its server is gone. */
+/** Resolves when the client reports that the server is gone. */
 async function untilDisconnected(): Promise<void> {
   for await (const { type } of connection.status()) if (type === 'disconnect') return
 }
 
-test('the rail keeps the contract of rails', async () => {
+test('natsRail passes the rail contract', async () => {
   const place = await addStream()
   const rail = natsRail({
     type: 'nats',
@@ -86,7 +86,7 @@ test('the rail keeps the contract of rails', async () => {
   ])
 })
 
-test('the message is the request, under its id and with its trace', async () => {
+test('a message holds the request, its outbox id and its trace context', async () => {
   const place = await addStream()
   const sent = { ...request(), traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`, tracestate: 'x=1' }
   expect(await callRail(railAt(place), sent)).toMatchObject({ kind: 'success', reference: `${place.stream}:1` })
@@ -105,7 +105,7 @@ test('the message is the request, under its id and with its trace', async () => 
   expect(stored?.header.get('tracestate')).toBe('x=1')
 })
 
-test('within the duplicate window a repeat is the same message', async () => {
+test('a repeat within the duplicate window is the same message', async () => {
   const place = await addStream()
   const rail = railAt(place)
   const repeated = request()
@@ -114,12 +114,12 @@ test('within the duplicate window a repeat is the same message', async () => {
   expect(await idsIn(place.stream)).toEqual(new Map([[repeated.reference, [`${place.stream}:1`]]]))
 })
 
-test('long after the duplicate window a repeat is still the same message', async () => {
+test('a repeat after the duplicate window is still the same message', async () => {
   const place = await addStream({ duplicate_window: 100_000_000 })
   const rail = railAt(place)
   const repeated = request()
   await callRail(rail, repeated)
-  // The window is over when the server takes in another message under a known id.
+  // The window has passed once the server stores a second message under a known id.
   await expect
     .poll(async () => (await js.publish(`${place.subject}.probe`, '', { msgID: 'probe' })).seq)
     .toBeGreaterThan(2)
@@ -128,25 +128,25 @@ test('long after the duplicate window a repeat is still the same message', async
   expect([before, await storedUnder(place.stream, `${place.subject}.${repeated.reference}`)]).toEqual([1, 1])
 })
 
-describe('what surely was not published', () => {
+describe('a publish that cannot have happened', () => {
   test.for([
     ['no stream of that name', { stream: 'nowhere' }, {}],
-    ['a stream that gives away and forgets', {}, { retention: 'workqueue' }],
+    ['a work-queue stream', {}, { retention: 'workqueue' }],
     ['a stream that acknowledges nothing', {}, { no_ack: true }],
-  ] as const)('%s: not sent', async ([, nats, config]) => {
+  ] as const)('is notSent: %s', async ([, nats, config]) => {
     const place = await addStream(config)
     expect(await callRail(railAt({ ...place, ...nats }), request())).toMatchObject({ kind: 'notSent' })
     expect((await manager.streams.info(place.stream)).state.messages).toBe(0)
   })
 
-  test('a subject that no stream takes in: not sent', async () => {
+  test('is notSent: a subject of no stream', async () => {
     const { stream } = await addStream()
     expect(await callRail(railAt({ stream, subject: `lost.${randomUUID()}` }), request())).toMatchObject({
       kind: 'notSent',
     })
   })
 
-  test('a subject that another stream takes in: refused by the server, for now', async () => {
+  test('is retryable: a subject of another stream (NATS_10060)', async () => {
     const { stream } = await addStream()
     const other = await addStream()
     const verdict = await callRail(railAt({ stream, subject: other.subject }), request())
@@ -154,7 +154,7 @@ describe('what surely was not published', () => {
     expect((await manager.streams.info(other.stream)).state.messages).toBe(0)
   })
 
-  test('larger than the stream takes: refused for good; larger than the server takes: not sent', async () => {
+  test('is terminal above the limit of the stream (NATS_10054), notSent above that of the server', async () => {
     const place = await addStream({ max_msg_size: 1_000 })
     const rail = railAt({ ...place, body: () => 'x'.repeat(2_000) })
     expect(await callRail(rail, request())).toMatchObject({ kind: 'terminal', code: 'NATS_10054' })
@@ -162,14 +162,14 @@ describe('what surely was not published', () => {
     expect(await callRail(huge, request())).toMatchObject({ kind: 'notSent' })
   })
 
-  test('a sealed stream: refused by the server, for now', async () => {
+  test('is retryable: a sealed stream (NATS_10109)', async () => {
     const place = await addStream()
     const { config } = await manager.streams.info(place.stream)
     await manager.streams.update(place.stream, Object.assign(config, { sealed: true }))
     expect(await callRail(railAt(place), request())).toMatchObject({ kind: 'retryable', code: 'NATS_10109' })
   })
 
-  test('a closed connection: not sent', async () => {
+  test('is notSent: a closed connection', async () => {
     const place = await addStream()
     const ending = await connect({ servers: server.url })
     const rail = railAt({ ...place, jetstream: jetstream(ending) }, { onUnknown: 'hold' })
@@ -178,7 +178,7 @@ describe('what surely was not published', () => {
   })
 })
 
-test('a full stream that refuses is unknown, because a broken disk says the same; the stream is asked, and has nothing', async () => {
+test('a refusal by a full stream is unknown, and an inquiry finds the message absent', async () => {
   const place = await addStream({ max_msgs: 1, discard: 'new' })
   const rail = railAt(place)
   expect(await callRail(rail, request())).toMatchObject({ kind: 'success' })
@@ -187,8 +187,8 @@ test('a full stream that refuses is unknown, because a broken disk says the same
   expect(await inquireRail(rail, refused)).toMatchObject({ kind: 'absent' })
 })
 
-describe('a stream that may have forgotten is not believed', () => {
-  test('what was purged is not absent', async () => {
+describe('an inquiry to a stream that may have lost messages', () => {
+  test('is unknown after a purge (NATS_STREAM_FORGETS)', async () => {
     const place = await addStream()
     const rail = railAt(place)
     const published = request()
@@ -197,7 +197,7 @@ describe('a stream that may have forgotten is not believed', () => {
     expect(await inquireRail(rail, published)).toMatchObject({ kind: 'unknown', code: 'NATS_STREAM_FORGETS' })
   })
 
-  test('what one message was deleted for is not absent', async () => {
+  test('is unknown after a message was deleted (NATS_STREAM_FORGETS)', async () => {
     const place = await addStream()
     const rail = railAt(place)
     const published = request()
@@ -207,7 +207,7 @@ describe('a stream that may have forgotten is not believed', () => {
     expect(await inquireRail(rail, published)).toMatchObject({ kind: 'unknown', code: 'NATS_STREAM_FORGETS' })
   })
 
-  test('nor is what an older stream of that name may have held', async () => {
+  test('is unknown if the stream is younger than the payment (NATS_STREAM_FORGETS)', async () => {
     const place = await addStream()
     const older = request()
     await callRail(railAt(place), older)
@@ -217,7 +217,7 @@ describe('a stream that may have forgotten is not believed', () => {
     expect(await inquireRail(railAt(place), request())).toMatchObject({ kind: 'absent' })
   })
 
-  test('a stream that has dropped what is older still knows what is younger', async () => {
+  test('is unknown for a dropped message, and absent for a younger one', async () => {
     const place = await addStream({ max_msgs: 1, discard: 'old' })
     const rail = railAt(place)
     const dropped = request()
@@ -228,7 +228,7 @@ describe('a stream that may have forgotten is not believed', () => {
   })
 })
 
-test('a server frozen past the deadline: unknown; it thaws, and the message it then takes in is the only one', async () => {
+test('a publish to a frozen server times out as unknown, and is stored once afterwards', async () => {
   const place = await addStream()
   const rail = railAt(place, { timeoutMs: 300 })
   await callRail(rail, request())
@@ -236,7 +236,7 @@ test('a server frozen past the deadline: unknown; it thaws, and the message it t
   server.broker.freeze()
   onTestFinished(() => server.broker.thaw())
   expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
-  // The adapter itself has obeyed: with nobody to answer, only its signal can have ended it.
+  // The server cannot answer, so only the signal can end the call of the adapter.
   await expect(async () => rail.dispatch(late, { signal: AbortSignal.timeout(10) })).rejects.toThrow(
     'aborted before the broker confirmed it',
   )
@@ -246,7 +246,7 @@ test('a server frozen past the deadline: unknown; it thaws, and the message it t
   expect(await storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
 })
 
-test('copies of two workers that a frozen server takes in late are one message', async () => {
+test('copies of two workers that a frozen server stores late are one message', async () => {
   const place = await addStream()
   const other = await connect({ servers: server.url })
   onTestFinished(() => other.close())
@@ -260,13 +260,13 @@ test('copies of two workers that a frozen server takes in late are one message',
   onTestFinished(() => server.broker.thaw())
   for (const rail of rails) expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown' })
   server.broker.thaw()
-  // Each connection is answered in its order: when it answers again, the server has taken in what waited there.
+  // Each connection is answered in order. After a flush, the server has handled what was queued on it.
   await Promise.all([connection.flush(), other.flush()])
   await expect.poll(() => storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
   expect((await manager.streams.info(place.stream)).state.messages).toBe(3)
 })
 
-test('what is published while the client reconnects is unknown, and there once when the server is back', async () => {
+test('a publish during a reconnect is unknown, and is stored once when the server is back', async () => {
   const place = await addStream({ duplicate_window: 100_000_000 })
   const rail = railAt(place, { timeoutMs: 300 })
   await callRail(rail, request())
@@ -281,7 +281,7 @@ test('what is published while the client reconnects is unknown, and there once w
   expect(await storedUnder(place.stream, `${place.subject}.${meanwhile.reference}`)).toBe(1)
 })
 
-test('a worker killed between the publish and the completion: each payment is in the stream once, under its reference', async () => {
+test('a worker killed between publish and completion leaves one message per payment', async () => {
   const place = await addStream()
   const fixture = await BrokerFixture.set('nats', {
     NATS_URL: server.url,
@@ -293,7 +293,7 @@ test('a worker killed between the publish and the completion: each payment is in
   expect((await first.ended).exitCode).toBe('SIGKILL')
   const publishedByFirst = (await idsIn(place.stream)).size
   const toldByFirst = await fixture.ended()
-  // Otherwise nothing of what is proven here has happened.
+  // The worker must have died with published items that it did not complete.
   expect(publishedByFirst).toBeGreaterThan(toldByFirst)
   await fixture.expireLeases()
   fixture.startWorker('second')
@@ -304,7 +304,7 @@ test('a worker killed between the publish and the completion: each payment is in
   expect(await fixture.dispatched()).toEqual(references)
 })
 
-test('a server killed while payments flow: it comes back, and each payment is in the stream once', async () => {
+test('a server killed under load loses nothing: one message per payment', async () => {
   const place = await addStream()
   const fixture = await BrokerFixture.set('nats', {
     NATS_URL: server.url,
@@ -318,7 +318,7 @@ test('a server killed while payments flow: it comes back, and each payment is in
   expect(new Set(references.keys())).toEqual(new Set(ids))
 })
 
-test('the program of the guide works when pasted, and prints what the page says', async () => {
+test('the program of the guide works when pasted and prints its documented output', async () => {
   const { printed, promised } = await pasteProgram('stream.mjs', { NATS_URL: server.url })
   expect(printed).toBe(promised)
 })

@@ -12,7 +12,7 @@ import { pasteProgram } from './support/pasteProgram.js'
 import { startRabbit, type RabbitServer } from './support/startRabbit.js'
 
 let server: RabbitServer
-/** The test's own, by which it looks at queues. It is lost with each restart, and opened anew. */
+/** Connection of the test itself, reopened after each restart of the broker. */
 let connection: ChannelModel
 let channel: ConfirmChannel
 beforeAll(async () => {
@@ -36,7 +36,7 @@ interface Place {
   readonly queue: string
 }
 
-/** An exchange and a queue of its own for each test, both durable. */
+/** Declares a durable exchange and queue for one test. */
 async function declare({
   bound = true,
   queueArguments = {},
@@ -57,7 +57,7 @@ function railAt(given: Partial<RabbitOptions & Place> & { exchange: string }, de
   return rail
 }
 
-/** The message ids in a queue, taken out of it. */
+/** Removes the messages of a queue and returns their ids. */
 async function take(queue: string): Promise<string[]> {
   const ids: string[] = []
   for (
@@ -70,7 +70,9 @@ async function take(queue: string): Promise<string[]> {
   return ids
 }
 
-/** What a consumer does: into the inbox, and only then acknowledged; a worker makes each message its effect. */
+/**
+ * Consumes like an application: stores each message in the inbox, then acknowledges it. A worker applies the effect.
+ */
 class Consumer {
   readonly db: TestDatabase
   readonly #inbox: Inbox
@@ -94,7 +96,7 @@ class Consumer {
     return new Consumer(db, new Inbox(database), new InboxWorker(database, handlers, { handlerRole: name }))
   }
 
-  /** Empties the queue, and handles what was in it. Returns how many copies there were. */
+  /** Empties the queue, handles its messages and returns how many copies it held. */
   async consume(queue: string): Promise<number> {
     let copies = 0
     for (let message = await channel.get(queue); message !== false; message = await channel.get(queue)) {
@@ -108,7 +110,7 @@ class Consumer {
     return copies
   }
 
-  /** How often each reference took effect. */
+  /** Counts the effects of each reference. */
   async effects(): Promise<Map<string, number>> {
     const { rows } = await this.db.queryNoRole<{ reference: string; count: number }>(
       'SELECT reference, count(*)::int AS count FROM bank.effects GROUP BY reference',
@@ -123,7 +125,7 @@ async function createConsumer(): Promise<Consumer> {
   return Consumer.of(db)
 }
 
-test('the rail keeps the contract of rails, with an inbox behind it', async () => {
+test('rabbitRail with an inbox behind it passes the rail contract', async () => {
   const place = await declare()
   const consumer = await createConsumer()
   const rail = rabbitRail({
@@ -146,7 +148,7 @@ test('the rail keeps the contract of rails, with an inbox behind it', async () =
   ])
 })
 
-test('the message is the request: persistent, under its id and with its trace', async () => {
+test('a message is persistent and holds the request, its outbox id and its trace context', async () => {
   const place = await declare()
   const sent = railRequest({ traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`, tracestate: 'x=1' })
   expect(await callRail(railAt(place), sent)).toMatchObject({ kind: 'success', reference: sent.reference })
@@ -161,11 +163,11 @@ test('the message is the request: persistent, under its id and with its trace', 
   expect(JSON.parse(String(message.content))).toMatchObject({ reference: sent.reference, payload: PAYABLE })
 })
 
-/** A routing key that a queue is bound by, for every second request. */
+/** Routes only every second request to a queue. */
 const everySecond = ({ attempt }: { attempt: number }) => (attempt % 2 === 0 ? 'payments' : 'nowhere')
 
-describe('what surely was not published', () => {
-  test('a message that no queue takes is returned, and not sent; once a queue is bound, the same one goes', async () => {
+describe('a publish that cannot have happened', () => {
+  test('is notSent if no queue is bound, and succeeds once one is', async () => {
     const place = await declare({ bound: false })
     const rail = railAt(place)
     const unroutable = railRequest()
@@ -175,7 +177,7 @@ describe('what surely was not published', () => {
     expect(await take(place.queue)).toEqual([unroutable.reference])
   })
 
-  test('of many at once, only those that were returned were not sent', async () => {
+  test('is notSent for exactly those of 200 concurrent messages that were returned', async () => {
     const place = await declare()
     const rail = railAt({ ...place, routingKey: everySecond })
     const requests = Array.from({ length: 200 }, (_, index) => railRequest({ attempt: index + 1 }))
@@ -187,7 +189,7 @@ describe('what surely was not published', () => {
     expect(new Set(await take(place.queue))).toEqual(new Set(routed))
   })
 
-  test('an exchange that is not there: not sent, until it is', async () => {
+  test('is notSent until the exchange exists', async () => {
     const exchange = `later-${randomUUID()}`
     const { queue } = await declare()
     const rail = railAt({ exchange })
@@ -197,13 +199,13 @@ describe('what surely was not published', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'success' })
   })
 
-  test('nobody listens: not sent', async () => {
+  test('is notSent if no broker listens', async () => {
     const port = await freePort()
     const rail = railAt({ exchange: '', connect: () => connect(`amqp://127.0.0.1:${port}`) })
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'notSent' })
   })
 
-  test('the default exchange: a queue of that name takes it, and without one it is not sent', async () => {
+  test('is notSent to the default exchange without a queue of that name', async () => {
     const { queue } = await declare()
     expect(await callRail(railAt({ exchange: '', routingKey: queue }), railRequest())).toMatchObject({
       kind: 'success',
@@ -212,7 +214,7 @@ describe('what surely was not published', () => {
     expect(await callRail(nowhere, railRequest())).toMatchObject({ kind: 'notSent' })
   })
 
-  test('a rail that was closed: not sent', async () => {
+  test('is notSent after close()', async () => {
     const place = await declare()
     const rail = railAt(place)
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'success' })
@@ -221,8 +223,8 @@ describe('what surely was not published', () => {
   })
 })
 
-describe('what may have been published', () => {
-  test('a nack is unknown: of two queues one may have taken the message', async () => {
+describe('a publish that may have happened', () => {
+  test('is unknown after a nack, because another queue may hold the message', async () => {
     const full = await declare({ queueArguments: { 'x-max-length': 1, 'x-overflow': 'reject-publish' } })
     const other = await declare({ bound: false })
     await channel.bindQueue(other.queue, full.exchange, 'payments')
@@ -233,7 +235,7 @@ describe('what may have been published', () => {
     expect(await take(other.queue)).toContain(refused.reference)
   })
 
-  test('an exchange deleted under the channel: unknown, and the next payment has a channel of its own', async () => {
+  test('is unknown if its exchange is deleted; the next payment gets a new channel', async () => {
     const place = await declare()
     const rail = railAt(place)
     await callRail(rail, railRequest())
@@ -245,7 +247,7 @@ describe('what may have been published', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'success' })
   })
 
-  test('a broker frozen past the deadline: unknown, and no second copy while the first may still be on its way', async () => {
+  test('is unknown after a timeout; a repeat is notSent until the broker answers again', async () => {
     const place = await declare()
     const rail = railAt(place, { timeoutMs: 300 })
     await callRail(rail, railRequest())
@@ -255,7 +257,7 @@ describe('what may have been published', () => {
     onTestFinished(() => server.broker.thaw())
     expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
     expect(await callRail(rail, late)).toMatchObject({ kind: 'notSent' })
-    // The adapter itself has obeyed: with nobody to answer, only its signal can have ended it.
+    // The broker cannot answer, so only the signal can end the call of the adapter.
     const another = railRequest()
     const ended = async () => rail.dispatch(another, { signal: AbortSignal.timeout(10) })
     await expect(ended).rejects.toThrow('aborted before the broker confirmed it')
@@ -266,7 +268,7 @@ describe('what may have been published', () => {
     await expect.poll(async () => (await callRail(rail, late)).kind).toBe('success')
   })
 
-  test('a broker without memory takes nothing: the first is unknown, the others are not sent, and it heals', async () => {
+  test('is notSent while the broker has a memory alarm, and succeeds afterwards', async () => {
     const place = await declare()
     const rail = railAt(place, { timeoutMs: 300 })
     await callRail(rail, railRequest())
@@ -278,7 +280,7 @@ describe('what may have been published', () => {
   })
 })
 
-test('a worker killed between the publish and the completion: copies in the queue, and one effect of each payment', async () => {
+test('a worker killed between publish and completion leaves one effect per payment', async () => {
   const place = await declare()
   const fixture = await BrokerFixture.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
   const ids = await fixture.enqueue(40)
@@ -288,13 +290,13 @@ test('a worker killed between the publish and the completion: copies in the queu
   fixture.startWorker('second')
   await fixture.untilEnded(ids.length)
   const consumer = await Consumer.of(fixture.db)
-  // More copies than payments, otherwise nothing of what is proven here has happened.
+  // More copies than payments: the kill must have caused resends.
   expect(await consumer.consume(place.queue)).toBeGreaterThan(ids.length)
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
   expect(await fixture.dispatched()).toEqual(new Map(ids.map((id) => [id, id])))
 })
 
-test('a broker killed while payments flow: it comes back, nothing is lost, and each payment takes effect once', async () => {
+test('a broker killed under load loses nothing: one effect per payment', async () => {
   const place = await declare()
   const fixture = await BrokerFixture.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
   const ids = await fixture.killWhileFlowing(server.broker)
@@ -304,7 +306,7 @@ test('a broker killed while payments flow: it comes back, nothing is lost, and e
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
 })
 
-test('the program of the guide works when pasted, and prints what the page says', async () => {
+test('the program of the guide works when pasted and prints its documented output', async () => {
   const { printed, promised } = await pasteProgram('queue.mjs', { RABBIT_URL: server.url })
   expect(printed).toBe(promised)
 })

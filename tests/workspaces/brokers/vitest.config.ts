@@ -1,14 +1,14 @@
 import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
 
-/** The broker rails, each with its real client against a real server: `npm run brokers`. */
+/** Tests the broker rails with real clients against real servers: `npm run brokers`. */
 export default defineConfig({
   test: {
     root: join(import.meta.dirname, '../../..'),
     include: ['tests/workspaces/brokers/**/*.spec.ts'],
     globalSetup: ['tests/support/globalSetup.ts'],
     pool: 'forks',
-    // A broker that is frozen in one file should not be slow because of another.
+    // A broker frozen in one file must not slow down another file.
     maxWorkers: 1,
     allowOnly: false,
     passWithNoTests: false,

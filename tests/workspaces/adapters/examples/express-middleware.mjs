@@ -1,12 +1,12 @@
-// An Express middleware: each request has a transaction, and `request.enqueue` puts a payment into it. It is committed before the
-// answer is sent, and rolled back if the handler fails.
+// An Express middleware that gives each request a transaction. `request.enqueue` adds a payment to it. The transaction
+// is committed before the response is sent, and rolled back if the handler fails.
 import express from 'express'
 import pg from 'pg'
 import { Symphony } from 'symphony-pg'
 import { deploy } from 'symphony-pg/admin'
 import { startEmbedded } from '@symphony-pg/embedded'
 
-/** Runs a handler between BEGIN and COMMIT, and sends what it returns. */
+/** Runs a handler in a transaction and sends its result. */
 const inTransaction = (pool, symphony, handler) => async (request, response) => {
   const client = await pool.connect()
   try {
@@ -14,7 +14,7 @@ const inTransaction = (pool, symphony, handler) => async (request, response) => 
     request.client = client
     request.enqueue = (instruction) => symphony.enqueue(instruction, { tx: client })
     const answer = await handler(request)
-    // A transaction in which a statement failed is answered by ROLLBACK, without an error.
+    // After a failed statement, PostgreSQL answers COMMIT with ROLLBACK and no error.
     const { command } = await client.query('COMMIT')
     if (command !== 'COMMIT') throw new Error('nothing was committed')
     response.status(202).json(answer)

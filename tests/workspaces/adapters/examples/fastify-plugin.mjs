@@ -10,7 +10,7 @@ async function symphonyPlugin(app, options) {
   app.addHook('onReady', () => worker.start())
   app.addHook('onClose', () => symphony.close())
 }
-// Visible to the whole application, not only to plugins inside it.
+// Makes the plugin visible to the whole application, not only to plugins inside it.
 symphonyPlugin[Symbol.for('skip-override')] = true
 
 const url = process.env.DATABASE_URL ?? 'embedded:.symphony'

@@ -1,4 +1,4 @@
-// An order and its payment, in one transaction of Kysely: both are there, or neither.
+// Inserts an order and enqueues its payment in one Kysely transaction, so both are committed or neither.
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import { fromKysely, Symphony } from 'symphony-pg'

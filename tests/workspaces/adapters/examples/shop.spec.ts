@@ -8,7 +8,7 @@ import { createTestDatabase } from '../../../support/database.js'
 const root = join(import.meta.dirname, '..', '..', '..', '..')
 const run = promisify(execFile)
 
-/** The program and its contract, compiled strictly where Express and Prisma are installed. */
+/** Folder with the program and its contract, compiled strictly. Express and Prisma are installed there. */
 let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(import.meta.dirname, 'compiled-'))
@@ -20,7 +20,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-test('app.ts commits an order with its payment, and rolls both back when the contract refuses the payload', async () => {
+test('app.ts commits an order with its payment, or rolls both back for a refused payload', async () => {
   await using db = await createTestDatabase({ schema: 'symphony' })
   const till = await db.createLogin('till', { roles: ['symphony_ingest'], inherit: true })
   await db.queryNoRole(`CREATE TABLE public.orders (id text PRIMARY KEY, state text NOT NULL)`)

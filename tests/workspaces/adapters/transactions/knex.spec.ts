@@ -26,7 +26,7 @@ function library(knex: Knex): Library {
 
 testTransactions('Knex', async (url) => library(knexFactory({ client: 'pg', connection: url })))
 
-/** What `knexSnakeCaseMappers` of Objection does to every answer, raw ones included. */
+/** Converts every answer like `knexSnakeCaseMappers` of Objection, raw answers included. */
 const camelCased = (answer: unknown): unknown => {
   if (Array.isArray(answer)) return answer.map(camelCased)
   if (answer === null || typeof answer !== 'object' || answer instanceof Date) return answer

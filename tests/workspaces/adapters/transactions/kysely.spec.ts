@@ -9,7 +9,7 @@ interface Tables {
 
 type Transaction = ControlledTransaction<Tables, string[]>
 
-/** A controlled transaction, because only that has savepoints; it is a `Transaction` like any other. */
+/** Opens a controlled transaction, because only these have savepoints. */
 const openTransaction = (trx: Transaction): OpenTransaction => ({
   tx: fromKysely(trx),
   note: async (id) => {
@@ -41,7 +41,7 @@ function library(db: Kysely<Tables>): Library {
     outside: [
       // @ts-expect-error: isTransaction is true in the type of a transaction, and boolean here
       () => fromKysely(db),
-      // @ts-expect-error: a pinned connection is no transaction
+      // @ts-expect-error: a reserved connection is no transaction
       () => db.connection().execute(async (connection) => fromKysely(connection)),
     ],
     refusesEnded: true,

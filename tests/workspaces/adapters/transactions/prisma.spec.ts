@@ -3,7 +3,7 @@ import { PrismaClient, type Prisma } from 'prisma-notes'
 import { fromPrisma } from '../../../../libs/adapters/index.js'
 import { testTransactions, type OpenTransaction } from './testTransactions.js'
 
-/** Prisma has no savepoints of its own; inside an interactive transaction they are two statements. */
+/** Prisma has no savepoints, so these tests send the two statements themselves. */
 const openTransaction = (client: Prisma.TransactionClient): OpenTransaction => ({
   tx: fromPrisma(client),
   note: async (id) => {

@@ -9,32 +9,32 @@ import { scheduleTimer } from '../../../../libs/scheduler/index.js'
 import { createTestDatabase, type TestDatabase } from '../../../support/database.js'
 import { buildInstruction } from '../../../support/outboxItems.js'
 
-/** A transaction of the library, open. */
+/** An open transaction of the library. */
 export interface OpenTransaction {
-  /** What the adapter made of it. */
+  /** Transaction as the adapter returns it. */
   readonly tx: Queryable
-  /** A change of the application's own, made with the library. */
+  /** Inserts a row of the application with the library. */
   readonly note: (id: string) => Promise<void>
-  /** A savepoint of the library, or of SQL where it has none: undone if the body throws, and then throws. */
+  /** Runs the body in a savepoint of the library, or of SQL. Rolls it back and throws if the body throws. */
   readonly savepoint: (body: (inner: OpenTransaction) => Promise<void>) => Promise<void>
 }
 
 export interface Library {
-  /** Committed if the body returns, rolled back if it throws. */
+  /** Commits if the body returns, rolls back if it throws. */
   transaction(body: (open: OpenTransaction) => Promise<void>): Promise<void>
-  /** Objects of the library that are no transaction, each given to the adapter. */
+  /** Calls of the adapter with objects of the library that are no transaction. */
   readonly outside: readonly (() => Queryable | Promise<Queryable>)[]
-  /** Whether a statement through a transaction that has ended is refused, by the library or by the adapter. */
+  /** Whether the library or the adapter refuses a statement through an ended transaction. */
   readonly refusesEnded: boolean
   close(): Promise<void>
 }
 
-/** Characters that libraries which read SQL themselves stumble over. */
+/** Schema with characters that have a meaning for libraries that parse SQL. */
 const SCHEMA = 'Pay $1 ? :id "out" é'
 
-/** What every library must do with a payment; `connect` opens it as an application would be. */
+/** Tests the adapter of one library. `connect` opens the library as an application would. */
 export function testTransactions(name: string, connect: (url: string) => Promise<Library>): void {
-  describe(`${name}:`, () => {
+  describe(`${name}`, () => {
     let db: TestDatabase
     let library: Library
     let listener: Client
@@ -54,7 +54,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       await db.drop()
     })
 
-    /** What there is of a participant's payments, and of a note. */
+    /** Counts a participant's pending payments and the notes of one id. */
     const found = async (participantId: string, note = '') => {
       const { rows } = await db.queryNoRole(
         `SELECT (SELECT count(*)::int FROM payment_outbox_pending WHERE participant_id = $1) AS items,
@@ -65,7 +65,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       return rows[0]
     }
 
-    test('a commit brings the payment together with the application’s own change', async () => {
+    test("commits the payment together with the application's own change", async () => {
       const instruction = buildInstruction()
       await library.transaction(async ({ tx, note }) => {
         await note(instruction.instructionId)
@@ -76,7 +76,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       expect(await found(instruction.participantId, instruction.instructionId)).toEqual({ items: 1, next: 2, notes: 1 })
     })
 
-    test('a rollback leaves nothing queued, no number taken and nobody notified', async () => {
+    test('leaves no item, no sequence number and no notification after a rollback', async () => {
       const instruction = buildInstruction()
       await listener.query('SELECT 1')
       const before = heard
@@ -95,7 +95,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       })
     })
 
-    test('a savepoint that is rolled back takes its payment with it, and only that', async () => {
+    test('rolls back a payment with its savepoint, and keeps the outer payment', async () => {
       const outer = buildInstruction()
       const inner = buildInstruction({ participantId: outer.participantId })
       await library.transaction(async ({ tx, savepoint }) => {
@@ -110,7 +110,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       expect(await found(outer.participantId, inner.instructionId)).toEqual({ items: 1, next: 2, notes: 0 })
     })
 
-    test('a refusal is the typed error, holds no payload, and leaves the rest of the transaction usable', async () => {
+    test('throws the typed error of a refusal, without payload; the transaction stays usable', async () => {
       const first = buildInstruction({ payload: { iban: 'first-secret' } })
       const other = { ...first, payload: { iban: 'second-secret' } }
       let refusal: unknown
@@ -129,7 +129,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       expect(await found(first.participantId)).toEqual({ items: 1, next: 2, notes: 0 })
     })
 
-    test('values arrive as they were given, whatever is in them', async () => {
+    test('stores values unchanged, including special characters', async () => {
       const { participantId, railType } = buildInstruction()
       const payloads = [
         { text: 'quotes \' " braces {a,b} back\\slash NULL', nested: { list: [1, 'two', null, true] } },
@@ -155,7 +155,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       expect(rows).toEqual(payloads.map((payload, index) => ({ payload, ordered: index === 2, later: index === 1 })))
     })
 
-    test('the adapter refuses the library’s objects outside a transaction before it sends anything', async () => {
+    test("refuses the library's objects outside a transaction before it sends anything", async () => {
       expect(library.outside.length).toBeGreaterThan(0)
       for (const make of library.outside) {
         const refusal = await Promise.resolve()
@@ -171,7 +171,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       }
     })
 
-    test('a payment through a transaction that has ended is refused, where the table says so', async () => {
+    test('refuses a payment through an ended transaction, if refusesEnded is true', async () => {
       const instruction = buildInstruction()
       let ended: Queryable | undefined
       await library.transaction(async ({ tx }) => {
@@ -185,7 +185,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       expect((await found(instruction.participantId))?.['items']).toBe(library.refusesEnded ? 0 : 1)
     })
 
-    test('inbox messages and timers go through the same transaction', async () => {
+    test('stores inbox messages and timers in the same transaction', async () => {
       const { instructionId: id } = buildInstruction()
       const payload = { said: '["not", "a list"]' }
       await library.transaction(async ({ tx: plain }) => {

@@ -17,7 +17,7 @@ const openTransaction = (manager: EntityManager): OpenTransaction => ({
   savepoint: (body) => manager.transaction((inner) => body(openTransaction(inner))),
 })
 
-/** The type of a manager is the same inside and outside a transaction, so only the data source is refused by type. */
+/** A manager has the same type inside and outside a transaction, so the compiler refuses only the data source. */
 const outsideOf = (dataSource: DataSource): (() => Queryable | Promise<Queryable>)[] => [
   () => fromTypeOrm(dataSource.manager),
   // @ts-expect-error: a data source has initialize()

@@ -1,6 +1,6 @@
 /**
- * The rail, in a process that dies as `kill -9` ends it once so many messages were published, in the moment between the
- * broker's answer and the relayer's: the broker knows, and the database does not.
+ * Wraps a rail so that its process kills itself after so many publishes. The broker has confirmed the last message, and
+ * the database does not know it.
  */
 export function killedAfter(rail, publishedMax) {
   let published = 0
@@ -10,7 +10,7 @@ export function killedAfter(rail, publishedMax) {
       const answer = await rail.dispatch(...given)
       published += 1
       if (published === publishedMax) process.kill(process.pid, 'SIGKILL')
-      // What was answered after that is not told either.
+      // Later confirmations are not returned either.
       return published >= publishedMax ? new Promise(() => {}) : answer
     },
   }

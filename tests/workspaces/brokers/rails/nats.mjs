@@ -1,4 +1,4 @@
-// Rails for `symphony worker --rails`, as a user would write them; the environment says where, and when to die.
+// Rails for `symphony worker --rails`, as a user would write them. The environment names the broker and when to die.
 import { jetstream } from '@nats-io/jetstream'
 import { connect, headers } from '@nats-io/transport-node'
 import { natsRail } from 'symphony-pg/rails'

@@ -1,4 +1,4 @@
-// Rails for `symphony worker --rails`, as a user would write them; the environment says where, and when to die.
+// Rails for `symphony worker --rails`, as a user would write them. The environment names the broker and when to die.
 import { connect } from 'amqplib'
 import { rabbitRail } from 'symphony-pg/rails'
 import { killedAfter } from './killedAfter.mjs'

@@ -7,10 +7,13 @@ import { buildInstruction } from '../../../support/outboxItems.js'
 import { PAYABLE } from '../../../support/railRequest.js'
 import type { BrokerProcess } from './BrokerProcess.js'
 
-/** Longer than the rails' `settleMs`: each question that comes too early is an attempt, and after twenty of them a payment is held. */
+/**
+ * Interval longer than the rails' `settleMs`. A claim that comes too early costs an attempt, and 20 attempts hold the
+ * payment.
+ */
 const HURRIED = { timeout: 90_000, interval: 1_500 }
 
-/** A database with payments, and real workers that carry them to a broker. Gone when the test is. */
+/** Database with payments, and real workers that dispatch them to a broker. Removed when the test ends. */
 export class BrokerFixture {
   readonly db: TestDatabase
   readonly #railType: string
@@ -24,7 +27,7 @@ export class BrokerFixture {
     this.#loginUrl = loginUrl
   }
 
-  /** `env` tells the rails, which are those of `tests/workspaces/brokers/rails/<railType>.mjs`, where their broker is. */
+  /** `env` tells the rails of `tests/workspaces/brokers/rails/<railType>.mjs` where their broker is. */
   static async set(railType: string, env: Readonly<Record<string, string>>): Promise<BrokerFixture> {
     const db = await createTestDatabase({ countBranches: false })
     onTestFinished(() => db.drop())
@@ -32,7 +35,7 @@ export class BrokerFixture {
     return new BrokerFixture(db, railType, env, url)
   }
 
-  /** Their outbox ids. */
+  /** Enqueues payments and returns their outbox ids. */
   async enqueue(count: number): Promise<string[]> {
     const instructions = Array.from({ length: count }, () =>
       buildInstruction({ railType: this.#railType, payload: PAYABLE }),
@@ -57,13 +60,13 @@ export class BrokerFixture {
     return worker
   }
 
-  /** Kills the broker while a worker brings it payments, and starts it again. Their outbox ids, when all have ended. */
+  /** Kills the broker while a worker publishes, restarts it, and returns the outbox ids once all are terminal. */
   async killWhileFlowing(broker: BrokerProcess): Promise<string[]> {
     const worker = this.startWorker('only')
     const ids = await this.enqueue(400)
     await vi.waitUntil(async () => (await this.ended()) > 20, { interval: 5, timeout: 60_000 })
     await broker.kill()
-    if ((await this.ended()) === ids.length) throw new Error('nothing flowed any more when the broker was killed')
+    if ((await this.ended()) === ids.length) throw new Error('every payment was terminal before the broker was killed')
     await broker.start()
     await this.untilEnded(ids.length)
     worker.child.kill('SIGTERM')
@@ -76,7 +79,7 @@ export class BrokerFixture {
     await vi.waitUntil(async () => (await this.#endedSoon()) === count, HURRIED)
   }
 
-  /** How many have ended, after whatever waits for its next attempt was made due: what time would do, only sooner. */
+  /** Makes waiting items due at once, then counts terminal items. */
   async #endedSoon(): Promise<number> {
     await this.db.queryNoRole(
       `UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp()
@@ -89,13 +92,13 @@ export class BrokerFixture {
     return (await this.#endings()).length
   }
 
-  /** The rail's reference of each payment that was dispatched, by outbox id. */
+  /** Returns the rail reference of each dispatched payment, by outbox id. */
   async dispatched(): Promise<Map<string, string>> {
     const rows = await this.#endings()
     return new Map(rows.filter(({ state }) => state === 'DISPATCHED').map((row) => [row.outbox_id, row.rail_reference]))
   }
 
-  /** Every lease there is has ended: what time does to a worker that is gone. */
+  /** Expires all leases, as time does after a worker died. */
   async expireLeases(): Promise<void> {
     await this.db.queryNoRole(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'

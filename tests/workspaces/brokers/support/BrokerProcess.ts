@@ -6,11 +6,11 @@ export interface BrokerProgram {
   readonly command: string
   readonly words: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** What it writes when it is ready. */
+  /** Text that the program prints when it is ready. */
   readonly readyText: string
 }
 
-/** A broker of the test's own, which can be killed, frozen and started again in the same folder and at the same port. */
+/** A broker that a test can kill, freeze and restart in the same folder and on the same port. */
 export class BrokerProcess {
   readonly #program: BrokerProgram
   #child: ChildProcess | undefined
@@ -26,10 +26,10 @@ export class BrokerProcess {
     return broker
   }
 
-  /** Resolves when it has said that it is ready; rejects with what it said if it ends instead. */
+  /** Resolves when the broker prints its ready text. Rejects with its output if it exits first. */
   async start(): Promise<void> {
     const { command, words, env, readyText } = this.#program
-    // A group of its own: some servers are a shell with children.
+    // A process group, because some servers are a shell with children.
     const child = spawn(command, words, {
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -49,7 +49,7 @@ export class BrokerProcess {
     })
   }
 
-  /** `kill -9` of all its processes; resolves when it is gone. */
+  /** Sends SIGKILL to all its processes. Resolves when it has exited. */
   async kill(): Promise<void> {
     const child = this.#child
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
@@ -71,7 +71,7 @@ export class BrokerProcess {
   }
 }
 
-/** Free a moment ago. */
+/** Returns a port that was free a moment ago. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createTestDatabase } from '../../../support/database.js'
 
-/** Runs a program of docs/coding/brokers.md as a newcomer would; returns what it printed, and what the page says. */
+/** Runs a program of docs/coding/brokers.md. Returns its output and the output that the page promises. */
 export async function pasteProgram(
   name: string,
   env: Readonly<Record<string, string>>,

@@ -7,7 +7,7 @@ export interface NatsServer {
   remove(): Promise<void>
 }
 
-/** A real nats-server with JetStream in a folder of its own. */
+/** Starts nats-server with JetStream in a temporary folder. */
 export async function startNats(): Promise<NatsServer> {
   const folder = await makeTestFolder()
   const port = await freePort()

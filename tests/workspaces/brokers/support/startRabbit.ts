@@ -8,15 +8,15 @@ import { BrokerProcess, freePort } from './BrokerProcess.js'
 export interface RabbitServer {
   readonly url: string
   readonly broker: BrokerProcess
-  /** `rabbitmqctl`, of this server. */
+  /** Runs `rabbitmqctl` for this server. */
   control(...words: readonly string[]): Promise<void>
   remove(): Promise<void>
 }
 
-/** The programs themselves: the wrappers of the package beside them want to be the system's own server. */
+/** Folder of the programs themselves. The wrappers in PATH start the system's own server. */
 const PROGRAMS = '/usr/lib/rabbitmq/bin'
 
-/** A real RabbitMQ in a folder of its own, with a port mapper of its own: nothing of it is left behind. */
+/** Starts RabbitMQ with its own port mapper in a temporary folder. */
 export async function startRabbit(): Promise<RabbitServer> {
   const folder = await makeTestFolder()
   const [port, distributionPort, mapperPort] = [await freePort(), await freePort(), await freePort()]
@@ -63,7 +63,7 @@ async function environmentOf(
 ): Promise<Readonly<Record<string, string>>> {
   const home = join(folder, 'home')
   await mkdir(home)
-  // Erlang's secret, which the server and rabbitmqctl must share and nobody else may read.
+  // The Erlang cookie. The server and rabbitmqctl share it, and other users must not read it.
   await writeFile(join(home, '.erlang.cookie'), 'SYMPHONY')
   await chmod(join(home, '.erlang.cookie'), 0o400)
   await writeFile(join(folder, 'enabled_plugins'), '[].')

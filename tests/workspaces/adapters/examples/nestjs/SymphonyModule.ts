@@ -3,7 +3,7 @@ import type { DynamicModule, OnApplicationBootstrap, OnApplicationShutdown } fro
 import { Symphony } from 'symphony-pg'
 import type { Rail } from 'symphony-pg'
 
-/** Runs a worker as long as the application runs: `app.close()` waits for the calls in progress. */
+/** Runs a worker while the application runs. `app.close()` waits for calls in progress. */
 @Injectable()
 class SymphonyLifecycle implements OnApplicationBootstrap, OnApplicationShutdown {
   readonly #symphony: Symphony

@@ -1,4 +1,4 @@
-// A NestJS application that pays: the module makes `Symphony` injectable, and runs a worker as long as the application runs.
+// A NestJS application that pays. The module makes `Symphony` injectable and runs a worker while the application runs.
 import 'reflect-metadata'
 import { Body, Controller, HttpCode, Inject, Module, Param, Post } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
