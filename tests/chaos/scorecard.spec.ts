@@ -9,7 +9,7 @@ import staleCompletions from './scenarios/r10StaleCompletions.js'
 
 /**
  * Scenarios of `npm run chaos` in a size that every run of the tests can afford, from another seed with each commit. Those that kill
- * processes have specs of their own beside this one: docs/internals/tests.md says which.
+ * processes have specs of their own beside this one: docs/internals/scorecard.md says which.
  */
 
 interface ShortForm {
