@@ -15,19 +15,19 @@ import type { LeasedItem } from './LeasedItem.js'
 import { remoteParent, traceContextOf } from './traces.js'
 
 /**
- * Records each attempt as a span: a child of the request that enqueued the item, linked to the attempt before it if this process
- * made that one too. The rail is sent the context of the span.
+ * Records each attempt as a span. Its parent is the request that enqueued the item; it links to the previous attempt if
+ * this process made that one. The rail receives the context of the span.
  */
 export class AttemptSpans {
   readonly #workerId: string
-  /** The latest attempt of items that have not ended, oldest first. */
+  /** Last span of each item without a terminal outcome, oldest first. */
   readonly #previous = new Map<string, SpanContext>()
 
   constructor(workerId: string) {
     this.#workerId = workerId
   }
 
-  /** Runs the attempt once and returns its result, also when the SDK or an exporter throws: that costs only the span. */
+  /** Runs the attempt once and returns its result. An error of the tracing SDK or an exporter loses only the span. */
   async traceAttempt(
     tracer: Tracer,
     leased: LeasedItem,
@@ -53,7 +53,7 @@ export class AttemptSpans {
       })
       return result
     } catch (error) {
-      // The error itself is told as an event; its text is not for a tracing backend.
+      // The `outbox.fault` event carries the error. Its text must not reach a tracing backend.
       ignoringErrors(() => span?.setStatus({ code: SpanStatusCode.ERROR, message: 'nothing was sent' }))
       throw error
     } finally {
@@ -95,11 +95,11 @@ function ignoringErrors(tell: () => void): void {
   try {
     tell()
   } catch {
-    // Nothing depends on a span.
+    // An error of the tracing SDK loses only the span.
   }
 }
 
-/** The outcome of an attempt as attributes, without the payload. */
+/** Sets the outcome of an attempt as attributes, without the payload. */
 function describe(span: Span, result: DispatchResult): void {
   if (result.kind !== 'complete') {
     span.setAttribute('symphony.outcome', result.kind.toUpperCase())
@@ -116,5 +116,5 @@ function hasEnded(result: DispatchResult): boolean {
   return result.kind === 'complete' && result.outcome.state !== 'RETRYABLE'
 }
 
-/** Items that wait for a retry, of one process: more than these lose the link, not the trace. */
+/** Maximum number of remembered spans. Items beyond it lose the link between attempts, not the trace. */
 const REMEMBERED_MAX = 10_000

@@ -2,25 +2,25 @@ import { Semaphore } from '../worker/index.js'
 import type { LeasedItem } from './LeasedItem.js'
 import type { RailLane } from './RailLane.js'
 
-/** A group of lanes that one claim serves. */
+/** Lanes that one claim serves. */
 export interface LaneGroup {
   readonly lanes: RailLane[]
   readonly freeCapacity: number
 }
 
-/** An item that is dispatched alone, from its claim until it is finished. */
+/** Item that is dispatched alone, from its claim until it is finished. */
 interface QuarantinedItem {
   readonly leased: LeasedItem
   isRunning: boolean
 }
 
 /**
- * Decides in memory which items may be leased and which may start, over all lanes of one relayer. Lanes take turns, so that none
- * waits behind another's backlog. Rails without a `concurrency` of their own share their slots.
+ * Decides in memory which items of a relayer may be leased and which may start. Lanes take turns, so no lane waits
+ * behind another lane's backlog. Rails without their own `concurrency` share slots.
  *
- * Quarantine is decided here and nowhere else. An item whose last lease expired may be the payload that crashed its worker. After
- * one expiry it is dispatched alone on its rail, after two alone in the process. Its batch-mates are released before it starts,
- * and nothing is leased beside it: if it crashes this process, their leases would expire too and count against them.
+ * Quarantine is decided only here. An item whose last lease expired may have a payload that crashes its worker. After
+ * one expiry it is dispatched alone on its rail, after two alone in the process. Its batch-mates are released first,
+ * and no item is leased beside it: if it crashes this process, their leases would expire too and count against them.
  */
 export class DispatchQueue {
   readonly lanes: readonly RailLane[]
@@ -28,11 +28,13 @@ export class DispatchQueue {
   readonly #sharedSlots: Semaphore
   /** Maximum number of items, running or waiting, over all rails. */
   readonly #capacity: number
-  /** Items that are alone on their rail. */
+  /** Items that are dispatched alone on their rail. */
   readonly #alone = new Map<RailLane, QuarantinedItem>()
-  /** The item that is alone in the process. */
+  /** Item that is dispatched alone in the process. */
   #aloneInProcess: QuarantinedItem | undefined
-  /** Lanes whose last item was quarantined. Its batch-mates are likely to be too, so the next items are claimed one at a time. */
+  /**
+   * Lanes whose last item was quarantined. Its batch-mates probably expired too, so the lane claims one item at a time.
+   */
   readonly #oneAtATime = new Set<RailLane>()
   /** Releases of batch-mates under way. */
   #releases = 0
@@ -87,8 +89,8 @@ export class DispatchQueue {
   }
 
   /**
-   * Groups the lanes that need items by capacity, and payment rails apart from rails without money. Each group is one claim, so
-   * an idle relayer claims once or twice, however many rails it has.
+   * Groups the lanes that need items by free capacity, and separates payment rails from message topics. Each group is
+   * one claim, so an idle relayer claims once or twice, whatever its number of rails.
    */
   lanesToClaim(): LaneGroup[] {
     const groups: (LaneGroup & { readonly money: boolean })[] = []
@@ -104,14 +106,14 @@ export class DispatchQueue {
   }
 
   /**
-   * Queues claimed items. Returns the items to release: batch-mates of a quarantined item, and further quarantined items. The
-   * caller releases them and then calls `batchMatesReleased`; no quarantined item starts before that.
+   * Queues claimed items. Returns the items to release: batch-mates of a quarantined item, and further quarantined
+   * items. The caller releases them and then calls `batchMatesReleased`. No quarantined item starts before that.
    */
   add(items: readonly LeasedItem[]): LeasedItem[] {
     const surplus: LeasedItem[] = []
     for (const leased of items) {
       const lane = this.findLane(leased.item.railType)
-      // Never, because a claim names the rails of lanes. An item without a lane must not be renewed for ever.
+      // Unexpected, because a claim names only rails of lanes. Releases the item: its lease would be renewed for ever.
       if (lane === undefined) surplus.push(leased)
       else if (leased.item.expiryStreak === 0) {
         this.#oneAtATime.delete(lane)
@@ -130,7 +132,7 @@ export class DispatchQueue {
     this.#releases -= 1
   }
 
-  /** Returns false if another item is alone in the same place already. */
+  /** Returns false if another quarantined item already occupies the lane or the process. */
   #quarantine(leased: LeasedItem, lane: RailLane): boolean {
     if (this.#aloneInProcess !== undefined) return false
     if (leased.item.expiryStreak > 1) this.#aloneInProcess = { leased, isRunning: false }
@@ -146,7 +148,7 @@ export class DispatchQueue {
     return [...this.#alone.keys()].flatMap((lane) => lane.takeWaiting())
   }
 
-  /** Takes the quarantined item of a lane out, if it waits. */
+  /** Removes and returns the quarantined item of a lane if it waits. */
   #takeAlone(lane: RailLane): LeasedItem[] {
     const alone = this.#alone.get(lane)
     if (alone === undefined || alone.isRunning) return []
@@ -154,7 +156,7 @@ export class DispatchQueue {
     return [alone.leased]
   }
 
-  /** Takes out every item that waits for this rail, to be released. */
+  /** Removes and returns every item that waits for this rail, so that the caller releases it. */
   takeWaiting(lane: RailLane): LeasedItem[] {
     const waiting = [...this.#takeAlone(lane), ...lane.takeWaiting()]
     const alone = this.#aloneInProcess
@@ -163,7 +165,7 @@ export class DispatchQueue {
     return [alone.leased, ...waiting]
   }
 
-  /** Returns the next item that may start, if any. Its slots are taken. */
+  /** Returns the next item that may start, if any, and takes its slots. */
   next(): LeasedItem | undefined {
     const leased = this.#nextQuarantined() ?? this.#nextOfLanes()
     if (leased === undefined) return undefined

@@ -3,8 +3,9 @@ import { SymphonyError, hasCode, isUuid, requiredText } from '../core/index.js'
 import type { EpochRecord } from './types.js'
 
 /**
- * Saves the last heartbeat that the database reported to a worker. If the database is restored to an older state while no
- * worker runs, the next worker detects it by this file. A restore must not include the file.
+ * Saves the last heartbeat that the database returned to a worker. If the database is restored to an older state while
+ * no worker runs, the next worker detects the restore by this file. A restore of the database must not include the
+ * file.
  */
 export class EpochFile {
   readonly #path: string
@@ -26,7 +27,7 @@ export class EpochFile {
     return record
   }
 
-  /** Replaces the file atomically: a reader finds the old content or the new. */
+  /** Replaces the file atomically: a reader finds either the old or the new content. */
   async save({ epochId, beatNo, beatAt }: EpochRecord): Promise<void> {
     const unfinished = `${this.#path}.${process.pid}.tmp`
     await writeFile(

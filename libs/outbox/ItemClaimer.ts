@@ -26,8 +26,9 @@ interface ItemClaimerOptions {
 }
 
 /**
- * Decides when to claim and for which lanes, and hands the leased items to the dispatcher. NOTIFY only wakes it; polling finds
- * every due item. It claims nothing while dispatch is frozen, and nothing for one lease length after a clock has jumped.
+ * Decides when to claim and for which lanes, and passes the leased items to the dispatcher. NOTIFY only wakes the
+ * claimer; polling finds every due item. It claims nothing while dispatch is frozen, and nothing for one lease length
+ * after a clock jump.
  */
 export class ItemClaimer {
   readonly #options: ItemClaimerOptions
@@ -35,15 +36,15 @@ export class ItemClaimer {
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
   readonly #databaseClock: DatabaseClock
-  /** Rails whose calls are marked in the database before they are made. */
+  /** Rails that need a dispatch mark before each call. */
   readonly #markedRails: readonly string[]
   #listener: Listener | undefined
-  /** A notification has arrived since the last turn. */
+  /** Whether a notification has arrived since the last poll. */
   #isNotified = false
-  /** Claims that wait for the database. */
+  /** Number of claims that wait for the database. */
   #claimsUnderWay = 0
   #pausedUntilMs = 0
-  /** Lanes that may have more due items than were leased: the last claim was full, or none was made since a notification. */
+  /** Lanes that may have more due items: the last claim was full, or the lane was not claimed since a notification. */
   #mayHaveMore: ReadonlySet<RailLane> = new Set()
 
   constructor(options: ItemClaimerOptions) {
@@ -69,19 +70,19 @@ export class ItemClaimer {
     this.#loop.start()
   }
 
-  /** Waits for the claim in hand. */
+  /** Stops polling, and waits for the claim under way. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     await this.#listener?.close()
     this.#listener = undefined
   }
 
-  /** Claims soon: an item may be due. */
+  /** Schedules a claim, because an item may be due. */
   wake(): void {
     this.#wakeup.notify()
   }
 
-  /** Claims at once if lanes need items. A claim under way is followed by such a check anyway. */
+  /** Claims at once if lanes need items. A claim under way makes the same check when it ends. */
   onSlotFree(): void {
     if (this.#claimsUnderWay === 0 && this.#shouldClaimMore) this.#wakeup.wakeNow()
   }
@@ -104,11 +105,11 @@ export class ItemClaimer {
         },
       },
     )
-    // `onStateChange` reports later changes only.
+    // `onStateChange` does not report the first connection.
     events.emit({ type: 'outbox.listening', connected: true })
   }
 
-  /** Claims for every lane that needs items, and starts the items that may start. */
+  /** Claims for every lane that needs items, then starts the items that may start. */
   async claim(): Promise<PollResult> {
     const { events, clock, guard, dispatcher, relayer } = this.#options
     if (this.#isNotified) events.emit({ type: 'outbox.notified' })
@@ -117,19 +118,20 @@ export class ItemClaimer {
     if (!(await guard.canClaim())) return { pollAgain: false }
     let claims = 0
     let claimed = 0
-    // A lane that is not claimed for now may have missed the notification that led here.
+    // A lane without free capacity makes no claim now, so the due items behind this notification stay unknown.
     this.#mayHaveMore = new Set(this.#queue.lanes)
     for (const group of this.#queue.lanesToClaim()) {
       const wanted = Math.min(group.freeCapacity, relayer.batchSize, this.#queue.freeCapacity)
       if (wanted < 1 || dispatcher.isStopping) continue
       const items = await this.#claimFor(group, wanted)
-      // The server has changed, or dispatch was frozen. The next turn checks which.
+      // The server has changed, or dispatch was frozen. The next poll checks both.
       if (items === 'refused') return { pollAgain: true }
       claims += 1
       claimed += items
     }
     if (this.#shouldClaimMore) {
-      // The items start when the next claim is sent: the server leases one batch while this process dispatches the other.
+      // Starts the items only after the next claim is sent: the server leases one batch while this process dispatches
+      // the other.
       void yieldToEventLoop().then(() => dispatcher.startDispatches())
       return { pollAgain: true }
     }
@@ -138,7 +140,9 @@ export class ItemClaimer {
     return { pollAgain: false, idleMs: claims === 0 ? this.#busyForMs : await this.#idleMs() }
   }
 
-  /** Compares the clocks by an answer of the database. After a jump nothing is claimed until the leases held have ended. */
+  /**
+   * Compares the two clocks by a database answer. After a jump, stops claiming until the current leases have expired.
+   */
   compareClocks(databaseNow: Date, sentAtMs: number): void {
     const { clock, relayer, events } = this.#options
     const byMs = this.#databaseClock.observe(databaseNow, sentAtMs)
@@ -180,7 +184,7 @@ export class ItemClaimer {
     const { role, relayer, guard } = this.#options
     return claimOutboxBatch(role, wanted, relayer.workerId, relayer.leaseSeconds, {
       rails: lanes.map(({ railType }) => railType),
-      // A payment rail gets payments only. All lanes of a group are of one kind.
+      // A payment rail claims payments only. All lanes of a group are of one kind.
       ...(lanes[0]!.rail.money ? { isMessage: false } : {}),
       onUnleased,
       ...guard.claimEpoch,
@@ -194,7 +198,7 @@ export class ItemClaimer {
     let takeovers = unleased.length
     for (const { expiryStreak, takenOver, claimedAt, dueAt } of items) {
       if (takenOver) takeovers += 1
-      // An item whose lease expired has waited for the lease to end, not for a free worker.
+      // The wait of an item with an expired lease measures that lease, not the lag of the workers.
       if (expiryStreak === 0) lagsMs.push(claimedAt.getTime() - dueAt.getTime())
     }
     events.emit({ type: 'outbox.claimed', items: items.length, takeovers, claimMs, lagsMs })
@@ -208,7 +212,7 @@ export class ItemClaimer {
     return false
   }
 
-  /** Returns how long no item will be due, by the database's clock. */
+  /** Returns the time until the next item is due, by the database's clock. */
   async #idleMs(): Promise<number> {
     const { role } = this.#options
     const open = this.#queue.lanes.filter((lane) => this.#queue.canLease(lane))
@@ -234,19 +238,23 @@ function without(lanes: ReadonlySet<RailLane>, removed: readonly RailLane[]): Re
 }
 
 /**
- * Tracks the difference between the database's clock and this process's. Both run at the same speed, so the difference is
- * constant but for the time of an answer. A jump means that one clock was set: leases may be shorter than this process assumes.
+ * Tracks the difference between the database's clock and this process's. Both run at the same speed, so the difference
+ * is constant except for the response time. A jump means that a clock was set, so leases may be shorter than this
+ * process assumes.
  */
 class DatabaseClock {
   readonly #clock: Clock
-  /** Last known difference: the database's clock minus this process's. */
+  /** Last known difference: database clock minus process clock. */
   #aheadMs: number | undefined
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** Compares the clocks by an answer with the database's time. Returns the size of a jump, or undefined. */
+  /**
+   * Compares the clocks by an answer with the database's time. Returns the size of the jump, or undefined if there is
+   * none.
+   */
   observe(databaseNow: Date, sentAtMs: number): number | undefined {
     const answerMs = this.#clock.monotonicMs() - sentAtMs
     const aheadMs = databaseNow.getTime() - sentAtMs
@@ -256,7 +264,7 @@ class DatabaseClock {
     return aheadMs - before
   }
 
-  /** Returns the time until a moment by the database's clock, or undefined before the first answer. */
+  /** Returns the time until `moment` by the database's clock, or undefined before the first answer. */
   msUntil(moment: Date): number | undefined {
     if (this.#aheadMs === undefined) return undefined
     return moment.getTime() - (this.#clock.monotonicMs() + this.#aheadMs)
@@ -265,7 +273,6 @@ class DatabaseClock {
 
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
-/** Longer than any process runs. */
 const NEVER_MS = 2_147_483_647
-/** Longer than an answer takes, and shorter than a useful lease. */
+/** Longer than a database answer takes, and shorter than a useful lease. */
 const JUMP_MAX_MS = 5_000

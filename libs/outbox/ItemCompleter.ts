@@ -11,7 +11,7 @@ interface ItemCompleterOptions {
   readonly workerId: string
   readonly events: Emitter<RelayerEvent>
   readonly clock: Clock
-  /** Called after a retry or an ordered item was recorded: an item may be due that no claim knows of. */
+  /** Called after a retry or an ordered item was recorded, because an item may have become due. */
   readonly onDue: () => void
   /** Maximum number of outcomes in one statement. @default 500 */
   readonly groupSize?: number
@@ -20,11 +20,11 @@ interface ItemCompleterOptions {
 }
 
 /**
- * Records outcomes in the ledger. While one group is written the next one gathers: under load many outcomes share a statement,
- * and an idle relayer records one at once.
+ * Records outcomes in the ledger. While one group is written, the next one gathers: under load many outcomes share a
+ * statement, and an idle relayer records each outcome at once.
  *
- * A completion that fails is repeated *as a completion*; the payment is never sent again for it. The lease token makes a
- * repeated completion idempotent. When the lease is lost, the outcome is saved as a late outcome.
+ * A failed completion is retried *as a completion*, and the payment is not sent again. The lease token makes a repeated
+ * completion idempotent. If the lease is lost, the outcome is saved as a late outcome.
  */
 export class ItemCompleter {
   readonly #options: ItemCompleterOptions
@@ -44,7 +44,10 @@ export class ItemCompleter {
     return size
   }
 
-  /** Queues an outcome. Outcomes of one turn of the event loop go into one group: a claim's quick calls often end in the same turn. */
+  /**
+   * Queues an outcome. Outcomes of one event-loop turn share a group, because the quick calls of one claim often end in
+   * the same turn.
+   */
   submit(leased: LeasedItem, outcome: AttemptOutcome): void {
     leased.outcome = outcome
     this.#waiting.push(leased)
@@ -57,12 +60,12 @@ export class ItemCompleter {
     if (this.#givingUp.signal.aborted) this.#givingUp = new AbortController()
   }
 
-  /** Stops repeating until the queue is empty: an outcome that fails from now on is reported as a fault. */
+  /** Stops retrying until the queue is empty. An outcome that cannot be recorded from now on is reported as a fault. */
   giveUp(): void {
     this.#givingUp.abort()
   }
 
-  /** Saves an outcome that a worker learned without a live lease. An unknown outcome is no evidence and is not saved. */
+  /** Saves an outcome that arrived without a live lease. An unknown outcome is no evidence and is not saved. */
   async saveLateOutcome(outcome: AttemptOutcome): Promise<void> {
     if (outcome.outcomeUnknown === true) return
     const { role, workerId, events } = this.#options
@@ -107,7 +110,10 @@ export class ItemCompleter {
     }
   }
 
-  /** Separates successes from other outcomes when there are many: the database has a fast path for a group of successes. */
+  /**
+   * Takes the next group. Separates successes from other outcomes if many wait, because the database has a fast path
+   * for them.
+   */
   #nextGroup(): LeasedItem[] {
     const { groupSize = GROUP_SIZE } = this.#options
     if (this.#waiting.length < FAST_PATH_GROUP_MIN) return this.#waiting.splice(0, groupSize)
@@ -138,18 +144,18 @@ export class ItemCompleter {
     }
   }
 
-  /** Writes each outcome by itself, so that one that cannot be recorded does not block the others. */
+  /** Writes each outcome alone, so that one invalid outcome does not block the others. */
   async #writeOneByOne(group: readonly LeasedItem[]): Promise<void> {
     for (const leased of group) await this.#write([leased])
   }
 
-  /** Repeats both `retry` and `unknown` errors: the lease token makes a repeated completion idempotent. */
+  /** Retries both `retry` and `unknown` errors: the lease token makes a repeated completion idempotent. */
   #canRepeat(error: unknown): boolean {
     if (this.#givingUp.signal.aborted) return false
     return error instanceof DatabaseError && error.disposition !== 'fatal' && !isLeaseLostError(error)
   }
 
-  /** Reports the verdicts. Returns the late outcomes that are being saved. */
+  /** Reports the verdicts. Returns one promise per late outcome that is being saved. */
   #settle(group: readonly LeasedItem[], verdicts: readonly CompletionVerdict[]): Promise<void>[] {
     const nowMs = this.#options.clock.monotonicMs()
     const saving: Promise<void>[] = []
@@ -182,7 +188,7 @@ export class ItemCompleter {
     }
   }
 
-  /** Saves the outcome of a lost lease. A renewal may have reported the loss already. */
+  /** Saves the outcome of a lost lease. Reports the loss unless a renewal has reported it already. */
   #saveLost(leased: LeasedItem): Promise<void> {
     const outcome = outcomeOf(leased)
     if (leased.markLost())
@@ -211,7 +217,7 @@ function isSuccess(leased: LeasedItem): boolean {
   return outcomeOf(leased).state === 'DISPATCHED'
 }
 
-/** A retry has a new due time, and the end of an ordered item unblocks the next one. */
+/** Returns true for a retry, which gets a new due time, and for an ordered item, which may unblock its successor. */
 function mayMakeDue(leased: LeasedItem): boolean {
   return leased.item.ordered || outcomeOf(leased).state === 'RETRYABLE'
 }
@@ -222,10 +228,13 @@ function backoffMs(failures: number): number {
 
 const GROUP_SIZE = 500
 const PARALLEL = 2
-/** Below this number of waiting outcomes a second statement costs more than the fast path saves. */
+/** Minimum number of waiting outcomes. With fewer, a second statement costs more than the fast path saves. */
 const FAST_PATH_GROUP_MIN = 50
 
-/** The reason is in the row and its event; the answer of a claim or a completion says only that the item is held. */
+/**
+ * Stands for the database's own reason. The row and its event hold the reason; the answer says only that the item is
+ * held.
+ */
 const DECIDED_BY_DATABASE = 'decided by the database'
 
 const TERMINAL_GUARD = 'payment_outbox_attempts_one_terminal_per_outbox'

@@ -31,8 +31,8 @@ interface ItemDispatcherOptions {
 }
 
 /**
- * Calls the rails for leased items: holds the slots and the quarantine, renews leases, and hands each outcome to the completer.
- * Every accepted item is completed, held, released or lost, once.
+ * Calls the rails for leased items. Manages slots and quarantine, renews leases, and passes each outcome to the
+ * completer. Every accepted item is completed, held, released or lost exactly once.
  */
 export class ItemDispatcher implements DispatchHooks {
   readonly queue: DispatchQueue
@@ -58,22 +58,22 @@ export class ItemDispatcher implements DispatchHooks {
     return this.#running.size
   }
 
-  /** Whether no call may start any more. */
+  /** Whether new calls are refused. */
   get isStopping(): boolean {
     return this.#isStopping
   }
 
-  /** Allows calls to start, after a stop too. */
+  /** Allows calls to start, also after a stop. */
   open(): void {
     this.#isStopping = false
   }
 
-  /** Starts no call any more. */
+  /** Prevents further calls from starting. */
   close(): void {
     this.#isStopping = true
   }
 
-  /** Releases waiting items, gives running calls `shutdownMs` to end, and then aborts them. */
+  /** Releases waiting items, allows running calls `shutdownMs` to end, and then aborts them. */
   async stop(): Promise<void> {
     await this.releaseWaiting()
     const idle = this.idle()
@@ -84,20 +84,20 @@ export class ItemDispatcher implements DispatchHooks {
     await this.#renewer.stop()
   }
 
-  /** Resolves when no call is running and every release has ended. */
+  /** Waits until no call runs and every release has ended. */
   async idle(): Promise<void> {
     while (this.#running.size > 0) await new Promise<void>((resolve) => void this.#onIdle.push(resolve))
     await Promise.all(this.#releasing)
   }
 
-  /** Stops the renewal of leases when a round has ended and no other item is leased. */
+  /** Stops the lease renewal if no item is leased any more. Called at the end of a round. */
   async rest(): Promise<void> {
     if (this.#running.size + this.queue.waiting === 0) await this.#renewer.stop()
   }
 
   /**
    * Queues claimed items. Releases the batch-mates of a quarantined item before it may start, and returns their number.
-   * @param sentAtMs Time before the claim was sent: the lease is trusted from then on.
+   * @param sentAtMs Time just before the claim was sent. The lease is trusted from then on.
    */
   async accept(items: readonly ClaimedItem[], sentAtMs: number): Promise<number> {
     const { clock, relayer } = this.#options
@@ -126,7 +126,7 @@ export class ItemDispatcher implements DispatchHooks {
     }
   }
 
-  /** Releases the items that wait for one rail, or for any. */
+  /** Releases the items that wait for these lanes. By default for all. */
   async releaseWaiting(lanes: readonly RailLane[] = this.queue.lanes): Promise<void> {
     await this.#release(lanes.flatMap((lane) => this.queue.takeWaiting(lane)))
   }
@@ -158,14 +158,17 @@ export class ItemDispatcher implements DispatchHooks {
     void this.#options.completer.saveLateOutcome(outcome)
   }
 
-  /** A lease that is renewed needs only enough time for the next renewal. */
+  /**
+   * Returns how long a lease must still last at the start of a call. A renewed lease needs only the time until the next
+   * renewal.
+   */
   leaseNeededMs({ timeoutMs }: LoadedRail): number {
     const { renewLeases, leaseSeconds } = this.#options.relayer
     if (!renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2
     return Math.min(LEASE_MARGIN_MS / 2, leaseSeconds * 500)
   }
 
-  /** Dispatches one item and frees its slot, whatever happens. */
+  /** Dispatches one item and always frees its slot. */
   async #dispatch(leased: LeasedItem, lane: RailLane): Promise<void> {
     try {
       let result: DispatchResult
@@ -197,13 +200,16 @@ export class ItemDispatcher implements DispatchHooks {
     if (tracer !== undefined) {
       return this.#spans.traceAttempt(tracer, leased, () => dispatchItem(leased, lane.rail, this))
     }
-    // Without a tracer the rail is sent the context of the request that enqueued the item, so the trace can continue there.
+    // Without a tracer, the rail receives the trace context of the request that enqueued the item.
     const { traceContext } = leased.item
     if (traceContext !== null) leased.trace = decodeTraceContext(traceContext)
     return dispatchItem(leased, lane.rail, this)
   }
 
-  /** Only a database call before the rail call can throw: nothing was sent, and the lease is released. */
+  /**
+   * Handles an error before the rail call. Only a database call can throw there, so nothing was sent and the lease is
+   * released.
+   */
   #notSent({ item }: LeasedItem, error: unknown): DispatchResult {
     const { onFrozen, events } = this.#options
     if (error instanceof DatabaseError && error.code === 'DISPATCH_FROZEN') onFrozen()
@@ -211,7 +217,7 @@ export class ItemDispatcher implements DispatchHooks {
     return { kind: 'release' }
   }
 
-  /** Returns a promise that the slot has to wait for, if any. A completion is not waited for: its slot is free at once. */
+  /** Finishes the item. Returns a promise if the slot has to wait for it. A completion does not occupy the slot. */
   #finish(leased: LeasedItem, result: DispatchResult): Promise<void> | undefined {
     switch (result.kind) {
       case 'complete':
@@ -245,7 +251,7 @@ export class ItemDispatcher implements DispatchHooks {
     }
   }
 
-  /** Counts a call without an answer as a failure of the rail. A refusal is an answer, and so is `absent`. */
+  /** Counts a call without an answer as a failure of the rail. A refusal and `absent` are answers. */
   #updateBreaker(lane: RailLane, answer: RailResult['kind'] | StatusResult['kind']): void {
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()
@@ -254,7 +260,7 @@ export class ItemDispatcher implements DispatchHooks {
     this.#releasing.add(releasing)
   }
 
-  /** Releases leases without a call. Best effort: a lease that stays expires by itself. */
+  /** Releases leases without a call, on a best-effort basis: a lease that remains expires by itself. */
   async #release(items: readonly LeasedItem[]): Promise<void> {
     const { role, relayer, events } = this.#options
     for (const leased of items) this.#renewer.remove(leased)
@@ -275,7 +281,7 @@ export class ItemDispatcher implements DispatchHooks {
     return new RailLane({
       rail,
       concurrency: Math.min(rail.concurrency ?? concurrency, concurrency),
-      // A marked call that waits would be mistaken for one that was made, so a `hold` rail leases nothing ahead.
+      // A marked item that only waits looks like a call that was made, so a `hold` rail prefetches nothing.
       prefetchMax: rail.onUnknown === 'hold' ? 0 : batchSize,
       breaker: { failuresMax: breakerFailures, openMs: breakerOpenMs },
       clock,
@@ -287,7 +293,7 @@ export class ItemDispatcher implements DispatchHooks {
   }
 }
 
-/** Codes of a rail's errors are the rail's own. A label of a metric must come from a short list. */
+/** Error codes of this library. A rail's own codes are unbounded, and a metric label needs a short list. */
 const OWN_CODES: ReadonlySet<string> = new Set(Object.values(RAIL_RESULT_CODES))
 const ABORTED_CALLS_MS = 2_000
 const RELEASES_MAX = 500

@@ -14,8 +14,9 @@ interface LeaseRenewerOptions {
 }
 
 /**
- * Renews the leases of all items that wait or run, well before they end. A renewal that fails is repeated until the lease is no
- * longer trusted; then the item aborts its call by itself. A lease that the database reports as lost aborts its call at once.
+ * Renews the leases of all waiting and running items well before they expire. A failed renewal is retried until the
+ * lease is no longer trusted; then the item aborts its own call. A lease that the database reports as lost aborts its
+ * call at once.
  */
 export class LeaseRenewer {
   readonly #options: LeaseRenewerOptions
@@ -58,7 +59,7 @@ export class LeaseRenewer {
     const renewals = await renewOutboxLeases(role, leases, workerId, leaseSeconds)
     for (const [index, { renewed, outboxId }] of renewals.entries()) {
       const leased = ending[index]
-      // An item that finished meanwhile was removed, and its lease is rightly gone.
+      // An item that finished in the meantime was removed, and its lease ended correctly.
       if (leased === undefined || !this.#items.has(leased)) continue
       if (renewed) leased.renewed(sentAtMs + trustedLeaseMs(leaseSeconds))
       else {
@@ -70,7 +71,10 @@ export class LeaseRenewer {
   }
 }
 
-/** Returns how long a lease is trusted, counted from before its claim was sent. In the database it ends then or later. */
+/**
+ * Returns how long a lease is trusted, counted from just before its claim was sent. In the database the lease ends
+ * later.
+ */
 export function trustedLeaseMs(leaseSeconds: number): number {
   return leaseSeconds * 1_000 - Math.min(1_000, leaseSeconds * 100)
 }

@@ -3,28 +3,29 @@ import type { AbortListener, StopSignal } from '../rails/index.js'
 import { runAfter, type Timer } from '../worker/index.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
-/** Reason for which a call was aborted: its lease ended. */
+/** Abort reason of a call whose lease has ended. */
 class LeaseEndedError extends Error {
   override readonly name = 'LeaseEndedError'
 }
 
 /**
- * One leased item in this process, from the claim until its outcome is recorded. It trusts its lease by this process's
- * monotonic clock, counted from before the claim was sent. So a running process stops before the database gives the lease to
- * another worker; a suspended one cannot. It is the stop signal of its own rail call.
+ * One leased item in this process, from its claim until its outcome is recorded. The trusted time of the lease runs by
+ * the process's monotonic clock from just before the claim was sent. A running process therefore stops before the
+ * database leases the item to another worker; a suspended process cannot. The item is the stop signal of its own rail
+ * call.
  */
 export class LeasedItem implements StopSignal {
   readonly item: ClaimedItem
   /** Time at which the claim was sent, by this process's monotonic clock. */
   readonly claimedAtMs: number
-  /** Trace context that the rail is sent. */
+  /** Trace context sent to the rail. */
   trace: TraceContext | undefined
-  /** Outcome that the completer records. */
+  /** Outcome to record. */
   outcome: AttemptOutcome | undefined
   #trustedUntilMs: number
   readonly #clock: Clock
   #abortReason: Error | undefined
-  /** The rail call that this item can abort. */
+  /** Rail call that this item can abort. */
   #call: AbortListener | undefined
   #timer: Timer | undefined
   #isLost = false
@@ -41,7 +42,7 @@ export class LeasedItem implements StopSignal {
     return this.#trustedUntilMs - this.#clock.monotonicMs()
   }
 
-  /** End of the trusted time on the wall clock, for a rail that can refuse a call that arrives later. */
+  /** End of the trusted time by the wall clock, for a rail that can refuse later calls. */
   get trustedUntil(): Date {
     return new Date(this.#clock.now().getTime() + this.trustedForMs)
   }
@@ -50,12 +51,15 @@ export class LeasedItem implements StopSignal {
     return this.#clock.monotonicMs() - this.claimedAtMs
   }
 
-  /** Time since the item was enqueued: by the database's clock up to the claim, by this process's clock from then on. */
+  /**
+   * Returns the time since the item was enqueued: by the database's clock until the claim, by the process's clock after
+   * it.
+   */
   ageMs(nowMs: number): number {
     return nowMs - this.claimedAtMs + (this.item.claimedAt.getTime() - this.item.createdAt.getTime())
   }
 
-  /** Begins a call that gives up after `timeoutMs`. A timer aborts it earlier only if the lease ends before that. */
+  /** Begins a call that ends after `timeoutMs`. Sets a timer that aborts it only if the lease ends earlier. */
   startCall(timeoutMs: number): void {
     if (this.trustedForMs < timeoutMs) this.#abortAtLeaseEnd()
   }
@@ -65,12 +69,12 @@ export class LeasedItem implements StopSignal {
     if (this.#timer !== undefined) this.#abortAtLeaseEnd()
   }
 
-  /** Whether a database call has shown that this worker no longer holds the lease. */
+  /** Whether a database call has shown that the lease is lost. */
   get isLost(): boolean {
     return this.#isLost
   }
 
-  /** Records the loss and aborts the call. Returns false if the loss was known before. */
+  /** Marks the lease as lost and aborts the call. Returns false if the loss was already known. */
   markLost(): boolean {
     if (this.#isLost) return false
     this.#isLost = true
@@ -78,12 +82,12 @@ export class LeasedItem implements StopSignal {
     return true
   }
 
-  /** Ends the call: nothing aborts it any more. */
+  /** Cancels the abort timer, because the call has ended. */
   finish(): void {
     this.#timer?.cancel()
   }
 
-  /** Aborts once; a second reason changes nothing. */
+  /** Aborts the call. Only the first reason counts. */
   abort(reason: Error): void {
     if (this.#abortReason !== undefined) return
     this.#abortReason = reason
@@ -98,7 +102,7 @@ export class LeasedItem implements StopSignal {
     return this.#abortReason
   }
 
-  /** An item has one call at a time. */
+  /** Registers the call to abort. An item has one call at a time. */
   addEventListener(_type: 'abort', call: AbortListener): void {
     this.#call = call
   }

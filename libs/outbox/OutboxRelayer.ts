@@ -13,12 +13,12 @@ import { RestoreGuard } from './RestoreGuard.js'
 import { WorkerHeartbeat } from './WorkerHeartbeat.js'
 
 /**
- * Dispatches due items to their rails: claims as many as it has capacity for, calls each rail once, records each outcome once.
- * The work is done by three parts, each of which knows only the next: `ItemClaimer`, `ItemDispatcher`, `ItemCompleter`.
+ * Dispatches due items to their rails: claims as many as it has capacity for, calls each rail once, records each
+ * outcome once. `ItemClaimer`, `ItemDispatcher` and `ItemCompleter` do the work; each passes items to the next.
  *
- * It promises that a call starts only under a lease that outlives it, that an outcome is not lost while the database is away for
- * a while, and that a stop releases every lease without a call. It does not promise that a rail is called only once over many
- * attempts: the rail declares what follows an unknown outcome.
+ * It guarantees that a call starts only under a lease that outlives the call, that an outcome survives a short database
+ * outage, and that a stop releases every lease without a call. It does not guarantee that a rail is called only once
+ * over several attempts: the rail's `onUnknown` decides what follows an unknown outcome.
  */
 export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly workerId: string
@@ -85,7 +85,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#claimer.start()
   }
 
-  /** Stops claiming, releases waiting items, gives running calls their time, records outcomes, deregisters. */
+  /** Stops claiming, releases waiting items, waits for running calls, records outcomes, and deregisters. */
   async stop(): Promise<void> {
     this.#dispatcher.close()
     await this.#claimer.stop()
@@ -96,7 +96,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     await this.#heartbeat.stop()
   }
 
-  /** Runs one round: claims as many items as there is capacity for, dispatches them, records their outcomes. */
+  /** Runs one round: claims up to the free capacity, dispatches the items, records their outcomes. */
   async runOnce(): Promise<RelayerCounts> {
     const tally = new RelayerTally()
     const unsubscribe = this.#events.on((event) => tally.add(event))
@@ -107,7 +107,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
       await this.#dispatcher.idle()
       const isRecorded = await settleWithin(this.#completer.drain(), ROUND_DRAIN_MS)
       if (!this.#claimer.isRunning) await this.#dispatcher.rest()
-      // The outcomes stay queued and are repeated, but the caller must know that the database does not record them.
+      // The outcomes stay queued and are retried, but the caller must know that the database does not record them.
       if (!isRecorded) throw new CompletionsPendingError(this.#completer.size)
       return tally.counts
     } finally {
@@ -115,7 +115,10 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     }
   }
 
-  /** Stops claiming for a rail in this process alone and releases its waiting items. `pause_outbox` does it for all processes. */
+  /**
+   * Stops claiming for a rail in this process only, and releases its waiting items. `pause_outbox` does it for all
+   * processes.
+   */
   async pauseRail(railType: string): Promise<void> {
     const lane = this.#dispatcher.queue.findLane(railType)
     if (lane === undefined) return
@@ -128,7 +131,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#claimer.wake()
   }
 
-  /** Numbers of items in this process, for a gauge. */
+  /** Numbers of items in this process, for gauges. */
   get gauge(): { readonly running: number; readonly waiting: number; readonly completing: number } {
     return {
       running: this.#dispatcher.running,
@@ -147,7 +150,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   }
 }
 
-/** A round whose outcomes are not recorded yet. None is lost: they stay queued and are repeated. */
+/** Error of a round whose outcomes are not recorded yet. They stay queued and are retried. */
 class CompletionsPendingError extends SymphonyError {
   constructor(count: number) {
     super(

@@ -22,21 +22,21 @@ import { claimOutboxBatch, completeOutboxAttempts } from './db.js'
 import { enqueueMessage } from './enqueue.js'
 import type { AttemptOutcome, ClaimedItem, EnqueuedItem } from './types.js'
 
-/** A message for the handler of its topic: an outbox item without money in it. */
+/** Message for the handler of its topic: an outbox item without money. */
 export type Message<Topics extends TopicContracts = TopicContracts> = TopicWithPayload<Topics> & MessageFields
 
 interface MessageFields {
-  /** Names the message for ever: enqueued again, it is the same one. @default a random UUID */
+  /** Permanent id of the message. A second enqueue with the same id adds no second message. @default a random UUID */
   readonly messageId?: string
-  /** Whose stream it belongs to. Messages of one key share a row that numbers them. @default the message id */
+  /** Id of the stream. Messages of one key share a sequence row. @default the message id */
   readonly key?: string
-  /** Not to be claimed before this time. @default now */
+  /** Earliest time of a claim. @default now */
   readonly dueAt?: Date
-  /** One at a time, in the order of enqueueing, with the other ordered messages of the key. @default false */
+  /** Whether the message waits for earlier ordered messages of its key. @default false */
   readonly ordered?: boolean
 }
 
-/** Leased message, as `ack`, `abandon` and `fail` need it: its id, and the token that fences its lease. */
+/** Reference to a leased message, for `ack`, `abandon` and `fail`: its id and the token of its lease. */
 export interface MessageLeaseRef {
   readonly id: string
   readonly messageId: string
@@ -47,46 +47,46 @@ export interface ClaimedMessage extends MessageLeaseRef {
   readonly topic: string
   readonly key: string
   readonly payload: JsonObject
-  /** Attempts recorded so far, at most 20. */
+  /** Number of attempts recorded so far, at most 20. */
   readonly attempts: number
-  /** How many leases in a row expired before this one. */
+  /** Number of consecutive leases that expired before this one. */
   readonly expiries: number
   readonly leaseExpiresAt: Date
 }
 
 export interface ClaimRequest {
   readonly batchSize: number
-  /** @default the store's */
+  /** Seconds of the lease. @default the store's `leaseSeconds` */
   readonly leaseSeconds?: number
-  /** @default all topics */
+  /** Topics to claim. @default all topics */
   readonly topics?: readonly string[]
 }
 
 export interface OutboxStoreOptions<Topics extends TopicContracts = TopicContracts> {
-  /** Schemas by topic: `enqueue` refuses other topics, and payloads that their schema refuses. @default no check */
+  /** Schemas by topic. `enqueue` refuses other topics and payloads that do not match their schema. @default no check */
   readonly topics?: Topics
-  /** Names this owner in leases and in the ledger. @default host, pid and a UUID made here */
+  /** Name of this owner in leases and in the ledger. @default host, pid and a UUID made here */
   readonly owner?: string
-  /** How long `claimDue` leases for, and `claim` unless it says otherwise. @default 60 */
+  /** Seconds of a lease, unless a `claim` sets its own. @default 60 */
   readonly leaseSeconds?: number
 }
 
 export interface AbandonOptions {
-  /** Kept in the ledger with the attempt. */
+  /** Error text that the ledger keeps with the attempt. */
   readonly error?: string
-  /** When to try again. @default the database's backoff */
+  /** Seconds until the next attempt. @default the database's backoff */
   readonly delaySeconds?: number
 }
 
-/** What the store needs of a database. */
+/** Part of `Database` that the store uses. */
 export interface OutboxStoreDatabase {
   as(role: string): Queryable
 }
 
 /**
- * The outbox as a plain message queue: claim, ack, abandon, fail. It uses the rows, functions and ledger of the payment
- * outbox, and sees messages only: no verb enqueues, leases or ends a payment. Each verb returns the ids that it changed. It
- * leaves out ids that another owner holds, that have ended, that do not exist, that are payments, and repeats.
+ * Uses the outbox as a plain message queue: claim, ack, abandon, fail. It shares the rows, functions and ledger of the
+ * payment outbox, but never enqueues, leases or completes a payment. Each method returns the ids that it changed. It
+ * skips ids that another owner holds, terminal, unknown and repeated ids, and payments.
  */
 export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
   readonly owner: string
@@ -103,7 +103,10 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     this.#ingest = () => database.as('symphony_ingest')
   }
 
-  /** Queues a message, in the caller's transaction where one is given. Its topic checks the payload before any I/O. */
+  /**
+   * Enqueues a message, in the caller's transaction if one is given. Checks the payload by its topic's schema before
+   * any I/O.
+   */
   async enqueue(
     given: Message<Topics>,
     { tx }: { readonly tx?: Tx } = {},
@@ -127,7 +130,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     return { ...item, messageId }
   }
 
-  /** Leases ready messages to this owner, first in, first out, at most `batchSize`. Payments are left alone. */
+  /** Leases ready messages to this owner, first in, first out, at most `batchSize`. Never leases payments. */
   async claim({ batchSize, leaseSeconds = this.#leaseSeconds, topics }: ClaimRequest): Promise<ClaimedMessage[]> {
     boundedInteger('batchSize', batchSize, BATCH_SIZE)
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS)
@@ -135,12 +138,12 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     return (await claimOutboxBatch(this.#executor, batchSize, this.owner, leaseSeconds, filter)).map(toMessage)
   }
 
-  /** Leases due messages of any topic, by the database's clock, for the store's own lease length. */
+  /** Leases due messages of any topic for the store's `leaseSeconds`. */
   async claimDue(batchSize: number): Promise<ClaimedMessage[]> {
     return this.claim({ batchSize })
   }
 
-  /** Done: the message ends as DISPATCHED, with its own id as the reference. */
+  /** Completes the messages as DISPATCHED, with their message ids as the reference. */
   async ack(messages: readonly MessageLeaseRef[]): Promise<string[]> {
     return this.#complete(messages, ({ id, leaseToken, messageId }) => ({
       outboxId: id,
@@ -150,7 +153,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     }))
   }
 
-  /** Not done this time: back to the queue, to be tried again later. The twentieth time it fails. */
+  /** Returns the messages to the queue for a later attempt. The twentieth attempt ends as FAILED. */
   async abandon(messages: readonly MessageLeaseRef[], options: AbandonOptions = {}): Promise<string[]> {
     return this.#complete(messages, ({ id, leaseToken }) => ({
       outboxId: id,
@@ -162,12 +165,12 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     }))
   }
 
-  /** Will never be done: the message ends as FAILED, with the error kept. */
+  /** Completes the messages as FAILED and keeps the error. */
   async fail(messages: readonly MessageLeaseRef[], error: string): Promise<string[]> {
     if (typeof error !== 'string' || error.trim() === '') {
-      throw new InvalidArgumentError('error', 'expected text that says why, for whoever reads the ledger')
+      throw new InvalidArgumentError('error', 'expected the reason of the failure as text')
     }
-    // A message may be handled twice, so its handler's refusal speaks for every attempt before.
+    // Topics are resendable, so a refusal by the handler also settles earlier attempts with an unknown outcome.
     return this.#complete(messages, ({ id, leaseToken }) => ({
       outboxId: id,
       leaseToken,
@@ -182,7 +185,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     messages: readonly MessageLeaseRef[],
     outcomeOf: (message: MessageLeaseRef) => AttemptOutcome,
   ): Promise<string[]> {
-    // What is no id at all belongs to nobody: as quietly not changed as an id that nobody has.
+    // Skips malformed ids, as it skips ids that do not exist.
     const known = messages.filter(({ id, leaseToken }) => isUuid(id) && isUuid(leaseToken))
     const changed: string[] = []
     for (let start = 0; start < known.length; start += BATCH_SIZE.max) {
@@ -204,7 +207,7 @@ function toMessage(item: ClaimedItem): ClaimedMessage {
     attempts: item.attemptCount,
     expiries: item.expiryStreak,
     leaseToken: item.leaseToken,
-    // A date of its own: the items of one claim share theirs.
+    // Copies the date, because the items of one claim share theirs.
     leaseExpiresAt: new Date(item.leaseExpiresAt),
   }
 }

@@ -6,7 +6,7 @@ import type { LeasedItem } from './LeasedItem.js'
 interface RailLaneOptions {
   readonly rail: LoadedRail
   readonly concurrency: number
-  /** Items that may be leased before a slot is free for them. 0 for rails whose calls are marked before they are made. */
+  /** Number of items that may be leased before a slot is free. 0 for rails with a dispatch mark. */
   readonly prefetchMax: number
   readonly breaker: { readonly failuresMax: number; readonly openMs: number }
   readonly clock: Clock
@@ -14,23 +14,23 @@ interface RailLaneOptions {
 }
 
 /**
- * The queue of one rail in a relayer: its leased items, its slots, its rate and its circuit breaker. A lane says how much more
- * it may lease, so a rail that is slow or down fills its own lane and no other. It knows nothing of quarantine.
+ * Queue of one rail in a relayer: its leased items, slots, rate limit and circuit breaker. A lane reports how much more
+ * it may lease, so a rail that is slow or down fills only its own lane. Quarantine is not its concern.
  */
 export class RailLane {
   readonly rail: LoadedRail
   readonly railType: string
-  /** Whether its calls take slots that other lanes use too. A rail with a `concurrency` of its own has its own slots. */
+  /** Whether calls take slots that other lanes use too. A rail with its own `concurrency` has its own slots. */
   readonly sharesSlots: boolean
   readonly breaker: CircuitBreaker
   readonly #options: RailLaneOptions
   readonly #slots: Semaphore
   readonly #rate: TokenBucket | undefined
   readonly #waiting: LeasedItem[] = []
-  /** Item whose call tells a half-open breaker whether the rail is up again. */
+  /** Item whose call is the trial of a half-open breaker. */
   #trial: LeasedItem | undefined
   #isPaused = false
-  /** Calls finished per second, smoothed. It bounds the prefetch. */
+  /** Calls finished per second, smoothed. Limits the prefetch. */
   #speed = 0
   #finishedSince = 0
   #measuredAtMs: number
@@ -80,7 +80,10 @@ export class RailLane {
     return Math.max(0, Math.min(allowed - this.waiting, capacity - this.running - this.waiting))
   }
 
-  /** Returns whether a claim is worth its cost: a slot is free and nothing waits for it, or half of the capacity is free. */
+  /**
+   * Returns whether a claim is worth its cost: a slot is free and no item waits for it, or half of the capacity is
+   * free.
+   */
   needsItems(freeCapacity: number): boolean {
     return freeCapacity > 0 && ((this.waiting === 0 && this.#slots.free > 0) || freeCapacity * 2 >= this.#capacity)
   }
@@ -89,16 +92,16 @@ export class RailLane {
   get #capacity(): number {
     const { clock, prefetchMax } = this.#options
     this.#measure(clock.monotonicMs())
-    // At most half a second's work waits in memory. So leases stay trusted, and other workers get their share.
+    // At most half a second's work waits in memory, so that leases stay trusted and other workers get items too.
     return this.#slots.size + Math.min(prefetchMax, Math.floor(this.#speed / 2))
   }
 
-  /** Time for which the breaker or the rate certainly admits no call; 0 when that is not known. */
+  /** Time for which the breaker or the rate limit admits no call; 0 if unknown. */
   get busyForMs(): number {
     return Math.max(this.breaker.openForMs, this.#rate?.waitMs() ?? 0)
   }
 
-  /** Whether a slot is free, and the breaker and the rate admit a call. */
+  /** Whether a slot is free and the breaker and the rate limit admit a call. */
   get canStart(): boolean {
     return this.#slots.free > 0 && this.breaker.admits(1) > 0 && this.#rateAllows() >= 1
   }
@@ -107,12 +110,12 @@ export class RailLane {
     this.#waiting.push(leased)
   }
 
-  /** Takes the next waiting item out, or undefined. */
+  /** Removes and returns the next waiting item, if any. */
   takeNext(): LeasedItem | undefined {
     return this.#waiting.shift()
   }
 
-  /** Takes all waiting items out. */
+  /** Removes and returns all waiting items. */
   takeWaiting(): LeasedItem[] {
     return this.#waiting.splice(0)
   }
@@ -125,7 +128,7 @@ export class RailLane {
 
   finish(leased: LeasedItem): void {
     this.#slots.release()
-    // An item may be recorded, held or released without a call. Then the next item is the trial.
+    // The trial item may have finished without a call. Then the next item becomes the trial.
     if (leased === this.#trial) {
       this.#trial = undefined
       this.breaker.abandoned()
@@ -141,7 +144,7 @@ export class RailLane {
     const elapsedMs = nowMs - this.#measuredAtMs
     if (elapsedMs < MEASURE_MS) return
     const latest = (this.#finishedSince * 1_000) / elapsedMs
-    // The speed falls at once and rises by halves: a lane that became slow must not keep leases that others could use.
+    // The speed falls at once and rises by halves: a lane that became slow must not hold leases that others could use.
     this.#speed = latest < this.#speed ? latest : (this.#speed + latest) / 2
     this.#finishedSince = 0
     this.#measuredAtMs = nowMs

@@ -3,23 +3,23 @@ import type { Queryable } from '../db/index.js'
 import { settleWithin } from '../worker/index.js'
 import { unservedOutboxRails, type UnservedRail } from './operate.js'
 
-/** Fact that the sender of an accepted payment should know. The payment is committed all the same. */
+/** Warning for the sender of an accepted payment. The payment is committed all the same. */
 export interface EnqueueWarning {
   readonly code: 'RAIL_NOT_SERVED'
-  /** Cause and remedy, for people. */
+  /** Cause and remedy as text. */
   readonly message: string
 }
 
 interface CheckedRail {
   readonly untilMs: number
   warning?: EnqueueWarning
-  /** The query under way; it never rejects. */
+  /** Query under way. It never rejects. */
   reading?: Promise<void> | undefined
 }
 
 /**
- * Warns of rails that no worker has served within a day. A process reads each rail at most once per 10 s, so that a busy API
- * pays no statement per payment. The payments are committed by then: a query that fails or takes long gives no warning.
+ * Warns of rails that no worker has served for a day. A process queries each rail at most once per 10 s, so a busy API
+ * runs no extra statement per payment. The payments are already committed, so a failed or slow query gives no warning.
  */
 export class RailWarnings {
   readonly #role: Queryable
@@ -47,7 +47,7 @@ export class RailWarnings {
   #read(rails: readonly string[], untilMs: number): void {
     const fresh = new Map<string, CheckedRail>(rails.map((rail) => [rail, { untilMs }]))
     const reading = this.#fill(fresh)
-    // Callers choose the names of rails, so the cache is bounded.
+    // Callers choose the rail names, so the cache is bounded.
     if (this.#checked.size + fresh.size > CACHED_MAX) this.#checked.clear()
     for (const [rail, check] of fresh) {
       check.reading = reading
@@ -62,7 +62,7 @@ export class RailWarnings {
         if (check !== undefined) check.warning = describeUnserved(rail)
       }
     } catch {
-      // No warning is better than an error about a committed payment.
+      // A missing warning is better than an error about a committed payment.
     }
     for (const check of checks.values()) check.reading = undefined
   }

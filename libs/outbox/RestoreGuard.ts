@@ -11,24 +11,24 @@ interface RestoreGuardOptions {
   readonly workerId: string
   readonly events: Emitter<RelayerEvent>
   readonly clock: Clock
-  /** Maximum age of a check at a claim. A relayer that only runs rounds has no heartbeat to repeat the check. */
+  /** Maximum age of a check at a claim. A relayer that only runs rounds has no heartbeat that repeats the check. */
   readonly heartbeatMs: number
-  /** Saves the record beyond this process. Absent: the record ends with the process. */
+  /** File that keeps the record across processes. Without it, the record ends with the process. */
   readonly epochFile: EpochFile | undefined
-  /** Called when dispatch is found frozen, and was open as far as this worker knew. */
+  /** Called when a check finds a new freeze. */
   readonly onFrozen: () => Promise<void>
 }
 
 /**
- * Compares this worker's record of the database with the database itself. An older copy of a server looks like a restart to
- * itself, so only a record from outside can show that commits were lost. No claim is made on a run of a server that was not
- * compared with the record.
+ * Compares this worker's record of the database with the database. An older copy of a server looks like a restart to
+ * itself, so only a record from outside can reveal lost commits. The worker claims nothing from a server epoch that it
+ * has not compared.
  */
 export class RestoreGuard {
   readonly #options: RestoreGuardOptions
   #record: EpochRecord | undefined
   #freeze: DispatchFreeze | undefined
-  /** Time of the last check by this process's clock; undefined when the check must be repeated. */
+  /** Time of the last check by the process's clock. Undefined if the next claim must check. */
   #checkedAtMs: number | undefined
   #checking: Promise<void> | undefined
 
@@ -36,12 +36,12 @@ export class RestoreGuard {
     this.#options = options
   }
 
-  /** Part of every claim's arguments: the database refuses the claim if the server has changed since the check. */
+  /** Argument of every claim. The database refuses the claim if the server epoch has changed since the check. */
   get claimEpoch(): { readonly epochId?: string } {
     return this.#record === undefined ? {} : { epochId: this.#record.epochId }
   }
 
-  /** Checks again when the last check is too old, and while dispatch is frozen: an operator may have lifted the freeze. */
+  /** Returns whether dispatch is open. Checks again if the last check is too old, or if dispatch was frozen then. */
   async canClaim(): Promise<boolean> {
     const { clock, heartbeatMs } = this.#options
     const isFresh = this.#checkedAtMs !== undefined && clock.monotonicMs() - this.#checkedAtMs < heartbeatMs
@@ -49,12 +49,12 @@ export class RestoreGuard {
     return this.#freeze === undefined
   }
 
-  /** Makes the next claim check first: the database refused a claim or a dispatch, and the check tells why. */
+  /** Makes the next claim check first, because the database refused a claim or a dispatch. */
   invalidate(): void {
     this.#checkedAtMs = undefined
   }
 
-  /** Runs one check at a time: an answer that overtakes another would replace a newer record by an older one. */
+  /** Runs one check at a time. Otherwise a slow answer could replace a newer record by an older one. */
   async check(): Promise<void> {
     this.#checking ??= this.#compare().finally(() => {
       this.#checking = undefined
@@ -65,7 +65,7 @@ export class RestoreGuard {
   async #compare(): Promise<void> {
     const { role, workerId, clock, epochFile } = this.#options
     this.#record ??= await epochFile?.load()
-    // The first call freezes, the second marks the waiting items. Marking may take long, and a timeout must not undo the freeze.
+    // The first call freezes, the second marks the waiting items. Marking may time out, which must not undo the freeze.
     for (const _ of ['freezing', 'marking']) {
       const { record, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#record)
       this.#record = record
@@ -76,7 +76,7 @@ export class RestoreGuard {
     }
   }
 
-  /** A failed save is only reported. The record in memory stays valid, so dispatch continues. */
+  /** Saves the record. A failed save is only reported: the record in memory stays valid, so dispatch continues. */
   async #save(record: EpochRecord): Promise<void> {
     const { epochFile, events } = this.#options
     try {

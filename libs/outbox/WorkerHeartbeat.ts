@@ -14,18 +14,18 @@ interface WorkerHeartbeatOptions {
   readonly events: Emitter<RelayerEvent>
   /** Returns the load of this worker, for its report. */
   readonly readLoad: () => JsonObject
-  /** Called with the database's time after each heartbeat, and with our time before it was sent. */
+  /** Called after each heartbeat with the database's time and the process's time before it was sent. */
   readonly onBeat: (databaseNow: Date, sentAtMs: number) => Promise<void>
 }
 
 /**
- * Reports this worker to the database: its load, its last alarms and its rails. A worker that stops deregisters, so that nobody
- * takes it for a dead one.
+ * Reports this worker to the database: its load, its last alarms and its rails. A worker that stops deregisters, so
+ * that it is not counted as dead.
  */
 export class WorkerHeartbeat {
   readonly #options: WorkerHeartbeatOptions
   readonly #loop: PollLoop
-  /** A heartbeat was recorded since the start. */
+  /** Whether a heartbeat was recorded since the start. */
   #isRegistered = false
   #railsDeclaredAtMs = -Infinity
   #unknownCode: { readonly atMs: number; readonly railType: string; readonly code: string } | undefined
@@ -52,7 +52,7 @@ export class WorkerHeartbeat {
     this.#isRegistered = false
   }
 
-  /** Repeats the declaration every hour, so that the database knows which rails are served. */
+  /** Declares the rails that this worker serves. Repeats the declaration every hour. */
   async declareRails(): Promise<void> {
     const { role, workerId, rails, clock } = this.#options
     const nowMs = clock.monotonicMs()
@@ -61,7 +61,10 @@ export class WorkerHeartbeat {
     this.#railsDeclaredAtMs = nowMs
   }
 
-  /** Declares the rails before `start()` returns: an API that starts next must not warn of them. The heartbeat repeats a failed one. */
+  /**
+   * Declares the rails before `start()` returns, so that an API that starts next does not warn of them. The heartbeat
+   * repeats a failed declaration.
+   */
   async declareRailsAtStart(): Promise<void> {
     try {
       await this.declareRails()
@@ -80,7 +83,7 @@ export class WorkerHeartbeat {
     return { pollAgain: false }
   }
 
-  /** Best effort: a worker that cannot deregister is shown as dead since its last heartbeat. */
+  /** Deregisters on a best-effort basis. A worker that cannot deregister is shown as dead since its last heartbeat. */
   async #deregister(): Promise<void> {
     const { role, workerId, events } = this.#options
     try {
@@ -100,7 +103,7 @@ export class WorkerHeartbeat {
     }
   }
 
-  /** Times are ages, because the clock of this process may differ from the database's. */
+  /** Returns the report. It holds ages instead of times, because the process's clock may differ from the database's. */
   #report(): JsonObject {
     const { clock, readLoad } = this.#options
     const secondsAgo = (atMs: number) => Math.round(clock.monotonicMs() - atMs) / 1_000

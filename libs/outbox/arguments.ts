@@ -18,7 +18,7 @@ import {
 import { activeTraceContext } from './traces.js'
 import type { AttemptOutcome, LeaseRef, OutboxInstruction } from './types.js'
 
-/** Arguments as the functions take them, checked before any I/O; each error names the argument and where it stands. */
+/** Checks arguments before any I/O and converts them into columns. Each error names the argument and its index. */
 
 interface InstructionColumns {
   readonly instructionIds: string[]
@@ -28,7 +28,7 @@ interface InstructionColumns {
   readonly payloads: string[]
   readonly notBefore: (Date | null)[]
   readonly ordered: boolean[]
-  /** Null where nothing is traced. */
+  /** Null if no instruction has a trace context. */
   readonly traceContexts: (string | null)[] | null
 }
 
@@ -46,7 +46,8 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
     ordered: [],
     traceContexts: isTraced ? instructions.map(({ traceContext = active }) => keptContext(traceContext)) : null,
   }
-  // One function per field names the place of a wrong instruction: one per instruction would be created for nothing.
+  // One closure per field names the failing instruction by `index`. A closure per instruction would cost an allocation
+  // each.
   let index = 0
   const at = (field: string) => (instructions.length === 1 ? field : () => `instructions[${index}].${field}`)
   const instructionId = at('instructionId')
@@ -76,7 +77,7 @@ export function leaseColumns(
   requireBatch(argument, leases)
   const outboxIds: string[] = []
   const leaseTokens: string[] = []
-  // One function for all leases names the place of a wrong one: a function per lease would be created for nothing.
+  // One closure per column names the failing lease. A closure per lease would cost an allocation each.
   const outboxIdAt = () => `${argument}[${outboxIds.length}].outboxId`
   const leaseTokenAt = () => `${argument}[${leaseTokens.length}].leaseToken`
   for (const { outboxId, leaseToken } of leases) {
@@ -86,7 +87,10 @@ export function leaseColumns(
   return { outboxIds, leaseTokens }
 }
 
-/** A column that says nothing of any item is null: most outcomes are successes, and half of what could be said is not. */
+/**
+ * Column that is null as a whole if it is null for every item. Most outcomes are successes, which leave most columns
+ * empty.
+ */
 type Sparse<T> = (T | null)[] | null
 
 interface OutcomeColumns {
@@ -121,7 +125,7 @@ export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColu
   return {
     outboxIds,
     leaseTokens,
-    // A state that is none is the database's to refuse (P7003): it is a bug of the caller that the proofs rely on.
+    // The database refuses an invalid state (P7003). The contract tests rely on that, so it is not checked here.
     states: each('state', (argument, { state }) => requiredText(argument, state, ERROR_CODE_LENGTH_MAX)),
     railReferences: sparse('railReference', (a, o) => optionalText(a, o.railReference, RAIL_REFERENCE_LENGTH_MAX)),
     railCodes: sparse('railCode', (a, o) => optionalText(a, o.railCode, ERROR_CODE_LENGTH_MAX)),
@@ -133,14 +137,14 @@ export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColu
     ),
     outcomesUnknown: sparse('outcomeUnknown', (a, o) => optionalBoolean(a, o.outcomeUnknown)),
     holdReasons: sparse('holdReason', (a, o) => optionalText(a, o.holdReason, REASON_LENGTH_MAX)),
-    // The database's default is left out, so that a batch of plain sends carries no column for it.
+    // 'sent' is the database's default and is left out, so that a batch of plain sends has no such column.
     actions: sparse('action', (a, o) =>
       o.action === 'sent' ? null : optionalText(a, o.action, ERROR_CODE_LENGTH_MAX),
     ),
   }
 }
 
-/** A list of rails, or null for all of them. */
+/** Checks a list of rails. Returns null for all rails. */
 export function optionalRails(argument: string, rails: readonly string[] | undefined): string[] | null {
   if (rails === undefined) return null
   requireBatch(argument, rails)
@@ -167,7 +171,7 @@ export function optionalText(
   return value === undefined || value === null ? null : requiredText(argument, value, lengthMax)
 }
 
-/** Redacts and repairs, never refuses: an error text must not keep an outcome from being recorded. */
+/** Redacts the text and never throws, because an error text must not prevent the recording of an outcome. */
 function optionalErrorText(value: string | null | undefined): string | null {
   if (value === undefined || value === null) return null
   const text = redact(value)
@@ -193,13 +197,13 @@ function optionalDate(argument: ArgumentName, value: Date | undefined): Date | n
   if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
     throw new InvalidArgumentError(argument, 'expected a valid Date')
   }
-  // As far as ISO 8601 writes years in four digits; PostgreSQL would call anything else a mistake of the statement.
+  // ISO 8601 writes years with four digits. PostgreSQL would report other years as a syntax error.
   const year = value.getUTCFullYear()
-  if (year < 1 || year > 9_999) throw new ArgumentRangeError(argument, 'expected a time of the years 1 to 9999')
+  if (year < 1 || year > 9_999) throw new ArgumentRangeError(argument, 'expected a year from 1 to 9999')
   return value
 }
 
 /** int4 in the ledger. */
 const LATENCY_MS = Object.freeze({ min: 0, max: 2_147_483_647 })
-/** Thirty days: a rail's Retry-After beyond it is a mistake. */
+/** Thirty days. A longer Retry-After of a rail is a mistake. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

@@ -28,18 +28,18 @@ import type {
 } from './types.js'
 
 /**
- * Calls of the functions that move an item from enqueue to completion, one wrapper per function, under the same name. The
- * first argument says who calls: a role of a database (`database.as('symphony_executor')`), a transaction in it, or, to
- * enqueue, the caller's own client. Each wrapper checks its arguments before any I/O. A refusal of the database is a typed
- * error (`LeaseLostError`, `IdempotencyConflictError` …).
+ * Wraps the SQL functions that move an item from enqueue to completion, one wrapper per function, under the same name.
+ * The first argument is a role of a database (`database.as('symphony_executor')`), a transaction in it, or, to enqueue,
+ * the caller's own client. Each wrapper checks its arguments before any I/O. The database's refusals become typed
+ * errors (`LeaseLostError`, `IdempotencyConflictError` …).
  */
 
 export interface EnqueueCallOptions {
   /** Whether the items are messages, which no payment rail claims. @default false */
   readonly isMessage?: boolean
   /**
-   * Caller on whose behalf a gateway enqueues. Within a scope an idempotency key names one instruction: another one throws
-   * `KEY_REUSED`. Only a login listed in `symphony_settings.actor_gateways` may pass it. @default none
+   * Caller for whom a gateway enqueues. Within a scope an idempotency key names one instruction; a second instruction
+   * throws `KEY_REUSED`. Only a login listed in `symphony_settings.actor_gateways` may pass it. @default none
    */
   readonly keyScope?: string
 }
@@ -52,7 +52,7 @@ export async function enqueuePaymentOutbox(
   return onlyRow(await enqueuePaymentOutboxBatch(role, [instruction], options))
 }
 
-/** Up to 1000 items, all or none; answers come in the order given. All are payments, or all are messages. */
+/** Enqueues up to 1000 items, all or none, all payments or all messages. Returns results in the order given. */
 export async function enqueuePaymentOutboxBatch(
   role: Queryable,
   instructions: readonly OutboxInstruction[],
@@ -75,13 +75,15 @@ export async function enqueuePaymentOutboxBatch(
 }
 
 export interface ClaimOptions {
-  /** Claim of these rails only. @default all */
+  /** Rails to claim for. @default all */
   readonly rails?: readonly string[]
   /** True: messages only. False: payments only. @default both */
   readonly isMessage?: boolean
   /** Rails whose calls this worker marks with `beginOutboxDispatch`. @default none */
   readonly markedRails?: readonly string[]
-  /** Called for each takeover that the claim did not lease again: it has a ledger row, and the item is not dispatched. */
+  /**
+   * Called for each takeover that the claim did not lease again. It has a ledger row, and the item is not dispatched.
+   */
   readonly onUnleased?: (takeover: UnleasedTakeover) => void
   /** Epoch of the caller's last check. The claim is refused if that epoch has ended or dispatch is frozen. */
   readonly epochId?: string
@@ -168,7 +170,7 @@ export async function releaseOutboxLeases(
   return rows.map((row) => ({ outboxId: row.outbox_id, released: row.released }))
 }
 
-/** The mark before a call whose unknown outcome only a person can settle. */
+/** Writes the dispatch mark, before a call to a rail with `onUnknown: 'hold'`. */
 export async function beginOutboxDispatch(role: Queryable, lease: LeaseRef, workerId: string): Promise<void> {
   await call(role, 'begin_outbox_dispatch', [
     requiredUuid('outboxId', lease.outboxId),
@@ -219,8 +221,8 @@ export async function completeOutboxAttempt(
 }
 
 /**
- * Up to 1000 outcomes in one statement, each fenced on its own; a lost lease is a verdict here, not an error. With
- * `isMessage`, an item of the other kind is left alone and gets the verdict LEASE_LOST.
+ * Records up to 1000 outcomes in one statement, each fenced by its own token. A lost lease is a verdict here, not an
+ * error. With `isMessage`, an item of the other kind stays unchanged and gets the verdict LEASE_LOST.
  */
 export async function completeOutboxAttempts(
   role: Queryable,
@@ -275,7 +277,7 @@ export async function recordLateOutcome(
 
 const KEY_SCOPE_LENGTH_MAX = 500
 
-/** Runs a body whose work is undone if it throws: in a transaction of its own, or up to a savepoint of the caller's. */
+/** Runs the body and undoes its work if it throws: in its own transaction, or up to a savepoint of the caller's. */
 export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Promise<T>): Promise<T> {
   if (isRoleHandle(tx)) return tx.transaction(body)
   await tx.query('SAVEPOINT symphony_enqueue')

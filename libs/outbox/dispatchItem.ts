@@ -19,9 +19,9 @@ export type DispatchResult =
   | { readonly kind: 'complete'; readonly outcome: AttemptOutcome }
   /** The item is not dispatched: an operator must decide. */
   | { readonly kind: 'hold'; readonly reason: string }
-  /** Nothing was sent, and another worker may have the item. */
+  /** Nothing was sent. Another worker may lease the item. */
   | { readonly kind: 'release' }
-  /** Another worker holds the item, and nothing was sent. */
+  /** The lease is lost, and nothing was sent. */
   | { readonly kind: 'lost' }
 
 export interface DispatchHooks {
@@ -29,15 +29,15 @@ export interface DispatchHooks {
   begin(leased: LeasedItem): Promise<void>
   onCalled(leased: LeasedItem, result: RailResult): void
   onInquired(leased: LeasedItem, answer: StatusResult): void
-  /** Called when a rail answers after its deadline, with the outcome that the answer means. */
+  /** Called when a rail answers after its deadline, with the outcome of that answer. */
   onLateAnswer(outcome: AttemptOutcome): void
-  /** Returns how much of the lease must be left for a call to start. */
+  /** Returns how long the lease must still last for a call to start. */
   leaseNeededMs(rail: LoadedRail): number
 }
 
 /**
- * Dispatches one leased item: at most one inquiry and one dispatch. A payment that may have been made is never sent blindly. As the rail
- * declares, it is inquired about, sent again under the same reference, or held.
+ * Dispatches one leased item, with at most one inquiry and one dispatch. After an unknown outcome, the rail's
+ * `onUnknown` decides: inquire first, send again under the same reference, or hold.
  */
 export async function dispatchItem(
   leased: LeasedItem,
@@ -45,7 +45,8 @@ export async function dispatchItem(
   hooks: DispatchHooks,
 ): Promise<DispatchResult> {
   const { item } = leased
-  // A late success comes first: it completes the item without a call, so neither repeated expiries nor the ceiling matter.
+  // A late success comes first. It completes the item without a call, so repeated expiries and the retry ceiling do not
+  // matter.
   const late = item.evidence?.lateOutcome
   if (late?.state === 'DISPATCHED') {
     return complete(item, {
@@ -61,11 +62,11 @@ export async function dispatchItem(
   let payload = item.payload
   if (rail.fields.length > 0) {
     const opened = await rail.decryptPayload(item)
-    // A payload that cannot be decrypted is held, neither sent nor failed: an operator may have the key.
+    // A payload that cannot be decrypted is held, neither sent nor failed, because an operator may have the key.
     if (!opened.ok) return { kind: 'hold', reason: opened.reason }
     payload = opened.payload
   }
-  // True when no earlier attempt can have paid. Then a failure may be recorded as a failure again.
+  // True if no earlier attempt can have paid. Then a failure is definitive.
   let settled = false
   if (item.outcomeUnknown && rail.onUnknown === 'inquire') {
     const answer = await inquire(leased, rail, hooks, payload)
@@ -97,7 +98,7 @@ export async function dispatchItem(
   return { kind: 'complete', outcome: outcomeOf(item, rail, result, settled) }
 }
 
-/** A function of its own, so that the variables of `dispatchItem` are not kept on the heap for a late answer. */
+/** Separate from `dispatchItem`, so that a pending late answer does not keep its variables on the heap. */
 function callOptions(leased: LeasedItem, rail: LoadedRail, hooks: DispatchHooks, settled: boolean): DispatchOptions {
   return {
     signal: leased,
@@ -105,7 +106,7 @@ function callOptions(leased: LeasedItem, rail: LoadedRail, hooks: DispatchHooks,
   }
 }
 
-/** Asks the rail about an earlier attempt. `absent`: the earlier call never arrived, so the payment may be sent. */
+/** Asks the rail about an earlier attempt. Returns `absent` if that call never arrived, so the payment may be sent. */
 async function inquire(
   leased: LeasedItem,
   rail: LoadedRail,
@@ -123,13 +124,13 @@ async function inquire(
     case 'terminal':
       return complete(item, { ...details, state: 'FAILED', errorCode: answer.code, outcomeUnknown: false })
     case 'absent': {
-      // The request of a suspended worker may still arrive. So absence counts only after the rail's settling time.
+      // The request of a suspended worker may still arrive, so absence counts only after the rail's settling time.
       if (sinceLastAttemptMs(leased) >= rail.settleMs) return 'absent'
       return complete(item, {
         ...details,
         state: 'RETRYABLE',
         errorCode: 'INQUIRY_TOO_EARLY',
-        // The full settling time, not the rest: this inquiry is the last attempt at the next claim.
+        // Waits for the full settling time, because at the next claim this inquiry is the last attempt.
         retryDelaySeconds: Math.ceil(rail.settleMs / 1_000),
       })
     }
@@ -144,7 +145,10 @@ async function inquire(
   }
 }
 
-/** Measures by the database's clock up to the claim, by ours from then on. An attempt without an end counts as just ended. */
+/**
+ * Returns the time since the last attempt: by the database's clock until the claim, by the process's clock after it. An
+ * attempt without an end counts as just ended.
+ */
 function sinceLastAttemptMs({ item, sinceClaimMs }: LeasedItem): number {
   const ended = item.evidence?.lastAttempt?.completedAt
   if (ended === undefined || ended === null) return 0
@@ -154,7 +158,7 @@ function sinceLastAttemptMs({ item, sinceClaimMs }: LeasedItem): number {
 function outcomeOf(item: ClaimedItem, rail: LoadedRail, result: RailResult, settled: boolean): AttemptOutcome {
   const { outboxId, leaseToken } = item
   const { railCode, errorMessage, latencyMs } = answerDetails(result)
-  // Written out because nearly every outcome is a success, and object spreads are slow.
+  // Without object spreads, which are slow: nearly every outcome is a success.
   if (result.kind === 'success') {
     return {
       outboxId,
@@ -167,11 +171,11 @@ function outcomeOf(item: ClaimedItem, rail: LoadedRail, result: RailResult, sett
     }
   }
   const details = { outboxId, leaseToken, railCode, errorMessage, latencyMs }
-  // A definitive inquiry answers for every earlier attempt.
+  // A definitive inquiry covers every earlier attempt.
   const cleared = settled ? { outcomeUnknown: false } : {}
   switch (result.kind) {
     case 'terminal':
-      // The refusal of an idempotent rail answers for every attempt under the same reference.
+      // The refusal of an idempotent rail covers every attempt under the same reference.
       return {
         ...details,
         ...(rail.onUnknown === 'resend' ? { outcomeUnknown: false } : cleared),
@@ -202,7 +206,7 @@ function outcomeOf(item: ClaimedItem, rail: LoadedRail, result: RailResult, sett
   }
 }
 
-/** Returns the details of a rail's answer, as the ledger stores them. */
+/** Returns the details of a rail's answer for the ledger. */
 function answerDetails({ railCode, message, latencyMs }: RailResult | StatusResult): {
   readonly railCode: string | null
   readonly errorMessage: string | null
@@ -211,7 +215,10 @@ function answerDetails({ railCode, message, latencyMs }: RailResult | StatusResu
   return { railCode: railCode ?? null, errorMessage: message ?? null, latencyMs }
 }
 
-/** Holds an item that was paid under an unusable reference: the rail would repeat it, so two people record the payment. */
+/**
+ * Holds an item that was paid under an unusable reference. The rail would repeat that reference, so two people record
+ * the payment.
+ */
 function holdForReference({ code }: RailResult | StatusResult): { readonly holdReason?: string } {
   return code === RAIL_RESULT_CODES.badReference ? { holdReason: code } : {}
 }
@@ -239,7 +246,7 @@ function complete(item: ClaimedItem, outcome: Omit<AttemptOutcome, 'outboxId' | 
 }
 
 /**
- * Expired leases in a row after which an item is held: its payload may crash each worker that dispatches it. An inquiry that
- * leaves the outcome unknown does not end the row.
+ * Consecutive expired leases after which an item is held, because its payload may crash every worker. An inquiry that
+ * leaves the outcome unknown does not reset the count.
  */
 const EXPIRIES_MAX = 3

@@ -6,27 +6,32 @@ import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
 export interface EnqueueOptions extends EnqueueChecks {
   /**
-   * The caller's own transaction: a `pg` client between BEGIN and COMMIT, or another library's transaction through an adapter. The
-   * payment is committed or rolled back with it. `enqueue` refuses a `tx` that is known not to be a transaction.
+   * Transaction of the caller: a `pg` client between BEGIN and COMMIT, or another library's transaction through an
+   * adapter. The payment is committed or rolled back with it. `enqueue` refuses a `tx` that is known not to be a
+   * transaction.
    */
   readonly tx: Tx
-  /** Where Symphony is deployed. @default `symphony`, or what `tx` says itself */
+  /** Schema in which Symphony is deployed. @default the schema of `tx` if it has one, else `symphony` */
   readonly schema?: string
 }
 
 /**
- * Enqueues one payment inside the caller's transaction. The same instruction and key again returns the first item with
- * `created: false`; other content under that key throws `IdempotencyConflictError`. With `rails`, a new payment that they would
- * refuse throws `InvalidPayloadError`. Call it last: the participant's sequence is locked until the transaction ends.
+ * Enqueues one payment inside the caller's transaction. The same instruction and key return the first item with
+ * `created: false`; different content under that key throws `IdempotencyConflictError`. With `rails`, a new payment
+ * that they refuse throws `InvalidPayloadError`. Call it last: it locks the participant's sequence until the
+ * transaction ends.
  */
 export async function enqueue(instruction: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
   const tx = transactionOf(options)
-  // No await before the statement is sent: a caller that forgot to await enqueue() would otherwise send COMMIT first.
+  // Sends the statement before any await. Otherwise a caller that forgets to await enqueue() would send COMMIT first.
   if (options.protection === undefined && options.rails === undefined) return enqueuePaymentOutbox(tx, instruction)
   return onlyRow(await enqueueChecked(tx, [instruction], options))
 }
 
-/** The same for many, in statements of up to 1000; answers come in the order given. One that is refused refuses all. */
+/**
+ * Enqueues many payments, in statements of up to 1000. Returns results in the order given. One refused payment refuses
+ * all.
+ */
 export async function enqueueMany(
   instructions: readonly OutboxInstruction[],
   options: EnqueueOptions,
@@ -40,7 +45,7 @@ export async function enqueueMany(
   return items
 }
 
-/** The same for a message: only the message verbs and rails without money get it. */
+/** Enqueues a message. Only `OutboxStore` and topics claim it. */
 export async function enqueueMessage(message: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
   return onlyRow(await enqueuePaymentOutboxBatch(transactionOf(options), [message], { isMessage: true }))
 }
@@ -55,15 +60,19 @@ export interface InstructionEncryptor {
 }
 
 export interface EnqueueChecks {
-  /** Rails that check payloads before COMMIT, and whose types are the only known ones. @default no check */
+  /** Rails that check payloads before COMMIT. Other rail types are refused. @default no check */
   readonly rails?: KnownContracts | undefined
-  /** Encrypts the fields that a rail declares as encrypted, before anything leaves this process, and refuses what it forbids. */
+  /**
+   * Encrypts the fields that a rail declares as encrypted before anything leaves this process, and refuses forbidden
+   * fields.
+   */
   readonly protection?: InstructionEncryptor | undefined
 }
 
 /**
- * Enqueues a batch after its rails have checked it. A known instruction is answered from the record even if its rail would refuse
- * it today: a stricter schema must not push a client to a new key. So a faulty item is enqueued, and undone if it was new.
+ * Enqueues a batch after its rails have checked it. A repeated instruction returns the stored item even if its rail
+ * would refuse it today: a stricter schema must not push a client to a new key. So an invalid item is enqueued, and
+ * rolled back if it was new.
  */
 export async function enqueueChecked(
   tx: Queryable,

@@ -2,13 +2,14 @@ import type { BreakerState } from '../worker/index.js'
 import type { AttemptState, FreezeCause } from './types.js'
 
 /**
- * Events of a relayer, one per fact. There is no listener by default; `libs/observability` turns events into metrics and log lines.
- * No event has a payload.
+ * Events of a relayer, one per fact. There is no listener by default; `libs/observability` turns events into metrics
+ * and log lines. Events contain no payload.
  */
 export type RelayerEvent =
   /**
-   * A claim returned, with or without items. `takeovers`: expired leases that the claim wrote to the ledger, including held and
-   * requeued items. `lagsMs`: time since the due time of each item whose last lease did not expire, by the database's clock.
+   * A claim returned, with or without items. `takeovers`: expired leases that the claim wrote to the ledger, including
+   * held and requeued items. `lagsMs`: time since the due time of each item whose last lease did not expire, by the
+   * database's clock.
    */
   | {
       readonly type: 'outbox.claimed'
@@ -17,11 +18,14 @@ export type RelayerEvent =
       readonly claimMs: number
       readonly lagsMs: readonly number[]
     }
-  /** Notifications woke this worker: one event for all that arrived within the debounce. */
+  /** A notification woke this worker. All notifications within the debounce time give one event. */
   | { readonly type: 'outbox.notified' }
   /** The connection for notifications opened or closed. Polling continues in both cases. */
   | { readonly type: 'outbox.listening'; readonly connected: boolean }
-  /** An item occupies one of its rail's slots from `dispatchStarted` to `dispatchFinished`, whether or not the rail is called. */
+  /**
+   * An item occupies one of its rail's slots from `dispatchStarted` to `dispatchFinished`, whether or not the rail is
+   * called.
+   */
   | {
       readonly type: 'outbox.dispatchStarted' | 'outbox.dispatchFinished'
       readonly railType: string
@@ -34,10 +38,15 @@ export type RelayerEvent =
       readonly outboxId: string
       readonly answer: 'success' | 'terminal' | 'retryable' | 'unknown' | 'notSent'
       readonly latencyMs: number
-      /** Absent for a success. One of `RAIL_RESULT_CODES` if Symphony classified the answer; else the same as `answer`. */
+      /**
+       * Absent for a success. One of `RAIL_RESULT_CODES` if Symphony classified the answer; else the same as `answer`.
+       */
       readonly error?: string
     }
-  /** The rail answered with a code that its table does not list, or lists with another outcome. An operator should check the table. */
+  /**
+   * The rail answered with a code that its table does not list, or lists with another outcome. An operator should check
+   * the table.
+   */
   | { readonly type: 'outbox.unknownCode'; readonly railType: string; readonly outboxId: string; readonly code: string }
   /** The ledger has the outcome of an attempt. */
   | {
@@ -57,13 +66,19 @@ export type RelayerEvent =
       readonly state: AttemptState
       readonly sinceAcceptedMs: number
     }
-  /** Another worker holds the item, or the item is terminal. A race, not an error; the outcome is saved as a late outcome. */
+  /**
+   * Another worker holds the item, or the item is terminal. This is an expected race; the outcome is saved as a late
+   * outcome.
+   */
   | {
       readonly type: 'outbox.leaseLost'
       readonly outboxId: string
       readonly during: 'completion' | 'renewal' | 'dispatch'
     }
-  /** A late outcome was saved as evidence. `contradicts`: it differs from the recorded outcome, and an operator must review it. */
+  /**
+   * A late outcome was saved as evidence. `contradicts`: it differs from the recorded outcome, and an operator must
+   * review it.
+   */
   | { readonly type: 'outbox.lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }
   /** The item was recorded as DISPATCHED, and a late outcome had reported a success under another rail reference. */
   | { readonly type: 'outbox.contradicted'; readonly railType: string; readonly outboxId: string }
@@ -77,7 +92,9 @@ export type RelayerEvent =
   | { readonly type: 'outbox.breaker'; readonly railType: string; readonly state: BreakerState }
   /** The database's clock jumped against this process's. Claims pause until the leases of this worker have ended. */
   | { readonly type: 'outbox.clockJumped'; readonly byMs: number }
-  /** Commits may have been lost. The relayer released its waiting items, and claims nothing until an operator lifts the freeze. */
+  /**
+   * Commits may have been lost. The relayer released its waiting items, and claims nothing until the freeze is lifted.
+   */
   | { readonly type: 'outbox.frozen'; readonly cause: FreezeCause; readonly reason: string; readonly since: Date }
   /** An operator lifted the freeze. */
   | { readonly type: 'outbox.freezeLifted' }

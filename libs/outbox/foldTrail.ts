@@ -1,8 +1,8 @@
 import type { JsonObject } from '../core/index.js'
 
 /**
- * A row of `payment_outbox_pending`, column by column. Times are text, to the microsecond. A payload and a lease token are
- * `sha256:` and their hash: no event holds either of them.
+ * Row of `payment_outbox_pending`, column by column. Times are text with microseconds. A payload and a lease token are
+ * `sha256:` and their hash, because no event holds either of them.
  */
 export interface PendingRow {
   readonly outbox_id: string
@@ -36,7 +36,7 @@ export interface PendingRow {
 
 export type PendingColumn = keyof PendingRow
 
-/** Columns that an item keeps for life. The fold takes them from `payment_outbox_identities`, which no function changes. */
+/** Columns that never change. The fold takes them from `payment_outbox_identities`, which no function changes. */
 export type PendingIdentity = Pick<
   PendingRow,
   | 'outbox_id'
@@ -59,7 +59,7 @@ export interface TrailEvent {
   readonly eventType: string
   readonly actor: string
   readonly detail: JsonObject
-  /** The detail as PostgreSQL writes it. */
+  /** Detail as PostgreSQL writes it. */
   readonly detailText: string
 }
 
@@ -72,19 +72,19 @@ export interface ColumnChange {
 export interface TrailStep {
   readonly event: TrailEvent
   readonly changes: readonly ColumnChange[]
-  /** True for the event that ends the item: its row leaves the queue. */
+  /** Whether this event completes the item and removes its row from the queue. */
   readonly ends: boolean
 }
 
 interface FoldedTrail {
   readonly steps: readonly TrailStep[]
-  /** The row after the last event; null if the item has ended. */
+  /** Row after the last event; null if the item is terminal. */
   readonly row: PendingRow | null
 }
 
 /**
- * Folds the events of one item into the row that must be pending. Every function that changes a pending row writes an event
- * of the item where the full trail is on, so that the item's own events are enough.
+ * Folds the events of one item into its expected pending row. With the full trail on, every function that changes a
+ * pending row writes an event of that item, so the item's own events suffice.
  */
 export function foldTrail(identity: PendingIdentity, events: readonly TrailEvent[]): FoldedTrail {
   const steps: TrailStep[] = []
@@ -98,7 +98,7 @@ export function foldTrail(identity: PendingIdentity, events: readonly TrailEvent
   return { steps, row }
 }
 
-/** Returns the columns of `after` that differ. Every column of no row is null. */
+/** Returns the columns of `after` that differ. Without a row before, every column counts as null. */
 export function changesBetween(before: PendingRow | null, after: Partial<PendingRow>): ColumnChange[] {
   return columnsOf(after).flatMap((column) => {
     const [was, is] = [before?.[column] ?? null, after[column] ?? null]
@@ -112,7 +112,7 @@ function columnsOf(row: Partial<PendingRow>): PendingColumn[] {
 
 function nextRow(identity: PendingIdentity, row: PendingRow | null, event: TrailEvent): PendingRow | null {
   if (event.eventType === 'ENQUEUED') return enqueuedRow(identity, event.detail)
-  // Late outcomes and proposals may follow the end of an item, and change no row.
+  // Late outcomes and proposals may follow the terminal outcome, and change no row.
   if (row === null) return null
   const changes = changesBy(event, row)
   return changes === 'ended' ? null : { ...row, ...changes }
@@ -129,7 +129,7 @@ function enqueuedRow(identity: PendingIdentity, detail: JsonObject): PendingRow 
     expiry_streak: 0,
     late_outcome: null,
     blocked: detail['blocked'] === true,
-    // A new block is unverified until the next claim or repair has looked at it.
+    // A new block is unverified until the next claim or repair checks it.
     block_unverified: detail['blocked'] === true,
     trace_context: textOrNull(detail['trace_context']),
   }
@@ -171,7 +171,7 @@ function changesBy(event: TrailEvent, row: PendingRow): Partial<PendingRow> | 'e
         expiry_streak: Number(detail['expiry_streak']),
       }
     case 'HOLD_PLACED':
-      // The first hold stands until it is resolved.
+      // A second hold does not replace the first.
       if (row.hold_reason !== null) return {}
       return { hold_reason: textOrNull(detail['reason']), held_by: actor, held_at: timeOf(detail['held_at']) }
     case 'HOLD_RESOLVED':
@@ -205,14 +205,14 @@ const NO_LEASE = {
 
 const NO_HOLD = { hold_reason: null, held_by: null, held_at: null } satisfies Partial<PendingRow>
 
-/** The column caches at most this many attempts (`outbox_attempt_ceiling`). */
+/** Maximum of the column (`outbox_attempt_ceiling`). */
 const ATTEMPT_CEILING = 20
 
 function countedBy({ detail }: TrailEvent, row: PendingRow): Pick<PendingRow, 'attempt_count'> {
   return { attempt_count: Math.max(row.attempt_count, Math.min(Number(detail['attempt_no']), ATTEMPT_CEILING)) }
 }
 
-/** A late success is never replaced by a later report. */
+/** Keeps a late success, because a later report never replaces it. */
 function lateOutcome({ detail, detailText }: TrailEvent, row: PendingRow): Partial<PendingRow> {
   const known: { readonly state?: unknown } = row.late_outcome === null ? {} : JSON.parse(row.late_outcome)
   return {
@@ -221,7 +221,7 @@ function lateOutcome({ detail, detailText }: TrailEvent, row: PendingRow): Parti
   }
 }
 
-/** Microseconds since 1970 as `isoMicros` writes them. A double holds them exactly until the year 2255. */
+/** Formats microseconds since 1970 as `isoMicros` does. A double holds them exactly until the year 2255. */
 function timeOf(micros: unknown): string {
   if (typeof micros !== 'number') return 'missing from the event'
   const seconds = Math.floor(micros / 1_000_000)

@@ -27,8 +27,8 @@ import type {
 } from './types.js'
 
 /**
- * Calls of the functions around the items, one wrapper per function, under the same name: lease repair, worker reports,
- * dispatch freeze, operator decisions and pauses. `db.ts` has the functions that move an item.
+ * Wraps the SQL functions around the items, one wrapper per function, under the same name: lease repair, worker
+ * reports, dispatch freeze, operator decisions and pauses. `db.ts` has the functions that move an item.
  */
 
 export async function repairExpiredLeases(
@@ -54,7 +54,9 @@ export async function repairExpiredLeases(
   })
 }
 
-/** The nearest due time or lease expiry; null when nothing waits. `isMessage` filters due items as in a claim. */
+/**
+ * Returns the nearest due time or lease expiry, or null if no item waits. `isMessage` filters due items as in a claim.
+ */
 export async function nextOutboxEvent(
   role: Queryable,
   rails?: readonly string[],
@@ -68,7 +70,7 @@ export async function nextOutboxEvent(
   return at && toDate(at)
 }
 
-/** Records that a worker stopped, with its last report. False: the worker is not known. */
+/** Records that a worker stopped, with its last report. Returns false for an unknown worker. */
 export async function deregisterOutboxWorker(
   role: Queryable,
   workerId: string,
@@ -81,7 +83,7 @@ export async function deregisterOutboxWorker(
   return onlyRow(rows).deregister_outbox_worker
 }
 
-/** Reports a worker as alive; returns the database's clock. */
+/** Reports a worker as alive. Returns the database's time. */
 export async function heartbeatOutboxWorker(role: Queryable, workerId: string, detail: JsonObject = {}): Promise<Date> {
   const rows = await call<{ heartbeat_outbox_worker: Date }>(role, 'heartbeat_outbox_worker', [
     requiredId('workerId', workerId),
@@ -90,12 +92,12 @@ export async function heartbeatOutboxWorker(role: Queryable, workerId: string, d
   return toDate(onlyRow(rows).heartbeat_outbox_worker)
 }
 
-/** Rail as `declareOutboxRails` records it. A loaded rail is one. */
+/** Rail as `declareOutboxRails` records it. A `LoadedRail` is one. */
 export type DeclaredRail = Pick<LoadedRail, 'type' | 'money' | 'fields'>
 
 /**
- * Records field classes and the money flag of rails, as symphony_executor or symphony_control. A declaration never loosens an
- * earlier one. `serving` means that this process carries the rails.
+ * Records field classes and the money flag of rails, as symphony_executor or symphony_control. A declaration never
+ * loosens an earlier one. `serving` means that this process dispatches to the rails.
  */
 export async function declareOutboxRails(
   role: Queryable,
@@ -117,7 +119,7 @@ export async function declareOutboxRails(
 /** Rail without a worker. */
 export interface UnservedRail {
   readonly railType: string
-  /** Latest declaration by a worker; null if there is none. */
+  /** Time of the latest declaration by a worker; null if there is none. */
   readonly servedAt: Date | null
 }
 
@@ -133,8 +135,8 @@ export async function unservedOutboxRails(role: Queryable, rails: readonly strin
 }
 
 /**
- * Compares the server and the worker's record with the database, and freezes dispatch if commits may have been lost. Pass the
- * `record` of the last check; none at the first.
+ * Compares the server and the worker's record with the database, and freezes dispatch if commits may have been lost.
+ * Pass the `record` of the last check, or none at the first check.
  */
 export async function checkDispatchEpoch(role: Queryable, workerId: string, record?: EpochRecord): Promise<EpochCheck> {
   const rows = await call<EpochCheckRow>(role, 'check_dispatch_epoch', [
@@ -146,12 +148,12 @@ export async function checkDispatchEpoch(role: Queryable, workerId: string, reco
   return toEpochCheck(onlyRow(rows))
 }
 
-/** Returns what a cause of a freeze means, in words for the operator who decides. */
+/** Describes the cause of a freeze to the operator who decides. */
 export function describeFreezeCause(cause: FreezeCause): string {
   return FREEZE_CAUSES[cause]
 }
 
-/** After a restore that nothing else can notice. False: it was frozen already. */
+/** Freezes dispatch, after a restore that the checks cannot detect. Returns false if dispatch was already frozen. */
 export async function freezeDispatch(role: Queryable, reason: string): Promise<boolean> {
   const rows = await call<{ freeze_dispatch: boolean }>(role, 'freeze_dispatch', [
     requiredText('reason', reason, REASON_LENGTH_MAX),
@@ -159,7 +161,10 @@ export async function freezeDispatch(role: Queryable, reason: string): Promise<b
   return onlyRow(rows).freeze_dispatch
 }
 
-/** False: it was not frozen. What was marked as unknown stays so, and is decided by the policy of its rail. */
+/**
+ * Lifts the freeze. Returns false if dispatch was not frozen. Outcomes marked as unknown stay unknown, and the rail's
+ * `onUnknown` decides.
+ */
 export async function liftDispatchFreeze(role: Queryable, reason: string): Promise<boolean> {
   const rows = await call<{ lift_dispatch_freeze: boolean }>(role, 'lift_dispatch_freeze', [
     requiredText('reason', reason, REASON_LENGTH_MAX),
@@ -175,7 +180,7 @@ export async function placeOutboxHold(role: Queryable, outboxId: string, reason:
   return onlyRow(rows).place_outbox_hold
 }
 
-/** Lifts a hold where nothing is unknown (RETRY), else proposes the decision to a second person. */
+/** Lifts the hold (RETRY without an unknown outcome), or proposes the decision to a second person. */
 export async function resolveOutboxHold(
   role: Queryable,
   outboxId: string,
@@ -191,7 +196,7 @@ export async function resolveOutboxHold(
   ])
 }
 
-/** Proposes to send a FAILED item again, as a new item that names it. */
+/** Proposes to redrive a FAILED item. */
 export async function redriveOutboxItem(role: Queryable, outboxId: string, reason: string): Promise<DecisionResult> {
   return decide(role, 'redrive_outbox_item', [
     requiredUuid('outboxId', outboxId),
@@ -222,7 +227,7 @@ export async function withdrawOutboxProposal(role: Queryable, proposalId: string
   ])
 }
 
-/** Records that an operator compared a contradiction with the rail. Returns the id of the event. */
+/** Records that an operator compared a contradiction with the rail. Returns the event id. */
 export async function reviewOutboxContradiction(role: Queryable, eventId: string, reason: string): Promise<string> {
   const rows = await call<{ review_outbox_contradiction: string }>(role, 'review_outbox_contradiction', [
     requiredUuid('eventId', eventId),
@@ -231,7 +236,7 @@ export async function reviewOutboxContradiction(role: Queryable, eventId: string
   return onlyRow(rows).review_outbox_contradiction
 }
 
-/** False: it was paused already. Leases in hand go on. */
+/** Pauses claiming. Returns false if it was already paused. Current leases continue. */
 export async function pauseOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
   const rows = await call<{ pause_outbox: boolean }>(role, 'pause_outbox', [
     requiredText('kind', kind, 20),
@@ -241,7 +246,7 @@ export async function pauseOutbox(role: Queryable, kind: PauseKind, name: string
   return onlyRow(rows).pause_outbox
 }
 
-/** False: there was no such pause. */
+/** Resumes claiming. Returns false if there was no such pause. */
 export async function resumeOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
   const rows = await call<{ resume_outbox: boolean }>(role, 'resume_outbox', [
     requiredText('kind', kind, 20),

@@ -1,40 +1,43 @@
 import { SymphonyError, BATCH_SIZE, boundedInteger, createWorkerId, LEASE_SECONDS, requiredId } from '../core/index.js'
 
 export interface RelayerOptions {
-  /** Names this process in leases and in the ledger. @default host, pid and a UUID made at start */
+  /** Name of this process in leases and in the ledger. @default host, pid and a UUID made at start */
   readonly workerId?: string
   /**
-   * How long a lease lasts without renewal. Longer: a crashed worker's items wait longer. Shorter: more renewals, and less time
-   * for a call to end before another worker may ask about it. @default 60
+   * Seconds of a lease without renewal. Longer: the items of a crashed worker wait longer. Shorter: more renewals, and
+   * less time for a call to end before another worker may inquire about it. @default 60
    */
   readonly leaseSeconds?: number
-  /** Items per claim at the most. @default 50 */
+  /** Maximum number of items per claim. @default 50 */
   readonly batchSize?: number
   /**
-   * Calls at once in this process, over all rails that set no `concurrency` of their own. One that does has that many slots
-   * beside these (at most this many), so that it takes none from the others, however slow it is. @default 10
+   * Maximum number of concurrent calls over all rails without their own `concurrency`. A rail with its own has separate
+   * slots (at most this many), so a slow rail takes none from the others. @default 10
    */
   readonly concurrency?: number
-  /** How long to wait at the most before looking for work unasked. @default 500 */
+  /** Maximum time between two polls. @default 500 */
   readonly pollMs?: number
-  /** Whether to LISTEN for notifications. Without it, polling alone finds the work. @default true */
+  /** Whether to LISTEN for notifications. Without it, only polling finds due items. @default true */
   readonly listen?: boolean
-  /** Whether to poll. Without it, only notifications and due times do; for tests of that path. @default true */
+  /** Whether to poll. Without it, only notifications and due times start a claim. For tests. @default true */
   readonly poll?: boolean
-  /** Notifications within this time count as one. @default 30 */
+  /** Time within which notifications count as one. @default 30 */
   readonly debounceMs?: number
-  /** Whether a call that takes long renews its lease. @default true */
+  /** Whether to renew the leases of long calls. @default true */
   readonly renewLeases?: boolean
-  /** How long a stop waits for calls in progress before it aborts them. @default 25000 */
+  /** Time that a stop waits for running calls before it aborts them. @default 25000 */
   readonly shutdownMs?: number
-  /** Failures in a row after which a rail gets a rest. @default 5 */
+  /** Consecutive failures that open a rail's circuit breaker. @default 5 */
   readonly breakerFailures?: number
-  /** How long that rest is at first; it doubles, at most sixteenfold. @default 5000 */
+  /**
+   * Time for which an open breaker admits no call. It doubles after each failed trial, at most sixteenfold. @default
+   * 5000
+   */
   readonly breakerOpenMs?: number
-  /** How often the worker reports itself. @default 10000 */
+  /** Time between two heartbeats of the worker. @default 10000 */
   readonly heartbeatMs?: number
   /**
-   * File that keeps the last known heartbeat of the database for the next worker, which detects a restore by it. One file
+   * File that keeps the database's last known heartbeat for the next worker, which detects a restore by it. One file
    * serves one database, on a disk that is not restored with it. @default none: the record ends with the process
    */
   readonly epochFile?: string
@@ -57,7 +60,9 @@ const DEFAULTS = Object.freeze({
   heartbeatMs: 10_000,
 })
 
-/** A lease must outlive the call by this much, or a second worker could be asking while the first is still told. */
+/**
+ * Time by which a lease must outlive a call. Otherwise a second worker could inquire while the first call still runs.
+ */
 export const LEASE_MARGIN_MS = 2_000
 
 export class RelayerOptionError extends SymphonyError {
@@ -66,7 +71,7 @@ export class RelayerOptionError extends SymphonyError {
   }
 }
 
-/** Fills in defaults, and refuses what could pay twice or never end. */
+/** Fills in defaults. Refuses options that could pay twice or never find an item. */
 export function resolveRelayerOptions(
   given: RelayerOptions,
   rails: readonly { readonly type: string; readonly timeoutMs: number }[],
@@ -83,12 +88,15 @@ export function resolveRelayerOptions(
   boundedInteger('breakerOpenMs', options.breakerOpenMs, { min: 10, max: 600_000 })
   boundedInteger('heartbeatMs', options.heartbeatMs, { min: 100, max: 600_000 })
   if (!options.listen && !options.poll) {
-    throw new RelayerOptionError('listen and poll are both off: nothing would ever find work', 'Turn one of them on.')
+    throw new RelayerOptionError(
+      'listen and poll are both off, so the worker would find no items',
+      'Turn one of them on.',
+    )
   }
   if (rails.length === 0)
     throw new RelayerOptionError('no rail is loaded', 'Give at least one rail, for example with --rails FILE.')
   for (const { type, timeoutMs } of rails) {
-    // Without renewal, a lease that ends before the call does would let a second worker pay.
+    // Without renewal, a lease that ends before the call would let a second worker pay.
     if (!options.renewLeases && options.leaseSeconds * 1_000 <= timeoutMs + LEASE_MARGIN_MS) {
       throw new RelayerOptionError(
         `rail ${type}: a lease of ${options.leaseSeconds} s does not outlive a call of up to ${timeoutMs} ms ` +

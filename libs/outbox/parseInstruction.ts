@@ -15,8 +15,8 @@ export interface ParseInstructionOptions {
 }
 
 /**
- * Parses an instruction from JSON, such as a line of a file. Refuses an unknown field: a misspelt `notBefore` would otherwise
- * pay at once. Either of `instructionId` and `idempotencyKey` may be missing: each defaults to the other.
+ * Parses an instruction from JSON, such as a line of a file. Refuses unknown fields, because a misspelt `notBefore`
+ * would pay at once. If `instructionId` or `idempotencyKey` is missing, it defaults to the other.
  */
 export function parseInstruction(value: JsonValue, options: ParseInstructionOptions = {}): OutboxInstruction {
   const { place = '' } = options
@@ -24,13 +24,13 @@ export function parseInstruction(value: JsonValue, options: ParseInstructionOpti
   if (!isObject(value)) throw new InvalidArgumentError(at('instruction'), 'expected an object')
   for (const [position, field] of Object.keys(value).entries()) {
     if (FIELDS.includes(field)) continue
-    // A key may be data too. The error names it only if it looks like a name.
+    // A key may itself be data, so the error names it only if it looks like a field name.
     const named = keyPath('', field, position).replace(/^\./, '')
     throw new InvalidArgumentError(at(named), `unknown field; expected ${FIELDS.join(', ')}`)
   }
   const { payload, notBefore, ordered, idempotencyKey: key } = value
   if (!isObject(payload)) throw new InvalidArgumentError(at('payload'), 'expected an object')
-  // The default applies to a missing field only: a null is an id or a key that the client has lost.
+  // Only a missing field gets the default. A null probably means that the client lost its id or key.
   const instructionId = value['instructionId'] === undefined ? key : value['instructionId']
   return {
     instructionId: requiredId(at('instructionId'), instructionId),

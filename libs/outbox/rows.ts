@@ -13,14 +13,13 @@ import type {
 } from './types.js'
 
 /**
- * Rows as the functions return them, turned once into the objects the rest of the house knows. The client may be the
- * caller's own, so an int8 may arrive as text.
+ * Converts the rows that the SQL functions return. The client may be the caller's own, so an int8 may arrive as text.
  */
 
 type Timestamp = Date | string
 type Integer8 = bigint | number | string
 
-/** One line per item: its id, its number in the stream, its time, its state, and whether this call created it. */
+/** Parses one line per item: id, sequence number, time, state, and whether this call created it. */
 export function unpackEnqueued(text: string): EnqueuedItem[] {
   return text.split('\n').map((line) => {
     const [outboxId = '', sequenceId = '', micros, state, created] = line.split(' ')
@@ -28,7 +27,7 @@ export function unpackEnqueued(text: string): EnqueuedItem[] {
       outboxId,
       sequenceId: BigInt(sequenceId),
       createdAt: dateOfMicros(micros),
-      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- one of the states, as the function writes them
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the SQL function writes only these states
       state: state as OutboxState,
       created: created === 't',
     }
@@ -55,19 +54,19 @@ export function toEpochCheck(row: EpochCheckRow): EpochCheck {
   }
 }
 
-/** Answer of a claim: null where no item was leased. */
+/** Answer of a claim. Columns are null if no item was leased. */
 export interface PackedClaim {
   readonly items: string | null
-  /** A JSON array, in the order of the items. */
+  /** JSON array, in the order of the items. */
   readonly payloads: string | null
   readonly lease_expires_at: Timestamp | null
   readonly claimed_at: Timestamp | null
-  /** JSON of the items that have more to say, and of takeovers that were not leased. */
+  /** JSON of items with additional fields, and of takeovers that were not leased. */
   readonly exceptions: string | null
 }
 
 interface ClaimException {
-  /** Place among the items, from 1; null for a takeover that was not leased. */
+  /** Position among the items, from 1; null for a takeover that was not leased. */
   readonly ordinal: number | null
   readonly outbox_id: string
   readonly rail_type: string
@@ -88,7 +87,7 @@ export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTa
     else onUnleased?.({ outboxId: one.outbox_id, railType: one.rail_type, holdReason: one.hold_reason })
   }
   if (row.items === null) return []
-  // Items of one claim share these dates, and a new item has one date for both of its times. A Date takes 96 bytes, and
+  // Items of one claim share these dates, and a new item shares one date for both times. A Date takes 96 bytes, and
   // thousands of items are in memory at once.
   const leaseExpiresAt = new Date(row.lease_expires_at!)
   const claimedAt = new Date(row.claimed_at!)
@@ -97,7 +96,7 @@ export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTa
   return row.items.split('\n').map((line, index) => {
     const field = line.split(' ')
     const exception = exceptions.get(index)
-    // Items of one rail share the text of its name: its hash is computed once.
+    // Items of one rail share one string, so its hash is computed once.
     if (field[5] !== railType) railType = field[5]!
     const createdAt = dateOfMicros(field[8])
     return {
@@ -169,7 +168,7 @@ function toEvidence({ last_attempt: last, late_outcome: late }: EvidenceJson): O
 }
 
 export interface PackedVerdicts {
-  /** Numbers of the attempts that were recorded as DISPATCHED, in the order given. */
+  /** Numbers of the attempts recorded as DISPATCHED, in the order given. */
   readonly attempt_nos: string | null
   /** JSON of all other verdicts. */
   readonly exceptions: string | null
@@ -185,7 +184,7 @@ interface VerdictException {
   readonly contradicted: boolean
 }
 
-/** A verdict for each id, in their order. */
+/** Returns one verdict per id, in the same order. */
 export function unpackVerdicts(row: PackedVerdicts, outboxIds: readonly string[]): CompletionVerdict[] {
   const listed: readonly VerdictException[] = JSON.parse(row.exceptions ?? '[]')
   const exceptions = new Map(listed.map((one) => [one.ordinal - 1, one]))
@@ -207,7 +206,7 @@ function toVerdict(row: VerdictException): CompletionVerdict {
   return { outboxId, verdict, attemptNo, state, held, contradicted }
 }
 
-/** A Date has milliseconds, the server microseconds: cut, not rounded. */
+/** Converts microseconds to a Date, which has milliseconds. Truncates instead of rounding. */
 function dateOfMicros(micros: string | undefined): Date {
   return new Date(Math.floor(Number(micros) / 1000))
 }

@@ -1,18 +1,18 @@
 import type { JsonObject } from '../core/index.js'
 import type { AttemptAction, AttemptState, FreezeCause } from './types.js'
 
-/** The newest row of `dispatch_epochs`: the run of the server in which the work goes on. */
+/** Newest row of `dispatch_epochs`: the current server epoch. */
 export interface DispatchEpoch {
   readonly epochNo: number
   readonly beganAt: Date
-  /** Null where the server withholds it. */
+  /** Null if the server does not reveal it. */
   readonly systemIdentifier: bigint | null
   readonly timeline: number | null
   readonly beatNo: bigint
   readonly beatAt: Date
   readonly synchronous: boolean
   readonly frozen: boolean
-  /** Of the last freeze, lifted or not. */
+  /** Time of the last freeze, lifted or not. The same applies to the following fields. */
   readonly frozenAt: Date | null
   readonly freezeCause: FreezeCause | null
   readonly freezeReason: string | null
@@ -24,7 +24,7 @@ export interface DispatchEpoch {
   readonly liftReason: string | null
 }
 
-/** The queue at a glance: one row of the view `supervisor_outbox_status`. */
+/** Numbers of the queue: the row of the view `supervisor_outbox_status`. */
 export interface OutboxStatus {
   readonly pendingCount: bigint
   readonly dueUnleasedCount: bigint
@@ -43,7 +43,7 @@ export interface OutboxStatus {
   readonly retryableLastHour: bigint
   readonly failedLastHour: bigint
   readonly dlqDepth: bigint
-  /** Pending, and the rail may have acted. */
+  /** Pending items with an unknown outcome. */
   readonly outcomeUnknownCount: bigint
   readonly heldOutcomeUnknownCount: bigint
   readonly heldFailedUnknownCount: bigint
@@ -54,50 +54,50 @@ export interface OutboxStatus {
   readonly heldFieldKeyDestroyedCount: bigint
   readonly heldFieldUnreadableCount: bigint
   readonly heldReferenceInvalidCount: bigint
-  /** By a person, or by a rail's own word. */
+  /** Items held by an operator, or for a reason of the rail. */
   readonly heldOtherCount: bigint
   /** Relayers that reported within the last minute. */
   readonly workersAliveCount: bigint
-  /** TERMINAL_BLOCKED events since the beginning. */
+  /** All TERMINAL_BLOCKED events. */
   readonly contradictionsTotal: bigint
   /** Contradictions that no operator has reviewed. */
   readonly unreviewedContradictionCount: bigint
-  /** Age of the oldest of them; 0 without one. */
+  /** Age of the oldest unreviewed contradiction; 0 if there is none. */
   readonly oldestUnreviewedContradictionAgeSeconds: number
-  /** Of what is held now; 0 where nothing is. */
+  /** Age of the oldest current hold; 0 if there is none. */
   readonly oldestHoldAgeSeconds: number
   readonly oldestExpiredLeaseAgeSeconds: number
-  /** How long items have been due while no relayer reported. */
+  /** Time for which items have been due while no relayer reported. */
   readonly dueWithoutWorkerSeconds: number
-  /** Attempts of the last 15 minutes, and the age of the first of them. */
+  /** Number of attempts in the last 15 minutes; the ages are those of the first such attempt. */
   readonly dispatchedRecently: bigint
   readonly retryableRecently: bigint
   readonly failedRecently: bigint
   readonly retryableRecentlyAgeSeconds: number
   readonly failedRecentlyAgeSeconds: number
-  /** As workers reported within a day; null: no worker did. */
+  /** Age, as reported by workers within a day; null if none reported it. */
   readonly lastUnknownCodeAgeSeconds: number | null
   readonly lastClockJumpAgeSeconds: number | null
-  /** Of the last verification of the ledger; null before the first. */
+  /** Result of the last verification of the ledger; null before the first. */
   readonly ledgerBreakCount: bigint | null
   readonly ledgerVerifiedAt: Date | null
   readonly ledgerBrokenAgeSeconds: number | null
-  /** Since creation, of the oldest item that has not ended; items scheduled for later and never attempted do not count. */
+  /** Age of the oldest item without a terminal outcome. Items scheduled for later and never attempted do not count. */
   readonly oldestUnfinishedAgeSeconds: number
-  /** Time since everything was paused; 0 while it is not. */
+  /** Time since all rails were paused; 0 if they are not. */
   readonly allPausedAgeSeconds: number
 }
 
 export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'
 
-/** Part of a payload that everyone who may read an item sees, as far as the field classes of its rail allow. */
+/** Part of a payload that every reader of an item sees, as far as the rail's field classes allow. */
 export interface ShownMoney {
-  /** Decimal, as in the payload; null if it is secret or no number. */
+  /** Decimal, as in the payload; null if it is secret or not a number. */
   readonly amount: string | null
   readonly currency: string | null
-  /** `••••3000`; null if it is withheld or absent. */
+  /** Masked as `••••3000`; null if it is withheld or absent. */
   readonly destination: string | null
-  /** Reason why no destination is shown. `undeclared`: no process has declared the rail. */
+  /** Reason for a withheld destination. `undeclared`: no process has declared the rail. */
   readonly destinationWithheld: 'encrypted' | 'forbidden' | 'undeclared' | null
 }
 
@@ -109,9 +109,9 @@ export interface ItemFreeze {
   readonly frozenAt: string
 }
 
-/** One item as a person would describe it: a row of the view `outbox_operational_status`. */
+/** Status of one item: a row of the view `outbox_operational_status`. */
 export interface ItemStatus extends ShownMoney {
-  /** Null, too, if an attempt was made after the freeze. */
+  /** Freeze that made the outcome unknown; null if there is none, or if an attempt followed it. */
   readonly freeze: ItemFreeze | null
   readonly outboxId: string
   readonly instructionId: string
@@ -134,18 +134,18 @@ export interface ItemStatus extends ShownMoney {
   readonly lastAttemptState: AttemptState | null
   readonly lastRailReference: string | null
   readonly lastErrorCode: string | null
-  /** A message, not a payment. */
+  /** Whether it is a message, not a payment. */
   readonly isMessage: boolean
   readonly lastAttemptAction: AttemptAction | null
 }
 
 export interface Page<Item> {
   readonly items: readonly Item[]
-  /** Where the next page begins; null: there is nothing more. */
+  /** Start of the next page; null if there is none. */
   readonly next: string | null
 }
 
-/** A row of the ledger, without payload and token. */
+/** Row of the ledger, without payload and token. */
 export interface LedgerAttempt {
   readonly attemptNo: number
   readonly state: AttemptState
@@ -158,7 +158,7 @@ export interface LedgerAttempt {
   readonly latencyMs: number | null
   readonly workerId: string | null
   readonly action: AttemptAction
-  /** The outcome was unknown after this attempt. */
+  /** Whether the outcome was unknown after this attempt. */
   readonly outcomeUnknown: boolean
 }
 

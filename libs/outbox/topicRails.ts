@@ -2,17 +2,20 @@ import { InvalidArgumentError, isPermanentFailure, requiredId, type JsonObject }
 import { guardListener } from '../worker/index.js'
 import type { Rail, RailAnswer, RailContext, RailRequest, StandardSchema } from '../rails/index.js'
 
-/** A message as its handler sees it. The same id again is the same message: handling it twice must be harmless. */
+/**
+ * Message as its handler receives it. A message may be delivered twice with the same id, so its handler must be
+ * idempotent.
+ */
 export interface TopicMessage<Payload extends object = JsonObject> {
   readonly messageId: string
   readonly topic: string
   readonly key: string
   readonly payload: Payload
-  /** 1 for the first. */
+  /** Number of the attempt, from 1. */
   readonly attempt: number
 }
 
-/** Returns when the message is done. A throw sends it back for another attempt; `PermanentFailureError` ends it. */
+/** Handles a message. Returning completes it; a throw leads to another attempt; `PermanentFailureError` fails it. */
 export type TopicHandler<Payload extends object = JsonObject> = (
   message: TopicMessage<Payload>,
   context: RailContext,
@@ -20,25 +23,25 @@ export type TopicHandler<Payload extends object = JsonObject> = (
 
 interface TopicDeclaration<Payload extends object> {
   readonly handle: TopicHandler<Payload>
-  /** Checks the payload first; what it refuses fails without the handler being called. */
+  /** Schema that checks the payload first. A refused message fails without a call of the handler. */
   readonly payload?: StandardSchema<Payload>
   readonly timeoutMs?: number
   readonly concurrency?: number
   readonly rate?: { readonly perSecond: number }
 }
 
-/** Shape of an interface that lists topics and their payloads. */
+/** Constraint on an interface that lists topics and their payloads. */
 type PayloadsByTopic<Payloads> = { readonly [Topic in keyof Payloads]: object }
 
-/** By topic: a handler, or one with its schema and bounds. */
+/** Handlers by topic: a function, or an object with schema and limits. */
 export type TopicHandlers<Payloads extends PayloadsByTopic<Payloads>> = {
   readonly [Topic in keyof Payloads]: TopicHandler<Payloads[Topic]> | TopicDeclaration<Payloads[Topic]>
 }
 
 export interface TopicOptions {
   /**
-   * Topics that this process should serve although it may have no handler, for example after an incomplete deployment. Their
-   * messages are retried, and `onMissingHandler` is called for each.
+   * Topics that this process should serve although it may have no handler, for example after an incomplete deployment.
+   * Their messages are retried, and `onMissingHandler` is called for each.
    */
   readonly expected?: {
     readonly topics: readonly string[]
@@ -47,8 +50,8 @@ export interface TopicOptions {
 }
 
 /**
- * Handlers by topic, as rails for an `OutboxRelayer`: the same claims, leases, retries, breaker and ledger as payments have,
- * without the checks of money. Messages are delivered at least once.
+ * Turns handlers by topic into rails for an `OutboxRelayer`. Messages have the same claims, leases, retries, circuit
+ * breaker and ledger as payments, without the checks of money. They are delivered at least once.
  */
 export function topicRails<Payloads extends PayloadsByTopic<Payloads>>(
   handlers: TopicHandlers<Payloads>,
@@ -84,7 +87,7 @@ function refusal(error: unknown): RailAnswer {
     : { outcome: 'retryable', code: 'HANDLER_FAILED', message }
 }
 
-/** Rail of a topic without a handler here. Another process, or the next deployment, may have one. */
+/** Creates the rail of a topic without a handler here. Another process, or the next deployment, may have one. */
 function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => void) | undefined): Rail {
   if (typeof onMissingHandler !== 'function') {
     throw new InvalidArgumentError('expected.onMissingHandler', 'expected a function')
@@ -97,7 +100,8 @@ function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => 
     dispatch: (request) => {
       tell(messageOf(topic, request))
       const message = `no handler for the topic ${topic}`
-      // The last attempt would be recorded as FAILED. An unknown outcome is held instead: no handler has refused the message.
+      // The last attempt would be recorded as FAILED. An unknown outcome is held instead, because no handler refused
+      // the message.
       if (request.attempt >= ATTEMPTS_MAX) return { outcome: 'unknown', code: 'NO_HANDLER', message }
       const retryAfterMs = Math.min(MINUTE_MS * 2 ** (request.attempt - 1), MISSING_HANDLER_DELAY_MAX_MS)
       return { outcome: 'retryable', code: 'NO_HANDLER', message, retryAfterMs }
@@ -123,7 +127,7 @@ function isDeclaration<Payload extends object>(value: unknown): value is TopicDe
 }
 
 const MINUTE_MS = 60_000
-/** So that a topic forgotten on a Friday is still being tried on Monday. */
+/** Six hours, so that the attempts last over a weekend. */
 const MISSING_HANDLER_DELAY_MAX_MS = 6 * 60 * MINUTE_MS
-/** As in the database: `outbox_attempt_ceiling()`. */
+/** Same as `outbox_attempt_ceiling()` in the database. */
 const ATTEMPTS_MAX = 20

@@ -8,16 +8,19 @@ import {
 } from '@opentelemetry/api'
 import { decodeTraceContext, encodeTraceContext } from '../core/index.js'
 
-/** Trace context through OpenTelemetry's API alone. The SDK that the application registers decides what is traced, and where to. */
+/**
+ * Reads and writes trace contexts through OpenTelemetry's API only. The SDK that the application registers decides on
+ * tracing.
+ */
 
-/** Returns the active span as an instruction stores it, or undefined without one. */
+/** Returns the active span as an instruction's `traceContext`, or undefined without one. */
 export function activeTraceContext(): string | undefined {
   const active = trace.getActiveSpan()?.spanContext()
   return active === undefined ? undefined : traceContextOf(active)
 }
 
 /**
- * Returns the trace context of a request, to be spread into an instruction. An active span, such as one of an instrumented
+ * Returns the trace context of a request, to spread into an instruction. An active span, such as one of an instrumented
  * server, takes precedence over the headers.
  */
 export function traceContextFromHeaders(headers: { readonly [name: string]: unknown }): {
@@ -47,7 +50,7 @@ export function remoteParent(traceContext: string | null): SpanContext | undefin
   }
 }
 
-/** Returns undefined when no SDK is registered. Then no span is created, at no cost. */
+/** Returns undefined if no SDK is registered. Then no span is created. */
 export function registeredTracer(): Tracer | undefined {
   const provider = trace.getTracerProvider()
   return provider instanceof ProxyTracerProvider ? provider.getDelegateTracer(NAME) : provider.getTracer(NAME)

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../core/index.js'
 
-/** Payment that a client wants made. Instruction id and idempotency key name it for ever. */
+/** Payment that a client requests. Instruction id and idempotency key identify it permanently. */
 export interface OutboxInstruction {
   readonly instructionId: string
   /** Owner of the stream and its sequence numbers. */
@@ -9,13 +9,13 @@ export interface OutboxInstruction {
   /** Rail that makes the payment. */
   readonly railType: string
   readonly payload: JsonObject
-  /** Not to be claimed before this time. @default now */
+  /** Earliest time of a claim. @default now */
   readonly notBefore?: Date
-  /** Dispatched one at a time, in sequence, with the other ordered items of the participant. @default false */
+  /** Whether the item waits for earlier ordered items of the participant. @default false */
   readonly ordered?: boolean
   /**
-   * Trace context, as `encodeTraceContext` makes it from the headers of a request. It is not compared when the instruction is
-   * repeated. An invalid one is dropped. @default the active span, if there is one
+   * Trace context, as `encodeTraceContext` makes it from request headers. A repeated instruction may have another one.
+   * An invalid one is dropped. @default the active span, if there is one
    */
   readonly traceContext?: string
 }
@@ -28,11 +28,11 @@ export interface EnqueuedItem {
   readonly sequenceId: bigint
   readonly createdAt: Date
   readonly state: OutboxState
-  /** False: the same instruction and key were enqueued before, and this is that item. */
+  /** False if the same instruction and key were enqueued before. */
   readonly created: boolean
 }
 
-/** A leased item. Every later call about it needs its lease token. */
+/** Leased item. Every later call about it needs its lease token. */
 export interface ClaimedItem {
   readonly outboxId: string
   readonly instructionId: string
@@ -41,27 +41,27 @@ export interface ClaimedItem {
   readonly idempotencyKey: string
   readonly railType: string
   readonly payload: JsonObject
-  /** Attempts recorded so far, at most 20. */
+  /** Number of attempts recorded so far, at most 20. */
   readonly attemptCount: number
   readonly leaseToken: string
-  /** Shared by the items of one claim: copy it before you change it. */
+  /** End of the lease. The items of one claim share this Date, so copy it before you change it. */
   readonly leaseExpiresAt: Date
-  /** The database's clock at the claim. Shared in the same way. */
+  /** Database time of the claim. The items of one claim share this Date too. */
   readonly claimedAt: Date
-  /** The rail may have acted on an earlier attempt. */
+  /** Whether the rail may have acted on an earlier attempt. */
   readonly outcomeUnknown: boolean
-  /** Number of leases in a row that expired before this one. */
+  /** Number of consecutive leases that expired before this one. */
   readonly expiryStreak: number
-  /** This claim took the item over from an expired lease, and wrote the expiry to the ledger. */
+  /** Whether this claim took the item over from an expired lease and recorded the expiry in the ledger. */
   readonly takenOver: boolean
   readonly ordered: boolean
-  /** Evidence about an unknown outcome; null for an item without one. */
+  /** Evidence about an unknown outcome; null if the outcome is not unknown. */
   readonly evidence: OutboxEvidence | null
-  /** When it was accepted. */
+  /** Time of the enqueue. */
   readonly createdAt: Date
-  /** Since when it could have been claimed. */
+  /** Time from which the item could be claimed. */
   readonly dueAt: Date
-  /** W3C traceparent and, after a space, tracestate of the request that enqueued it. */
+  /** W3C traceparent and, after a space, tracestate of the request that enqueued the item. */
   readonly traceContext: string | null
 }
 
@@ -76,10 +76,10 @@ export interface OutboxEvidence {
     readonly claimedAt: Date | null
     readonly completedAt: Date | null
     readonly action: AttemptAction
-    /** The outcome was unknown after that attempt. */
+    /** Whether the outcome was unknown after that attempt. */
     readonly outcomeUnknown: boolean
   } | null
-  /** Late outcome of a worker that had lost its lease. A success is completed without a call of the rail. */
+  /** Late outcome of a worker that had lost its lease. A late success completes the item without a call of the rail. */
   readonly lateOutcome: {
     readonly state: CompletionState
     readonly railReference: string | null
@@ -91,20 +91,20 @@ export interface OutboxEvidence {
 export type CompletionState = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type AttemptState = CompletionState | 'ZOMBIE_REQUEUE'
 
-/** Action of an attempt. */
+/** Action that an attempt took. */
 export type AttemptAction =
   /** The rail was called. */
   | 'sent'
-  /** Nothing was sent. The rail was asked about an earlier send, or a late outcome settled it. */
+  /** Nothing was sent. The rail was asked about an earlier attempt, or a late outcome settled it. */
   | 'inquired'
-  /** The attempt ended before the call, or the adapter is certain that nothing left. */
+  /** The attempt ended before the call, or the adapter is certain that nothing was sent. */
   | 'not_sent'
   /** Two people decided. */
   | 'decided'
   /** The lease expired. */
   | 'expired'
 
-/** A lease as its holder knows it. */
+/** Lease, identified by its item and its token. */
 export interface LeaseRef {
   readonly outboxId: string
   readonly leaseToken: string
@@ -121,30 +121,30 @@ export interface AttemptOutcome extends LeaseRef {
   /** Delay of the next attempt. @default the database's backoff */
   readonly retryDelaySeconds?: number | null
   /**
-   * True: the rail may have acted. False: the rail has certainly not acted on an earlier attempt; only a definitive inquiry or an
-   * idempotent rail can tell. Absent: unchanged.
+   * True: the rail may have acted. False: the rail has certainly not acted on any earlier attempt, which only a
+   * definitive inquiry or an idempotent rail can show. Absent: unchanged.
    */
   readonly outcomeUnknown?: boolean | null
-  /** Holds the item instead of retrying it. Refused with DISPATCHED. */
+  /** Reason to hold the item instead of retrying it. Refused with DISPATCHED. */
   readonly holdReason?: string | null
-  /** `not_sent` is refused with DISPATCHED. @default 'sent' */
+  /** Action of the attempt. `not_sent` is refused with DISPATCHED. @default 'sent' */
   readonly action?: Exclude<AttemptAction, 'decided' | 'expired'> | null
 }
 
 export interface RecordedAttempt {
   readonly attemptNo: number
-  /** Recorded state. The retry ceiling or an unknown outcome may change the requested one. */
+  /** Recorded state. The retry ceiling or an unknown outcome may change the requested state. */
   readonly state: AttemptState
   readonly held: boolean
 }
 
 /**
- * The verdict on one completion of a batch. `contradicted`: a late outcome reported a success under another rail reference. The
- * database recorded TERMINAL_BLOCKED, and an operator must review it.
+ * Verdict on one completion of a batch. `contradicted`: a late outcome reported a success under another rail reference.
+ * The database recorded TERMINAL_BLOCKED, and an operator must review it.
  */
 export type CompletionVerdict =
   | ({ readonly outboxId: string; readonly verdict: 'RECORDED'; readonly contradicted: boolean } & RecordedAttempt)
-  /** The same token had recorded this outcome before: a lost answer, not a lost lease. */
+  /** The same token had already recorded this outcome, so the first answer was lost, not the lease. */
   | {
       readonly outboxId: string
       readonly verdict: 'ALREADY_RECORDED'
@@ -183,11 +183,11 @@ export interface LateOutcomeEvent {
 export interface RepairedLease {
   readonly outboxId: string
   readonly attemptNo: number
-  /** Why the repair held the item, if it did. */
+  /** Reason for which the repair held the item, if it did. */
   readonly placedHold: string | undefined
 }
 
-/** An expired lease that repair could not return to the queue. The next run finds it again. */
+/** Expired lease that repair could not return to the queue. The next run finds it again. */
 export interface UnrepairedLease {
   readonly outboxId: string
   /** Number of the attempt that could not be recorded. */
@@ -196,17 +196,17 @@ export interface UnrepairedLease {
   readonly sqlstate: string
 }
 
-/** An expired lease that a claim wrote to the ledger and did not lease again. */
+/** Expired lease that a claim recorded in the ledger and did not lease again. */
 export interface UnleasedTakeover {
   readonly outboxId: string
   readonly railType: string
-  /** Reason of the hold: the retry ceiling, or a marked call that had begun. Null: not held, the item is in the queue again. */
+  /** Reason of the hold: the retry ceiling, or a marked call that had begun. Null if the item was requeued. */
   readonly holdReason: string | null
 }
 
 export type HoldDecision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 
-/** APPLIED at once, or PROPOSED: a second person must approve it. */
+/** Result of a decision: applied at once, or proposed to a second person. */
 export type DecisionResult =
   | { readonly status: 'APPLIED'; readonly proposalId: null }
   | { readonly status: 'PROPOSED'; readonly proposalId: string }
@@ -214,20 +214,20 @@ export type DecisionResult =
 export interface ApprovedProposal {
   readonly outboxId: string
   readonly decision: HoldDecision | 'REDRIVE'
-  /** The new item of an approved redrive. */
+  /** Id of the new item after an approved redrive. */
   readonly redrivenAs: string | null
 }
 
-/** `all` pauses every rail, payments and messages; its name is `all` too. */
+/** Target of a pause. `all` pauses every rail, payments and messages; its name is `all` too. */
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 
 export type OrderedFailurePolicy = 'continue' | 'halt'
 
-/** Why nothing may be dispatched. `docs/operate/restore.md` says what to do about each. */
+/** Cause of a dispatch freeze. `docs/operate/restore.md` gives the steps for each. */
 export type FreezeCause =
   /** Another system identifier: a restored dump, or a new cluster. */
   | 'ANOTHER_SERVER'
-  /** The same server, and a copy of the database or a dump restored beside it. */
+  /** Same server, but a copy of the database or a dump restored beside it. */
   | 'ANOTHER_DATABASE'
   | 'LOWER_TIMELINE'
   /** A failover or a recovery that may have lost commits. */
@@ -236,7 +236,7 @@ export type FreezeCause =
   | 'LOST_COMMITS'
   | 'OPERATOR'
 
-/** Last heartbeat that the database reported to a worker. */
+/** Last heartbeat that the database returned to a worker. */
 export interface EpochRecord {
   readonly epochId: string
   readonly beatNo: bigint
@@ -252,7 +252,7 @@ export interface DispatchFreeze {
 /** Result of an epoch check. The worker passes `record` to its next check. */
 export interface EpochCheck {
   readonly record: EpochRecord
-  /** Undefined: dispatch is open. */
+  /** Current freeze; undefined if dispatch is open. */
   readonly freeze: DispatchFreeze | undefined
   /** Whether the items that waited at the last freeze are marked as unknown. */
   readonly marked: boolean

@@ -2,12 +2,12 @@ import type { JsonObject } from '../core/index.js'
 import type { ItemFreeze, ItemState, ShownMoney } from './statusTypes.js'
 import type { AttemptAction, AttemptState, HoldDecision, PauseKind } from './types.js'
 
-/** What `reads/` answers: rows for people. Times as text, to the microsecond; numbers that may pass 2^53 as text. */
+/** Results of `reads/`, for people: times as text with microseconds, numbers that may exceed 2^53 as text. */
 
 export type { ItemState } from './statusTypes.js'
 
 export interface ItemView extends ShownMoney {
-  /** Null, too, if an attempt was made after the freeze. */
+  /** Freeze that made the outcome unknown; null if there is none, or if an attempt followed it. */
   readonly freeze: ItemFreeze | null
   readonly outboxId: string
   readonly instructionId: string
@@ -34,7 +34,7 @@ export interface ItemView extends ShownMoney {
   readonly lastRailReference: string | null
   readonly lastRailCode: string | null
   readonly lastErrorCode: string | null
-  /** A message, not a payment. */
+  /** Whether it is a message, not a payment. */
   readonly isMessage: boolean
   readonly lastAttemptAction: AttemptAction | null
 }
@@ -53,7 +53,7 @@ export interface AttemptView {
   readonly latencyMs: number | null
   readonly workerId: string | null
   readonly action: AttemptAction
-  /** The outcome was unknown after this attempt. */
+  /** Whether the outcome was unknown after this attempt. */
   readonly outcomeUnknown: boolean
 }
 
@@ -81,23 +81,23 @@ export interface ProposalView extends ShownMoney {
   readonly decidedAt: string | null
 }
 
-/** A payment that ended as FAILED, and what people have done about it. */
+/** FAILED payment with the decisions about it. */
 export interface FailedItemView {
   readonly item: ItemView
   readonly errorMessage: string | null
-  /** A redrive that waits for its second person. */
+  /** Redrive that waits for a second person's approval. */
   readonly proposal: ProposalView | null
-  /** The items as which two people decided to send it again, oldest first. */
+  /** Redrives of the item, oldest first. */
   readonly redrivenAs: readonly string[]
 }
 
-/** A payment that waits for a person. */
+/** Held payment. */
 export interface HeldItemView {
   readonly item: ItemView
   readonly proposal: ProposalView | null
 }
 
-/** Two reports about one payment that do not agree. */
+/** Two contradicting reports about one payment. */
 export interface ContradictionView {
   /** Id of the TERMINAL_BLOCKED event. */
   readonly eventId: string
@@ -109,7 +109,7 @@ export interface ContradictionView {
   /** Worker or operator whose call recorded the contradiction. */
   readonly actor: string
   readonly recorded: ReportedOutcome
-  /** The late outcome. */
+  /** Late outcome that contradicts the recorded one. */
   readonly reported: ReportedOutcome
   readonly reviewedAt: string | null
   readonly reviewedBy: string | null
@@ -129,15 +129,15 @@ export interface PauseView {
   readonly pausedAt: string
 }
 
-/** A worker as it last reported; what `detail` holds is its own word. */
+/** Last report of a worker. The worker chooses the content of `detail`. */
 export interface WorkerReport {
   readonly workerId: string
-  /** Reported within the last 30 seconds; a worker that stopped is not read at all. */
+  /** Whether the worker reported within the last 30 seconds. Stopped workers are not returned. */
   readonly alive: boolean
   readonly startedAt: string
   readonly lastSeenAt: string
   readonly detail: JsonObject
-  /** Items that are leased to it now. */
+  /** Number of items currently leased to the worker. */
   readonly leases: number
 }
 
@@ -168,7 +168,7 @@ export interface LatencyView {
   readonly maxMs: number | null
 }
 
-/** How long rails took, and what went wrong how often; the most frequent first. */
+/** Latencies of the latest attempts, and their errors, most frequent first. */
 export interface LatestAttempts {
   readonly latency: LatencyView
   readonly errors: ErrorView[]
@@ -178,7 +178,7 @@ export interface ErrorView {
   readonly railType: string
   readonly state: Exclude<AttemptState, 'DISPATCHED'>
   readonly errorCode: string | null
-  /** The rail may have paid, and the outcome was unknown afterwards. */
+  /** Whether the outcome was unknown afterwards, so the rail may have paid. */
   readonly outcomeUnknown: boolean
   readonly count: number
 }

@@ -13,9 +13,9 @@ import { readItemViews, readRedrives, SHOWN_MONEY } from './items.js'
 import { LAST_UUID, PAGE } from './search.js'
 import { searchItems, type ItemSearch } from './search.js'
 
-/** What waits for people, and what they have decided: the same for the commands and for the API. */
+/** Reads the items that wait for a decision, and the decisions, for the commands and the API. */
 
-/** What ended as FAILED, the latest first, with why, and with what was or may be done about it. */
+/** Returns FAILED items, latest failure first, each with its error, open proposal and redrives. */
 export async function readFailedItems(
   role: Queryable,
   search: Omit<ItemSearch, 'state'>,
@@ -34,7 +34,7 @@ export async function readFailedItems(
   }
 }
 
-/** What waits for a person, newest first, with what is proposed. */
+/** Returns held items, newest first, each with its open proposal. */
 export async function readHeldItems(role: Queryable, search: Omit<ItemSearch, 'state'>): Promise<Page<HeldItemView>> {
   const { items, open, next } = await readPage(role, { ...search, state: 'HELD' })
   return { items: items.map((item) => ({ item, proposal: open.get(item.outboxId) ?? null })), next }
@@ -43,7 +43,7 @@ export async function readHeldItems(role: Queryable, search: Omit<ItemSearch, 's
 interface DecisionPage {
   readonly ids: readonly string[]
   readonly items: readonly ItemView[]
-  /** By the item they are about: there is one at the most. */
+  /** Open proposals by item, at most one per item. */
   readonly open: ReadonlyMap<string, ProposalView>
   readonly next: string | null
 }
@@ -73,14 +73,17 @@ const PROPOSAL_COLUMNS = `q.proposal_id AS "proposalId", q.outbox_id AS "outboxI
   ${isoMicros('q.proposed_at')} AS "proposedAt", q.decided_by AS "decidedBy", ${isoMicros('q.decided_at')} AS "decidedAt",
   shown.*`
 
-/** Proposals, each with the payment it is about. LIMIT keeps the condition inside, where an index answers it. */
+/**
+ * Returns the FROM clause of proposals with their payments. LIMIT keeps the condition inside the subquery, so that an
+ * index serves it.
+ */
 function proposalsIn(role: Queryable): string {
   return `${qualify(role, 'payment_outbox_proposals')} q CROSS JOIN LATERAL (
     SELECT instruction_id AS "instructionId", ${SHOWN_MONEY} FROM ${qualify(role, 'outbox_operational_status')}
     WHERE outbox_id = q.outbox_id LIMIT 1) shown`
 }
 
-/** Of these items, newest first. */
+/** Returns the proposals of these items, newest first. */
 export async function readProposalsOf(role: Queryable, ids: readonly string[]): Promise<ProposalView[]> {
   const { rows } = await role.query<ProposalView>(
     `SELECT ${PROPOSAL_COLUMNS} FROM ${proposalsIn(role)}
@@ -97,7 +100,7 @@ export interface ProposalSearch {
   readonly limit: number
 }
 
-/** Newest first. People make proposals: there are few enough to look through. */
+/** Returns a page of proposals, newest first. People make proposals, so there are few enough to scan. */
 export async function readProposalPage(role: Queryable, search: ProposalSearch): Promise<ProposalView[]> {
   const { status, participants, before, limit } = search
   const { rows } = await role.query<ProposalView>(
@@ -111,7 +114,7 @@ export async function readProposalPage(role: Queryable, search: ProposalSearch):
   return rows
 }
 
-/** Undefined: there is no such proposal. */
+/** Returns undefined if there is no such proposal. */
 export async function readProposal(role: Queryable, proposalId: string): Promise<ProposalView | undefined> {
   const { rows } = await role.query<ProposalView>(
     `SELECT ${PROPOSAL_COLUMNS} FROM ${proposalsIn(role)} WHERE q.proposal_id = $1`,
@@ -127,7 +130,7 @@ export interface ContradictionSearch {
   readonly limit: number
 }
 
-/** Newest first. */
+/** Returns a page of contradictions, newest first. */
 export async function readContradictionPage(
   role: Queryable,
   { reviewed, participants, before, limit }: ContradictionSearch,
@@ -141,7 +144,7 @@ export async function readContradictionPage(
   return rows
 }
 
-/** Undefined: the event is no contradiction, or does not exist. */
+/** Returns undefined if the event does not exist or is no contradiction. */
 export async function readContradiction(role: Queryable, eventId: string): Promise<ContradictionView | undefined> {
   const { rows } = await role.query<ContradictionView>(`${contradictions(role)} WHERE c.event_id = $1`, [
     requiredUuid('eventId', eventId),

@@ -4,11 +4,12 @@ import type { ItemEvent, ItemState, ItemStatus, LedgerAttempt } from '../statusT
 import type { AttemptView, EventView, ItemView } from '../views.js'
 
 /**
- * Payments, their attempts and their events. As symphony_readonly, symphony_auditor or symphony_control; never a token, and of
- * a payload only what `ShownMoney` names. Views are for people: times as text, to the microsecond.
+ * Reads payments, their attempts and their events, as symphony_readonly, symphony_auditor or symphony_control. The
+ * results never contain a token, and of a payload only the fields of `ShownMoney`. Views have times as text with
+ * microseconds.
  */
 
-/** Which items to read: one of these, newest first within it. */
+/** Items to read, by id, by instruction or by state, newest first. */
 export type ItemFilter =
   | { readonly outboxId: string }
   | { readonly instructionId: string }
@@ -32,11 +33,11 @@ export async function readItems(role: Queryable, filter: ItemFilter): Promise<It
 /** Columns of `outbox_operational_status` that show a part of the payload. */
 export const SHOWN_MONEY = 'amount, currency, destination, destination_withheld AS "destinationWithheld"'
 
-/** Its columns about a freeze, as an `ItemFreeze`. */
+/** Columns about a freeze, as an `ItemFreeze`. */
 const FREEZE = `CASE WHEN freeze_epoch_no IS NOT NULL THEN json_build_object('epochNo', freeze_epoch_no,
   'cause', freeze_cause, 'reason', freeze_reason, 'frozenAt', ${isoMicros('frozen_at')}) END AS freeze`
 
-/** The columns of `outbox_operational_status`, as an `ItemStatus` names them. */
+/** Columns of `outbox_operational_status`, as an `ItemStatus` names them. */
 const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId", idempotency_key AS "idempotencyKey",
   participant_id AS "participantId", sequence_id AS "sequenceId", rail_type AS "railType", created_at AS "createdAt",
   ordered, redrive_of AS "redriveOf", state, next_attempt_at AS "nextAttemptAt", claimed_by AS "claimedBy",
@@ -46,7 +47,7 @@ const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId",
   last_error_code AS "lastErrorCode", is_message AS "isMessage", last_attempt_action AS "lastAttemptAction",
   ${SHOWN_MONEY}, ${FREEZE}`
 
-/** In the order of the ids given; an id that names nothing is left out. */
+/** Returns the items in the order of the given ids. Skips unknown ids. */
 export async function readItemViews(role: Queryable, ids: readonly string[]): Promise<ItemView[]> {
   if (ids.length === 0) return []
   const { rows } = await role.query<ItemView>(
@@ -69,7 +70,7 @@ export async function readItemViews(role: Queryable, ids: readonly string[]): Pr
   return ids.flatMap((id) => found.get(id.toLowerCase()) ?? [])
 }
 
-/** The ids of an instruction's items, newest first. */
+/** Returns the ids of an instruction's items, newest first. */
 export async function readInstructionIds(role: Queryable, instructionId: string): Promise<readonly string[]> {
   const { rows } = await role.query<{ id: string }>(
     `SELECT i.outbox_id AS id FROM ${qualify(role, 'payment_outbox_identities')} i
@@ -123,7 +124,7 @@ export async function readEventViews(role: Queryable, outboxId: string): Promise
   return rows
 }
 
-/** Whose payment it is; undefined: there is no such item. */
+/** Returns the participant of an item, or undefined if there is no such item. */
 export async function readParticipantOf(role: Queryable, outboxId: string): Promise<string | undefined> {
   const { rows } = await role.query<{ id: string }>(
     `SELECT i.participant_id AS id FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.outbox_id = $1`,
@@ -132,7 +133,7 @@ export async function readParticipantOf(role: Queryable, outboxId: string): Prom
   return rows[0]?.id
 }
 
-/** The items as which these were sent again, oldest first. */
+/** Returns the redrives of these items, oldest first. */
 export async function readRedrives(role: Queryable, ids: readonly string[]): Promise<{ of: string; as: string }[]> {
   const { rows } = await role.query<{ of: string; as: string }>(
     `SELECT i.redrive_of AS of, i.outbox_id AS as FROM ${qualify(role, 'payment_outbox_identities')} i

@@ -3,15 +3,15 @@ import { qualify, type Queryable } from '../../db/index.js'
 import type { PauseKind } from '../types.js'
 import { STRETCH, type ItemSearch } from './search.js'
 
-/** A name that the database does not know: no declared rail, no waiting item, no participant. */
+/** Error for an unknown name: no declared rail, waiting item or participant has it. */
 export class UnknownNameError extends SymphonyError {
-  /** The known name that was probably meant. */
+  /** Known name that was probably meant. */
   readonly nearest: string | undefined
 
   constructor(kind: PauseKind, name: string, nearest: string | undefined, use: NameUse = 'pause') {
     const noun = kind === 'rail' ? 'rail' : 'participant'
     const meant = nearest === undefined ? '' : ` Did you mean ${nearest}?`
-    const force = use === 'filter' ? '' : `, or force the pause of a ${noun} that is still to come`
+    const force = use === 'filter' ? '' : `, or force the pause of a ${noun} that does not exist yet`
     super('UNKNOWN_NAME', `${faultOf(use, noun, name)}${meant}`, {
       remedy: `Give the ${noun} exactly as its payments name it${force}.`,
     })
@@ -19,18 +19,21 @@ export class UnknownNameError extends SymphonyError {
   }
 }
 
-/** Use of the name: to pause it, to pause a rail that has waiting items, or to search for its items. */
+/** Purpose of the name: to pause it, to pause a rail that has waiting items, or to search for its items. */
 type NameUse = 'pause' | 'pauseOfWaiting' | 'filter'
 
 function faultOf(use: NameUse, noun: 'rail' | 'participant', name: string): string {
   if (use === 'pauseOfWaiting') return `No process has declared the rail ${name}, although items wait for it.`
-  if (use === 'pause') return `The database knows no ${noun} ${name}, so that pausing it would stop nothing.`
+  if (use === 'pause') return `The database knows no ${noun} ${name}, so the pause would stop nothing.`
   return noun === 'rail'
     ? `The database knows no rail ${name}: no process declared it, and no waiting or recently failed payment names it.`
-    : `The database knows no participant ${name}: it has enqueued nothing.`
+    : `The database knows no participant ${name}: no item was enqueued for it.`
 }
 
-/** Rails that a process declared, that items wait for or that are paused, by name. As symphony_control or symphony_readonly. */
+/**
+ * Returns the declared rails, the rails of waiting items and the paused rails, by name. As symphony_control or
+ * symphony_readonly.
+ */
 export async function readKnownRails(role: Queryable): Promise<string[]> {
   const { rows } = await role.query<{ name: string }>(
     `SELECT known.name FROM (
@@ -42,7 +45,7 @@ export async function readKnownRails(role: Queryable): Promise<string[]> {
   return rows.map(({ name }) => name)
 }
 
-/** Throws `UnknownNameError` unless the database knows what is to be paused. As symphony_control. */
+/** Throws `UnknownNameError` unless the database knows the name to pause. As symphony_control. */
 export async function requireKnownName(role: Queryable, kind: PauseKind, name: string): Promise<void> {
   requiredId('name', name)
   if (kind === 'all') return
@@ -51,7 +54,10 @@ export async function requireKnownName(role: Queryable, kind: PauseKind, name: s
   if (!known.includes(name)) throw new UnknownNameError(kind, name, nearestSpelling(name, known))
 }
 
-/** A misspelt rail has items too, if a process without rails accepted them. The name of a declared rail decides. */
+/**
+ * Throws `UnknownNameError` for an undeclared rail, unless items wait for it and no declared name is similar. A
+ * misspelt rail has items too if a process without rails enqueued them.
+ */
 async function requireKnownRail(role: Queryable, name: string): Promise<void> {
   const { rows } = await role.query<{ name: string }>(
     `SELECT rail_type AS name FROM ${qualify(role, 'outbox_rails')} LIMIT 10000`,
@@ -68,11 +74,11 @@ async function requireKnownRail(role: Queryable, name: string): Promise<void> {
 export interface SkippedHead {
   readonly outboxId: string
   readonly instructionId: string
-  /** Ordered items of the stream that wait. */
+  /** Number of ordered items of the stream that wait. */
   readonly waiting: number
 }
 
-/** The failed payment that halted a stream and was not redriven: a resume leaves it behind. As symphony_control. */
+/** Returns the failed payment that halted a stream and was not redriven. A resume skips it. As symphony_control. */
 export async function readSkippedHead(role: Queryable, participantId: string): Promise<SkippedHead | undefined> {
   const identities = qualify(role, 'payment_outbox_identities')
   const { rows } = await role.query<SkippedHead>(
@@ -92,8 +98,8 @@ export async function readSkippedHead(role: Queryable, participantId: string): P
 }
 
 /**
- * Throws `UnknownNameError` if the database does not know the rail or a participant of a search that found nothing.
- * Rails of the latest failed items are known, too. As symphony_control.
+ * Throws `UnknownNameError` if the database does not know the rail or a participant of a search without results. Also
+ * knows the rails of the latest failed items. As symphony_control.
  */
 export async function requireKnownSearch(
   role: Queryable,
@@ -111,9 +117,9 @@ export async function requireKnownSearch(
   }
 }
 
-/** Rails of the latest failed items, as far as one page of a search looks. */
+/** Returns the rails of the latest failed items, as far as one page of a search scans. */
 async function readFailedRails(role: Queryable): Promise<string[]> {
-  // `attempt_no >= 1` is always true: the index of failed attempts requires it.
+  // `attempt_no >= 1` is always true; it lets the planner use the index of failed attempts.
   const { rows } = await role.query<{ name: string }>(
     `SELECT DISTINCT failed.rail_type AS name FROM (
        SELECT a.rail_type FROM ${qualify(role, 'payment_outbox_attempts')} a
@@ -123,7 +129,7 @@ async function readFailedRails(role: Queryable): Promise<string[]> {
   return rows.map(({ name }) => name)
 }
 
-/** The participant itself, or those whose names are about as long: among them is one that was misspelt. */
+/** Returns the participant itself, or participants with names of similar length, to find a misspelt one. */
 async function readParticipantsLike(role: Queryable, name: string): Promise<string[]> {
   const table = qualify(role, 'participant_outbox_sequences')
   const exact = await role.query<{ name: string }>(

@@ -9,7 +9,7 @@ import {
   type TrailStep,
 } from '../foldTrail.js'
 
-/** Each column of `payment_outbox_pending` p, as a `PendingRow` has it; i is the identity. */
+/** Columns of `payment_outbox_pending` (p) as SQL expressions of a `PendingRow`; i is the identity. */
 export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
   outbox_id: 'p.outbox_id',
   instruction_id: 'p.instruction_id',
@@ -17,7 +17,7 @@ export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
   sequence_id: 'p.sequence_id::text',
   idempotency_key: 'p.idempotency_key',
   rail_type: 'p.rail_type',
-  // The same as outbox_content_hash, which no reader may call. Participant and rail are the identity's.
+  // Same as outbox_content_hash, which readers may not call. Participant and rail are taken from the identity.
   payload: `'sha256:' || encode(sha256(convert_to(concat(octet_length(i.participant_id), ':', i.participant_id, ',',
     octet_length(i.rail_type), ':', i.rail_type, ',', octet_length(p.payload::text), ':', p.payload::text, ','), 'UTF8')), 'hex')`,
   attempt_count: 'p.attempt_count',
@@ -42,7 +42,10 @@ export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
   stream_position: 'p.stream_position::text',
 }
 
-/** Not compared, because no role may read a lease token. A constraint ties its presence to `claimed_by`, which is compared. */
+/**
+ * Not compared, because no role may read a lease token. A constraint ties its presence to `claimed_by`, which is
+ * compared.
+ */
 const UNREADABLE: readonly PendingColumn[] = ['lease_token']
 
 const IDENTITY: Readonly<Record<keyof PendingIdentity, string>> = {
@@ -59,27 +62,27 @@ const IDENTITY: Readonly<Record<keyof PendingIdentity, string>> = {
   stream_position: 'i.stream_position::text',
 }
 
-/** A part of an item's life about which its events say too little. */
+/** Period of an item that its events do not cover. */
 export interface TrailGap {
-  /** The event that is missing; null if the full trail was off for a while, and nothing says which. */
+  /** Missing event; null if the full trail was off for a time, so the events are unknown. */
   readonly missing: string | null
   readonly since: string
-  /** Null: the trail of this item is incomplete to this day. */
+  /** End of the gap; null if the trail of this item is still incomplete. */
   readonly until: string | null
 }
 
-/** A difference between the folded row and the pending row. The column is null if only one of the two rows exists. */
+/** Difference between the folded row and the pending row. The column is null if only one of the rows exists. */
 export interface ReplayDifference {
   readonly column: PendingColumn | null
   readonly folded: PendingRow[PendingColumn]
   readonly pending: PendingRow[PendingColumn]
 }
 
-/** One item as its events tell it, beside its pending row at the same moment. */
+/** Fold of an item's events, with its pending row of the same moment. */
 export interface ItemReplay {
   readonly outboxId: string
   readonly instructionId: string
-  /** `incomplete`: the events leave a gap, so that nothing was folded and nothing compared. */
+  /** `incomplete`: the events have a gap, so nothing was folded or compared. */
   readonly verdict: 'equal' | 'different' | 'incomplete'
   readonly gap: TrailGap | null
   readonly steps: readonly TrailStep[]
@@ -106,7 +109,10 @@ export async function readReplays(auditor: Queryable, ids: readonly string[]): P
   return (await readTrails(auditor, ids)).map(replay)
 }
 
-/** Reads the identity, the events and the pending row of each item in one statement, so that they are of the same moment. */
+/**
+ * Reads the identity, the events and the pending row of each item in one statement, so that they belong to the same
+ * moment.
+ */
 export async function readTrails(
   role: Queryable,
   ids: readonly string[],
@@ -164,7 +170,7 @@ function compare(folded: PendingRow | null, pending: Partial<PendingRow> | null)
 const NO_ROW = 'no pending row'
 const A_ROW = 'a pending row'
 
-/** Returns the first reason why the events of an item do not tell its whole life. */
+/** Returns the first gap in the events of an item, or null. */
 function findGap(
   { created_at: createdAt }: PendingIdentity,
   steps: readonly TrailStep[],
@@ -183,7 +189,7 @@ function findGap(
   const end = steps.find(({ ends }) => ends)?.event.at
   const off = switches.find(
     ({ at, on }, index) =>
-      // The last switch counts however old it is: a transaction with an old snapshot may have missed it.
+      // The last switch counts whatever its age, because a transaction with an old snapshot may have missed it.
       !on && (at > first.event.at || index === switches.length - 1) && (end === undefined || at < end),
   )
   return off === undefined ? null : { missing: null, since: off.at, until: untilAfter(off.at) }

@@ -3,38 +3,38 @@ import { minUuidV7At, qualify, type Queryable } from '../../db/index.js'
 import type { ItemState } from '../statusTypes.js'
 
 /**
- * Which payments: the ids of what people look for. Ids of items, attempts and events are UUIDs version 7, so "newest first" is
- * their order downwards, and a page begins below the place at which the one before it ended.
+ * Searches for item ids. Ids of items, attempts and events are UUIDs version 7, so descending id is newest first. A
+ * page starts below the last id of the page before it.
  */
 
 export interface ItemSearch {
   readonly state?: ItemState
   readonly railType?: string
-  /** Of these participants alone. */
+  /** Participants to search. @default all */
   readonly participants?: readonly string[]
-  /** It ended, or was held, at this time or later. What is in neither of these states has no such time. */
+  /** Earliest time at which the item ended or was held. Items in other states have no such time. */
   readonly since?: Date
-  /** And before this one. */
+  /** Time before which the item ended or was held. */
   readonly until?: Date
-  /** It ended with this error. */
+  /** Error code of the terminal attempt. */
   readonly errorCode?: string
-  /** Only what nobody has sent again, and nobody proposes to decide about. */
+  /** Whether to omit items with a redrive or an open proposal. @default false */
   readonly undecided?: boolean
-  /** The `next` of the page before. */
+  /** `next` of the page before. */
   readonly before?: string
   readonly limit: number
 }
 
-/** The ids of a page, and from where to look on; null: there is nothing more. */
+/** Ids of a page, and the start of the next page; null if there is none. */
 export interface IdPage {
   readonly ids: readonly string[]
   readonly next: string | null
 }
 
 /**
- * Newest first; of what has FAILED, the latest failure first. What no index answers (a rail, some participants) is looked for
- * in a bounded stretch of what an index does answer, so that no question reads the whole ledger: then a page may be short and
- * still have a next one.
+ * Returns items newest first, and FAILED items latest failure first. Filters without an index (rail, participants)
+ * apply to a bounded range of an index, so no search reads the whole ledger. A page may therefore be short and still
+ * have a next one.
  */
 export async function searchItems(role: Queryable, search: ItemSearch): Promise<IdPage> {
   const { state, railType, participants, since, until, errorCode, undecided = false } = search
@@ -71,11 +71,11 @@ export async function searchItems(role: Queryable, search: ItemSearch): Promise<
   return { ids, next: ends[0]?.place ?? null }
 }
 
-/** Everything in a state, or everything there is, below a place; downwards. */
+/** Returns the query of all items in a state, or of all items, below a position in descending order. */
 function stretchOf(role: Queryable, state: ItemState | undefined): string {
   if (state === 'DISPATCHED' || state === 'FAILED') {
-    // What has failed has an index of its own, in the order in which it did; that `attempt_no >= 1` is always true, and the
-    // index asks for it, so that no function takes it by mistake.
+    // FAILED items have their own index, in the order of failure. Its condition `attempt_no >= 1` is always true;
+    // queries without it never use this index.
     const place = state === 'FAILED' ? 'a.attempt_id' : 'a.outbox_id'
     return `SELECT a.outbox_id AS id, ${place} AS place, a.rail_type, a.participant_id, a.completed_at AS at, a.error_code
       FROM ${qualify(role, 'payment_outbox_attempts')} a
@@ -96,7 +96,7 @@ function below(place: string): string {
   return `${place} < $1::uuid ORDER BY ${place} DESC`
 }
 
-/** As the view outbox_operational_status says them; a lease is all there or not at all. */
+/** Conditions of the states in the view outbox_operational_status. Either all lease columns are set or none. */
 export const PENDING_STATES: Readonly<Record<Exclude<ItemState, 'DISPATCHED' | 'FAILED'>, string>> = {
   EXPIRED: 'p.lease_expires_at <= statement_timestamp()',
   LEASED: 'p.lease_expires_at > statement_timestamp()',
@@ -107,7 +107,7 @@ export const PENDING_STATES: Readonly<Record<Exclude<ItemState, 'DISPATCHED' | '
   DUE: 'p.lease_expires_at IS NULL AND p.hold_reason IS NULL AND NOT p.blocked AND p.next_attempt_at <= statement_timestamp()',
 }
 
-/** One participant's items, by its own sequence: found at once however rare they are. */
+/** Returns one participant's items by sequence number. The index finds them at once, however rare they are. */
 export async function searchParticipant(
   role: Queryable,
   participantId: string,
@@ -126,14 +126,14 @@ export async function searchParticipant(
 interface FindOptions {
   /** Participants whose items are searched. @default all */
   readonly participants?: readonly string[]
-  /** HTTP caller whose idempotency keys are searched, too. @default none: no index holds keys without their scope. */
+  /** Scope in which idempotency keys are searched too. @default none: no index holds keys without their scope */
   readonly keyScope?: string
   readonly limit: number
 }
 
 /**
- * Finds the newest items by one word: an instruction, a participant, the rail's reference, an idempotency key of `keyScope`, or
- * an outbox id or the beginning of one. An index answers each.
+ * Finds the newest items by one word: an instruction, a participant, the rail's reference, an idempotency key of
+ * `keyScope`, or the beginning of an outbox id. Each has an index.
  */
 export async function findItems(
   role: Queryable,
@@ -174,22 +174,22 @@ export async function findItems(
 }
 
 /**
- * The newest of a scan that are these participants' ($2), a page of them ($3). What a bound key may see is chosen before the
- * page is cut, in a bounded stretch: chosen after it, the payments of others would crowd it out.
+ * Limits a scan to these participants ($2) and one page ($3). The participant filter applies before the page is cut;
+ * otherwise items of other participants would fill the page of a restricted key.
  */
 function theirs(scan: string): string {
   return `(SELECT s.id FROM (${scan} LIMIT ${STRETCH}) s
     WHERE $2::text[] IS NULL OR s.participant_id = ANY ($2) ORDER BY s.place DESC LIMIT $3)`
 }
 
-/** The ids that begin so; none, for what cannot be the beginning of one. Eight digits at least: fewer name nothing. */
+/** Returns the range of ids with this beginning, or nulls if it cannot be one. Requires at least eight digits. */
 function uuidRange(word: string): readonly [string | null, string | null] {
   const digits = word.toLowerCase().replaceAll('-', '')
   if (!/^[0-9a-f]{8,32}$/.test(digits)) return [null, null]
   return [digits.padEnd(32, '0'), digits.padEnd(32, 'f')]
 }
 
-/** Items to which something happened within the last seconds, newest first. */
+/** Returns items that changed within the last seconds, newest first. */
 export async function readRecentlyChanged(
   role: Queryable,
   {
@@ -234,12 +234,11 @@ export async function readRecentlyChanged(
 
 const LAST_SEQUENCE = 9_223_372_036_854_775_807n
 const RECENT_SECONDS = Object.freeze({ min: 1, max: 3_600 })
-/** How far one page looks: some fifty milliseconds' worth. */
+/** Number of rows that one page scans. */
 export const STRETCH = 50_000
 const WORD_LENGTH_MAX = 255
 
-/** Bounds of the length of a page. */
 export const PAGE = Object.freeze({ min: 1, max: 1_000 })
 
-/** Greater than every id: a first page begins below it. An optional condition could not use an index. */
+/** Greater than every id, so the first page starts below it. An optional condition could not use an index. */
 export const LAST_UUID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'

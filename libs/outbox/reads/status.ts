@@ -4,10 +4,10 @@ import type { DispatchEpoch, OutboxStatus } from '../statusTypes.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
 import { PENDING_STATES } from './search.js'
 
-/** A statement with values, be it none, is prepared: these are asked every second, and planning them costs as much as running them. */
+/**
+ * Empty values make the driver prepare a statement. These run every second, and planning costs as much as execution.
+ */
 const PREPARED: readonly unknown[] = []
-
-/** How the outbox stands, in numbers. As symphony_readonly, symphony_auditor or symphony_control. */
 
 export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
   const { rows } = await role.query<OutboxStatus>(
@@ -42,7 +42,7 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
   return onlyRow(rows)
 }
 
-/** Undefined before the first claim or check: nothing has ever been dispatched from here. */
+/** Returns undefined before the first claim or check. */
 export async function readDispatchEpoch(role: Queryable): Promise<DispatchEpoch | undefined> {
   const { rows } = await role.query<DispatchEpoch>(
     `
@@ -66,7 +66,7 @@ export async function readPauses(role: Queryable): Promise<PauseView[]> {
   return rows
 }
 
-/** Field classes of a rail by JSON pointer, as processes have declared them; empty for an undeclared rail. */
+/** Returns the declared field classes of a rail by JSON pointer; empty for an undeclared rail. */
 export async function readRailFields(role: Queryable, railType: string): Promise<FieldClasses> {
   const { rows } = await role.query<{ fields: FieldClasses }>(
     `SELECT fields FROM ${qualify(role, 'outbox_rails')} WHERE rail_type = $1`,
@@ -75,7 +75,9 @@ export async function readRailFields(role: Queryable, railType: string): Promise
   return rows[0]?.fields ?? {}
 }
 
-/** Workers that reported within a day and have not stopped, the latest first, and how many items are leased to each. */
+/**
+ * Returns workers that reported within a day and have not stopped, latest first, with their numbers of leased items.
+ */
 export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]> {
   const { rows } = await role.query<WorkerReport>(
     `SELECT w.worker_id AS "workerId", w.last_seen_at > statement_timestamp() - interval '30 seconds' AS alive,
@@ -93,7 +95,7 @@ export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]
   return rows
 }
 
-/** What the queue holds for each rail. */
+/** Returns the queue of each rail in numbers. */
 export async function readRailQueues(role: Queryable): Promise<RailQueue[]> {
   const { rows } = await role.query<RailQueue>(
     `SELECT p.rail_type AS "railType", count(*)::integer AS pending,
@@ -119,7 +121,10 @@ export async function readThroughput(role: Queryable): Promise<ThroughputView[]>
   return rows
 }
 
-/** What the latest attempts of the last hour were like, bounded: enough for percentiles, and the same cost at any rate. */
+/**
+ * Returns latencies and errors of the latest 5000 attempts within an hour. The limit suffices for percentiles and
+ * bounds the cost.
+ */
 export async function readLatestAttempts(role: Queryable): Promise<LatestAttempts> {
   const { rows } = await role.query<LatestAttempts>(
     `WITH latest AS MATERIALIZED (
