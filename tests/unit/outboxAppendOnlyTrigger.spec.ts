@@ -8,7 +8,7 @@ import { rowHashes } from '../support/fingerprint.js'
 import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-/** History cannot be rewritten: not by the owner, not by a superuser who forgets what he is doing, not in replica mode. */
+/** Ledger rows cannot be changed or removed: not by the owner, not by a superuser, not in replica mode. */
 
 const LEDGERS = [
   'payment_outbox_attempts',
@@ -19,7 +19,7 @@ const LEDGERS = [
 ] as const
 type Ledger = (typeof LEDGERS)[number]
 
-/** A column of each that a statement can try to change, and the key by which rows conflict. */
+/** The conflict key of each ledger, and a column that a statement can try to change. */
 const COLUMNS: Readonly<Record<Ledger, { readonly key: string; readonly column: string }>> = {
   payment_outbox_attempts: { key: 'attempt_id', column: 'worker_id' },
   payment_outbox_identities: { key: 'outbox_id', column: 'rail_type' },
@@ -28,7 +28,7 @@ const COLUMNS: Readonly<Record<Ledger, { readonly key: string; readonly column: 
   symphony_deployments: { key: 'deployment_no, file', column: 'release' },
 }
 
-/** Not ledgers, but nothing may empty them; each with a column that a statement can set. */
+/** Other tables that refuse TRUNCATE, each with a column that a statement can set. */
 const NEVER_TRUNCATED = [
   ['payment_outbox_pending', 'participant_id'],
   ['participant_outbox_sequences', 'participant_id'],
@@ -36,7 +36,7 @@ const NEVER_TRUNCATED = [
   ['symphony_lease_floor', 'fencing_token'],
 ] as const
 
-/** Who tries. Settings of the session are made before the role is taken, as only a superuser could. */
+/** Session settings and role of each actor. Settings come before SET ROLE, because only a superuser may change them. */
 const ACTORS: Readonly<Record<string, readonly string[]>> = {
   owner: ['SET ROLE symphony_owner'],
   superuser: [],
@@ -46,7 +46,7 @@ const ACTORS: Readonly<Record<string, readonly string[]>> = {
 }
 const actors = Object.keys(ACTORS)
 
-/** Every statement that changes or removes a row, and the word the guard must use for it. */
+/** Statements that change or remove rows, and the operation that the guard's message must name. */
 const MUTATIONS: readonly {
   readonly title: string
   readonly operation: 'UPDATE' | 'DELETE' | 'TRUNCATE'
@@ -75,7 +75,7 @@ const MUTATIONS: readonly {
     ],
   },
   {
-    title: 'INSERT that updates what it meets',
+    title: 'INSERT with ON CONFLICT DO UPDATE',
     operation: 'UPDATE',
     sql: (t) => [
       `INSERT INTO ${t} SELECT * FROM ${t} LIMIT 1 ON CONFLICT (${COLUMNS[t].key}) DO UPDATE SET ${change(t)}`,
@@ -119,7 +119,7 @@ beforeAll(async () => {
   await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED', railReference: 'ref-1' })
   await placeOutboxHold(db.as('symphony_control'), item.outboxId, 'under review')
   await acquireLease(db.as('symphony_executor'), { resource: 'r', owner: 'o', durationMs: 60_000 })
-  // By hand: sealing waits for every writer of the server, those of other test files too.
+  // Inserted directly: sealing would wait for every writer of the server, those of other test files included.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
      VALUES (1, 1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
@@ -128,25 +128,25 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-test('every ledger of these proofs has rows to lose', async () => {
+test('every table of this file has a row', async () => {
   for (const table of [...LEDGERS, ...NEVER_TRUNCATED.map(([name]) => name)]) {
     const { rows } = await db.queryNoRole(`SELECT $1::text AS table FROM ${table} LIMIT 1`, [table])
     expect(rows).toEqual([{ table }])
   }
 })
 
-describe.each(actors)('as %s', (actor) => {
+describe.each(actors)('append-only tables, as %s', (actor) => {
   afterAll(async () => {
     await clients.get(actor)?.end()
     clients.delete(actor)
   })
 
   describe.each(LEDGERS)('%s', (table) => {
-    test.each(MUTATIONS)('refuses $title', async ({ operation, sql }) => {
+    test.each(MUTATIONS)('refuses $title (P0001)', async ({ operation, sql }) => {
       expect(await refusal(actor, sql(table))).toMatchObject(guardOf(table, operation))
     })
 
-    test('takes an INSERT', async () => {
+    test('accepts an INSERT', async () => {
       await asActor(actor, async (client) => {
         const count = await client.query(`SELECT FROM ${table}`)
         await client.query(copyOfOneRow(table))
@@ -155,7 +155,7 @@ describe.each(actors)('as %s', (actor) => {
     })
   })
 
-  test.each(NEVER_TRUNCATED)('%s refuses TRUNCATE, and takes UPDATE and DELETE', async (table, column) => {
+  test.each(NEVER_TRUNCATED)('%s refuses TRUNCATE (P0001) and accepts UPDATE and DELETE', async (table, column) => {
     for (const truncate of [`TRUNCATE ${table}`, `TRUNCATE ${table} CASCADE`]) {
       expect(await refusal(actor, [truncate])).toMatchObject(guardOf(table, 'TRUNCATE'))
     }
@@ -166,13 +166,13 @@ describe.each(actors)('as %s', (actor) => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('not one row of any table is another than before', async () => {
+  test('every row of every table is unchanged', async () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 })
 
-describe('ways through another table', () => {
-  test('a foreign key that would delete with its parent meets the guard', async () => {
+describe('the append-only guard', () => {
+  test('refuses a DELETE that cascades from a parent table (P0001)', async () => {
     const steps = [
       'CREATE TABLE parent (attempt_id uuid PRIMARY KEY)',
       'INSERT INTO parent SELECT attempt_id FROM payment_outbox_attempts',
@@ -182,7 +182,7 @@ describe('ways through another table', () => {
     expect(await refusal('superuser', steps)).toMatchObject(guardOf('payment_outbox_attempts', 'DELETE'))
   })
 
-  test('a TRUNCATE that reaches a ledger by a foreign key meets the guard', async () => {
+  test('refuses a TRUNCATE that cascades from a parent table (P0001)', async () => {
     const steps = [
       'CREATE TABLE parent (attempt_id uuid PRIMARY KEY)',
       'INSERT INTO parent SELECT attempt_id FROM payment_outbox_attempts',
@@ -192,19 +192,19 @@ describe('ways through another table', () => {
     expect(await refusal('superuser', steps)).toMatchObject(guardOf('payment_outbox_attempts', 'TRUNCATE'))
   })
 
-  test('a rule that turns an INSERT elsewhere into an UPDATE here meets the guard', async () => {
+  test('refuses an UPDATE by a rule on another table (P0001)', async () => {
     const steps = [
       'CREATE TABLE innocent (a int)',
       `CREATE RULE sneak AS ON INSERT TO innocent
-       DO INSTEAD UPDATE payment_outbox_events SET actor = 'nobody'`,
+       DO INSTEAD UPDATE payment_outbox_events SET actor = 'changed'`,
       'INSERT INTO innocent VALUES (1)',
     ]
     expect(await refusal('superuser', steps)).toMatchObject(guardOf('payment_outbox_events', 'UPDATE'))
   })
 })
 
-describe('the guards stay ALWAYS', () => {
-  test('declaring a trigger again resets it, which is why a deployment says ALWAYS after each', async () => {
+describe('the guard triggers', () => {
+  test('lose ENABLE ALWAYS when declared again; a deployment restores it', async () => {
     await withTestDatabase(
       async (fresh) => {
         const { rows: triggers } = await fresh.queryNoRole<{ table: string; trigger: string; redeclare: string }>(
@@ -238,13 +238,13 @@ async function guardModes(database: TestDatabase): Promise<string[]> {
   return rows.map(({ mode }) => mode)
 }
 
-/** The error of our guard, told from any other P0001 by its message, schema and table. */
+/** Returns the guard's error. Its message, schema and table distinguish it from any other P0001. */
 function guardOf(table: string, operation: string): Record<string, string> {
   const message = `append-only: ${operation} of table ${table} is refused`
   return { code: 'P0001', message, schema: db.schema, table }
 }
 
-/** Runs the steps in one transaction, of which the last one must fail, and undoes it. */
+/** Runs the steps in one transaction that is rolled back, and returns the error of the last step. */
 async function refusal(actor: string, steps: readonly string[]): Promise<unknown> {
   let error: unknown
   await asActor(actor, async (client) => {
@@ -254,7 +254,7 @@ async function refusal(actor: string, steps: readonly string[]): Promise<unknown
   return error
 }
 
-/** In a transaction that is undone: what it changed is to be seen in it or not at all. */
+/** Runs the body as the actor, in a transaction that is rolled back. */
 async function asActor(actor: string, body: (client: Client) => Promise<void>): Promise<void> {
   const client = clients.get(actor) ?? (await connectAs(actor))
   await client.query('BEGIN')
@@ -265,7 +265,7 @@ async function asActor(actor: string, body: (client: Client) => Promise<void>): 
   }
 }
 
-/** One session each, for all that they try. */
+/** One session per actor. */
 const clients = new Map<string, Client>()
 
 async function connectAs(actor: string): Promise<Client> {
@@ -279,7 +279,7 @@ function change(table: Ledger): string {
   return `${COLUMNS[table].column} = 'changed'`
 }
 
-/** The columns of a table are listed by PostgreSQL; the unique ones get new values. */
+/** Returns an INSERT that copies one row, with new values in its unique columns. */
 function copyOfOneRow(table: Ledger): string {
   const fresh: Readonly<Record<Ledger, string>> = {
     payment_outbox_attempts: `'{"attempt_no": 999, "state": "ZOMBIE_REQUEUE"}'::jsonb || jsonb_build_object('attempt_id', gen_random_uuid())`,

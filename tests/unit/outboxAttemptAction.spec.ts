@@ -14,7 +14,7 @@ import { claim, complete, enqueueAndClaim, makeDueAndClaim, WORKER } from '../su
 import { approve, createPerson, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
-/** Each ledger row says which action the attempt was, and whether the outcome was unknown after it. */
+/** Each ledger row stores the attempt's action and whether the outcome was unknown after it. */
 
 let db: TestDatabase
 let alice: Person
@@ -26,7 +26,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** The ledger of an item: `['RETRYABLE sent unknown', 'DISPATCHED inquired']`. */
+/** Returns the ledger of an item, such as `['RETRYABLE sent unknown', 'DISPATCHED inquired']`. */
 async function actions(outboxId: string): Promise<string[]> {
   const attempts = await readAttempts(db.as('symphony_readonly'), outboxId)
   return attempts.map(({ state, action, outcomeUnknown }) => `${state} ${action}${outcomeUnknown ? ' unknown' : ''}`)
@@ -55,7 +55,7 @@ describe('complete_outbox_attempt', () => {
     expect(await recorded(outcome)).toEqual([row])
   })
 
-  test('records that an inquiry left the outcome unknown, and that the next one settled it', async () => {
+  test('records whether each inquiry left the outcome unknown', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true })
     await complete(db, await makeDueAndClaim(db, lease), { state: 'RETRYABLE', action: 'inquired' })
@@ -100,7 +100,7 @@ test('complete_outbox_attempts records an action for each item, on the fast path
   expect(rows).toEqual([['DISPATCHED sent'], ['DISPATCHED inquired'], ['DISPATCHED sent']])
 })
 
-describe.for(['repair', 'takeover'] as const)('an expired lease, found by %s,', (foundBy) => {
+describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,', (foundBy) => {
   async function expire(lease: ClaimedItem): Promise<string[]> {
     await db.expireLease(lease.outboxId)
     if (foundBy === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
@@ -124,7 +124,7 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, found by %s,', 
 })
 
 test.each(['DISPATCHED', 'FAILED'] as const)(
-  'a decision of two people is recorded as decided: %s',
+  'a two-person decision %s is recorded with action decided',
   async (decision) => {
     const { outboxId } = await enqueueUnknown(db)
     await approve(bob, await propose(alice, outboxId, decision))
@@ -132,7 +132,7 @@ test.each(['DISPATCHED', 'FAILED'] as const)(
   },
 )
 
-test('outbox_operational_status shows the action of the last attempt and whether it left the outcome unknown', async () => {
+test('outbox_operational_status shows action and outcome_unknown of the last attempt', async () => {
   const lease = await enqueueAndClaim(db)
   const shown = async () => {
     const { rows } = await db.queryNoRole(

@@ -16,7 +16,7 @@ import {
 import { createPerson, approve, propose, type Person } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
-/** Twenty recorded attempts: then an item has failed if that is known, and waits for a person if it is not. */
+/** Retry ceiling: at 20 recorded attempts an item fails if its outcome is known, and is held if it is unknown. */
 const CEILING = 20
 
 let db: TestDatabase
@@ -32,7 +32,7 @@ afterAll(() => db.drop())
 const lastOf = async (item: Enqueued) => (await ledger(db, item.outboxId)).at(-1)
 
 describe('an item whose outcomes are known', () => {
-  test('is tried again after attempt 19, and has failed with attempt 20: the caller is told so', async () => {
+  test('is retried after attempt 19 and fails with attempt 20; the completion returns FAILED', async () => {
     const item = await enqueueAndFail(db, CEILING - 2)
     const nineteenth = await claimOnly(db, item.railType)
     expect(await complete(db, nineteenth, { state: 'RETRYABLE' })).toEqual({
@@ -57,7 +57,7 @@ describe('an item whose outcomes are known', () => {
     expect(await complete(db, lease, { state })).toEqual({ attemptNo: 20, state, held: false })
   })
 
-  test('is held instead with attempt 20 when the worker asks for a person', async () => {
+  test('is held at attempt 20 if the completion has a hold reason', async () => {
     const item = await enqueueAndFail(db, CEILING - 1)
     const lease = await claimOnly(db, item.railType)
     expect(await complete(db, lease, { state: 'RETRYABLE', holdReason: 'ask the bank' })).toEqual({
@@ -107,7 +107,7 @@ describe('an item of unknown outcome at the ceiling', () => {
     await expectNotClaimable(item)
   })
 
-  test('is held when its 20th lease would be taken over, with its ledger row, and is not claimed', async () => {
+  test('is held, not leased, by a claim that finds its 20th lease expired', async () => {
     const item = await enqueueAndFail(db, CEILING - 1)
     await claimOnly(db, item.railType)
     await db.expireLease(item.outboxId)
@@ -123,7 +123,7 @@ describe('an item of unknown outcome at the ceiling', () => {
     expect(await claimOnly(db, item.railType)).toMatchObject({ attemptCount: 19, outcomeUnknown: true })
   })
 
-  test('gets no 21st attempt by crashing on: the 25th crash loop has left twenty rows and a hold', async () => {
+  test('is held after 20 expired leases in a row, with 20 ledger rows', async () => {
     const item = await enqueueAndFail(db, 0)
     for (let crash = 1; crash <= 25; crash++) {
       const [lease] = await claim(db, item.railType)
@@ -136,7 +136,7 @@ describe('an item of unknown outcome at the ceiling', () => {
 })
 
 describe('a marked item', () => {
-  test('whose 20th lease expires before its call began is held, and nothing is unknown', async () => {
+  test('is held with a known outcome if its 20th lease expires before its call begins', async () => {
     const item = await enqueueAndFail(db, CEILING - 1)
     await claimOnly(db, item.railType, { marked: true })
     await db.expireLease(item.outboxId)
@@ -150,14 +150,14 @@ describe('a marked item', () => {
 })
 
 describe('a retry that people grant beyond the ceiling', () => {
-  test('is one attempt: if it does not end the item, the item is held again', async () => {
+  test('is one attempt; the item is held again unless the attempt is terminal', async () => {
     const item = await granted()
     const lease = await claimOnly(db, item.railType)
     expect(lease.attemptCount).toBe(20)
     expect(await complete(db, lease, { state: 'RETRYABLE' })).toEqual({ attemptNo: 21, state: 'RETRYABLE', held: true })
     expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', attempt_count: 20 })
     await expectNotClaimable(item)
-    // And once more, as often as a person says so.
+    // A person may grant one more retry each time.
     await resolveOutboxHold(bob.control, item.outboxId, 'RETRY', 'and again')
     const again = await claimOnly(db, item.railType)
     expect(await complete(db, again, { state: 'RETRYABLE', outcomeUnknown: true })).toMatchObject({
@@ -167,13 +167,13 @@ describe('a retry that people grant beyond the ceiling', () => {
     expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', attempt_count: 20 })
   })
 
-  test.for(['DISPATCHED', 'FAILED'] as const)('may end the item as %s, at any number', async (state) => {
+  test.for(['DISPATCHED', 'FAILED'] as const)('may end the item as %s with attempt 21', async (state) => {
     const item = await granted()
     const lease = await claimOnly(db, item.railType)
     expect(await complete(db, lease, { state })).toEqual({ attemptNo: 21, state, held: false })
   })
 
-  test('of an unknown outcome takes two people, and is held again if it ends unknown', async () => {
+  test('clears the unknown outcome; the item is held again if the retry ends unknown', async () => {
     const item = await grantedByTwo()
     const lease = await claimOnly(db, item.railType)
     expect(lease.outcomeUnknown).toBe(false)
@@ -185,7 +185,7 @@ describe('a retry that people grant beyond the ceiling', () => {
   })
 
   test.for(['repair', 'takeover'] as const)(
-    'whose lease expires is held again by %s, with its ledger row',
+    'ends in a hold by %s if its lease expires, with a ledger row',
     async (by) => {
       const item = await granted()
       await claimOnly(db, item.railType)
@@ -201,15 +201,15 @@ describe('a retry that people grant beyond the ceiling', () => {
     },
   )
 
-  test('is not used up by a lease that is given back', async () => {
+  test('is not used up by a released lease', async () => {
     const item = await granted()
     await releaseOutboxLease(db.as('symphony_executor'), await claimOnly(db, item.railType), WORKER)
     expect(await claimOnly(db, item.railType)).toMatchObject({ outboxId: item.outboxId, attemptCount: 20 })
   })
 })
 
-describe('the cached count', () => {
-  test.for([21, -1])('cannot be %i, even by hand', async (count) => {
+describe('attempt_count', () => {
+  test.for([21, -1])('cannot be %i, even by a superuser (23514)', async (count) => {
     const item = await enqueueAndFail(db, 0)
     const refusal = await failureOf(
       db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = $2 WHERE outbox_id = $1', [
@@ -223,7 +223,7 @@ describe('the cached count', () => {
     })
   })
 
-  test('of twenty by hand neither fails nor holds an item that was tried once', async () => {
+  test('set to 20 by hand neither fails nor holds an item with one attempt', async () => {
     const item = await enqueueAndFail(db, 1)
     await db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = 20 WHERE outbox_id = $1', [item.outboxId])
     expect(await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE' })).toEqual({
@@ -233,7 +233,7 @@ describe('the cached count', () => {
     })
   })
 
-  test('of zero by hand gives an item no attempt beyond the ceiling', async () => {
+  test('set to 0 by hand grants no attempt beyond the ceiling', async () => {
     const item = await enqueueAndFail(db, CEILING - 1)
     await db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = 0 WHERE outbox_id = $1', [item.outboxId])
     const lease = await claimOnly(db, item.railType)
@@ -242,8 +242,8 @@ describe('the cached count', () => {
   })
 })
 
-test('a path that would schedule an attempt beyond the ceiling is stopped, and records nothing', async () => {
-  // No path does. The guard is reached by a ceiling that comes down once the attempt is written.
+test('a completion that would schedule an attempt beyond the ceiling is refused (P7008)', async () => {
+  // No code path does so. To reach the guard, the ceiling drops to 2 once the attempt is written.
   await withTestDatabase(async (own) => {
     const item = await enqueueAndFail(own, 1)
     const lease = await claimOnly(own, item.railType)
@@ -265,7 +265,7 @@ async function expectNotClaimable({ outboxId, railType }: Enqueued): Promise<voi
   expect(await claim(db, railType)).toEqual([])
 }
 
-/** Held at the ceiling with a known outcome, and given back by one person. */
+/** Enqueues an item, holds it at the ceiling with a known outcome, and grants a retry by one person. */
 async function granted(): Promise<Enqueued> {
   const item = await enqueueAndFail(db, CEILING - 1)
   await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE', holdReason: 'ask the bank' })
@@ -273,7 +273,7 @@ async function granted(): Promise<Enqueued> {
   return item
 }
 
-/** Held at the ceiling with an unknown outcome, and given back by two people. */
+/** Enqueues an item, holds it at the ceiling with an unknown outcome, and grants a retry by two people. */
 async function grantedByTwo(): Promise<Enqueued> {
   const item = await enqueueAndFail(db, CEILING - 1)
   await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE', outcomeUnknown: true })

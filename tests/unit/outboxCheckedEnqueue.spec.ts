@@ -12,7 +12,7 @@ import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support
 import { sequenceOf } from '../support/outboxItems.js'
 import { failureOf, openConnection } from '../support/race.js'
 
-/** Payments that a process refuses before COMMIT, because it knows the rails. */
+/** Payments that a process with configured rails refuses before COMMIT. */
 
 let db: TestDatabase
 let fixture: HttpFixture
@@ -54,7 +54,7 @@ const FAULTS: readonly (readonly [string, Partial<OutboxInstruction>, string, st
 ]
 
 describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
-  test('is answered 422 INVALID_PAYLOAD by an API that knows its rails, and takes no number', async () => {
+  test('is answered 422 INVALID_PAYLOAD by an API with rails and takes no sequence number', async () => {
     const instruction = buildInstruction(fault)
     expect(await problemOf(await post(instruction))).toMatchObject({
       status: 422,
@@ -65,7 +65,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
     expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [], next: undefined })
   })
 
-  test('throws InvalidPayloadError in enqueue with rails, and the caller’s transaction goes on', async () => {
+  test('throws InvalidPayloadError in enqueue with rails; the caller’s transaction continues', async () => {
     const tx = await openConnection(db, 'symphony_ingest')
     const instruction = buildInstruction(fault)
     const other = buildInstruction()
@@ -80,7 +80,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
     expect(await sequenceOf(db, other.participantId)).toEqual({ taken: [1n], next: 2n })
   })
 
-  test('that is known already is answered from the record', async () => {
+  test('is accepted as a repeat if it was enqueued before', async () => {
     const instruction = buildInstruction(fault)
     const ingest = db.as('symphony_ingest')
     const first = await enqueue(instruction, { tx: ingest })
@@ -92,7 +92,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
     expect(await problemOf(await post(other))).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT' })
   })
 
-  test('stops symphony enqueue --rails, for one payment and for a file', async () => {
+  test('makes symphony enqueue --rails exit with 1, for one payment and for a file', async () => {
     const instruction = buildInstruction(fault)
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     const { instructionId, participantId, railType, payload } = instruction
@@ -107,7 +107,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
   })
 })
 
-test('a batch with one faulty payment is refused whole, and the problem names the item', async () => {
+test('a batch with one invalid payment is refused whole, and the problem names the item', async () => {
   const batch = [buildInstruction(), buildInstruction({ railType: 'resend-bnk' })]
   const response = await fixture.call('/v1/instructions/batch', {
     method: 'POST',
@@ -118,7 +118,7 @@ test('a batch with one faulty payment is refused whole, and the problem names th
   expect(await sequenceOf(db, batch[0]!.participantId)).toEqual({ taken: [], next: undefined })
 })
 
-test('a batch of known faulty payments and new sound ones is accepted', async () => {
+test('a batch of an invalid payment enqueued before and a valid new one is accepted', async () => {
   const known = buildInstruction({ payload: { amount: '-1' } })
   const ingest = db.as('symphony_ingest')
   await enqueue(known, { tx: ingest })
@@ -126,7 +126,7 @@ test('a batch of known faulty payments and new sound ones is accepted', async ()
   expect(items.map(({ created }) => created)).toEqual([false, true])
 })
 
-test('an API that knows no rails accepts every rail', async () => {
+test('an API without rails accepts every rail', async () => {
   const unaware = await openHttpFixture(db, { api: { rails: new Map() } })
   onTestFinished(() => unaware.close())
   const { idempotencyKey, ...body } = buildInstruction({ railType: 'unheard-of' })

@@ -33,7 +33,7 @@ afterAll(() => db.drop())
 
 const ids = (items: readonly { readonly outboxId: string }[]) => items.map(({ outboxId }) => outboxId)
 
-/** One item for each [rail, seconds overdue, seconds old], in this order. */
+/** Enqueues one item per [rail, seconds overdue, seconds old], in this order. */
 async function enqueueAged(
   ...given: readonly (readonly [rail: string, overdue: number, age: number])[]
 ): Promise<EnqueuedItem[]> {
@@ -52,7 +52,7 @@ async function enqueueAged(
 }
 
 describe('the order of a claim', () => {
-  test('is by due time, then by age, then by number', async () => {
+  test('is by due time, then by age, then by sequence number', async () => {
     const rail = buildInstruction().railType
     const [last, third, second, tiedFirst, tiedSecond] = await enqueueAged(
       [rail, 100, 9000],
@@ -64,7 +64,7 @@ describe('the order of a claim', () => {
     expect(ids(await claim(db, rail))).toEqual(ids([tiedFirst!, tiedSecond!, second!, third!, last!]))
   })
 
-  test('holds across rails, also when the batch is smaller than what is due', async () => {
+  test('holds across rails, even if more items are due than the batch size', async () => {
     const [a, b, c] = [buildInstruction().railType, buildInstruction().railType, buildInstruction().railType]
     const items = await enqueueAged([a, 10, 1], [b, 60, 1], [c, 50, 1], [a, 40, 1], [b, 20, 1], [b, 30, 1], [a, 70, 1])
     const oldestFirst = [6, 1, 2, 3, 5, 4, 0].map((index) => items[index]!.outboxId)
@@ -72,7 +72,7 @@ describe('the order of a claim', () => {
     expect(ids(await claim(db, [a, b, c], { batchSize: 5 }))).toEqual(oldestFirst.slice(5))
   })
 
-  test('puts expired leases that are taken over where their due time puts them', async () => {
+  test('sorts taken-over items by their due time', async () => {
     const rail = buildInstruction().railType
     const [first] = await enqueueAged([rail, 50, 1])
     await claimOnly(db, rail)
@@ -83,7 +83,7 @@ describe('the order of a claim', () => {
 })
 
 describe('the size of a claim', () => {
-  test('is at most what was asked for, expired leases included', async () => {
+  test('is at most the batch size, expired leases included', async () => {
     const rail = buildInstruction().railType
     const items = await enqueueAged(...Array.from({ length: 5 }, () => [rail, 10, 1] as const))
     const [crashed] = await claim(db, rail, { batchSize: 1 })
@@ -94,7 +94,7 @@ describe('the size of a claim', () => {
     expect(await ledger(db, items[0]!.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test.for([1, 2])('is filled with due items when fewer leases than that have expired, on %i rails', async (count) => {
+  test.for([1, 2])('is filled with due items after the expired leases, on %i rails', async (count) => {
     const rails = Array.from({ length: count }, () => buildInstruction().railType)
     const items = await enqueueAged(
       ...[60, 50, 40, 30, 20, 10].map((overdue, i) => [rails[i % count]!, overdue, 1] as const),
@@ -105,7 +105,7 @@ describe('the size of a claim', () => {
 })
 
 describe('a claimed item', () => {
-  test('stays in the queue, leased, and is handed over with all that was enqueued', async () => {
+  test('has all enqueued fields and stays in the queue with a lease', async () => {
     const item = await enqueue(db, { payload: { amountMinor: '9007199254740993', nested: { list: [1, null, 'x'] } } })
     const claimed = await claimOnly(db, item.railType, { workerId: 'worker-7', leaseSeconds: 90 })
     expect(claimed).toEqual({
@@ -139,7 +139,7 @@ describe('a claimed item', () => {
     expect(await ledger(db, item.outboxId)).toEqual([])
   })
 
-  test('has a token of its own at each claim', async () => {
+  test('gets a new lease token at each claim', async () => {
     const rail = buildInstruction().railType
     await enqueueAged(...Array.from({ length: 50 }, () => [rail, 10, 1] as const))
     const tokens = new Set<string>()
@@ -154,13 +154,13 @@ describe('a claimed item', () => {
   })
 })
 
-describe('a claim takes', () => {
-  test('only the rails it names, or all of them if it names none', async () => {
+describe('a claim', () => {
+  test('leases items of the named rails only, or of all rails if none is named', async () => {
     await withTestDatabase(async (own) => {
       const [a, b, c] = [await enqueue(own), await enqueue(own), await enqueue(own)]
       const executor = own.as('symphony_executor')
       expect(ids(await claimOutboxBatch(executor, 10, WORKER, 60, { rails: [b.railType] }))).toEqual([b.outboxId])
-      expect(await claimOutboxBatch(executor, 10, WORKER, 60, { rails: [b.railType, 'nobody'] })).toEqual([])
+      expect(await claimOutboxBatch(executor, 10, WORKER, 60, { rails: [b.railType, 'unused-rail'] })).toEqual([])
       expect(ids(await claimOutboxBatch(executor, 10, WORKER, 60))).toEqual([a.outboxId, c.outboxId])
       await own.expireLease(b.outboxId)
       expect(await claimOutboxBatch(executor, 10, WORKER, 60, { rails: [a.railType, c.railType] })).toEqual([])
@@ -168,10 +168,10 @@ describe('a claim takes', () => {
     })
   })
 
-  test('what is due at this very instant, and not what is due a microsecond later', async () => {
+  test('leases an item due at this instant, not one due a microsecond later', async () => {
     const rail = buildInstruction().railType
     const [item] = await enqueueAged([rail, 0, 1])
-    // The clock of a claim cannot be stopped, so what it asks at a given moment is asked directly.
+    // The clock of a claim cannot be stopped, so this calls lock_due_outbox_rows with a chosen time.
     const { rows: signature } = await db.queryNoRole<{ names: string[] }>(
       `SELECT proargnames AS names FROM pg_proc WHERE oid = 'lock_due_outbox_rows'::regproc`,
     )
@@ -194,7 +194,7 @@ describe('a claim takes', () => {
     expect(await lockDue('-1 microsecond')).toBe(0)
   })
 
-  test('what became due after its own transaction began', async () => {
+  test('leases items that became due after its transaction began', async () => {
     const item = await enqueue(db, { notBefore: new Date('2100-01-01T00:00:00Z') })
     const late = await enqueueAndClaim(db)
     await db.as('symphony_executor').transaction(async (tx) => {
@@ -210,7 +210,7 @@ describe('a claim takes', () => {
       const claimed = await claimOutboxBatch(tx, 10, 'worker-2', 60, { rails: [item.railType, late.railType] })
       expect(new Set(ids(claimed))).toEqual(new Set([item.outboxId, late.outboxId]))
     })
-    // A lease counts from the claim, not from the beginning of the transaction.
+    // A lease starts at the claim, not at the start of the transaction.
     const { rows } = await db.queryNoRole(
       `SELECT claimed_at > next_attempt_at AS claimed_later, lease_expires_at - claimed_at = interval '60 seconds' AS whole
        FROM payment_outbox_pending WHERE outbox_id = $1`,
@@ -220,18 +220,18 @@ describe('a claim takes', () => {
   })
 })
 
-describe('a claim leaves', () => {
+describe('a claim with unavailable items', () => {
   test.each([
-    ['of one rail', []],
-    ['of several rails', ['another']],
-  ])('an item that another transaction has locked, without waiting for it: %s', async (_, otherRails) => {
+    ['one rail', []],
+    ['several rails', ['another']],
+  ])('skips an item locked by another transaction without waiting, on %s', async (_, otherRails) => {
     const rail = buildInstruction().railType
     const [locked, free] = await enqueueAged([rail, 20, 20], [rail, 10, 10])
     const holder = await db.connect()
     await holder.query('BEGIN')
     await holder.query('SELECT 1 FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [locked!.outboxId])
     const claimer = await db.connect('symphony_executor')
-    // Who does wait is told so soon.
+    // Fails the test soon if the claim waits.
     await claimer.query(`SET lock_timeout = '2s'`)
     const claimed = await claimOutboxBatch(
       { schema: db.schema, query: (text, values) => claimer.query<never>(text, [...(values ?? [])]) },
@@ -245,14 +245,14 @@ describe('a claim leaves', () => {
     await Promise.all([holder.end(), claimer.end()])
   })
 
-  test('an item that is scheduled for later, until it is due', async () => {
+  test('skips an item scheduled for later until it is due', async () => {
     const item = await enqueue(db, { notBefore: new Date('2100-01-01T00:00:00Z') })
     expect(await claim(db, item.railType)).toEqual([])
     await db.makeDue(item.outboxId)
     expect(ids(await claim(db, item.railType))).toEqual([item.outboxId])
   })
 
-  test('a held item, due or with an expired lease, until the hold is resolved', async () => {
+  test('skips a held item, due or with an expired lease, until the hold is resolved', async () => {
     const control = db.as('symphony_control')
     const item = await enqueue(db)
     await placeOutboxHold(control, item.outboxId, 'wait for the bank')
@@ -265,7 +265,7 @@ describe('a claim leaves', () => {
     expect(await ledger(db, item.outboxId)).toEqual([])
   })
 
-  test('an item blocked behind another, until that one has ended', async () => {
+  test('skips an ordered item until its predecessor is terminal', async () => {
     const { participantId, railType } = buildInstruction()
     const [head, next] = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
       buildInstruction({ participantId, railType, ordered: true }),
@@ -278,7 +278,7 @@ describe('a claim leaves', () => {
     expect(ids(await claim(db, railType))).toEqual([next!.outboxId])
   })
 
-  test('a leased item, until its lease has expired', async () => {
+  test('skips a leased item until its lease has expired', async () => {
     const claimed = await enqueueAndClaim(db, {}, { leaseSeconds: 1 })
     await renewOutboxLease(db.as('symphony_executor'), claimed, WORKER, 600)
     expect(await claim(db, claimed.railType)).toEqual([])
@@ -287,10 +287,10 @@ describe('a claim leaves', () => {
   })
 })
 
-describe('taking over an expired lease', () => {
-  test('writes to the ledger whose lease it was, and hands the item over as unknown', async () => {
+describe('a takeover of an expired lease', () => {
+  test('records the former worker and token, and leases the item with an unknown outcome', async () => {
     const crashed = await enqueueAndClaim(db, {}, { workerId: 'crashed' })
-    // The due time plays no part: an expired lease is taken over whenever it is found.
+    // A takeover ignores the due time.
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_at = '2026-01-02T03:04:05.006Z', next_attempt_at = '2126-01-01',
          lease_expires_at = clock_timestamp() - interval '1 microsecond'
@@ -336,7 +336,7 @@ describe('taking over an expired lease', () => {
     expect(await pendingRow(db, crashed.outboxId)).toMatchObject({ claimed_by: 'heir', lease_token: taken.leaseToken })
   })
 
-  test('counts every crash in a row, and forgets them after an answer', async () => {
+  test('counts expiries in a row and resets the count after a completion', async () => {
     const first = await enqueueAndClaim(db)
     const streaks = []
     for (let crash = 0; crash < 3; crash++) {
@@ -359,7 +359,7 @@ describe('taking over an expired lease', () => {
     ])
   })
 
-  test('that ends in a hold leases nothing, and is told to who asks, beside what was leased', async () => {
+  test('reports a held item to onUnleased, and the claim leases the other due items', async () => {
     const { railType } = buildInstruction()
     const executor = db.as('symphony_executor')
     const takeOver = async (told?: UnleasedTakeover[]) => {
@@ -379,7 +379,7 @@ describe('taking over an expired lease', () => {
     expect(told).toEqual([{ outboxId: held, railType, holdReason: 'OUTCOME_UNKNOWN' }])
   })
 
-  test('that there is no room for goes back to the queue, with its ledger row, and is told to who asks', async () => {
+  test('requeues items beyond the batch size, with a ledger row, and reports them to onUnleased', async () => {
     const { railType } = buildInstruction()
     const silent = [
       await enqueueAndClaim(db, { railType }),
@@ -392,7 +392,7 @@ describe('taking over an expired lease', () => {
     const claimOne = (onUnleased: (takeover: UnleasedTakeover) => void) =>
       claimOutboxBatch(executor, 1, 'another', 600, { rails: [railType], onUnleased })
     const [first, ...others] = silent.map(({ outboxId }) => outboxId)
-    // The one whose lease ended first.
+    // The lease that expired first.
     expect(await claimOne((takeover) => told.push(takeover))).toMatchObject([{ outboxId: first, takenOver: true }])
     expect(told).toEqual(others.map((outboxId) => ({ outboxId, railType, holdReason: null })))
     for (const { outboxId } of silent) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
@@ -403,7 +403,7 @@ describe('taking over an expired lease', () => {
     expect(await claimOne(() => expect.unreachable())).toEqual([])
   })
 
-  test('that the ledger refuses does not keep a worker from claiming the rest', async () => {
+  test('skips an item that the ledger refuses, and the claim leases the others', async () => {
     const rail = buildInstruction().railType
     const poisoned = await enqueueAndClaim(db, { railType: rail })
     await db.expireLease(poisoned.outboxId)
@@ -430,7 +430,7 @@ describe('the lease columns', () => {
   const some = [1, 2, 3, 4, 5, 6].map((bits) => columns.filter((_, index) => (bits & (1 << index)) !== 0))
 
   test.for(some.map((set) => [set.map(([column]) => column).join(' and '), set] as const))(
-    '%s cannot be set without the rest',
+    'refuse %s without the others (23514)',
     async ([, set]) => {
       const { outboxId } = await enqueue(db)
       const assignments = set.map(([column, value]) => `${column} = ${value}`).join(', ')

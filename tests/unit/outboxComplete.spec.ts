@@ -51,7 +51,7 @@ describe('complete_outbox_attempt', () => {
     [`'DISPATCHED'::varchar`],
     [`p_state => 'DISPATCHED'::outbox_attempt_state`],
     [`p_state => 'DISPATCHED'`],
-  ])('takes the state as %s', async ([state]) => {
+  ])('accepts the state as %s', async ([state]) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const reference = state!.startsWith('p_state') ? `p_rail_reference => 'ref-1'` : `'ref-1'`
     const completion = `SELECT * FROM complete_outbox_attempt($1, $2, $3, ${state}, ${reference})`
@@ -60,7 +60,7 @@ describe('complete_outbox_attempt', () => {
     expect(rows).toEqual([{ attempt_no: 1, state: 'DISPATCHED', held: false }])
   })
 
-  test('takes the state as an untyped parameter', async () => {
+  test('accepts the state as an untyped parameter', async () => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const worker = await db.connect('symphony_executor')
     const completion = 'SELECT state FROM complete_outbox_attempt($1, $2, $3, $4, $5)'
@@ -71,7 +71,7 @@ describe('complete_outbox_attempt', () => {
   test.for([
     ['DISPATCHING', 'P7003', /^INVALID_COMPLETION_STATE: /],
     ['RETRYABLE', 'P7002', /^LEASE_LOST: /],
-  ] as const)('refuses %s of the enum type as it refuses the text', async ([state, code, message]) => {
+  ] as const)('refuses the enum value %s as it refuses the text (%s)', async ([state, code, message]) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const worker = await db.connect('symphony_executor')
     const completion = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
@@ -84,7 +84,7 @@ describe('complete_outbox_attempt', () => {
 
 describe('a completion', () => {
   test.for(['DISPATCHED', 'FAILED'] as const)(
-    '%s ends the item with one ledger row that says it all',
+    '%s ends the item with one ledger row that has all fields',
     async (state) => {
       const lease = await enqueueAndClaim(db)
       expect(await complete(db, lease, { state, ...ANSWER })).toEqual({ attemptNo: 1, state, held: false })
@@ -115,7 +115,7 @@ describe('a completion', () => {
     },
   )
 
-  test('RETRYABLE gives the item back to the queue, without its lease, after the delay that was asked for', async () => {
+  test('RETRYABLE requeues the item without its lease, after the requested delay', async () => {
     const lease = await enqueueAndClaim(db)
     const recorded = await complete(db, lease, { state: 'RETRYABLE', ...ANSWER, retryDelaySeconds: 77 })
     expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: false })
@@ -153,13 +153,13 @@ describe('a completion', () => {
     expect((await pendingRow(db, item.outboxId))!.retry_after_seconds).toBe(seconds)
   })
 
-  test('RETRYABLE with no delay at all is due at once', async () => {
+  test('RETRYABLE with a delay of 0 makes the item due at once', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 0 })
     expect((await claimOnly(db, lease.railType)).outboxId).toBe(lease.outboxId)
   })
 
-  test('records nothing that it was not told', async () => {
+  test('records NULL in each field that was not given', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'DISPATCHED' })
     expect(await attemptRows(db, lease.outboxId)).toMatchObject([
@@ -167,7 +167,7 @@ describe('a completion', () => {
     ])
   })
 
-  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('%s is not kept back by a hold', async (state) => {
+  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('%s is recorded for a held item', async (state) => {
     const lease = await enqueueAndClaim(db)
     await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
     expect(await complete(db, lease, { state })).toEqual({ attemptNo: 1, state, held: state === 'RETRYABLE' })
@@ -175,7 +175,7 @@ describe('a completion', () => {
     expect(pending?.hold_reason).toBe(state === 'RETRYABLE' ? 'wait' : undefined)
   })
 
-  test('with a hold reason is recorded and holds the item for a person, with an event', async () => {
+  test('records the attempt and holds the item if it has a hold reason, with an event', async () => {
     const lease = await enqueueAndClaim(db)
     const recorded = await complete(db, lease, { state: 'RETRYABLE', holdReason: 'ask the bank' })
     expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: true })
@@ -189,10 +189,10 @@ describe('a completion', () => {
   })
 })
 
-describe('a state that is no outcome', () => {
+describe('a completion with an invalid state', () => {
   const none = ['DISPATCHING', 'ZOMBIE_REQUEUE', 'PENDING', 'LEASED', 'dispatched', 'DISPATCHED ', 'Failed', 'x']
 
-  test.for(none)('%j is refused with P7003, and the lease stays', async (state) => {
+  test.for(none)('%j is refused (P7003) and keeps the lease', async (state) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const refusal = await failureOf(
       call(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, state]),
@@ -203,7 +203,7 @@ describe('a state that is no outcome', () => {
     expect(await ledger(db, outboxId)).toEqual([])
   })
 
-  test('refuses a whole batch, wherever it stands', async () => {
+  test('makes its whole batch fail', async () => {
     const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
     const refusal = await failureOf(
       call(db.as('symphony_executor'), 'complete_outbox_attempts', [
@@ -218,19 +218,19 @@ describe('a state that is no outcome', () => {
     expect(await complete(db, first, { state: 'DISPATCHED' })).toMatchObject({ state: 'DISPATCHED' })
   })
 
-  test('of no state at all is a bad argument', async () => {
+  test('is refused if the state is null (INVALID_PARAMETER)', async () => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const refused = call(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, null])
     expect(await failureOf(refused)).toMatchObject({ code: 'INVALID_PARAMETER' })
   })
 })
 
-describe('the numbers of attempts', () => {
-  test('have no gap, whichever way each attempt ends', async () => {
+describe('attempt numbers', () => {
+  test('have no gaps, however each attempt ends', async () => {
     const executor = db.as('symphony_executor')
     const item = await enqueue(db)
     await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE' })
-    // A lease given back is no attempt.
+    // A released lease is no attempt.
     await releaseOutboxLease(executor, await makeDueAndClaim(db, item), WORKER)
     await makeDueAndClaim(db, item)
     await db.expireLease(item.outboxId)
@@ -253,7 +253,7 @@ describe('the numbers of attempts', () => {
     ])
   })
 
-  test.for([0, 7, 20])('come from the ledger: a cached count of %i by hand changes nothing', async (count) => {
+  test.for([0, 7, 20])('come from the ledger, not from attempt_count (set to %i by hand)', async (count) => {
     const item = await enqueue(db)
     const setByHand = () =>
       db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = $2 WHERE outbox_id = $1', [
@@ -282,7 +282,7 @@ describe('a batch of completions', () => {
   /** No late outcome reported a success under another rail reference. */
   const agreed = { contradicted: false }
 
-  test('gives each a verdict of its own, in the order given', async () => {
+  test('returns one verdict per completion, in the given order', async () => {
     const [dispatched, failed, retryable, recorded, lost, expired] = [
       await enqueueAndClaim(db),
       await enqueueAndClaim(db),
@@ -317,7 +317,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, recorded.outboxId)).toEqual(['1 RETRYABLE'])
   })
 
-  test('keeps what belongs to each item with that item', async () => {
+  test('records the fields of each completion with its own item', async () => {
     const { railType } = buildInstruction()
     for (let n = 0; n < 5; n++) await enqueue(db, { railType, payload: { n } })
     const given = await claim(db, railType)
@@ -343,7 +343,7 @@ describe('a batch of completions', () => {
     }
   })
 
-  test('that names one item twice records the first, and says of the second that it is recorded', async () => {
+  test('records the first of two completions of one lease; the second is ALREADY_RECORDED', async () => {
     const [lease, other] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
     const verdicts = await completeAll([
       { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
@@ -358,7 +358,7 @@ describe('a batch of completions', () => {
     expect(await attemptRows(db, lease.outboxId)).toMatchObject([{ state: 'RETRYABLE', error_code: 'FIRST' }])
   })
 
-  test('that names one item with a foreign token first still records the rightful one', async () => {
+  test('records a completion that follows one of the same item with a foreign token', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, leaseToken: randomUUID(), state: 'FAILED' },
@@ -368,7 +368,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('that names one lease twice, with a foreign token for the item between, records it once', async () => {
+  test('records a lease once that is listed twice, with foreign tokens between', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
@@ -385,8 +385,8 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 RETRYABLE'])
   })
 
-  describe('with nothing but successes', () => {
-    test('records what it may, and gives each a verdict of its own, in the order given', async () => {
+  describe('all of them DISPATCHED', () => {
+    test('returns one verdict per completion, in the given order', async () => {
       const [paid, expired, recorded, taken, alsoPaid] = [
         await enqueueAndClaim(db),
         await enqueueAndClaim(db),
@@ -414,7 +414,7 @@ describe('a batch of completions', () => {
       expect(await ledger(db, taken.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
     })
 
-    test('that are shown with each other’s tokens are not recorded, and what stands beside them is', async () => {
+    test('answers two items with swapped tokens LEASE_LOST and records the third', async () => {
       const [a, b, c] = [await enqueueAndClaim(db), await enqueueAndClaim(db), await enqueueAndClaim(db)]
       const crossed = [{ ...a, leaseToken: b.leaseToken }, { ...b, leaseToken: a.leaseToken }, c]
       expect(await completeAll(crossed.map(successOf))).toMatchObject([
@@ -428,7 +428,7 @@ describe('a batch of completions', () => {
       }
     })
 
-    test('of which one is named twice records it once', async () => {
+    test('records an item once that is listed twice', async () => {
       const [lease, other] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
       expect(await completeAll([lease, other, lease].map(successOf))).toMatchObject([
         { outboxId: lease.outboxId, verdict: 'RECORDED', attemptNo: 1 },
@@ -438,13 +438,13 @@ describe('a batch of completions', () => {
       expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
     })
 
-    test('of another worker are not recorded', async () => {
+    test('answers a completion by another worker LEASE_LOST', async () => {
       const lease = await enqueueAndClaim(db)
-      expect(await completeAll([successOf(lease)], 'somebody-else')).toMatchObject([{ verdict: 'LEASE_LOST' }])
+      expect(await completeAll([successOf(lease)], 'other-worker')).toMatchObject([{ verdict: 'LEASE_LOST' }])
       expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: lease.leaseToken })
     })
 
-    test('whose lease ends while they wait for the row are not recorded: the clock is read when it is locked', async () => {
+    test('answers a lease that expires while the call waits for the row lock LEASE_LOST', async () => {
       const lease = await enqueueAndClaim(db)
       const [holder, completer] = [await openConnection(db), await openConnection(db, 'symphony_executor')]
       try {
@@ -466,10 +466,10 @@ describe('a batch of completions', () => {
     })
   })
 
-  test('says the same as the single form about a token that has recorded, whoever shows it', async () => {
+  test('answers a recorded token like the single form, for any worker', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED' })
-    for (const workerId of [WORKER, 'somebody-else']) {
+    for (const workerId of [WORKER, 'other-worker']) {
       expect(await completeAll([{ ...lease, state: 'DISPATCHED' }], workerId)).toEqual([
         { outboxId: lease.outboxId, verdict: 'ALREADY_RECORDED', attemptNo: 1, state: 'FAILED', ...agreed },
       ])
@@ -479,7 +479,7 @@ describe('a batch of completions', () => {
     }
   })
 
-  test('of a thousand is recorded in one call', async () => {
+  test('records 1,000 completions in one call', async () => {
     const { railType } = buildInstruction()
     await db.queryNoRole(
       `SELECT count(*) FROM (SELECT array_agg($1 || '-' || n) AS ids, array_agg($1) AS rails, array_agg('{}'::jsonb) AS p
@@ -501,24 +501,27 @@ describe('the ledger', () => {
     ['DISPATCHED', 'DISPATCHED'],
     ['FAILED', 'DISPATCHED'],
     ['FAILED', 'FAILED'],
-  ] as const)('that has a %s refuses a second ending, %s, even from a superuser', async ([first, second]) => {
-    const lease = await enqueueAndClaim(db)
-    await complete(db, lease, { state: first })
-    const refusal = await failureOf(insertAgain(lease.outboxId, second))
-    expect(refusal).toMatchObject({
-      code: '23505',
-      constraint: 'payment_outbox_attempts_one_terminal_per_outbox',
-    })
-  })
+  ] as const)(
+    'has %s and refuses a second terminal row, %s, even from a superuser (23505)',
+    async ([first, second]) => {
+      const lease = await enqueueAndClaim(db)
+      await complete(db, lease, { state: first })
+      const refusal = await failureOf(insertAgain(lease.outboxId, second))
+      expect(refusal).toMatchObject({
+        code: '23505',
+        constraint: 'payment_outbox_attempts_one_terminal_per_outbox',
+      })
+    },
+  )
 
-  test('takes an ending after an attempt that was none', async () => {
+  test('accepts a terminal row after a RETRYABLE row', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE' })
     await insertAgain(lease.outboxId, 'FAILED')
     expect(await ledger(db, lease.outboxId)).toEqual(['1 RETRYABLE', '2 FAILED'])
   })
 
-  test('never holds DISPATCHING, even from a superuser', async () => {
+  test('refuses DISPATCHING, even from a superuser (23514)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE' })
     const refusal = await failureOf(insertAgain(lease.outboxId, 'DISPATCHING'))
@@ -528,7 +531,7 @@ describe('the ledger', () => {
     })
   })
 
-  test('that has an ending refuses another through the functions too, should the item still be queued', async () => {
+  test('refuses a second terminal completion while the item is still queued (23505)', async () => {
     const item = await enqueue(db)
     await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE' })
     await insertAgain(item.outboxId, 'FAILED')
@@ -542,7 +545,7 @@ describe('the ledger', () => {
   })
 })
 
-test('a success cannot be held: refused (22023), and the lease still lives', async () => {
+test('a DISPATCHED completion with a hold reason is refused (22023) and keeps the lease', async () => {
   const lease = await enqueueAndClaim(db)
   await expect(
     complete(db, lease, { state: 'DISPATCHED', railReference: 'paid', holdReason: 'to be sure' }),
@@ -558,7 +561,7 @@ function completeAll(outcomes: readonly AttemptOutcome[], workerId = WORKER): Pr
   return completeOutboxAttempts(db.as('symphony_executor'), workerId, outcomes)
 }
 
-/** The item's attempt again, as superuser, with a state and the next number. */
+/** Inserts the item's attempt again as superuser, with the given state and the next number. */
 function insertAgain(outboxId: string, state: string) {
   return db.queryNoRole(
     `INSERT INTO payment_outbox_attempts (attempt_id, outbox_id, instruction_id, participant_id, sequence_id,

@@ -48,7 +48,7 @@ async function counts(): Promise<{ readonly total: number; readonly unreviewed: 
   return { total: Number(contradictionsTotal), unreviewed: Number(unreviewedContradictionCount) }
 }
 
-/** Both counts before and after. */
+/** Returns by how much both counts grow during the action. */
 async function growth(act: () => Promise<unknown>): Promise<{ readonly total: number; readonly unreviewed: number }> {
   const before = await counts()
   await act()
@@ -56,10 +56,10 @@ async function growth(act: () => Promise<unknown>): Promise<{ readonly total: nu
   return { total: after.total - before.total, unreviewed: after.unreviewed - before.unreviewed }
 }
 
-describe('a contradiction is counted as unreviewed', () => {
+describe('a contradiction', () => {
   const one = { total: 1, unreviewed: 1 }
 
-  test('when a completion follows a late success under another reference, and its verdict says so', async () => {
+  test('is counted once if a completion follows a late success with another reference', async () => {
     const { lost, next } = await takenOver()
     await late(lost, 'ref-1')
     expect(
@@ -75,16 +75,16 @@ describe('a contradiction is counted as unreviewed', () => {
     ).toEqual({ total: 0, unreviewed: 0 })
   })
 
-  test('when a late success follows a completion under another reference', async () => {
+  test('is counted once if a late success follows a completion with another reference', async () => {
     const { lost, next } = await takenOver()
     expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'RECORDED', contradicted: false }])
     expect(await growth(() => late(lost, 'ref-1'))).toEqual(one)
     expect(await growth(() => late(lost, 'ref-1'))).toEqual({ total: 0, unreviewed: 0 })
-    // The other worker's report is no news to the worker that completed.
+    // A repeated completion repeats its first verdict, although a late outcome contradicts it by now.
     expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'ALREADY_RECORDED', contradicted: false }])
   })
 
-  test('when a batch with other outcomes contains it', async () => {
+  test('is counted if its completion is in a batch with other outcomes', async () => {
     const { lost, next } = await takenOver()
     await late(lost, 'ref-1')
     const other = await enqueueAndClaim(db, {}, { workerId: HEIR })
@@ -100,7 +100,7 @@ describe('a contradiction is counted as unreviewed', () => {
     ).toEqual(one)
   })
 
-  test('when two people decide DISPATCHED under another reference than a late success', async () => {
+  test('is counted if two people decide DISPATCHED with another reference than a late success', async () => {
     const { lost, next } = await takenOver()
     await placeOutboxHold(olga.control, lost.outboxId, 'please wait')
     await db.expireLease(next.outboxId)
@@ -111,7 +111,7 @@ describe('a contradiction is counted as unreviewed', () => {
 })
 
 describe('a review', () => {
-  test('ends the alert, keeps the total, and is an event with actor and reason', async () => {
+  test('lowers only the unreviewed count and writes an event with actor and reason', async () => {
     const eventId = await createContradiction(db)
     const [shown] = await readContradictionPage(readonly(), { reviewed: false, limit: 1 })
     expect(shown).toMatchObject({
@@ -139,7 +139,7 @@ describe('a review', () => {
     })
   })
 
-  test('is refused a second time (P7006), and of an unknown event (22023)', async () => {
+  test('is refused for a reviewed contradiction (P7006) and for an unknown event (22023)', async () => {
     const eventId = await createContradiction(db)
     await reviewOutboxContradiction(olga.control, eventId, 'compared')
     await expect(reviewOutboxContradiction(pavel.control, eventId, 'me too')).rejects.toMatchObject({
@@ -152,7 +152,7 @@ describe('a review', () => {
   })
 })
 
-test('SymphonyEndingContradicted fires in a process that recorded nothing, until each is reviewed', async () => {
+test('SymphonyEndingContradicted fires until every contradiction is reviewed', async () => {
   const firing = async () => {
     const alerts = await new AlertWatch().look(await readSystemStatus(db.database))
     return alerts.filter(({ name }) => name === 'SymphonyEndingContradicted')

@@ -51,7 +51,7 @@ afterAll(() => db.drop())
 
 const MONEY_DECISIONS = ['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'] as const
 
-/** An item that such a decision can be about. For RETRY, one of unknown outcome: otherwise one person suffices. */
+/** Enqueues an item for the decision. For RETRY its outcome is unknown, because one person suffices otherwise. */
 function buildItemFor(decision: (typeof MONEY_DECISIONS)[number]): Promise<{ outboxId: string; railType: string }> {
   if (decision === 'RETRY') return enqueueUnknown(db)
   return decision === 'REDRIVE' ? enqueueFailed(db) : enqueueHeld(db, olga)
@@ -62,12 +62,12 @@ async function proposalRow(proposalId: string) {
   return rows[0]
 }
 
-/** The same person, acting on a connection that is stepped by hand. */
+/** Returns the person's control handle, bound to the given connection. */
 function onConnection({ control }: Person, connection: Connection): Person['control'] {
   return { ...control, query: (text, values) => connection.query(text, values) }
 }
 
-/** Everything that a decision could change. */
+/** Returns all rows that a decision can change. */
 async function stateOf(outboxId: string) {
   return {
     pending: await pendingRow(db, outboxId),
@@ -83,7 +83,7 @@ async function endedTotals(): Promise<{ dispatched_total: bigint; failed_total: 
   return rows[0]!
 }
 
-/** A held item whose lease expired, and what its worker would say about it. */
+/** Returns a held item with an expired lease, and a function that reports its late success. */
 async function unknownAndPaidLate() {
   const lease = await enqueueAndClaim(db)
   await db.expireLease(lease.outboxId)
@@ -98,8 +98,8 @@ async function unknownAndPaidLate() {
   return { outboxId: lease.outboxId, tell }
 }
 
-describe.for(MONEY_DECISIONS)('%s', (decision) => {
-  test('is only proposed by the first person, and changes nothing but the trail', async () => {
+describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
+  test('is only proposed by the first person and adds nothing but an event', async () => {
     const { outboxId } = await buildItemFor(decision)
     const before = await stateOf(outboxId)
     const proposalId = await propose(olga, outboxId, decision)
@@ -113,7 +113,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     expect(await proposalRow(proposalId)).toMatchObject({ status: 'OPEN', decision, proposed_by: olga.name })
   })
 
-  test('cannot be approved by who proposed it (P7007), and can by another', async () => {
+  test('is approved by a second person, not by its proposer (P7007)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(olga, outboxId, decision)
     const before = await stateOf(outboxId)
@@ -127,7 +127,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     })
   })
 
-  test('cannot be approved by who proposed it in another letter case (P7007)', async () => {
+  test('is not approved by its proposer in another letter case (P7007)', async () => {
     const loud = await createPerson(db, `OLGA_${decision}`)
     const quiet = await createPerson(db, `olga_${decision.toLowerCase()}`)
     const { outboxId } = await buildItemFor(decision)
@@ -136,7 +136,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     expect(await approve(pavel, proposalId)).toMatchObject({ outboxId })
   })
 
-  test('cannot be approved in the transaction that proposed it, whoever the session says it is (P7007)', async () => {
+  test('is not approved in the transaction that proposed it, even by another login (P7007)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const superuser = await openConnection(db)
     const become = async (person: Person) => {
@@ -153,12 +153,12 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     await expect(approve(asPavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007' })
     await superuser.query('ROLLBACK TO SAVEPOINT inside')
     await superuser.query('COMMIT')
-    // The very same call in a transaction of its own.
+    // The same call in its own transaction.
     expect(await approve(asPavel, proposalId)).toMatchObject({ outboxId, decision })
     await superuser.close()
   })
 
-  test('is open once: another proposal by anyone is refused (P7006) until it is withdrawn', async () => {
+  test('refuses a second proposal until the first is withdrawn (P7006)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const first = await propose(olga, outboxId, decision)
     const before = await stateOf(outboxId)
@@ -171,7 +171,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     expect(await approve(olga, second)).toMatchObject({ outboxId, decision })
   })
 
-  test('proposed by eight at once is proposed once; the others are told that it was (P7006)', async () => {
+  test('is proposed once by eight concurrent proposals; the others are refused (P7006)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const lock = await openConnection(db)
     await lock.query('BEGIN')
@@ -190,7 +190,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7006' })
   })
 
-  test.for(['REPEATABLE READ', 'SERIALIZABLE'])('is not decided on an old snapshot: %s (40001)', async (isolation) => {
+  test.for(['REPEATABLE READ', 'SERIALIZABLE'])('is refused under %s (40001)', async (isolation) => {
     const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(olga, outboxId, decision)
     const before = await stateOf(outboxId)
@@ -205,7 +205,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     expect(await stateOf(outboxId)).toEqual(before)
   })
 
-  test('is approved once: not again, and not when it was withdrawn (P7006)', async () => {
+  test('is approved once, and not after it was withdrawn (P7006)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const withdrawn = await propose(olga, outboxId, decision)
     await withdrawOutboxProposal(olga.control, withdrawn, 'a mistake')
@@ -228,7 +228,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
     expect(await stateOf(outboxId)).toEqual(decided)
   })
 
-  test('approved by eight at once is applied once; the others are told that it was (P7006)', async () => {
+  test('is applied once by eight concurrent approvals; the others are refused (P7006)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(olga, outboxId, decision)
     const lock = await openConnection(db)
@@ -252,7 +252,7 @@ describe.for(MONEY_DECISIONS)('%s', (decision) => {
   })
 })
 
-test('an approval that waited for a withdrawal finds it withdrawn', async () => {
+test('an approval that waits for a concurrent withdrawal is refused (P7006)', async () => {
   const { outboxId } = await enqueueHeld(db, olga)
   const proposalId = await propose(olga, outboxId, 'FAILED')
   const withdrawing = await openConnection(db, 'symphony_control')
@@ -268,8 +268,8 @@ test('an approval that waited for a withdrawal finds it withdrawn', async () => 
   await Promise.all([withdrawing.close(), approving.close()])
 })
 
-describe('a hold lifted by RETRY', () => {
-  test('takes one person and no waiting where nothing is unknown', async () => {
+describe('RETRY of a held item', () => {
+  test('needs one person if the outcome is known, and makes the item due at once', async () => {
     const { outboxId, railType } = await enqueueHeld(db, olga)
     expect(await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'all is well')).toEqual({
       status: 'APPLIED',
@@ -279,7 +279,7 @@ describe('a hold lifted by RETRY', () => {
     expect(await ledger(db, outboxId)).toEqual([])
   })
 
-  test('takes two where the outcome is unknown, and then the mark is gone and the item is claimable', async () => {
+  test('needs two people if the outcome is unknown, and clears outcome_unknown', async () => {
     const { outboxId, railType } = await enqueueUnknown(db)
     const proposalId = await propose(olga, outboxId, 'RETRY')
     expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true, hold_reason: 'no answer' })
@@ -294,8 +294,8 @@ describe('a hold lifted by RETRY', () => {
     })
   })
 
-  test('does not slip past a proposal that two people are deciding (P7006)', async () => {
-    // Were it sent now, a later yes to "it was never paid" would answer a question that has changed.
+  test('is refused while another proposal is open (P7006)', async () => {
+    // If the item were sent now, a later approval of FAILED would decide about an item that has changed.
     const { outboxId, railType } = await enqueueHeld(db, olga)
     const proposalId = await propose(olga, outboxId, 'FAILED')
     await expect(resolveOutboxHold(pavel.control, outboxId, 'RETRY', 'I say send it')).rejects.toMatchObject({
@@ -307,9 +307,9 @@ describe('a hold lifted by RETRY', () => {
   })
 })
 
-describe('an ending that two people decide', () => {
+describe('a two-person decision', () => {
   test.for(['DISPATCHED', 'FAILED'] as const)(
-    'is one ledger row: %s, with its number, actor and hash',
+    'writes one ledger row %s with number, actor and reason',
     async (state) => {
       const item = await enqueueUnknown(db)
       const proposalId = await propose(olga, item.outboxId, state, 'the bank confirmed it in writing')
@@ -338,7 +338,7 @@ describe('an ending that two people decide', () => {
     },
   )
 
-  test.for(['DISPATCHED', 'FAILED'] as const)('%s is final: every further action is refused (P7001)', async (state) => {
+  test.for(['DISPATCHED', 'FAILED'] as const)('%s is final; every further action is refused (P7001)', async (state) => {
     const { outboxId } = await enqueueHeld(db, olga)
     await approve(pavel, await propose(olga, outboxId, state))
     const before = await stateOf(outboxId)
@@ -349,7 +349,7 @@ describe('an ending that two people decide', () => {
     expect(await stateOf(outboxId)).toEqual(before)
   })
 
-  test('is counted like any other', async () => {
+  test('is counted in dispatched_total and failed_total', async () => {
     const before = await endedTotals()
     for (const state of ['DISPATCHED', 'FAILED', 'FAILED'] as const) {
       const { outboxId } = await enqueueHeld(db, olga)
@@ -362,7 +362,7 @@ describe('an ending that two people decide', () => {
   })
 })
 
-describe('the person', () => {
+describe('the recorded actor', () => {
   let gateway: Person
   const onBehalfOf = <T>(actor: string, act: (person: Person) => Promise<T>, login = gateway) =>
     login.control.transaction(async (tx) => {
@@ -372,14 +372,14 @@ describe('the person', () => {
 
   beforeAll(async () => {
     gateway = await createPerson(db, 'gateway')
-    // With a hole in it: a comparison with null is neither true nor false, and must not make everybody a gateway.
+    // The NULL tests three-valued logic: a comparison with NULL must not make every login a gateway.
     await db.queryNoRole(
       'UPDATE symphony_settings SET actor_gateways = ARRAY[NULL, $1], naming_gateways = ARRAY[NULL, $1]',
       [gateway.name],
     )
   })
 
-  test('is whom a gateway names, so that two people may decide through one login', async () => {
+  test('is the person that a gateway names; two people may decide through one login', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await onBehalfOf('anna@bank', (anna) => propose(anna, outboxId, 'FAILED'))
     await expect(onBehalfOf('anna@bank', (anna) => approve(anna, proposalId))).rejects.toMatchObject({
@@ -396,7 +396,7 @@ describe('the person', () => {
     expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual([`boris@bank via ${gateway.name}`])
   })
 
-  test('is one person by a key and by a name, through any gateway', async () => {
+  test('is one person by API key and by name, through any gateway (P7007)', async () => {
     const other = await createPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'Anna@bank' })
@@ -436,7 +436,7 @@ describe('the person', () => {
     }
   })
 
-  test('is another where names differ by an accent, a letter or a space between words', async () => {
+  test('is another person if names differ by an accent, a letter or a space between words', async () => {
     for (const [first, second] of [
       ['rene@bank', 'rené@bank'],
       ['anna@bank', 'anne@bank'],
@@ -448,7 +448,7 @@ describe('the person', () => {
     }
   })
 
-  test('is the login itself where it is no gateway, whatever it claims to be', async () => {
+  test('is the login if it is no gateway, whatever symphony.actor says', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await onBehalfOf('anna@bank', (impostor) => propose(impostor, outboxId, 'FAILED'), olga)
     expect(await proposalRow(proposalId)).toMatchObject({ proposed_by: olga.name })
@@ -459,14 +459,14 @@ describe('the person', () => {
     expect(await proposalRow(proposalId)).toMatchObject({ decided_by: pavel.name })
   })
 
-  test('is the login and not the role it works in', async () => {
+  test('is the login, not the role of the session', async () => {
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(olga.control, outboxId, 'please wait')
     expect(await pendingRow(db, outboxId)).toMatchObject({ held_by: olga.name })
   })
 
   test.for([
-    ['nobody', ''],
+    ['an empty name', ''],
     ['a blank', '   '],
     ['a name with a space before it', ' anna@bank'],
     ['a name with a line end after it', 'anna@bank\n'],
@@ -474,7 +474,7 @@ describe('the person', () => {
     ['a name with a control character', 'anna\u0001@bank'],
     ['a name of 201 characters', 'a'.repeat(201)],
     ['a name with a login behind it', 'anna@bank via web'],
-  ])('must be named by a gateway: %s is refused (22023), for every action', async ([, actor]) => {
+  ])('must be valid: a gateway with %s is refused for every action (22023)', async ([, actor]) => {
     const { outboxId } = await enqueue(db)
     const actions: ((person: Person) => Promise<unknown>)[] = [
       ({ control }) => placeOutboxHold(control, outboxId, 'please wait'),
@@ -495,7 +495,7 @@ describe('the person', () => {
     expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: null })
   })
 
-  test('must be named by a gateway that never set the setting at all', async () => {
+  test('must be named: a gateway that never sets symphony.actor is refused (22023)', async () => {
     const { outboxId } = await enqueue(db)
     const fresh = await openConnection(db)
     await fresh.query(`SET SESSION AUTHORIZATION "${gateway.name}"`)
@@ -504,14 +504,14 @@ describe('the person', () => {
     await fresh.close()
   })
 
-  test('of 200 characters is kept to the last one', async () => {
+  test('may have 200 characters', async () => {
     const { outboxId } = await enqueue(db)
     const name = 'é'.repeat(200)
     await onBehalfOf(name, ({ control }) => placeOutboxHold(control, outboxId, 'please wait'))
     expect(await pendingRow(db, outboxId)).toMatchObject({ held_by: `${name} via ${gateway.name}` })
   })
 
-  test('is the login even where the settings row is gone', async () => {
+  test('is the login if the settings row is missing', async () => {
     await withTestDatabase(async (other) => {
       const item = await enqueue(other)
       await other.queryNoRole('DELETE FROM symphony_settings')
@@ -522,9 +522,9 @@ describe('the person', () => {
   })
 })
 
-describe('an item in flight', () => {
+describe('a leased item', () => {
   test.for(['DISPATCHED', 'FAILED', 'RETRY'] as const)(
-    'is not decided as %s while its lease lives (P7006)',
+    'is not decided as %s before its lease expires (P7006)',
     async (decision) => {
       const lease = await enqueueAndClaim(db)
       await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
@@ -538,7 +538,7 @@ describe('an item in flight', () => {
     },
   )
 
-  test('is decided when its lease has expired, and that is in the ledger before the decision', async () => {
+  test('is decided after its lease has expired; the ledger has the expiry before the decision', async () => {
     const lease = await enqueueAndClaim(db)
     await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
     await db.expireLease(lease.outboxId)
@@ -549,7 +549,7 @@ describe('an item in flight', () => {
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, outcome_unknown: true })
     await approve(pavel, proposalId)
     expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
-    // What its worker says afterwards is evidence, not an outcome.
+    // A later report of its worker is stored as evidence, not as an outcome.
     await expect(complete(db, lease, { state: 'DISPATCHED' })).rejects.toMatchObject({ sqlstate: 'P7002' })
     const { outboxId, leaseToken } = lease
     const late = await recordLateOutcome(db.as('symphony_executor'), WORKER, {
@@ -562,14 +562,14 @@ describe('an item in flight', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
   })
 
-  test('whose lease expired is unknown, so that RETRY takes two people', async () => {
+  test('has an unknown outcome after its lease expired; RETRY needs two people', async () => {
     const lease = await enqueueAndClaim(db)
     await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
     await db.expireLease(lease.outboxId)
     expect(await approve(pavel, await propose(olga, lease.outboxId, 'RETRY'))).toMatchObject({ decision: 'RETRY' })
   })
 
-  test('whose marked call never began is not unknown, so that RETRY takes one', async () => {
+  test('has a known outcome if its marked call never began; RETRY needs one person', async () => {
     const lease = await enqueueAndClaim(db, {}, { marked: true })
     await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
     await db.expireLease(lease.outboxId)
@@ -578,8 +578,8 @@ describe('an item in flight', () => {
   })
 })
 
-describe('a success that came in late', () => {
-  test.for(['FAILED', 'RETRY'] as const)('forbids to propose %s (P7006)', async (decision) => {
+describe('a late success', () => {
+  test.for(['FAILED', 'RETRY'] as const)('prevents a proposal of %s (P7006)', async (decision) => {
     const { outboxId, tell } = await unknownAndPaidLate()
     await tell()
     await expect(propose(olga, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7006' })
@@ -587,7 +587,7 @@ describe('a success that came in late', () => {
   })
 
   test.for(['FAILED', 'RETRY'] as const)(
-    'forbids to approve %s that was proposed before it (P7006)',
+    'prevents the approval of an earlier proposal of %s (P7006)',
     async (decision) => {
       const { outboxId, tell } = await unknownAndPaidLate()
       const proposalId = await propose(olga, outboxId, decision)
@@ -597,7 +597,7 @@ describe('a success that came in late', () => {
     },
   )
 
-  test('fits DISPATCHED, before and after it was proposed', async () => {
+  test('allows DISPATCHED, proposed before or after it', async () => {
     const first = await unknownAndPaidLate()
     await first.tell()
     await approve(pavel, await propose(olga, first.outboxId, 'DISPATCHED'))
@@ -610,7 +610,7 @@ describe('a success that came in late', () => {
     }
   })
 
-  test('alarms when two people decide DISPATCHED under another reference: that may be a second payment', async () => {
+  test('writes TERMINAL_BLOCKED if two people decide DISPATCHED with another reference', async () => {
     const { outboxId, tell } = await unknownAndPaidLate()
     await tell('late-1')
     await approve(pavel, await propose(olga, outboxId, 'DISPATCHED'))
@@ -624,14 +624,14 @@ describe('a success that came in late', () => {
         detail: expect.objectContaining({ state: 'DISPATCHED', rail_reference: 'late-1' }),
       },
     ])
-    // Told again, it is this alarm.
+    // The same report again returns the same event.
     expect(await tell('late-1')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
     expect((await eventRows(db, outboxId)).filter(({ event_type }) => event_type === 'TERMINAL_BLOCKED')).toHaveLength(
       1,
     )
   })
 
-  test('does not alarm when they decide DISPATCHED under its own reference', async () => {
+  test('writes no TERMINAL_BLOCKED if two people decide DISPATCHED with its reference', async () => {
     const { outboxId, tell } = await unknownAndPaidLate()
     await tell('rail-reference-1')
     await approve(pavel, await propose(olga, outboxId, 'DISPATCHED'))
@@ -639,10 +639,10 @@ describe('a success that came in late', () => {
   })
 })
 
-describe('a decision is refused', () => {
+describe('an invalid decision', () => {
   const DECISIONS: readonly HoldDecision[] = ['DISPATCHED', 'FAILED', 'RETRY']
 
-  test('on an item that is not held (P7006)', async () => {
+  test('is refused for an item that is not held (P7006)', async () => {
     const { outboxId } = await enqueue(db)
     for (const decision of DECISIONS) {
       await expect(propose(olga, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7006' })
@@ -650,7 +650,7 @@ describe('a decision is refused', () => {
     expect(await eventRows(db, outboxId)).toEqual([])
   })
 
-  test('on an id that nobody has (22023)', async () => {
+  test('is refused for an unknown item (22023)', async () => {
     for (const decision of DECISIONS) {
       await expect(propose(olga, randomUUID(), decision)).rejects.toMatchObject({ sqlstate: '22023' })
     }
@@ -667,7 +667,7 @@ describe('a decision is refused', () => {
     ['RETRY with a reference', 'RETRY', 'because', 'r-1'],
     ['a null reason', 'RETRY', null, null],
     ['a blank reason', 'FAILED', '\t', null],
-  ])('with %s (22023), by the function itself', async ([, decision, reason, reference]) => {
+  ])('is refused by resolve_outbox_hold: %s (22023)', async ([, decision, reason, reference]) => {
     const { outboxId } = await enqueueHeld(db, olga)
     const before = await stateOf(outboxId)
     await expect(
@@ -676,7 +676,7 @@ describe('a decision is refused', () => {
     expect(await stateOf(outboxId)).toEqual(before)
   })
 
-  test('approved or withdrawn under an id that no proposal has (22023)', async () => {
+  test('is neither approved nor withdrawn by an unknown proposal id (22023)', async () => {
     await expect(approve(pavel, randomUUID())).rejects.toMatchObject({ sqlstate: '22023' })
     await expect(withdrawOutboxProposal(pavel.control, randomUUID(), 'why')).rejects.toMatchObject({
       sqlstate: '22023',
@@ -684,7 +684,7 @@ describe('a decision is refused', () => {
     await expect(db.queryNoRole('SELECT approve_outbox_proposal(NULL)')).rejects.toMatchObject({ code: '22023' })
   })
 
-  test('withdrawn without a reason (22023), and stays open', async () => {
+  test('is not withdrawn without a valid reason (22023)', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await propose(olga, outboxId, 'FAILED')
     for (const reason of [null, '', 'x'.repeat(1001)]) {
@@ -696,7 +696,7 @@ describe('a decision is refused', () => {
   })
 })
 
-test('a reference of 255 characters is recorded to the last one', async () => {
+test('a decision records a rail reference of 255 characters in full', async () => {
   const { outboxId } = await enqueueHeld(db, olga)
   const reference = 'ß'.repeat(255)
   const { proposalId } = await resolveOutboxHold(olga.control, outboxId, 'DISPATCHED', 'paid', reference)
@@ -704,7 +704,7 @@ test('a reference of 255 characters is recorded to the last one', async () => {
   expect(await attemptRows(db, outboxId)).toMatchObject([{ state: 'DISPATCHED', rail_reference: reference }])
 })
 
-test('a table row cannot be forged into an approval by one person', async () => {
+test('a CHECK constraint refuses an approval by the proposer (23514)', async () => {
   const { outboxId } = await enqueueHeld(db, olga)
   const proposalId = await propose(olga, outboxId, 'FAILED')
   await expect(

@@ -12,21 +12,21 @@ import {
   type UnknownPolicy,
 } from '../../libs/rails/index.js'
 
-/** One leased item and one rail: what is sent, and what is not. No database: what is decided here is decided by what was claimed. */
+/** dispatchItem with one leased item and one rail. No database: the claimed item and the rail decide everything. */
 
 const CLAIMED_AT = new Date('2026-01-01T12:00:00Z')
 const LEASE_NEEDED_MS = 2_000
 
 interface Dispatched {
   readonly result: DispatchResult
-  /** What the rail was sent. */
+  /** Requests that the rail received. */
   readonly sent: readonly RailRequest[]
 }
 
 interface Circumstances {
   readonly onUnknown?: UnknownPolicy
   readonly item?: Partial<ClaimedItem>
-  /** How much of the lease is left when its turn has come. */
+  /** Rest of the lease when the dispatch starts. */
   readonly leaseLeftMs?: number
   readonly rail?: Partial<RailDeclaration>
 }
@@ -84,7 +84,7 @@ function buildClaimedItem(overrides: Partial<ClaimedItem>): ClaimedItem {
   }
 }
 
-/** The attempt before this one ended so long before the claim. */
+/** Returns evidence of an attempt that ended this long before the claim. */
 function endedBefore(ms: number): OutboxEvidence {
   const completedAt = new Date(CLAIMED_AT.getTime() - ms)
   return {
@@ -104,23 +104,23 @@ function endedBefore(ms: number): OutboxEvidence {
   }
 }
 
-test('a payment is sent once, and its outcome is recorded under the token of its own lease', async () => {
+test('dispatchItem sends a payment once and completes it with the token of its lease', async () => {
   const item = { outboxId: randomUUID(), leaseToken: randomUUID() }
   const { result, sent } = await dispatch({ item })
   expect(sent.map(({ reference }) => reference)).toEqual([item.outboxId])
   expect(result).toMatchObject({ kind: 'complete', outcome: { ...item, state: 'DISPATCHED' } })
 })
 
-describe('a lease that may end before the call does', () => {
-  test('is given back, and nothing is sent', async () => {
+describe('a lease that may expire during the call', () => {
+  test('is released, and nothing is sent', async () => {
     expect(await dispatch({ leaseLeftMs: LEASE_NEEDED_MS - 1 })).toEqual({ result: { kind: 'release' }, sent: [] })
   })
 
-  test('is good enough when it lasts just as long as is needed', async () => {
+  test('is used if it lasts exactly as long as needed', async () => {
     expect((await dispatch({ leaseLeftMs: LEASE_NEEDED_MS })).sent).toHaveLength(1)
   })
 
-  test('is trusted for less than it lasts in the database, however short it is', () => {
+  test('is trusted for less time than it lasts in the database, but at least 90 %', () => {
     for (const leaseSeconds of [1, 2, 10, 60, 3_600]) {
       expect(trustedLeaseMs(leaseSeconds)).toBeLessThan(leaseSeconds * 1_000)
       expect(trustedLeaseMs(leaseSeconds)).toBeGreaterThanOrEqual(leaseSeconds * 900)
@@ -128,29 +128,29 @@ describe('a lease that may end before the call does', () => {
   })
 })
 
-describe('a payment that may have been made', () => {
+describe('an item of unknown outcome', () => {
   const item = { outcomeUnknown: true, attemptCount: 1 }
 
-  test('is held where its rail can neither be asked nor sent to again, and is not sent', async () => {
+  test('is held, not sent, on a rail with onUnknown hold', async () => {
     const { result, sent } = await dispatch({ onUnknown: 'hold', item: { ...item, evidence: endedBefore(60_000) } })
     expect({ result, sent }).toEqual({ result: { kind: 'hold', reason: 'OUTCOME_UNKNOWN' }, sent: [] })
   })
 
-  test('is sent again to a rail that is idempotent', async () => {
+  test('is sent again on a rail with onUnknown resend', async () => {
     expect((await dispatch({ onUnknown: 'resend', item })).sent).toHaveLength(1)
   })
 
   test.each([
     [4_999, 0],
     [5_000, 1],
-  ])('is absent for certain only when a late call has had its time to arrive: after %i ms', async (ms, times) => {
+  ])('counts as absent only after settleMs: %i ms after its last attempt it is sent %i times', async (ms, times) => {
     const { result, sent } = await dispatch({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
     expect(sent).toHaveLength(times)
     expect(result).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })
   })
 
   test.each(['hold', 'inquire', 'resend'] as const)(
-    'and of which a worker reported late that it was, is recorded and not sent, on a rail with %s',
+    'is completed with a late success and not sent, on a rail with onUnknown %s',
     async (onUnknown) => {
       const lateOutcome = { state: 'DISPATCHED', railReference: 'late', railCode: null, errorCode: null } as const
       const evidence = { ...endedBefore(60_000), lateOutcome }
@@ -168,7 +168,7 @@ describe('a payment that may have been made', () => {
     expect(result).toMatchObject({ kind: 'complete', outcome: { state: 'DISPATCHED', railReference: 'late' } })
   })
 
-  test('whose lease expired twice in a row is sent; after the third time it is held', async () => {
+  test('is sent after two expired leases in a row and held after three', async () => {
     expect((await dispatch({ item: { ...item, expiryStreak: 2 } })).sent).toHaveLength(1)
     const third = await dispatch({ item: { ...item, expiryStreak: 3 } })
     expect(third).toEqual({ result: { kind: 'hold', reason: 'REPEATED_LEASE_EXPIRY' }, sent: [] })

@@ -7,7 +7,7 @@ import { LeasedItem } from '../../libs/outbox/LeasedItem.js'
 import { RailLane } from '../../libs/outbox/RailLane.js'
 import { loadRails } from '../../libs/rails/index.js'
 
-/** Slots, turns and quarantine in memory: no database and no rail takes part. */
+/** Slots, lanes and quarantine in memory, without database or rail. */
 
 const NOW = new Date('2026-01-01T12:00:00Z')
 
@@ -56,7 +56,7 @@ function leaseItem(railType: string, expiryStreak = 0): LeasedItem {
   return new LeasedItem(item, systemClock.monotonicMs(), 60_000, systemClock)
 }
 
-/** Adds items whose batch-mates are released at once. Returns those. */
+/** Adds items, releases their batch-mates at once, and returns those. */
 function addAndRelease(queue: DispatchQueue, items: readonly LeasedItem[]): LeasedItem[] {
   const batchMates = queue.add(items)
   if (batchMates.length > 0) queue.batchMatesReleased()
@@ -69,7 +69,7 @@ function startAll(queue: DispatchQueue): LeasedItem[] {
   return started
 }
 
-test('lanes take turns, and start no more items than they share slots', () => {
+test('lanes start items alternately, and no more than there are shared slots', () => {
   const queue = createQueue(['one', 'two'], 4)
   const [a, b, c] = [leaseItem('one'), leaseItem('one'), leaseItem('one')]
   const [x, y] = [leaseItem('two'), leaseItem('two')]
@@ -80,7 +80,7 @@ test('lanes take turns, and start no more items than they share slots', () => {
   expect(startAll(queue)).toEqual([c])
 })
 
-test('an item of a rail without a lane is released, and the others are queued', () => {
+test('add() returns an item of a rail without a lane and queues the others', () => {
   const queue = createQueue(['one'])
   const [stray, item] = [leaseItem('three'), leaseItem('one')]
   expect(addAndRelease(queue, [stray, item])).toEqual([stray])
@@ -97,7 +97,7 @@ describe('an item whose lease expired once', () => {
     expect(startAll(queue)).toEqual([quarantined])
   })
 
-  test('waits for the running calls of its rail, and nothing of that rail is leased meanwhile', () => {
+  test('waits for the running calls of its rail, which claims nothing meanwhile', () => {
     const queue = createQueue()
     const [running, quarantined] = [leaseItem('one'), leaseItem('one', 1)]
     queue.add([running])
@@ -110,7 +110,7 @@ describe('an item whose lease expired once', () => {
     expect(queue.lanesToClaim().flatMap(({ lanes }) => lanes.map(({ railType }) => railType))).toEqual(['two'])
   })
 
-  test('releases what another claim under way brings for its rail', () => {
+  test('releases items that a concurrent claim brings for its rail', () => {
     const queue = createQueue()
     const [quarantined, late, lateSuspect] = [leaseItem('one', 1), leaseItem('one'), leaseItem('one', 1)]
     queue.add([quarantined])
@@ -119,7 +119,7 @@ describe('an item whose lease expired once', () => {
     expect(startAll(queue)).toEqual([])
   })
 
-  test('lets its lane claim one item at a time, until an item comes whose lease did not expire', () => {
+  test('makes its lane claim one item at a time until a claim brings an unexpired item', () => {
     const queue = createQueue(['one'])
     const quarantined = leaseItem('one', 1)
     queue.add([quarantined])
@@ -133,7 +133,7 @@ describe('an item whose lease expired once', () => {
 })
 
 describe('an item whose lease expired twice', () => {
-  test('releases every waiting item, also a quarantined one, and starts when no call is running', () => {
+  test('releases all waiting items, quarantined ones too, and starts when no call is running', () => {
     const queue = createQueue()
     const running = leaseItem('two')
     queue.add([running])
@@ -154,7 +154,7 @@ describe('an item whose lease expired twice', () => {
     expect(queue.freeCapacity).toBe(14)
   })
 
-  test('is released with the other waiting items of its rail, and frees the process', () => {
+  test('ends the quarantine of the process when takeWaiting() removes it', () => {
     const queue = createQueue()
     const running = leaseItem('two')
     queue.add([running])

@@ -28,7 +28,7 @@ function enqueueAll(instructions: readonly OutboxInstruction[]): Promise<Enqueue
   return enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
 }
 
-/** Payloads heard while the body runs. The marker is committed last, and the server keeps the order of commits. */
+/** Returns the notifications during the body. The marker is committed last; PostgreSQL notifies in commit order. */
 async function heardDuring(body: () => Promise<unknown>): Promise<string[]> {
   const listener = await db.connect()
   const heard: string[] = []
@@ -43,7 +43,7 @@ async function heardDuring(body: () => Promise<unknown>): Promise<string[]> {
   return heard
 }
 
-/** Everything an enqueue could leave behind. */
+/** Returns all rows that an enqueue can write. */
 async function everything(): Promise<unknown> {
   const { rows } = await db.queryNoRole(
     `SELECT (SELECT jsonb_agg(to_jsonb(i) ORDER BY i.outbox_id) FROM payment_outbox_identities i) AS identities,
@@ -55,7 +55,7 @@ async function everything(): Promise<unknown> {
 }
 
 describe('a new item', () => {
-  test('is pending, due at once and numbered from one, and nothing is known of its outcome', async () => {
+  test('is pending, due at once, and has sequence number 1', async () => {
     const item = await enqueue(db)
     expect(item).toMatchObject({ created: true, state: 'PENDING', sequenceId: 1n })
     expect(await pendingRow(db, item.outboxId)).toMatchObject({
@@ -82,7 +82,7 @@ describe('a new item', () => {
     expect(await claim(db, item.railType)).toEqual([])
   })
 
-  test('has an id of version 7, later than the ids before it', async () => {
+  test('has a UUID of version 7, not earlier than the one before', async () => {
     const first = await enqueue(db)
     const second = await enqueue(db)
     expect(first.outboxId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]/)
@@ -90,7 +90,7 @@ describe('a new item', () => {
     expect(second.outboxId.slice(0, 13) >= first.outboxId.slice(0, 13)).toBe(true)
   })
 
-  test('is enqueued by an application in its own transaction, with its own client, or not at all', async () => {
+  test('commits or rolls back with the application’s own transaction and client', async () => {
     const shop = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
     await db.queryNoRole(`CREATE TABLE shop_orders (id text); GRANT INSERT, SELECT ON shop_orders TO "${shop.name}"`)
     const client = await shop.connect()
@@ -117,8 +117,8 @@ describe('a new item', () => {
   })
 })
 
-describe('the same instruction, key and content again', () => {
-  test('is the first item while that is pending', async () => {
+describe('a repeated enqueue', () => {
+  test('returns the first item while it is pending', async () => {
     const first = await enqueue(db)
     const before = await everything()
     const again = await enqueuePaymentOutbox(db.as('symphony_ingest'), first)
@@ -132,7 +132,7 @@ describe('the same instruction, key and content again', () => {
     expect(await everything()).toEqual(before)
   })
 
-  test.for(['DISPATCHED', 'FAILED'] as const)('is the first item after that has ended as %s', async (state) => {
+  test.for(['DISPATCHED', 'FAILED'] as const)('returns the first item after it has ended as %s', async (state) => {
     const first = await enqueue(db)
     await complete(db, await claimOnly(db, first.railType), { state, railReference: 'ref-1' })
     const before = await everything()
@@ -142,7 +142,7 @@ describe('the same instruction, key and content again', () => {
     expect(await claim(db, first.railType)).toEqual([])
   })
 
-  test('is the first item although its payload is written in another order, and its schedule is another', async () => {
+  test('returns the first item although key order and not-before time differ', async () => {
     const first = await enqueue(db, { payload: { amountMinor: '1', currency: 'EUR', to: { iban: 'X', bic: 'Y' } } })
     const again = await enqueuePaymentOutbox(db.as('symphony_ingest'), {
       ...first,
@@ -153,7 +153,7 @@ describe('the same instruction, key and content again', () => {
     expect(await claim(db, first.railType)).toHaveLength(1)
   })
 
-  test('is another item under another key, or of another instruction', async () => {
+  test('creates another item for another key or another instruction', async () => {
     const first = await enqueue(db)
     const otherKey = await enqueuePaymentOutbox(db.as('symphony_ingest'), { ...first, idempotencyKey: 'another' })
     const otherInstruction = await enqueuePaymentOutbox(db.as('symphony_ingest'), {
@@ -167,15 +167,15 @@ describe('the same instruction, key and content again', () => {
   })
 })
 
-describe('the same instruction and key with another', () => {
+describe('the same instruction and key', () => {
   const others = [
-    ['participant', { participantId: 'somebody-else' }],
+    ['participant', { participantId: 'another-participant' }],
     ['rail', { railType: 'another-rail' }],
     ['payload', { payload: { amountMinor: '1051', currency: 'EUR' } }],
     ['spelling of a number in the payload', { payload: { amountMinor: 1050, currency: 'EUR' } }],
   ] as const
 
-  test.for(others)('%s is a conflict that consumes nothing', async ([, other]) => {
+  test.for(others)('conflict if the %s differs, and write nothing (P7004)', async ([, other]) => {
     const first = await enqueue(db)
     const before = await everything()
     const refusal = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), { ...first, ...other }))
@@ -184,7 +184,7 @@ describe('the same instruction and key with another', () => {
     expect(await everything()).toEqual(before)
   })
 
-  test.for(others)('%s is a conflict also after the first has ended', async ([, other]) => {
+  test.for(others)('conflict if the %s differs, also after the first item has ended', async ([, other]) => {
     for (const state of ['DISPATCHED', 'FAILED'] as const) {
       const first = await enqueue(db)
       await complete(db, await claimOnly(db, first.railType), { state })
@@ -195,7 +195,7 @@ describe('the same instruction and key with another', () => {
     }
   })
 
-  test('content moved between neighbouring fields is not the same content', async () => {
+  test('conflict if text moves between neighbouring fields', async () => {
     const first = await enqueue(db, { participantId: 'ab', railType: 'c' })
     const moved = { ...first, participantId: 'a', railType: 'bc' }
     const refusal = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), moved))
@@ -204,7 +204,7 @@ describe('the same instruction and key with another', () => {
 })
 
 describe('a batch', () => {
-  test('answers in the order given, numbers each stream without a gap, and is claimed in that order', async () => {
+  test('returns items in the given order, numbers streams without gaps, and is claimed in order', async () => {
     const railType = buildInstruction().railType
     const [first, second] = [buildInstruction().participantId, buildInstruction().participantId]
     const items = await enqueueAll(
@@ -218,7 +218,7 @@ describe('a batch', () => {
     expect(claimed.map(({ outboxId }) => outboxId)).toEqual(items.map(({ outboxId }) => outboxId))
   })
 
-  test('takes numbers for its new items only', async () => {
+  test('takes sequence numbers for its new items only', async () => {
     const known = await enqueue(db)
     const ended = await enqueue(db, { participantId: known.participantId })
     await complete(db, await claimOnly(db, ended.railType), { state: 'DISPATCHED' })
@@ -232,7 +232,7 @@ describe('a batch', () => {
     expect(await sequenceOf(db, known.participantId)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
   })
 
-  test('with a known item behind new ones inserts the new ones, and numbers them without a gap', async () => {
+  test('numbers new items without gaps if a known item follows them', async () => {
     const known = await enqueue(db)
     const { participantId } = known
     const items = await enqueueAll([buildInstruction({ participantId }), buildInstruction({ participantId }), known])
@@ -244,7 +244,7 @@ describe('a batch', () => {
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
   })
 
-  test('of known and new participants numbers both without a gap', async () => {
+  test('numbers known and new participants without gaps', async () => {
     const { participantId } = await enqueue(db)
     const added = buildInstruction().participantId
     const items = await enqueueAll(
@@ -255,7 +255,7 @@ describe('a batch', () => {
     expect(await sequenceOf(db, added)).toEqual({ taken: [1n, 2n], next: 3n })
   })
 
-  test('that names one key twice makes one item, and only the first is said to have made it', async () => {
+  test('creates one item for a key listed twice; only the first result has created: true', async () => {
     const instruction = buildInstruction()
     const items = await enqueueAll([instruction, { ...instruction }])
     expect(items.map(({ created }) => created)).toEqual([true, false])
@@ -263,7 +263,7 @@ describe('a batch', () => {
     expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [1n], next: 2n })
   })
 
-  test('that names one key twice with different content is refused as a whole', async () => {
+  test('is refused as a whole if it lists one key twice with different content', async () => {
     const instruction = buildInstruction()
     const before = await everything()
     const refusal = await failureOf(
@@ -274,7 +274,7 @@ describe('a batch', () => {
     expect(await everything()).toEqual(before)
   })
 
-  test('with one conflict among new items is refused as a whole, and says which', async () => {
+  test('is refused as a whole for one conflict, and the error names its ordinal', async () => {
     const known = await enqueue(db)
     const before = await everything()
     const refusal = await failureOf(
@@ -285,7 +285,7 @@ describe('a batch', () => {
     expect(await everything()).toEqual(before)
   })
 
-  test('of a thousand is taken, and one more is refused', async () => {
+  test('may have 1,000 instructions, not 1,001 (22023)', async () => {
     const participantId = buildInstruction().participantId
     const thousand = Array.from({ length: 1000 }, () => buildInstruction({ participantId }))
     const items = await enqueueAll(thousand)
@@ -300,7 +300,7 @@ describe('a batch', () => {
 })
 
 describe('a rolled-back enqueue', () => {
-  test('consumes no number and leaves no row', async () => {
+  test('takes no sequence number and leaves no row', async () => {
     const { participantId } = await enqueue(db)
     const before = await everything()
     const changedMind = new Error('the caller changed its mind')
@@ -314,7 +314,7 @@ describe('a rolled-back enqueue', () => {
     expect(await enqueue(db, { participantId })).toMatchObject({ sequenceId: 2n })
   })
 
-  test('to a savepoint consumes nothing either, and the transaction goes on with the next number', async () => {
+  test('takes no sequence number if it is rolled back to a savepoint', async () => {
     const participantId = buildInstruction().participantId
     await db.as('symphony_ingest').transaction(async (tx) => {
       await enqueuePaymentOutbox(tx, buildInstruction({ participantId }))
@@ -326,7 +326,7 @@ describe('a rolled-back enqueue', () => {
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
   })
 
-  test('of a bare bump consumes nothing, and bumps and enqueues share one sequence', async () => {
+  test('takes no number by bump_participant_outbox_seq, which shares the sequence of enqueues', async () => {
     const participantId = buildInstruction().participantId
     const owner = db.as('symphony_owner')
     const bump = `SELECT ${qualify(owner, 'bump_participant_outbox_seq')}($1) AS taken`
@@ -341,7 +341,7 @@ describe('a rolled-back enqueue', () => {
   })
 })
 
-test('an instruction and key is refused a second time by the table itself, whoever writes it and whatever became of the first', async () => {
+test('a unique constraint refuses a second identity of an instruction and key (23505)', async () => {
   const item = await enqueue(db)
   await complete(db, await claimOnly(db, item.railType), { state: 'DISPATCHED' })
   const again = db.queryNoRole(
@@ -357,11 +357,11 @@ test('an instruction and key is refused a second time by the table itself, whoev
   })
 })
 
-describe('an item that cannot be numbered', () => {
-  test('is an error, never an answer without an item', async () => {
+describe('a sequence behind its identities', () => {
+  test('makes an enqueue fail (23505) and write nothing', async () => {
     const { participantId } = await enqueue(db)
     await enqueue(db, { participantId })
-    // What a careless restore does: the sequence is behind the identities it has handed out.
+    // As after a partial restore.
     await db.queryNoRole('UPDATE participant_outbox_sequences SET next_sequence_id = 1 WHERE participant_id = $1', [
       participantId,
     ])
@@ -374,8 +374,8 @@ describe('an item that cannot be numbered', () => {
   })
 })
 
-test('what the function refuses has the type of its SQLSTATE through the wrapper', async () => {
-  // A key only redrive may make, past the check of the wrapper.
+test('an error of enqueue_payment_outbox reaches the caller as a DatabaseError with its code', async () => {
+  // Only a redrive may create such a key. The direct call bypasses the check of the wrapper.
   const call = db
     .as('symphony_ingest')
     .query(
@@ -387,12 +387,12 @@ test('what the function refuses has the type of its SQLSTATE through the wrapper
 })
 
 describe('NOTIFY', () => {
-  test('is sent once for an enqueue, of one item or of many', async () => {
+  test('is sent once per enqueue, for one item or several', async () => {
     expect(await heardDuring(() => enqueue(db))).toEqual(['new_work'])
     expect(await heardDuring(() => enqueueAll([buildInstruction(), buildInstruction()]))).toEqual(['new_work'])
   })
 
-  test('is not sent for an enqueue that makes no item, nor for a statement that inserts no row', async () => {
+  test('is not sent for an enqueue that creates no item or an INSERT of no rows', async () => {
     const known = await enqueue(db)
     expect(await heardDuring(() => enqueueAll([known]))).toEqual([])
     const insertNothing = () =>
@@ -421,7 +421,7 @@ describe('NOTIFY', () => {
     expect(await heardDuring(() => enqueue(db))).toEqual(['new_work'])
   })
 
-  test('is left to the writer that is about to notify, and the enqueue beside it still succeeds', async () => {
+  test('is skipped by an enqueue while another transaction is about to notify', async () => {
     const first = await db.connect('symphony_ingest')
     const enqueueOne = `SELECT created FROM enqueue_payment_outbox($1, $1, $1, 'r', '{}')`
     await first.query('BEGIN')
@@ -432,7 +432,7 @@ describe('NOTIFY', () => {
     expect(await heardDuring(beside)).toEqual(['new_work'])
   })
 
-  test('cannot be stopped for good by anyone who can log in: holding its lock delays no enqueue', async () => {
+  test('is skipped, and no enqueue waits, while another login holds its advisory lock', async () => {
     const stranger = await (await db.createLogin('stranger')).connect()
     await stranger.query(
       `SELECT pg_advisory_lock(1937337959, (SELECT oid FROM pg_class WHERE relname = 'payment_outbox_pending')::integer)`,

@@ -8,7 +8,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** A batch whose first item is known, so that the enqueue queries each key. */
+/** Returns the call of a batch whose first item is known, so that the enqueue queries each key. */
 function mixedBatch(keys: string, options = ''): string {
   return `SELECT * FROM ${db.qualify('enqueue_payment_outbox_batch')}(
     ARRAY(SELECT CASE n WHEN 1 THEN 'known' ELSE $1 || n END FROM generate_series(1, 500) n),
@@ -16,7 +16,7 @@ function mixedBatch(keys: string, options = ''): string {
     ${options})`
 }
 
-test('an enqueue with a key scope finds each key by one entry of the partial unique index', async () => {
+test('an enqueue with a key scope finds each key by one lookup in the partial unique index', async () => {
   await db.queryNoRole('SELECT set_actor_gateway(session_user::text, false)')
   const recorder = await PlanRecorder.open(db, 'symphony_ingest')
   const keys = `ARRAY(SELECT CASE n WHEN 1 THEN 'known' ELSE $1 || n END FROM generate_series(1, 500) n)`
@@ -31,8 +31,8 @@ test('an enqueue with a key scope finds each key by one entry of the partial uni
   expect(execution.scanned).not.toContain('payment_outbox_identities')
 })
 
-/** Many applications give every instruction the same key. */
-test('an enqueue of known and new items finds each by one entry, although all have the same key', async () => {
+/** Many applications use the same key for every instruction. */
+test('an enqueue of known and new items looks up each one, although all have the same key', async () => {
   const recorder = await PlanRecorder.open(db, 'symphony_ingest')
   const call = mixedBatch(`array_fill('the-key'::text, ARRAY[500])`)
   for (const run of ['a', 'b', 'c']) await recorder.run(call, [run])
@@ -55,8 +55,8 @@ test('an enqueue of new items looks up the first key only', async () => {
   expect(scans).toMatchObject([{ isLookUp: true, loops: 1, rows: 0 }])
 })
 
-/** Rows are locked in the order in which they are read: every call must read them in the order of the names. */
-test('an enqueue looks up participants one by one, although few were known when it was planned', async () => {
+/** Rows are locked in the order of reading, so every call must read them in the order of the names. */
+test('an enqueue looks up participants one by one, although the table was small at planning', async () => {
   const fewer = await createTestDatabase({ countBranches: false })
   const call = `SELECT * FROM ${fewer.qualify('enqueue_payment_outbox_batch')}(
     ARRAY[$1 || 1, $1 || 2], ARRAY['a', 'b'], ARRAY[$1 || 1, $1 || 2], ARRAY['r', 'r'], ARRAY['{}', '{}']::jsonb[])`

@@ -24,8 +24,8 @@ import { PlanRecorder, scansOf, type Execution } from '../support/plans.js'
 import { failureOf, race } from '../support/race.js'
 
 /**
- * The restore guard in SQL, by one actor on one server. What a restore or a failover leaves in the data is planted by a
- * superuser; real servers are promoted, copied and restored in tests/chaos.
+ * The restore guard in SQL, with one actor on one server. A superuser writes the data that a restore or a failover
+ * would leave. tests/chaos promotes, copies and restores real servers.
  */
 
 let db: TestDatabase
@@ -39,10 +39,10 @@ beforeEach(() => forgetEpochs(db))
 
 const executor = () => db.as('symphony_executor')
 const check = (record?: EpochRecord, workerId = WORKER) => checkDispatchEpoch(executor(), workerId, record)
-const lift = (reason = 'the books agree') => liftDispatchFreeze(olga.control, reason)
+const lift = (reason = 'compared with the bank') => liftDispatchFreeze(olga.control, reason)
 const freeze = (reason = 'restored by hand') => freezeDispatch(olga.control, reason)
 
-/** Whether a claim gives what is due. */
+/** Returns whether a claim leases a due item. */
 async function isOpen(): Promise<boolean> {
   const { railType } = await enqueue(db)
   return (await claim(db, railType)).length === 1
@@ -56,7 +56,7 @@ async function dispatchEvents(): Promise<Record<string, unknown>[]> {
 }
 
 describe('an epoch', () => {
-  test('begins with the first claim, knows the server as a superuser does, and is dispatch as ever', async () => {
+  test('starts at the first claim, unfrozen, with the server’s system identifier and timeline', async () => {
     expect(await readDispatchEpoch(db.as('symphony_readonly'))).toBeUndefined()
     expect(await isOpen()).toBe(true)
     const { rows } = await db.queryNoRole<{ system_identifier: bigint; timeline_id: number }>(
@@ -73,7 +73,7 @@ describe('an epoch', () => {
     })
   })
 
-  test('lasts as long as the run of the server: further claims and checks begin no other', async () => {
+  test('lasts for one run of the server; further claims and checks start no other', async () => {
     const { record } = await check()
     expect(await isOpen()).toBe(true)
     expect((await check(record)).record.epochId).toBe(record.epochId)
@@ -81,10 +81,10 @@ describe('an epoch', () => {
   })
 
   test.for([
-    ['a restart', 'epoch_no = epoch_no'],
-    ['a database with another name', `server_started_at = pg_postmaster_start_time(), database_name = 'another'`],
-    ['a table that was made anew', 'server_started_at = pg_postmaster_start_time(), table_oid = 1'],
-  ] as const)('%s begins another, and dispatch goes on', async ([, change]) => {
+    ['after a restart', 'epoch_no = epoch_no'],
+    ['in a renamed database', `server_started_at = pg_postmaster_start_time(), database_name = 'another'`],
+    ['after its table was created again', 'server_started_at = pg_postmaster_start_time(), table_oid = 1'],
+  ] as const)('is followed by another %s, and dispatch continues', async ([, change]) => {
     const before = await check()
     await db.queryNoRole(`UPDATE dispatch_epochs SET server_started_at = server_started_at - interval '1 hour'`)
     await db.queryNoRole(`UPDATE dispatch_epochs SET ${change}`)
@@ -94,7 +94,7 @@ describe('an epoch', () => {
     expect(after!.epoch_id).not.toBe(before.record.epochId)
   })
 
-  test('is begun once, however many claim at once', async () => {
+  test('is started once by eight concurrent claims', async () => {
     const { railType } = await enqueue(db)
     await check()
     await rewindEpoch(db)
@@ -110,13 +110,13 @@ describe('an epoch', () => {
     ])
   })
 
-  test('a claim asks for one row by its index, however many epochs there were', async () => {
+  test('is read by one index lookup per claim, however many epochs exist', async () => {
     await check()
     const { railType } = await enqueue(db)
     const recorder = await PlanRecorder.open(db, 'symphony_executor')
     const recordClaim = () =>
       recorder.run(`SELECT * FROM ${db.qualify('claim_outbox_batch')}(10, 'w', 60, ARRAY[$1])`, [railType])
-    // The first call of a session plans; the second shows what every other costs.
+    // The first call of a session plans. The second shows the usual cost.
     await recordClaim()
     const afterOne = statementThatLooks(await recordClaim())
     await db.queryNoRole(
@@ -129,12 +129,12 @@ describe('an epoch', () => {
     expect(scansOf(execution, 'dispatch_epochs')).toMatchObject([
       { type: 'Index Scan', index: 'dispatch_epochs_pkey', rows: 1 },
     ])
-    // Root, leaf and heap, and one or two more where an index has grown. Not its five thousand rows.
+    // Allows a few more pages, because the index has grown, but not its 5,000 rows.
     expect(statementThatLooks(execution).buffers).toBeLessThanOrEqual(afterOne.buffers + 3)
   })
 })
 
-describe('what the data brings along', () => {
+describe('an epoch from the data', () => {
   test.for([
     ['another system identifier', 'system_identifier = system_identifier + 1', 'ANOTHER_SERVER'],
     ['another database of this server', 'database_oid = (database_oid::bigint + 1)::oid', 'ANOTHER_DATABASE'],
@@ -146,11 +146,11 @@ describe('what the data brings along', () => {
       'NEW_TIMELINE',
     ],
     [
-      'another system identifier, for all that it was replicated synchronously',
+      'another system identifier, replicated synchronously',
       'system_identifier = system_identifier + 1, synchronous = true',
       'ANOTHER_SERVER',
     ],
-  ] as const)('%s freezes dispatch: %s is %s', async ([, change, cause]) => {
+  ] as const)('with %s freezes dispatch (%s gives %s)', async ([, change, cause]) => {
     await check()
     await rewindEpoch(db, change)
     expect(await isOpen()).toBe(false)
@@ -158,14 +158,14 @@ describe('what the data brings along', () => {
   })
 
   test.for([
-    ['the same of everything', 'synchronous = true'],
+    ['the same server', 'synchronous = true'],
     ['a lower timeline, replicated synchronously a moment ago', 'timeline = timeline - 1, synchronous = true'],
     [
       'a lower timeline, replicated synchronously four minutes ago',
       `timeline = timeline - 1, synchronous = true, beat_at = now() - interval '4 minutes'`,
     ],
     ['no system identifier and no timeline', 'system_identifier = NULL, timeline = NULL'],
-  ] as const)('%s lets it go on by itself', async ([, change]) => {
+  ] as const)('with %s does not freeze dispatch', async ([, change]) => {
     await check()
     await rewindEpoch(db, change)
     expect(await isOpen()).toBe(true)
@@ -175,7 +175,7 @@ describe('what the data brings along', () => {
   test.for([
     ['system identifier', 'pg_control_system()', { system_identifier: null, timeline: expect.any(Number) }],
     ['timeline', 'pg_walfile_name(pg_lsn)', { system_identifier: expect.any(BigInt), timeline: null }],
-  ] as const)('a %s that the server withholds is not known, and no error', async ([, routine, known]) => {
+  ] as const)('has a NULL %s if the server refuses to show it, without an error', async ([, routine, known]) => {
     await check()
     await rewindEpoch(db)
     await db.queryNoRole(`REVOKE EXECUTE ON FUNCTION ${routine} FROM PUBLIC`)
@@ -188,8 +188,8 @@ describe('what the data brings along', () => {
   })
 })
 
-describe('what a worker remembers', () => {
-  test('a heartbeat that the database knows is none the worse for having been followed by others', async () => {
+describe('a worker’s epoch record', () => {
+  test('does not freeze dispatch if later heartbeats followed its own', async () => {
     const { record } = await check()
     await db.queryNoRole('UPDATE dispatch_epochs SET beat_no = beat_no + 1')
     expect((await check(record)).freeze).toBeUndefined()
@@ -197,7 +197,7 @@ describe('what a worker remembers', () => {
     expect((await check(record)).freeze).toBeUndefined()
   })
 
-  test('a heartbeat beyond the last that the database knows freezes dispatch', async () => {
+  test('freezes dispatch if its heartbeat is later than the database’s last (LOST_COMMITS)', async () => {
     const { record } = await check()
     await rewindEpoch(db)
     expect((await check(record)).freeze).toBeUndefined()
@@ -206,13 +206,13 @@ describe('what a worker remembers', () => {
     expect(await isOpen()).toBe(false)
   })
 
-  test('an epoch that the database does not know freezes dispatch', async () => {
+  test('freezes dispatch if the database does not know its epoch (LOST_COMMITS)', async () => {
     const { record } = await check()
     expect((await check({ ...record, epochId: randomUUID() })).freeze).toMatchObject({ cause: 'LOST_COMMITS' })
     expect(await isOpen()).toBe(false)
   })
 
-  test('what is older than the last lifting is settled, what is younger is news', async () => {
+  test('freezes dispatch only if it is later than the last lift', async () => {
     const { record } = await check()
     await freeze()
     await lift()
@@ -226,32 +226,32 @@ describe('what a worker remembers', () => {
     expect((await check({ ...lost, beatAt: after })).freeze).toMatchObject({ cause: 'LOST_COMMITS' })
   })
 
-  test('heartbeats count up, at most once a second', async () => {
+  test('counts heartbeats up, at most once per second', async () => {
     const first = await check()
     expect(first.record.beatNo).toBe(1n)
     expect((await check(first.record)).record.beatNo).toBe(1n)
     await db.queryNoRole(`UPDATE dispatch_epochs SET beat_at = now() - interval '2 seconds'`)
     expect((await check(first.record)).record.beatNo).toBe(2n)
-    // A clock that was set back does not stop them.
+    // A clock that is set back does not stop the heartbeats.
     await db.queryNoRole(`UPDATE dispatch_epochs SET beat_at = now() + interval '1 hour'`)
     expect((await check(first.record)).record.beatNo).toBe(3n)
   })
 
-  test('each heartbeat tells anew whether replication is synchronous', async () => {
+  test('updates whether replication is synchronous at each heartbeat', async () => {
     await check()
     await db.queryNoRole('UPDATE dispatch_epochs SET synchronous = true')
     await check()
     expect(await epochRow(db)).toMatchObject({ synchronous: false, beat_no: 2n })
   })
 
-  test('a claim that shows an epoch is refused when it is over or frozen, and one that shows none gets nothing', async () => {
+  test('makes a claim fail (P7009) if its epoch has ended or is frozen', async () => {
     const { railType } = await enqueue(db)
     const { record } = await check()
     const claimIn = (epochId: string) => claimOutboxBatch(executor(), 1, WORKER, 60, { rails: [railType], epochId })
     expect(await failureOf(claimIn(randomUUID()))).toMatchObject({ code: 'DISPATCH_FROZEN' })
     await rewindEpoch(db)
     expect(await failureOf(claimIn(record.epochId))).toMatchObject({ code: 'DISPATCH_FROZEN', sqlstate: 'P7009' })
-    // A refused claim begins no epoch. Only the check does, because it has a record to compare.
+    // A refused claim starts no epoch. Only the check does, because it has a record to compare.
     expect(await epochRow(db)).toMatchObject({ epoch_no: 1 })
     const { record: current } = await check(record)
     await freeze()
@@ -262,8 +262,8 @@ describe('what a worker remembers', () => {
   })
 })
 
-describe('while dispatch is frozen', () => {
-  test('no rail is claimed, named or not, and nobody is told that something is due', async () => {
+describe('a frozen dispatch', () => {
+  test('claims no rail, named or not, and reports no next event', async () => {
     const { railType } = await enqueue(db)
     await freeze()
     expect(await claim(db, railType)).toEqual([])
@@ -274,7 +274,7 @@ describe('while dispatch is frozen', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('a lease taken before does not depart, and departs after', async () => {
+  test('refuses to begin the dispatch of a leased item until it is lifted', async () => {
     const lease = await enqueueAndClaim(db, {}, { marked: true })
     await freeze()
     expect(await failureOf(beginOutboxDispatch(executor(), lease, WORKER))).toMatchObject({ code: 'DISPATCH_FROZEN' })
@@ -284,7 +284,7 @@ describe('while dispatch is frozen', () => {
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })
   })
 
-  test('everything else goes on: enqueueing, completing, renewing, releasing, repairing, late outcomes', async () => {
+  test('still accepts enqueue, complete, renew, release, repair and late outcomes', async () => {
     const [ending, renewed, released, expired, late] = [
       await enqueueAndClaim(db),
       await enqueueAndClaim(db),
@@ -306,7 +306,7 @@ describe('while dispatch is frozen', () => {
     expect(kept).toMatchObject({ eventType: 'LATE_OUTCOME' })
   })
 
-  test('everything that waited is marked, by the check after the one that froze, and what came later is not', async () => {
+  test('marks items enqueued before it, at the check after the freezing one, and no later items', async () => {
     const leased = await enqueueAndClaim(db)
     const [due, held, scheduled] = [
       await enqueue(db),
@@ -332,7 +332,7 @@ describe('while dispatch is frozen', () => {
     expect(await epochRow(db)).toMatchObject({ items_marked: count, marked_at: at })
   })
 
-  test('one worker marks, and another does not wait for it', async () => {
+  test('is marked by one worker, and another does not wait for it', async () => {
     await check()
     await freeze()
     const marking = await db.connect()
@@ -343,7 +343,7 @@ describe('while dispatch is frozen', () => {
     expect(await check()).toMatchObject({ marked: true })
   })
 
-  test('a restart changes nothing about it', async () => {
+  test('stays unchanged after a restart', async () => {
     await check()
     await freeze()
     await check()
@@ -365,7 +365,7 @@ describe('while dispatch is frozen', () => {
     expect(await isOpen()).toBe(true)
   })
 
-  test('a further loss is a further freeze: what came in between is marked, too', async () => {
+  test('freezes again after a further loss and marks the items enqueued in between', async () => {
     await check()
     await freeze()
     await check()
@@ -376,7 +376,7 @@ describe('while dispatch is frozen', () => {
     expect(await pendingRow(db, between.outboxId)).toMatchObject({ outcome_unknown: true })
   })
 
-  test('the full trail tells the same as the queue', async () => {
+  test('leaves the full trail equal to the queue', async () => {
     await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
     try {
       const { outboxId } = await enqueue(db)
@@ -393,14 +393,14 @@ describe('while dispatch is frozen', () => {
   })
 })
 
-describe('a person', () => {
-  test('lifts a freeze with a reason that is kept, and what was marked stays so until its rail has spoken', async () => {
+describe('an operator', () => {
+  test('lifts a freeze with a stored reason; marked items keep their unknown outcome', async () => {
     const item = await enqueue(db)
     await check()
     await rewindEpoch(db, 'system_identifier = system_identifier + 1')
     expect(await isOpen()).toBe(false)
     const before = (await dispatchEvents()).length
-    // Nobody has checked since: the lifting marks.
+    // No check has run since, so lifting marks the items.
     expect(await lift('compared with the bank, OPS-812')).toBe(true)
     const lease = await claimOnly(db, item.railType)
     expect(lease).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: null, lastAttempt: null } })
@@ -415,7 +415,7 @@ describe('a person', () => {
     ])
   })
 
-  test('who lifts what is not frozen, or freezes what is, changes nothing and is told', async () => {
+  test('gets false, and changes nothing, by lifting without a freeze or freezing twice', async () => {
     expect(await lift()).toBe(false)
     await check()
     const before = (await dispatchEvents()).length
@@ -428,7 +428,7 @@ describe('a person', () => {
     ])
   })
 
-  test('freezes before anything was ever claimed, and again after a lifting', async () => {
+  test('freezes before the first claim, and again after a lift', async () => {
     expect(await freeze()).toBe(true)
     expect(await isOpen()).toBe(false)
     await lift()
@@ -438,7 +438,7 @@ describe('a person', () => {
   })
 })
 
-/** The statement that asks, among other things, whether dispatch is open. */
+/** Returns the statement that reads, among other things, whether dispatch is frozen. */
 function statementThatLooks({ statements }: Execution) {
   return statements.find(({ nodes }) => nodes.some(({ relation }) => relation === 'dispatch_epochs'))!
 }

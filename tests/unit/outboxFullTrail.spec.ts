@@ -8,7 +8,7 @@ import { createPerson } from '../support/outboxPeople.js'
 import { RandomOutbox, type RandomWorkers } from '../support/outboxRandom.js'
 import { foldTrails, itemIds } from '../support/outboxTrail.js'
 
-/** Written with and without the full trail, because no ledger row holds it. */
+/** Event types written with and without the full trail, because no ledger row holds the same data. */
 const ALWAYS = [
   'CONTRADICTION_REVIEWED',
   'DECISION_PROPOSED',
@@ -23,7 +23,7 @@ const ALWAYS = [
   'RESUMED',
   'TERMINAL_BLOCKED',
 ]
-/** Written where the full trail is on. */
+/** Event types written only while the full trail is on. */
 const FULL = [
   'ATTEMPT_COMPLETED',
   'BLOCKED',
@@ -67,7 +67,7 @@ async function eventTypes(db: TestDatabase): Promise<string[]> {
   return rows.map((row) => row.event_type).toSorted()
 }
 
-/** Of each item and each scope, the numbers of its events in their order. */
+/** Returns the ordered event numbers of each item and each scope. */
 async function eventNumbers(db: TestDatabase): Promise<number[][]> {
   const { rows } = await db.queryNoRole<{ numbers: bigint[] }>(
     'SELECT array_agg(event_no ORDER BY event_no) AS numbers FROM payment_outbox_events GROUP BY outbox_id, scope',
@@ -78,7 +78,7 @@ async function eventNumbers(db: TestDatabase): Promise<number[][]> {
 describe.for([1, 2, 3])('the full trail of a random history (seed %i)', (seed) => {
   let db: TestDatabase
   const foldsThatDiffer: number[] = []
-  /** Columns that were seen with another value than null, false and 0. */
+  /** Columns that had a value other than null, false and 0. */
   const seen = new Set<string>()
   beforeAll(async () => {
     db = await workAtRandom(seed, 150, true, async (own, step) => {
@@ -92,20 +92,20 @@ describe.for([1, 2, 3])('the full trail of a random history (seed %i)', (seed) =
   })
   afterAll(() => db.drop())
 
-  test('reproduces every column of every pending row at every point where it is folded', async () => {
+  test('reproduces every column of every pending row at every fold', async () => {
     const { folded, pending } = await foldTrails(db)
     expect(folded).toEqual(pending)
     expect(foldsThatDiffer).toEqual([])
     expect([...seen].toSorted()).toEqual(Object.keys(PENDING_COLUMNS).toSorted())
   })
 
-  test('is replayed as equal for every item, as symphony_auditor', async () => {
+  test('replays as equal for every item, as symphony_auditor', async () => {
     const replays = await readReplays(db.as('symphony_auditor'), await itemIds(db))
     expect(replays.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
     expect(replays.filter(({ pending }) => pending === null).length).toBeGreaterThan(5)
   })
 
-  test('is numbered without a gap', async () => {
+  test('has event numbers without gaps', async () => {
     const numbers = await eventNumbers(db)
     expect(numbers).toEqual(numbers.map((row) => row.map((_, index) => index + 1)))
     expect(numbers.length).toBeGreaterThan(10)
@@ -142,7 +142,7 @@ describe('a replay', () => {
   afterAll(() => db.drop())
 
   test.for(Object.keys(PENDING_COLUMNS).filter((column) => column !== 'lease_token'))(
-    'reports that %s was changed without an event',
+    'reports a change of %s without an event',
     async (column) => {
       const client = await db.connect()
       await client.query('BEGIN')
@@ -157,7 +157,7 @@ describe('a replay', () => {
     },
   )
 
-  /** Another value of the column, in SQL, that its constraints accept. */
+  /** Returns an SQL expression for another value of the column that its constraints accept. */
   async function otherValue(column: string): Promise<string> {
     const { rows } = await db.queryNoRole<{ type: string }>(
       `SELECT format_type(atttypid, NULL) AS type FROM pg_attribute
@@ -190,7 +190,7 @@ describe('a replay', () => {
   }
 })
 
-test('with the full trail every step is named; without it only what no ledger row says', async () => {
+test('the full trail writes every event type; without it only those with no ledger row', async () => {
   await using on = await workAtRandom(4, 0, true)
   await using off = await workAtRandom(4, 0, false)
   expect(await eventTypes(on)).toEqual([...ALWAYS, ...FULL].toSorted())

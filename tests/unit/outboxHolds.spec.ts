@@ -32,15 +32,15 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-test('a held item is not claimed, and its neighbour on the same rail is', async () => {
+test('a claim skips a held item and leases another item of the same rail', async () => {
   const held = await enqueue(db)
   const neighbour = await enqueue(db, { railType: held.railType })
   await placeOutboxHold(olga.control, held.outboxId, 'looks wrong')
   expect((await claim(db, held.railType)).map((item) => item.outboxId)).toEqual([neighbour.outboxId])
 })
 
-test('a hold that is lifted where nothing is unknown makes the item claimable at once', async () => {
-  // Scheduled for tomorrow: lifting a hold by RETRY means now.
+test('RETRY by one person makes a held item of known outcome due at once', async () => {
+  // Scheduled for tomorrow, because RETRY overrides the schedule.
   const item = await enqueue(db, { notBefore: new Date(Date.now() + 86_400_000) })
   await placeOutboxHold(olga.control, item.outboxId, 'looks wrong')
   expect(await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'looks right')).toEqual({
@@ -50,7 +50,7 @@ test('a hold that is lifted where nothing is unknown makes the item claimable at
   expect((await claimOnly(db, item.railType)).outboxId).toBe(item.outboxId)
 })
 
-test('a hold is an event with the person and the reason, and so is its end', async () => {
+test('a hold and its resolution are events with actor and reason', async () => {
   const { outboxId } = await enqueue(db)
   const eventId = await placeOutboxHold(olga.control, outboxId, 'looks wrong')
   await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'looks right')
@@ -81,15 +81,15 @@ async function leasedAndHeld(marked = false) {
 }
 const executor = () => db.as('symphony_executor')
 
-describe('a hold on an item in flight leaves its lease alone', () => {
-  test.for(['DISPATCHED', 'FAILED'] as const)('it completes as %s, and the hold ends with it', async (state) => {
+describe('a leased item under a hold', () => {
+  test.for(['DISPATCHED', 'FAILED'] as const)('completes as %s, which ends the hold', async (state) => {
     const lease = await leasedAndHeld()
     expect(await complete(db, lease, { state, railReference: 'r-1' })).toEqual({ attemptNo: 1, state, held: false })
     expect(await pendingRow(db, lease.outboxId)).toBeUndefined()
     expect(await ledger(db, lease.outboxId)).toEqual([`1 ${state}`])
   })
 
-  test('it completes as RETRYABLE, and the hold survives', async () => {
+  test('completes as RETRYABLE and stays held', async () => {
     const lease = await leasedAndHeld()
     expect(await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 0 })).toEqual({
       attemptNo: 1,
@@ -104,39 +104,39 @@ describe('a hold on an item in flight leaves its lease alone', () => {
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('a hold that the completion asks for does not replace the one that stands', async () => {
+  test('keeps its first hold if the completion has a hold reason', async () => {
     const lease = await leasedAndHeld()
     await complete(db, lease, { state: 'RETRYABLE', holdReason: 'the worker would hold it too' })
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'please wait', held_by: olga.name })
     expect((await eventRows(db, lease.outboxId)).map((event) => event.event_type)).toEqual(['HOLD_PLACED'])
   })
 
-  test('it is renewed', async () => {
+  test('has its lease renewed', async () => {
     const lease = await leasedAndHeld()
     const until = await renewOutboxLease(executor(), lease, WORKER, 3_600)
     expect(until.getTime()).toBeGreaterThan(lease.leaseExpiresAt.getTime())
   })
 
-  test('it is given back, and then the item is held and not claimable', async () => {
+  test('has its lease released and stays held', async () => {
     const lease = await leasedAndHeld()
     await releaseOutboxLease(executor(), lease, WORKER)
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, hold_reason: 'please wait' })
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('its call is marked', async () => {
+  test('begins its marked dispatch', async () => {
     const lease = await leasedAndHeld(true)
     await beginOutboxDispatch(executor(), lease, WORKER)
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })
   })
 
-  test('its worker may hold it too: the lease ends, the first hold stands', async () => {
+  test('keeps its first hold if its worker holds it too, which ends the lease', async () => {
     const lease = await leasedAndHeld()
     await holdLeasedOutboxItem(executor(), lease, WORKER, 'the worker would hold it too')
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, hold_reason: 'please wait' })
   })
 
-  test('it expires and is repaired, but no claim takes it over', async () => {
+  test('is repaired after its lease expires, but not taken over by a claim', async () => {
     const lease = await leasedAndHeld()
     await db.expireLease(lease.outboxId)
     expect(await claim(db, lease.railType)).toEqual([])
@@ -152,7 +152,7 @@ describe('a hold on an item in flight leaves its lease alone', () => {
     })
   })
 
-  test('what its worker learns is kept, while the lease lives and after it has expired', async () => {
+  test('stores late outcomes of its worker before and after the lease expires', async () => {
     const lease = await leasedAndHeld()
     const { outboxId, leaseToken } = lease
     const live = await recordLateOutcome(executor(), WORKER, { outboxId, leaseToken, state: 'RETRYABLE' })
@@ -167,7 +167,7 @@ describe('a hold on an item in flight leaves its lease alone', () => {
   })
 })
 
-test('a completion that holds an item says who and why, with the attempt that led there', async () => {
+test('a completion that holds an item writes an event with worker, reason and attempt', async () => {
   const lease = await enqueueAndClaim(db)
   await complete(db, lease, { state: 'RETRYABLE', holdReason: 'account closed?' })
   const [event] = await eventRows(db, lease.outboxId)
@@ -183,8 +183,8 @@ test('a completion that holds an item says who and why, with the attempt that le
   expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'account closed?', held_by: WORKER })
 })
 
-describe('a hold is refused', () => {
-  test.for(['DISPATCHED', 'FAILED'] as const)('on an item that ended as %s (P7001)', async (state) => {
+describe('place_outbox_hold', () => {
+  test.for(['DISPATCHED', 'FAILED'] as const)('refuses an item that ended as %s (P7001)', async (state) => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state })
     await expect(placeOutboxHold(olga.control, lease.outboxId, 'too late')).rejects.toMatchObject({
@@ -194,36 +194,36 @@ describe('a hold is refused', () => {
     expect(await eventRows(db, lease.outboxId)).toEqual([])
   })
 
-  test('on an item that is held (P7006), whoever held it, and the first hold stands', async () => {
+  test('refuses a held item (P7006) and keeps the first hold', async () => {
     const lease = await enqueueAndClaim(db)
     await holdLeasedOutboxItem(db.as('symphony_executor'), lease, WORKER, 'first')
     await expect(placeOutboxHold(olga.control, lease.outboxId, 'second')).rejects.toMatchObject({ sqlstate: 'P7006' })
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'first', held_by: WORKER })
   })
 
-  test('on an id that nobody has (22023)', async () => {
+  test('refuses an unknown item (22023)', async () => {
     await expect(placeOutboxHold(olga.control, randomUUID(), 'whose?')).rejects.toMatchObject({ sqlstate: '22023' })
   })
 
   test.for([
-    ['null', null],
-    ['empty', ''],
-    ['blank', ' \n\t '],
-    ['with a control character', 'a\u0007b'],
-    ['of 1001 characters', 'é'.repeat(1001)],
-  ])('with a reason that is %s (22023), by the function itself', async ([, reason]) => {
+    ['a null reason', null],
+    ['an empty reason', ''],
+    ['a blank reason', ' \n\t '],
+    ['a reason with a control character', 'a\u0007b'],
+    ['a reason of 1001 characters', 'é'.repeat(1001)],
+  ])('refuses %s (22023)', async ([, reason]) => {
     const { outboxId } = await enqueue(db)
     const asked = db.queryNoRole('SELECT place_outbox_hold($1, $2)', [outboxId, reason])
     await expect(asked).rejects.toMatchObject({ code: '22023' })
     expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: null })
   })
 
-  test('without an id (22023), by the function itself', async () => {
+  test('refuses a null id (22023)', async () => {
     await expect(db.queryNoRole(`SELECT place_outbox_hold(NULL, 'whose?')`)).rejects.toMatchObject({ code: '22023' })
   })
 })
 
-test('a reason of 1000 characters is kept to the last one', async () => {
+test('a hold stores a reason of 1000 characters in full', async () => {
   const { outboxId } = await enqueue(db)
   await placeOutboxHold(olga.control, outboxId, 'é'.repeat(1000))
   expect((await pendingRow(db, outboxId))?.hold_reason).toBe('é'.repeat(1000))

@@ -8,7 +8,7 @@ import { Emitter } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueueAndClaim, ledger, WORKER } from '../support/outboxItems.js'
 
-/** What a rail has answered must reach the ledger, whatever happens to the connection on the way there. */
+/** An outcome must reach the ledger even if a database connection fails. */
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -16,8 +16,8 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-describe.each<Disposition>(['retry', 'unknown'])('a completion that fails with the disposition “%s”', (disposition) => {
-  test('on the way there is asked again, and the outcome is recorded', async () => {
+describe.each<Disposition>(['retry', 'unknown'])('a completion with an error of disposition “%s”', (disposition) => {
+  test('is retried if the request failed, and is recorded', async () => {
     const { outboxId, events } = await completeThrough((role, failing) => ({
       ...role,
       query: (text, values) => {
@@ -29,7 +29,7 @@ describe.each<Disposition>(['retry', 'unknown'])('a completion that fails with t
     expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('on the way back is asked again, and told that its outcome stands', async () => {
+  test('is retried if the response was lost, and is reported as already recorded', async () => {
     const { outboxId, events } = await completeThrough((role, failing) => ({
       ...role,
       query: async (text, values) => {
@@ -44,7 +44,7 @@ describe.each<Disposition>(['retry', 'unknown'])('a completion that fails with t
   })
 })
 
-test('a completion that can never succeed is given up, with an event that names the payment', async () => {
+test('a completion with a fatal error is not retried, and its fault event names the item', async () => {
   const { outboxId, events } = await completeThrough((role, failing) => ({
     ...role,
     query: (text, values) => {
@@ -56,7 +56,7 @@ test('a completion that can never succeed is given up, with an event that names 
   expect(await ledger(db, outboxId)).toEqual([])
 })
 
-test('what its rail paid goes together, and what else there is goes by itself, when there are many', async () => {
+test('DISPATCHED outcomes are completed in a call of their own when many outcomes wait', async () => {
   const leases = await Promise.all(Array.from({ length: 60 }, () => enqueueAndClaim(db)))
   const groups: unknown[] = []
   const role = db.as('symphony_executor')
@@ -85,7 +85,7 @@ test('what its rail paid goes together, and what else there is goes by itself, w
     expect(await ledger(db, outboxId)).toEqual([index % 6 === 5 ? '1 FAILED' : '1 DISPATCHED'])
 })
 
-test('a completer that gave up once repeats a failed completion again after that', async () => {
+test('an ItemCompleter retries failed completions again after an earlier giveUp()', async () => {
   const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
   const events: RelayerEvent[] = []
   const emitter = new Emitter<RelayerEvent>()
@@ -115,7 +115,7 @@ test('a completer that gave up once repeats a failed completion again after that
   expect(events.at(-1)).toMatchObject({ type: 'outbox.recorded', outboxId: second.outboxId })
 })
 
-/** One success, brought into the ledger over a connection that fails once. */
+/** Completes one success over a connection that fails once. */
 async function completeThrough(
   spoil: (role: Queryable, failing: Failing) => Queryable,
 ): Promise<{ outboxId: string; events: RelayerEvent[] }> {

@@ -32,7 +32,7 @@ async function scopesOf(instructionId: string): Promise<unknown[]> {
 }
 
 describe('a key of one scope', () => {
-  test('with a second instruction is refused (P7014), and the error names the first', async () => {
+  test('is refused for a second instruction (P7014), and the error names the first', async () => {
     const scope = buildScope()
     const first = buildInstruction()
     const second = buildInstruction({ idempotencyKey: first.idempotencyKey })
@@ -51,7 +51,7 @@ describe('a key of one scope', () => {
     expect(await sequenceOf(db, second.participantId)).toEqual({ taken: [], next: undefined })
   })
 
-  test('with the same instruction and content returns the first item', async () => {
+  test('returns the first item for the same instruction and content', async () => {
     const scope = buildScope()
     const instruction = buildInstruction()
     const first = await enqueuePaymentOutbox(gateway, instruction, scope)
@@ -59,7 +59,7 @@ describe('a key of one scope', () => {
     expect(await scopesOf(instruction.instructionId)).toEqual([scope.keyScope])
   })
 
-  test('with the same instruction and other content stays P7004', async () => {
+  test('is refused for the same instruction with other content (P7004)', async () => {
     const scope = buildScope()
     const instruction = buildInstruction()
     await enqueuePaymentOutbox(gateway, instruction, scope)
@@ -67,7 +67,7 @@ describe('a key of one scope', () => {
     expect(await failureOf(enqueuePaymentOutbox(gateway, changed, scope))).toMatchObject({ sqlstate: 'P7004' })
   })
 
-  test('belongs to that scope alone: another scope and SQL callers may use it for other instructions', async () => {
+  test('may be used for other instructions in another scope and by SQL callers', async () => {
     const { idempotencyKey } = buildInstruction()
     for (const scope of [buildScope(), buildScope(), {}, {}]) {
       const item = await enqueuePaymentOutbox(gateway, buildInstruction({ idempotencyKey }), scope)
@@ -75,7 +75,7 @@ describe('a key of one scope', () => {
     }
   })
 
-  test('may stand for one instruction only within a batch, too', async () => {
+  test('is refused for a second instruction of the same batch (P7014)', async () => {
     const scope = buildScope()
     const { idempotencyKey } = buildInstruction()
     const batch = [buildInstruction(), buildInstruction({ idempotencyKey }), buildInstruction({ idempotencyKey })]
@@ -87,7 +87,7 @@ describe('a key of one scope', () => {
     for (const { instructionId } of batch) expect(await scopesOf(instructionId)).toEqual([])
   })
 
-  test('refuses a batch that mixes repeated and new items, and names the first instruction', async () => {
+  test('is refused within a batch of repeated and new items (P7014)', async () => {
     const scope = buildScope()
     const known = [buildInstruction(), buildInstruction()]
     await enqueuePaymentOutboxBatch(gateway, known, scope)
@@ -102,7 +102,7 @@ describe('a key of one scope', () => {
 })
 
 describe('the scope argument', () => {
-  test('is refused (42501) from a login that is no gateway, and nothing is enqueued', async () => {
+  test('is refused from a login that is no gateway (42501), and nothing is enqueued', async () => {
     const instruction = buildInstruction()
     for (const attempt of [
       () => enqueuePaymentOutbox(db.as('symphony_ingest'), instruction, buildScope()),
@@ -118,7 +118,7 @@ describe('the scope argument', () => {
     ['empty', ''],
     ['longer than 500 characters', 'x'.repeat(501)],
     ['a text with a control character', 'key:a\u0007'],
-  ])('is refused (22023) when it is %s', async (_, scope) => {
+  ])('is refused if it is %s (22023)', async (_, scope) => {
     const call = `SELECT * FROM ${db.qualify('enqueue_payment_outbox')}('i', 'p', 'k', 'r', '{}', p_key_scope => $1)`
     expect(await failureOf(gateway.query(call, [scope]))).toMatchObject({
       sqlstate: '22023',
@@ -126,30 +126,30 @@ describe('the scope argument', () => {
     })
   })
 
-  test('of the greatest length fits the index', async () => {
+  test('fits the index at its maximum length', async () => {
     const keyScope = `${randomUUID()}${'€'.repeat(464)}`
     const instruction = buildInstruction({ idempotencyKey: 'k'.repeat(128) })
     expect((await enqueuePaymentOutbox(gateway, instruction, { keyScope })).created).toBe(true)
   })
 })
 
-/** A connection of the gateway, to step by hand. */
+/** Opens a connection of the gateway. */
 async function connect(): Promise<Connection> {
   const client = await (await gatewayOf(db)).connect()
   await client.query('SET ROLE symphony_ingest')
   return connectionOf(db, client)
 }
 
-/** Instructions in this order, under these keys. */
+/** Builds one instruction per key, in this order. */
 function buildBatch(name: string, keys: readonly string[]): OutboxInstruction[] {
   return keys.map((idempotencyKey, index) => buildInstruction({ instructionId: `${name}-${index}`, idempotencyKey }))
 }
 
 describe('two transactions with one key and two instructions', () => {
   test.each([
-    ['commits, the second is refused (P7014)', 'COMMIT', { sqlstate: 'P7014' }],
-    ['rolls back, the second is enqueued', 'ROLLBACK', { created: true }],
-  ])('wait for each other: when the first %s', async (_, end, expected) => {
+    ['refused (P7014) if the first commits', 'COMMIT', { sqlstate: 'P7014' }],
+    ['enqueued if the first rolls back', 'ROLLBACK', { created: true }],
+  ])('wait for each other; the second is %s', async (_, end, expected) => {
     const [one, two] = [await connect(), await connect()]
     const scope = buildScope()
     const first = buildInstruction()
@@ -165,10 +165,10 @@ describe('two transactions with one key and two instructions', () => {
     await two.close()
   })
 
-  test('do not deadlock when two batches share keys in opposite order', async () => {
+  test('do not deadlock if two batches share keys in opposite order', async () => {
     const [blocker, one, two] = [await connect(), await connect(), await connect()]
     const scope = buildScope()
-    // Both batches stop halfway, at a key of the blocker, and then go on to a key of each other.
+    // Both batches wait halfway, at a key of the blocker, before they reach each other's keys.
     await blocker.query('BEGIN')
     await enqueuePaymentOutboxBatch(blocker, buildBatch('blocker', ['m1', 'm2']), scope)
     const outcomes = Promise.allSettled([
@@ -182,7 +182,7 @@ describe('two transactions with one key and two instructions', () => {
     for (const connection of [blocker, one, two]) await connection.close()
   })
 
-  test('under REPEATABLE READ the loser gets a serialization failure (40001) to retry', async () => {
+  test('give the second a serialization failure under REPEATABLE READ (40001)', async () => {
     const [one, two] = [await connect(), await connect()]
     const scope = buildScope()
     const first = buildInstruction()
@@ -198,7 +198,7 @@ describe('two transactions with one key and two instructions', () => {
   })
 })
 
-test('a redrive carries no scope, and the key of its payment stays taken', async () => {
+test('a redrive has no key scope, and the key of its payment stays in use (P7014)', async () => {
   const [olga, pavel] = [await createPerson(db, 'olga'), await createPerson(db, 'pavel')]
   const scope = buildScope()
   const instruction = buildInstruction()
@@ -210,7 +210,7 @@ test('a redrive carries no scope, and the key of its payment stays taken', async
   expect(await failureOf(enqueuePaymentOutbox(gateway, other, scope))).toMatchObject({ sqlstate: 'P7014' })
 })
 
-test('an enqueue without a scope keeps instruction and key as the identity', async () => {
+test('an enqueue without a scope may use a key for two instructions', async () => {
   const first = await enqueue(db)
   const second = await enqueue(db, { idempotencyKey: first.idempotencyKey })
   expect(second.created).toBe(true)

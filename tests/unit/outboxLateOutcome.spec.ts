@@ -24,7 +24,7 @@ import {
 } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-/** What a worker learned after it lost its lease is kept, is used, and never makes a second ending. */
+/** A late outcome is stored, is used by the next claim, and never makes a second terminal outcome. */
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -42,38 +42,38 @@ function report({ outboxId, leaseToken }: ClaimedItem, learned: Learned, workerI
   return recordLateOutcome(db.as('symphony_executor'), workerId, { outboxId, leaseToken, ...learned })
 }
 
-/** A lease that has run out and that nobody has noticed yet. */
+/** Returns an expired lease that is neither repaired nor taken over. */
 async function expiredLease(): Promise<ClaimedItem> {
   const lease = await enqueueAndClaim(db, {}, { workerId: SLOW })
   await db.expireLease(lease.outboxId)
   return lease
 }
 
-/** A lease that ran out, and the lease of the worker that took the item over. */
+/** Returns an expired lease, and the lease of the worker that took the item over. */
 async function takenOver(): Promise<{ readonly lost: ClaimedItem; readonly next: ClaimedItem }> {
   const lost = await expiredLease()
   return { lost, next: await claimOnly(db, lost.railType, { workerId: HEIR }) }
 }
 
-/** The next lease of an item, after whoever holds it now has lost it. */
+/** Expires the current lease and returns the next one. */
 async function nextLease(lease: ClaimedItem): Promise<ClaimedItem> {
   await db.expireLease(lease.outboxId)
   return claimOnly(db, lease.railType, { workerId: HEIR })
 }
 
-describe('a late outcome is accepted', () => {
-  test('for an expired lease that nobody has noticed yet', async () => {
+describe('a late outcome', () => {
+  test('is accepted for an expired lease before repair or takeover', async () => {
     const lease = await expiredLease()
     expect(await report(lease, PAID)).toEqual({ eventId: expect.any(String), eventType: 'LATE_OUTCOME' })
   })
 
-  test('after the lease was repaired', async () => {
+  test('is accepted after the lease was repaired', async () => {
     const lease = await expiredLease()
     await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
     expect(await report(lease, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
   })
 
-  test('after another worker took the item over, whose lease it does not touch', async () => {
+  test('is accepted after a takeover and does not change the new lease', async () => {
     const { lost, next } = await takenOver()
     const before = await pendingRow(db, lost.outboxId)
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
@@ -88,14 +88,14 @@ describe('a late outcome is accepted', () => {
     })
   })
 
-  test('from the worker that had recorded another outcome with that very lease', async () => {
+  test('is accepted after RETRYABLE was recorded under the same lease', async () => {
     const lease = await enqueueAndClaim(db, {}, { workerId: SLOW })
     await complete(db, lease, { state: 'RETRYABLE' }, SLOW)
     expect(await report(lease, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
     expect((await pendingRow(db, lease.outboxId))!.outcome_unknown).toBe(true)
   })
 
-  test('with all that was learned, and without the token itself', async () => {
+  test('is stored with all its fields and a hash of the token, not the token', async () => {
     const lease = await expiredLease()
     const { eventId } = await report(lease, {
       ...PAID,
@@ -127,14 +127,14 @@ describe('a late outcome is accepted', () => {
   })
 })
 
-describe('a late outcome is refused', () => {
+describe('record_late_outcome', () => {
   const refused: readonly (readonly [string, (lost: ClaimedItem) => Promise<[ClaimedItem, string]>])[] = [
-    ['for a token that was never issued', async (lost) => [{ ...lost, leaseToken: randomUUID() }, SLOW]],
-    ['from a worker to whom the token was not issued', async (lost) => [lost, 'somebody-else']],
-    ['for a token of another item', async (lost) => [{ ...lost, leaseToken: (await expiredLease()).leaseToken }, SLOW]],
-    ['for an item that does not exist', async (lost) => [{ ...lost, outboxId: randomUUID() }, SLOW]],
+    ['a token that was never issued', async (lost) => [{ ...lost, leaseToken: randomUUID() }, SLOW]],
+    ['a token issued to another worker', async (lost) => [lost, 'other-worker']],
+    ['a token of another item', async (lost) => [{ ...lost, leaseToken: (await expiredLease()).leaseToken }, SLOW]],
+    ['an unknown item', async (lost) => [{ ...lost, outboxId: randomUUID() }, SLOW]],
     [
-      'for a token that was given back unused',
+      'the token of a released lease',
       async () => {
         const lease = await enqueueAndClaim(db, {}, { workerId: SLOW })
         await releaseOutboxLease(db.as('symphony_executor'), lease, SLOW)
@@ -143,7 +143,7 @@ describe('a late outcome is refused', () => {
     ],
   ]
 
-  test.for(refused)('%s, and nothing is kept', async ([, arrange]) => {
+  test.for(refused)('refuses %s and stores nothing (P7002)', async ([, arrange]) => {
     const { lost } = await takenOver()
     const [shown, workerId] = await arrange(lost)
     const refusal = await failureOf(report(shown, PAID, workerId))
@@ -155,7 +155,7 @@ describe('a late outcome is refused', () => {
     }
   })
 
-  test('when the item has ended, unless the token was issued for it', async () => {
+  test('refuses a foreign token of an ended item, and accepts one issued for it', async () => {
     const { lost, next } = await takenOver()
     await complete(db, next, PAID, HEIR)
     const refusal = await failureOf(report({ ...lost, leaseToken: randomUUID() }, PAID))
@@ -163,7 +163,7 @@ describe('a late outcome is refused', () => {
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
   })
 
-  test.for(['ZOMBIE_REQUEUE', 'DISPATCHING', 'paid'])('with a state that is no outcome: %s', async (state) => {
+  test.for(['ZOMBIE_REQUEUE', 'DISPATCHING', 'paid'])('refuses state %s (INVALID_COMPLETION_STATE)', async (state) => {
     const { outboxId, leaseToken } = await expiredLease()
     const refusal = await failureOf(
       call(db.as('symphony_executor'), 'record_late_outcome', [outboxId, leaseToken, SLOW, state]),
@@ -173,7 +173,7 @@ describe('a late outcome is refused', () => {
 })
 
 describe('a late success', () => {
-  test('is handed to the next claimer, who completes with it and calls no rail', async () => {
+  test('is evidence of the next claim, which can complete with its rail reference', async () => {
     const lease = await expiredLease()
     await report(lease, { ...PAID, railCode: '00' })
     const next = await claimOnly(db, lease.railType, { workerId: HEIR })
@@ -189,7 +189,7 @@ describe('a late success', () => {
     expect((await eventRows(db, lease.outboxId)).map(({ event_type }) => event_type)).toEqual(['LATE_OUTCOME'])
   })
 
-  test('is handed over even if the lease had not begun its marked call, as far as anybody knew', async () => {
+  test('is evidence of the next claim even if no marked call was begun', async () => {
     const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, marked: true })
     await db.expireLease(lease.outboxId)
     await report(lease, PAID)
@@ -201,7 +201,7 @@ describe('a late success', () => {
     ['FAILED', undefined],
     ['FAILED', false],
     ['FAILED', true],
-  ] as const)('makes %s impossible, even if that is called certain (unknown: %s): the item is held', async (given) => {
+  ] as const)('makes a %s completion (outcomeUnknown: %s) hold the item instead', async (given) => {
     const [state, outcomeUnknown] = given
     const { lost, next } = await takenOver()
     await report(lost, PAID)
@@ -214,7 +214,7 @@ describe('a late success', () => {
     })
   })
 
-  test('survives a retryable answer that is called certain, and reaches the claimer after it', async () => {
+  test('survives a RETRYABLE completion of known outcome and is evidence of the next claim', async () => {
     const { lost, next } = await takenOver()
     await report(lost, PAID)
     expect(await complete(db, next, { state: 'RETRYABLE', outcomeUnknown: false }, HEIR)).toMatchObject({ held: false })
@@ -222,7 +222,7 @@ describe('a late success', () => {
     expect(third).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: PAID } })
   })
 
-  test('is not outranked by another word, before or after it', async () => {
+  test('takes precedence over other late outcomes before and after it', async () => {
     const { lost, next } = await takenOver()
     await report(lost, { state: 'RETRYABLE', errorCode: 'TIMEOUT' })
     expect((await pendingRow(db, lost.outboxId))!.late_outcome).toMatchObject({ state: 'RETRYABLE' })
@@ -235,8 +235,8 @@ describe('a late success', () => {
   })
 })
 
-describe('an ending after a late success', () => {
-  test('under another reference alarms: it may be a second payment', async () => {
+describe('a DISPATCHED completion', () => {
+  test('writes TERMINAL_BLOCKED after a late success with another reference', async () => {
     const { lost, next } = await takenOver()
     await report(lost, PAID)
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)
@@ -252,9 +252,9 @@ describe('an ending after a late success', () => {
   })
 
   test.for([
-    ['under the same reference', PAID],
-    ['when the late word was a failure', { state: 'FAILED', railReference: 'ref-2' }],
-  ] as const)('does not alarm %s', async ([, late]) => {
+    ['a late success with the same reference', PAID],
+    ['a late failure', { state: 'FAILED', railReference: 'ref-2' }],
+  ] as const)('writes no TERMINAL_BLOCKED after %s', async ([, late]) => {
     const { lost, next } = await takenOver()
     await report(lost, late)
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-1' }, HEIR)
@@ -263,7 +263,7 @@ describe('an ending after a late success', () => {
 })
 
 describe('a late failure', () => {
-  test('is evidence for the next claimer, and ends nothing by itself', async () => {
+  test('is evidence of the next claim and does not end the item', async () => {
     const { lost, next } = await takenOver()
     await report(lost, { state: 'FAILED', errorCode: 'REFUSED' })
     expect(await ledger(db, lost.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
@@ -276,7 +276,7 @@ describe('a late failure', () => {
     })
   })
 
-  test('does not mark an item of which nothing was unknown', async () => {
+  test('does not make a known outcome unknown', async () => {
     const lease = await enqueueAndClaim(db, {}, { workerId: SLOW })
     await complete(db, lease, { state: 'RETRYABLE' }, SLOW)
     await report(lease, { state: 'FAILED', errorCode: 'REFUSED' })
@@ -285,7 +285,7 @@ describe('a late failure', () => {
   })
 })
 
-describe('after the item has ended', () => {
+describe('a terminal outcome', () => {
   const failed: Learned = { state: 'FAILED', railReference: null }
   const cases: readonly (readonly [Learned, Learned, 'LATE_OUTCOME' | 'TERMINAL_BLOCKED'])[] = [
     [PAID, PAID, 'LATE_OUTCOME'],
@@ -299,7 +299,7 @@ describe('after the item has ended', () => {
   ]
 
   test.for(cases.map(([ending, late, type]) => [name(ending), name(late), type, ending, late] as const))(
-    'as %s, the late word %s is %s, and there is no second ending',
+    '%s stays the only one: a late %s is stored as %s',
     async ([, , eventType, ending, late]) => {
       const { lost, next } = await takenOver()
       await complete(db, next, { ...ending, outcomeUnknown: false }, HEIR)
@@ -307,7 +307,7 @@ describe('after the item has ended', () => {
       expect(await report(lost, late)).toMatchObject({ eventType })
       expect(await attemptRows(db, lost.outboxId)).toEqual(before)
       expect(await pendingRow(db, lost.outboxId)).toBeUndefined()
-      // The event names the ending that stands.
+      // The event names the terminal attempt.
       expect(await eventRows(db, lost.outboxId)).toMatchObject([
         { event_type: eventType, actor: SLOW, attempt_id: before.at(-1)!.attempt_id },
       ])
@@ -315,8 +315,8 @@ describe('after the item has ended', () => {
   )
 })
 
-describe('the same late outcome twice', () => {
-  test('is one event, and the same answer', async () => {
+describe('a repeated late outcome', () => {
+  test('writes one event and returns the same result', async () => {
     const lease = await expiredLease()
     const first = await report(lease, PAID)
     expect(await report(lease, PAID)).toEqual(first)
@@ -325,7 +325,7 @@ describe('the same late outcome twice', () => {
     expect(await eventRows(db, lease.outboxId)).toHaveLength(1)
   })
 
-  test('is one alarm, when it contradicts the ending', async () => {
+  test('writes one TERMINAL_BLOCKED if it contradicts the terminal outcome', async () => {
     const { lost, next } = await takenOver()
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)
     const first = await report(lost, PAID)
@@ -334,7 +334,7 @@ describe('the same late outcome twice', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('is the alarm that an ending raised, when one that it contradicts came in between', async () => {
+  test('returns the TERMINAL_BLOCKED of a contradicting completion in between', async () => {
     const { lost, next } = await takenOver()
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)
@@ -347,7 +347,7 @@ describe('the same late outcome twice', () => {
     ])
   })
 
-  test('is two events, when it says something else or another worker says it', async () => {
+  test('writes a second event if its content or its worker differs', async () => {
     const { lost, next } = await takenOver()
     await db.expireLease(next.outboxId)
     await report(lost, PAID)
@@ -357,14 +357,14 @@ describe('the same late outcome twice', () => {
   })
 })
 
-describe.for(['repair', 'takeover'] as const)('a late success, when %s finds the next expired lease,', (foundBy) => {
+describe.for(['repair', 'takeover'] as const)('a late success, if %s records the expired lease,', (foundBy) => {
   async function findExpired(lease: ClaimedItem): Promise<void> {
     await db.expireLease(lease.outboxId)
     if (foundBy === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
     else await claim(db, lease.railType, { workerId: HEIR })
   }
 
-  test('keeps an item at the ceiling claimable, once', async () => {
+  test('keeps an item at the retry ceiling claimable once', async () => {
     const item = await enqueueAndFail(db, 19)
     const lease = await claimOnly(db, item.railType, { workerId: SLOW })
     await report(lease, PAID)
@@ -377,7 +377,7 @@ describe.for(['repair', 'takeover'] as const)('a late success, when %s finds the
     expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING' })
   })
 
-  test('keeps an item claimable whose marked call had begun', async () => {
+  test('keeps an item claimable if its marked call had begun', async () => {
     const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, marked: true })
     await beginOutboxDispatch(db.as('symphony_executor'), lease, SLOW)
     await report(lease, PAID)

@@ -4,7 +4,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue } from '../support/outboxItems.js'
 import { closeTransactions, openTransaction } from '../support/outboxStream.js'
 
-/** One for each test: a lease anywhere is an event for everybody. */
+/** Each test has its own database, because every lease is an event of every rail. */
 let db: TestDatabase
 beforeEach(async () => {
   db = await createTestDatabase()
@@ -17,7 +17,7 @@ afterEach(async () => {
 const HOUR_MS = 3_600_000
 const inHours = (hours: number) => new Date(Date.now() + hours * HOUR_MS)
 
-/** The next event, to the microsecond, as the name of what it is: who compares Dates compares milliseconds. */
+/** Returns the name of the next event. SQL compares microseconds, which a Date does not have. */
 async function nextIs(rails?: readonly string[]): Promise<string | null> {
   const next = await nextOutboxEvent(db.as('symphony_executor'), rails)
   const { rows } = await db.queryNoRole<{ event: string | null; at: Date | null }>(
@@ -34,7 +34,7 @@ async function nextIs(rails?: readonly string[]): Promise<string | null> {
 
 const control = () => db.as('symphony_control')
 
-test('nothing is waited for where nothing waits', async () => {
+test('next_outbox_event returns null without pending items', async () => {
   expect(await nextOutboxEvent(db.as('symphony_executor'))).toBeNull()
   const { railType } = await enqueue(db)
   const [lease] = await claim(db, railType)
@@ -42,7 +42,7 @@ test('nothing is waited for where nothing waits', async () => {
   expect(await nextOutboxEvent(db.as('symphony_executor'))).toBeNull()
 })
 
-test('the nearest due time is the next event, whichever rail it is on', async () => {
+test('next_outbox_event returns the nearest due time of all rails', async () => {
   await enqueue(db, { instructionId: 'late', railType: 'a', notBefore: inHours(3) })
   expect(await nextIs()).toBe('due late')
   await enqueue(db, { instructionId: 'early', railType: 'b', notBefore: inHours(2) })
@@ -50,13 +50,13 @@ test('the nearest due time is the next event, whichever rail it is on', async ()
   expect(await nextIs()).toBe('due early')
 })
 
-test('what is overdue is the next event, at the time when it became due', async () => {
+test('next_outbox_event returns the past due time of an overdue item', async () => {
   await enqueue(db, { instructionId: 'future', notBefore: inHours(1) })
   await enqueue(db, { instructionId: 'past', notBefore: inHours(-1) })
   expect(await nextIs()).toBe('due past')
 })
 
-test('of a due time and the expiry of a lease, the nearer one is next', async () => {
+test('next_outbox_event returns the nearer of a due time and a lease expiry', async () => {
   await enqueue(db, { instructionId: 'leased', railType: 'a' })
   await claim(db, 'a', { leaseSeconds: 3_600 })
   expect(await nextIs()).toBe('expiry of leased')
@@ -66,7 +66,7 @@ test('of a due time and the expiry of a lease, the nearer one is next', async ()
   expect(await nextIs()).toBe('due sooner')
 })
 
-test('a worker of some rails is told of their due times only, and of every lease', async () => {
+test('next_outbox_event with rails covers their due times only, and every lease', async () => {
   await enqueue(db, { instructionId: 'a1', railType: 'a', notBefore: inHours(1) })
   await enqueue(db, { instructionId: 'b1', railType: 'b', notBefore: inHours(2) })
   expect(await nextIs(['b'])).toBe('due b1')
@@ -77,7 +77,7 @@ test('a worker of some rails is told of their due times only, and of every lease
   expect(await nextIs(['c'])).toBe('expiry of d1')
 })
 
-test('an expired lease of another rail, or of a paused one, is left to repair and wakes nobody', async () => {
+test('next_outbox_event ignores an expired lease of another rail or of a paused one', async () => {
   const { outboxId } = await enqueue(db, { instructionId: 'expired', railType: 'd' })
   await claim(db, 'd', { leaseSeconds: 60 })
   await db.expireLease(outboxId)
@@ -88,7 +88,7 @@ test('an expired lease of another rail, or of a paused one, is left to repair an
   expect(await nextIs()).toBeNull()
 })
 
-test('what is held or blocked has no due time', async () => {
+test('next_outbox_event ignores held and blocked items', async () => {
   const held = await enqueue(db, { instructionId: 'held', railType: 'a' })
   await placeOutboxHold(control(), held.outboxId, 'please wait')
   await enqueue(db, { instructionId: 'head', participantId: 'p', railType: 'b', ordered: true, notBefore: inHours(2) })
@@ -96,7 +96,7 @@ test('what is held or blocked has no due time', async () => {
   expect(await nextIs()).toBe('due head')
 })
 
-test('a paused rail has no due times, but its leases expire', async () => {
+test('next_outbox_event ignores due times of a paused rail, not its lease expiries', async () => {
   await enqueue(db, { instructionId: 'leased', railType: 'a' })
   await claim(db, 'a', { leaseSeconds: 600 })
   await enqueue(db, { instructionId: 'waiting', railType: 'a' })
@@ -109,7 +109,7 @@ test('a paused rail has no due times, but its leases expire', async () => {
 })
 
 test.for(['participant', 'stream'] as const)(
-  'a paused %s has no due times, not even of what was being enqueued when it was paused',
+  'next_outbox_event ignores a paused %s, even items enqueued during the pause',
   async (kind) => {
     await enqueue(db, { instructionId: 'marked', participantId: 'p', railType: 'a', ordered: true })
     const operator = await openTransaction(db, 'symphony_control')
@@ -124,17 +124,17 @@ test.for(['participant', 'stream'] as const)(
   },
 )
 
-test('what is not ordered has its due time in a paused stream', async () => {
+test('next_outbox_event covers unordered items of a paused stream', async () => {
   await pauseOutbox(control(), 'stream', 'p', 'please wait')
   await enqueue(db, { instructionId: 'free', participantId: 'p', railType: 'a' })
   expect(await nextIs()).toBe('due free')
 })
 
 test.for([
-  ['no rails', []],
-  ['a null', [null]],
-  ['a blank', ['']],
-  ['too many', Array.from({ length: 1001 }, () => 'a')],
-])('a list of %s is refused (22023), by the function itself', async ([, rails]) => {
+  ['an empty list', []],
+  ['a null rail', [null]],
+  ['an empty rail', ['']],
+  ['1001 rails', Array.from({ length: 1001 }, () => 'a')],
+])('next_outbox_event refuses %s (22023)', async ([, rails]) => {
   await expect(db.queryNoRole('SELECT next_outbox_event($1)', [rails])).rejects.toMatchObject({ code: '22023' })
 })

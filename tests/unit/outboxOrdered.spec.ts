@@ -30,8 +30,8 @@ beforeAll(async () => {
 afterEach(closeTransactions)
 afterAll(() => db.drop())
 
-describe('of the ordered items of a participant', () => {
-  test('only the head can be claimed, and each is when the one before it has ended', async () => {
+describe('ordered items of a participant', () => {
+  test('are claimed one by one, each after its predecessor has ended', async () => {
     const stream = new Stream(db)
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
     for (const [index, id] of ids.entries()) {
@@ -43,7 +43,7 @@ describe('of the ordered items of a participant', () => {
     expect(await stream.claimed()).toEqual([])
   })
 
-  test('only the head can be claimed when they were enqueued in one call', async () => {
+  test('are claimed one by one if they were enqueued in one call', async () => {
     const stream = new Stream(db)
     const { participantId, railType } = stream
     const instructions = Array.from({ length: 4 }, () => buildInstruction({ participantId, railType, ordered: true }))
@@ -51,7 +51,7 @@ describe('of the ordered items of a participant', () => {
     expect(await stream.drain()).toEqual(items.map((item) => item.outboxId))
   })
 
-  test('one is claimed at a time, whatever the batch size, and streams do not wait for each other', async () => {
+  test('are claimed one at a time whatever the batch size; streams are independent', async () => {
     const streams = [new Stream(db), new Stream(db)]
     const heads: string[] = []
     for (const stream of streams) {
@@ -65,7 +65,7 @@ describe('of the ordered items of a participant', () => {
     expect(items.map((item) => item.outboxId).toSorted()).toEqual(heads.toSorted())
   })
 
-  test('the head goes first on every rail', async () => {
+  test('wait for their head, also if it is on another rail', async () => {
     const stream = new Stream(db)
     const head = await stream.enqueue()
     const other = `${stream.railType}-2`
@@ -75,7 +75,7 @@ describe('of the ordered items of a participant', () => {
     expect((await claimOnly(db, other)).outboxId).toBe(second.outboxId)
   })
 
-  test('none waits for an item without the flag, and no such item waits', async () => {
+  test('wait only for ordered items; unordered items never wait', async () => {
     const stream = new Stream(db)
     const first = await stream.enqueue(false)
     const head = await stream.enqueue(true)
@@ -87,7 +87,7 @@ describe('of the ordered items of a participant', () => {
     expect(await pendingRow(db, second)).toMatchObject({ blocked: true })
   })
 
-  test('in one call, too', async () => {
+  test('wait only for ordered items of the same call', async () => {
     const stream = new Stream(db)
     const { participantId, railType } = stream
     const flags = [false, true, false, true, false]
@@ -100,8 +100,8 @@ describe('of the ordered items of a participant', () => {
   })
 })
 
-describe('a head that has not ended keeps the others waiting', () => {
-  test('when it is to be tried again', async () => {
+describe('the head of a stream', () => {
+  test('blocks its successors while it waits for a retry', async () => {
     const stream = new Stream(db)
     const ids = [await stream.enqueue(), await stream.enqueue()]
     await complete(db, await stream.claimOnly(), { state: 'RETRYABLE' })
@@ -110,7 +110,7 @@ describe('a head that has not ended keeps the others waiting', () => {
     expect(await stream.drain()).toEqual(ids)
   })
 
-  test('when its lease expired, and was repaired', async () => {
+  test('blocks its successors after its lease expired and was repaired', async () => {
     const stream = new Stream(db)
     const ids = [await stream.enqueue(), await stream.enqueue()]
     await stream.claimOnly()
@@ -121,7 +121,7 @@ describe('a head that has not ended keeps the others waiting', () => {
     expect(await stream.drain()).toEqual(ids)
   })
 
-  test('when it is held', async () => {
+  test('blocks its successors while it is held', async () => {
     const stream = new Stream(db)
     const ids = [await stream.enqueue(), await stream.enqueue()]
     await placeOutboxHold(olga.control, ids[0]!, 'please wait')
@@ -130,7 +130,7 @@ describe('a head that has not ended keeps the others waiting', () => {
     expect(await stream.drain()).toEqual(ids)
   })
 
-  test('when it is not due yet', async () => {
+  test('blocks its successors while it is not due', async () => {
     const stream = new Stream(db)
     const { participantId, railType } = stream
     const tomorrow = new Date(Date.now() + 86_400_000)
@@ -142,8 +142,8 @@ describe('a head that has not ended keeps the others waiting', () => {
   })
 })
 
-describe('a head that FAILED', () => {
-  test.for(['by default', 'continue'] as const)('lets the next one go: %s', async (policy) => {
+describe('a FAILED head', () => {
+  test.for(['by default', 'continue'] as const)('unblocks the next item under policy: %s', async (policy) => {
     const stream = new Stream(db)
     if (policy === 'continue') await setParticipantOutboxPolicy(olga.control, stream.participantId, 'continue')
     await stream.enqueue()
@@ -152,7 +152,7 @@ describe('a head that FAILED', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('halts the stream where the policy says so, and resuming it goes on in order', async () => {
+  test('halts the stream under policy halt; resuming it continues in order', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const failed = await stream.enqueue()
@@ -170,7 +170,7 @@ describe('a head that FAILED', () => {
     expect(await stream.drain()).toEqual([second, third])
   })
 
-  test('halts a stream that has nothing else yet: what comes later waits', async () => {
+  test('halts a stream without other items; later items wait', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     await stream.enqueue()
@@ -181,7 +181,7 @@ describe('a head that FAILED', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('halts it again after it was resumed', async () => {
+  test('halts the stream again after it was resumed', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
@@ -193,7 +193,7 @@ describe('a head that FAILED', () => {
     expect(await stream.drain()).toEqual([ids[2]])
   })
 
-  test('halts nothing anew where a person has paused the stream before: that pause stays, with its reason', async () => {
+  test('keeps an operator’s earlier pause of the stream, with its reason', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     await stream.enqueue()
@@ -210,7 +210,7 @@ describe('a head that FAILED', () => {
     expect(events.rows).toEqual([{ event_type: 'PAUSED' }])
   })
 
-  test('halts the stream also when people decided it', async () => {
+  test('halts the stream if two people decided FAILED', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -221,7 +221,7 @@ describe('a head that FAILED', () => {
     expect(await stream.claimed()).toEqual([ids[1]])
   })
 
-  test('by decision in the middle of the stream halts it as a whole, the head too', async () => {
+  test('halts the whole stream, head included, if an item in the middle is decided FAILED', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
@@ -232,7 +232,7 @@ describe('a head that FAILED', () => {
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
   })
 
-  test('by decision in the middle marks the head as blocked: it does not count as due', async () => {
+  test('marks the head as blocked if an item in the middle is decided FAILED', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -243,7 +243,7 @@ describe('a head that FAILED', () => {
     expect(await pendingRow(db, ids[0]!)).toMatchObject({ blocked: true })
   })
 
-  test('by decision in the middle does not wait for a head that somebody else has locked, and halts it all the same', async () => {
+  test('halts the stream without waiting for a head that another transaction has locked', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -257,7 +257,7 @@ describe('a head that FAILED', () => {
     expect(await stream.claimed()).toEqual([])
   })
 
-  test('or DISPATCHED, or without the flag, halts nothing', async () => {
+  test('does not halt the stream if it is unordered; nor does a DISPATCHED head', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     await stream.enqueue(false)
@@ -266,7 +266,7 @@ describe('a head that FAILED', () => {
     expect(await stream.drain()).toEqual(ids)
   })
 
-  test('follows the policy of the moment', async () => {
+  test('follows the current policy; each change of policy is an event', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'continue')
@@ -280,7 +280,7 @@ describe('a head that FAILED', () => {
     ])
   })
 
-  test('has no policy but continue and halt (22023), for a participant that can be (22023)', async () => {
+  test('accepts only the policies continue and halt, for a valid participant (22023)', async () => {
     const asked: [string | null, string | null][] = [
       ['p', null],
       ['p', 'HALT'],
@@ -305,7 +305,7 @@ async function scopeEvents(scope: string) {
   return rows
 }
 
-/** A leased head, an open transaction that will end it, and one that will enqueue behind it. */
+/** Returns a leased head, a transaction to complete it in, and one to enqueue its successor in. */
 async function createHeadEnding() {
   const stream = new Stream(db)
   const head = await stream.enqueue()
@@ -319,8 +319,8 @@ async function createHeadEnding() {
   }
 }
 
-describe('a head that ends while its successor is being enqueued does not strand it', () => {
-  test('when the successor is enqueued, then the head ends and commits, then the successor commits', async () => {
+describe('a successor enqueued while the head ends', () => {
+  test('is claimable if its enqueue starts before the completion and commits after it', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -330,19 +330,19 @@ describe('a head that ends while its successor is being enqueued does not strand
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('when the head ends, then the successor is enqueued and commits, then the head commits', async () => {
+  test('is claimable if its enqueue starts and commits during the completion', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
-    // The head may still come back: a claim must not decide yet, and must not forget to look again.
+    // The completion may still roll back, so a claim leaves the item blocked and unverified.
     expect(await stream.claimed()).toEqual([])
     expect(await pendingRow(db, second)).toMatchObject({ blocked: true, block_unverified: true })
     await completer.query('COMMIT')
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('when both are done and the successor commits first', async () => {
+  test('is claimable if its enqueue starts and commits before the completion', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -352,7 +352,7 @@ describe('a head that ends while its successor is being enqueued does not strand
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('when several are enqueued: they come out one by one, in order', async () => {
+  test('is claimed in order if several are enqueued', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const ids = [await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer)]
     await completeOn(completer, lease)
@@ -361,7 +361,7 @@ describe('a head that ends while its successor is being enqueued does not strand
     expect(await stream.drain()).toEqual(ids)
   })
 
-  test('when the completion is rolled back: the head is still the head', async () => {
+  test('stays blocked if the completion rolls back', async () => {
     const { stream, head, lease, completer, enqueuer } = await createHeadEnding()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
@@ -374,7 +374,7 @@ describe('a head that ends while its successor is being enqueued does not strand
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('when the enqueue is rolled back: the next one is the head at once', async () => {
+  test('is the unblocked head at once if an earlier enqueue rolled back', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -385,7 +385,7 @@ describe('a head that ends while its successor is being enqueued does not strand
     expect(await stream.claimed()).toEqual([next])
   })
 
-  test('when lease repair is the first to look', async () => {
+  test('is unblocked by lease repair as well', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -395,7 +395,7 @@ describe('a head that ends while its successor is being enqueued does not strand
     expect(await pendingRow(db, second)).toMatchObject({ blocked: false, block_unverified: false })
   })
 
-  test('when a claim has just confirmed that it must wait: the completion waits for that claim, and then sees it', async () => {
+  test('is unblocked by a completion that waits for a concurrent claim', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -406,11 +406,11 @@ describe('a head that ends while its successor is being enqueued does not strand
     await claimer.query('COMMIT')
     await completion
     await completer.query('COMMIT')
-    // Unblocked by the completion itself: nobody needed to look again.
+    // The completion itself unblocked it.
     expect(await pendingRow(db, second)).toMatchObject({ blocked: false, block_unverified: false })
   })
 
-  test('when the completion runs on a snapshot older than the successor: it is refused (40001), not blind', async () => {
+  test('makes a completion fail if its snapshot is older than the enqueue (40001)', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     await completer.query('COMMIT')
     await completer.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
@@ -421,14 +421,14 @@ describe('a head that ends while its successor is being enqueued does not strand
     expect(await pendingRow(db, second)).toMatchObject({ block_unverified: false })
     expect(await failureOf(completeOn(completer, lease))).toMatchObject({ sqlstate: '40001' })
     await completer.query('ROLLBACK')
-    // Again, with a snapshot that sees everything.
+    // Retried with a current snapshot.
     await completer.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await completeOn(completer, lease)
     await completer.query('COMMIT')
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('when the completion runs on a snapshot older than the last look at the successor (40001)', async () => {
+  test('makes a completion fail if its snapshot is older than the last claim (40001)', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -442,7 +442,7 @@ describe('a head that ends while its successor is being enqueued does not strand
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('when the completion runs on a snapshot that stays, and another enqueuer is still open', async () => {
+  test('is claimed in order after a REPEATABLE READ completion beside an open enqueue', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -458,26 +458,23 @@ describe('a head that ends while its successor is being enqueued does not strand
   })
 })
 
-describe('nobody waits for an open transaction that has nothing to do with him', () => {
-  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)(
-    'a head ends as %s while enqueuers of its stream are open',
-    async (state) => {
-      const stream = new Stream(db)
-      await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
-      await stream.enqueue()
-      const lease = await stream.claimOnly()
-      const enqueuer = await openTransaction(db, 'symphony_ingest')
-      await stream.enqueueOn(enqueuer)
-      await stream.enqueueOn(enqueuer, false)
-      const completer = await openTransaction(db, 'symphony_executor')
-      await completer.query(`SET LOCAL lock_timeout = '1s'`)
-      expect(await completeOn(completer, lease, state)).toMatchObject({ attemptNo: 1, state })
-      await completer.query('COMMIT')
-      await enqueuer.query('ROLLBACK')
-    },
-  )
+describe('an open transaction on the same stream', () => {
+  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('does not block a completion as %s', async (state) => {
+    const stream = new Stream(db)
+    await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
+    await stream.enqueue()
+    const lease = await stream.claimOnly()
+    const enqueuer = await openTransaction(db, 'symphony_ingest')
+    await stream.enqueueOn(enqueuer)
+    await stream.enqueueOn(enqueuer, false)
+    const completer = await openTransaction(db, 'symphony_executor')
+    await completer.query(`SET LOCAL lock_timeout = '1s'`)
+    expect(await completeOn(completer, lease, state)).toMatchObject({ attemptNo: 1, state })
+    await completer.query('COMMIT')
+    await enqueuer.query('ROLLBACK')
+  })
 
-  test('an item is enqueued behind a head whose completion is open', async () => {
+  test('does not block an enqueue while the head is completed', async () => {
     const stream = new Stream(db)
     await stream.enqueue()
     const completer = await openTransaction(db, 'symphony_executor')
@@ -490,7 +487,7 @@ describe('nobody waits for an open transaction that has nothing to do with him',
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('a claim passes by what others are enqueuing and ending', async () => {
+  test('does not block a claim', async () => {
     const stream = new Stream(db)
     await stream.enqueue()
     const completer = await openTransaction(db, 'symphony_executor')
@@ -508,7 +505,7 @@ describe('nobody waits for an open transaction that has nothing to do with him',
   })
 })
 
-/** A leased head, a held item behind it with a proposal to end it, and a last one. */
+/** Returns a stream of a leased head, a held item with an open proposal of FAILED, and a last item. */
 async function createDecisionBehindTheHead() {
   const stream = new Stream(db)
   const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()] as const
@@ -525,8 +522,8 @@ async function createDecisionBehindTheHead() {
   }
 }
 
-describe('people who decide an item in the middle while the head ends', () => {
-  test('first, and commit while the completion waits: the last one goes on', async () => {
+describe('a decision about a middle item while the head ends', () => {
+  test('unblocks the last item if it commits while the completion waits', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await approveOutboxProposal(operator, proposalId)
     const completion = completeOn(completer, lease)
@@ -537,7 +534,7 @@ describe('people who decide an item in the middle while the head ends', () => {
     expect(await stream.claimed()).toEqual([ids[2]])
   })
 
-  test('first, and roll back while the completion waits: the held one is the head', async () => {
+  test('leaves the held item as the head if it rolls back while the completion waits', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await approveOutboxProposal(operator, proposalId)
     const completion = completeOn(completer, lease)
@@ -551,7 +548,7 @@ describe('people who decide an item in the middle while the head ends', () => {
     expect(await stream.claimed()).toEqual([ids[2]])
   })
 
-  test('second, and wait until the completion commits: the last one goes on', async () => {
+  test('unblocks the last item if it waits for the completion to commit', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await completeOn(completer, lease)
     const approval = approveOutboxProposal(operator, proposalId)
@@ -562,7 +559,7 @@ describe('people who decide an item in the middle while the head ends', () => {
     expect(await stream.claimed()).toEqual([ids[2]])
   })
 
-  test('second, and the completion rolls back: the head stays the head', async () => {
+  test('leaves the head in place if the completion rolls back', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await completeOn(completer, lease)
     const approval = approveOutboxProposal(operator, proposalId)
@@ -575,7 +572,7 @@ describe('people who decide an item in the middle while the head ends', () => {
     expect(await stream.claimed()).toEqual([ids[2]])
   })
 
-  test('while another is being enqueued: it goes on, too', async () => {
+  test('unblocks the last item and one enqueued meanwhile', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     const enqueuer = await openTransaction(db, 'symphony_ingest')
     const fourth = await stream.enqueueOn(enqueuer)
@@ -588,7 +585,7 @@ describe('people who decide an item in the middle while the head ends', () => {
   })
 })
 
-test('heads of several streams that end in one call let each next one go', async () => {
+test('heads that fail in one call unblock their successors, except under policy halt', async () => {
   const streams = [new Stream(db), new Stream(db), new Stream(db)]
   const seconds: string[] = []
   const leases: ClaimedItem[] = []
@@ -608,7 +605,7 @@ test('heads of several streams that end in one call let each next one go', async
   expect(await streams[2]!.claimed()).toEqual([seconds[2]])
 })
 
-/** A stream that halts on failure, with three items of which the head has failed. */
+/** Returns a halted stream of three items whose head has failed. */
 async function halted(): Promise<{ stream: Stream; ids: readonly [string, string, string] }> {
   const stream = new Stream(db)
   await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
@@ -624,7 +621,7 @@ const redrive = async (outboxId: string) => {
 const resume = ({ participantId }: Stream) => resumeOutbox(olga.control, 'stream', participantId, 'go on')
 
 describe('a redrive in an ordered stream', () => {
-  test('goes first when the halted stream is resumed, under a number of its own', async () => {
+  test('goes first, with a new sequence number, when the halted stream is resumed', async () => {
     const { stream, ids } = await halted()
     const again = await redrive(ids[0])
     expect(await stream.claimed()).toEqual([])
@@ -637,7 +634,7 @@ describe('a redrive in an ordered stream', () => {
     expect(rows).toEqual([{ sequence_id: 4n, stream_position: 1n }])
   })
 
-  test('that fails halts the stream again, and its own redrive goes first', async () => {
+  test('halts the stream again if it fails, and its own redrive goes first', async () => {
     const { stream, ids } = await halted()
     const second = await redrive(ids[0])
     await resume(stream)
@@ -649,7 +646,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([third, ids[1], ids[2]])
   })
 
-  test('of an item in the middle takes its place there', async () => {
+  test('takes the position of its item in the middle', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()] as const
@@ -672,7 +669,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([redrivenAs, ids[1], ids[2]])
   })
 
-  test('is refused (P7006) once an item behind it was sent, or is in flight', async () => {
+  test('is refused (P7006) once a later item is leased or was sent', async () => {
     const { stream, ids } = await halted()
     await resume(stream)
     const lease = await stream.claimOnly()
@@ -683,7 +680,7 @@ describe('a redrive in an ordered stream', () => {
     await expect(redrive(ids[0])).rejects.toMatchObject(refused)
   })
 
-  test('goes to the end where the stream continues after a failure', async () => {
+  test('goes to the end under policy continue', async () => {
     const stream = new Stream(db)
     const ids = [await stream.enqueue(), await stream.enqueue()] as const
     await complete(db, await stream.claimOnly(), { state: 'FAILED' })
@@ -691,9 +688,9 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([ids[1], again])
   })
 
-  test('goes before an item that no pause could mark', async () => {
+  test('goes before an item that the pause did not mark as blocked', async () => {
     const { stream, ids } = await halted()
-    // A pause leaves out a head that is locked at that moment.
+    // A pause does not mark a head that is locked at that moment.
     await db.queryNoRole(
       'UPDATE payment_outbox_pending SET blocked = false, block_unverified = false WHERE outbox_id = $1',
       [ids[1]],
@@ -703,7 +700,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([again, ids[1], ids[2]])
   })
 
-  test('that is being approved keeps the stream halted until it is committed', async () => {
+  test('keeps the stream halted until its approval commits', async () => {
     const { stream, ids } = await halted()
     const proposal = await propose(olga, ids[0], 'REDRIVE')
     const approving = await openTransaction(db)
