@@ -2,10 +2,7 @@ import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 import { SlowestFirst } from './tests/support/SlowestFirst.js'
 
-/**
- * Files that handle signals, change the environment, register something for their whole process, or use so much of it that another
- * would notice.
- */
+/** Files that need their own process: they handle signals, change the environment, or use much of its CPU or memory. */
 const APART = [
   'tests/{chaos,e2e}/**',
   'tests/unit/{cli,cliProcess,cliSurface,cliVault,dbTls,dashboardBuild,deploymentCli,outboxTraceContext}.*',
@@ -18,20 +15,19 @@ const APART = [
 
 export default defineConfig({
   test: {
-    // One more than there are cores, because files wait as much as they work; but all share one server, and past four at
-    // once they would wait for its connections.
+    // One more than the cores, because tests mostly wait. At most four, because all share one server and its connections.
     maxWorkers: Math.min(4, availableParallelism() + 1),
-    // A focused test left behind would turn the rest of the suite off without a word.
+    // A forgotten `test.only` would silently disable the other tests of its file.
     allowOnly: false,
     passWithNoTests: false,
     sequence: { sequencer: SlowestFirst },
     projects: [
-      // What a test does to its process (signals, memory, a crash) stays its own.
+      // Each file in its own process.
       project('apart', {
         include: APART.map((files) => `${files}.spec.ts`.replace('**.spec', '**/*.spec').replace('.*.spec', '.spec')),
         isolate: true,
       }),
-      // All others ask a database and nothing else: loading the library anew for each of them took longer than some of them.
+      // All others share processes: loading the library for each file takes longer than some of the files.
       project('together', {
         include: ['tests/**/*.spec.ts'],
         exclude: [...APART.map((files) => `${files}*`), 'tests/workspaces/**'],
@@ -48,10 +44,10 @@ function project(name: string, files: { include: string[]; exclude?: string[]; i
       ...files,
       globalSetup: ['tests/support/globalSetup.ts'],
       pool: 'forks' as const,
-      // Against tests that hang, not against machines that are busy.
+      // Long enough for a busy machine: only a hanging test exceeds it.
       testTimeout: 120_000,
       hookTimeout: 120_000,
-      // Patience for a slow machine; what is waited for usually is there at the first look.
+      // A long timeout for slow machines. The first poll usually succeeds.
       expect: { poll: { timeout: 60_000, interval: 25 } },
     },
   }

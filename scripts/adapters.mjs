@@ -1,5 +1,5 @@
-// Installs the libraries that Symphony is tested with (tests/workspaces/adapters/, a lockfile of their own) and tests each against a real
-// PostgreSQL: transactions of other libraries, and the examples that need a framework. `npm run adapters -- FILE …` runs only these.
+// Installs the database libraries and frameworks of tests/workspaces/adapters/ (own lockfile) and runs their tests against a real
+// PostgreSQL. `npm run adapters -- FILE …` runs only these files.
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -23,7 +23,7 @@ function install() {
   step('install', 'npm', ['ci', '--ignore-scripts', '--no-workspaces'], folder)
   // The examples import the package by its name, as its users do.
   symlinkSync(root, join(folder, 'node_modules', 'symphony-pg'))
-  // Prisma's command fetches an engine for migrations before it does anything; generating a client has no use for it.
+  // Otherwise Prisma's command downloads its migration engine, which generating a client does not use.
   const env = { PRISMA_SCHEMA_ENGINE_BINARY: '/bin/true', CHECKPOINT_DISABLE: '1' }
   const words = ['generate', '--schema', 'prisma/schema.prisma']
   step('prisma', installed(folder, 'prisma'), words, folder, env)

@@ -1,8 +1,8 @@
-// Writes docs/reference/api/*.api.md: the exports of each entry point of the packages, from their declarations. Run it (`npm run
-// api`) after an export changed. A test compares, so that a review sees every change of the public surface as a diff.
+// Writes docs/reference/api/*.api.md: the exports of each entry point with their declarations. Run `npm run api` after an export
+// changed. A test compares the files, so every change of the public API appears as a diff in review.
 //
-// The declarations are those that the compiler emits into dist/. TypeScript 7 has no compiler API, and none is needed: in
-// emitted text every statement begins in the first column, and all its other lines do not.
+// It parses the declarations in dist/ as text, because TypeScript 7 has no compiler API. In emitted text each statement begins in
+// the first column and its other lines do not.
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -11,7 +11,7 @@ import { ensureBuilt } from './build.mjs'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 export const FOLDER = join(root, 'docs', 'reference', 'api')
 
-/** Entry points of the library and of the embedded server: specifier, names they export, file name and text of the report. */
+/** Returns each entry point of both packages: specifier, exported names, file name and text of the report. */
 export function entryPoints() {
   return ['.', 'embedded'].flatMap((folder) => {
     const { name, exports } = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'))
@@ -49,7 +49,7 @@ function reportOf(specifier, exported) {
     .concat('\n')
 }
 
-/** A declaration under the name by which it is exported. */
+/** Replaces the declared name by the exported name. */
 function renamed(text, name) {
   const declared = /^(?:abstract )?(?:class|const|function|interface|let|namespace|type) ([\w$]+)/.exec(text)?.[1]
   return declared === name ? text : text.replaceAll(new RegExp(`\\b${declared}\\b`, 'g'), name)
@@ -59,7 +59,7 @@ function code(texts) {
   return ['```ts', texts.join('\n\n'), '```'].join('\n')
 }
 
-/** Every name that an entry point exports, and the place of its declaration. */
+/** Returns the exported names of a file, each with the file and local name of its declaration. */
 function exportsOf(file) {
   const names = new Map()
   for (const statement of statementsOf(file)) {
@@ -74,7 +74,7 @@ function exportsOf(file) {
   return names
 }
 
-/** The declarations of a name (a value and a type may share one), followed through files that only pass it on. */
+/** Returns the declarations of a name, following re-exports. A value and a type may share a name. */
 function declarationOf({ file, name }) {
   const statements = statementsOf(file)
   const here = statements.filter((statement) => declaredName(statement) === name)
@@ -88,14 +88,14 @@ function declarationOf({ file, name }) {
   throw new Error(`${relative(root, file)} does not declare ${name}`)
 }
 
-/** The members of a namespace as its declaration. Each member also names types of its own file. */
+/** Declares a namespace by the declarations of its members. `members` keeps their files, where the types that they use are found. */
 function namespaceOf(name, file) {
   const members = [...exportsOf(file)].toSorted(byName).map(([, origin]) => declarationOf(origin))
   const text = members.map((member) => member.text.replaceAll(/^/gm, '    ')).join('\n')
   return { file, text: `namespace ${name} {\n${text}\n}`, members }
 }
 
-/** What the given declarations name of ours, and what that names, until nothing is added. */
+/** Returns the declarations that the given ones refer to, directly or through others, without those from other packages. */
 function closureOf(own) {
   const seen = new Set(own.map(({ file, text }) => `${file}\0${text}`))
   const added = []
@@ -162,19 +162,19 @@ function declaredName(statement) {
 
 const statementsByFile = new Map()
 
-/** The statements of an emitted file, without comments. */
+/** Splits an emitted file into statements, without doc comments. */
 function statementsOf(file) {
   let statements = statementsByFile.get(file)
   if (statements === undefined) {
     const text = readFileSync(file, 'utf8').replaceAll(/^\s*\/\*\*.*?\*\/\n/gms, '')
-    // A line that begins a statement begins with a letter; one that ends it, with a bracket.
+    // The first line of a statement begins with a letter, its last line with a bracket.
     statements = text.split(/^(?=[a-z])/m).map((statement) => statement.trimEnd())
     statementsByFile.set(file, statements)
   }
   return statements
 }
 
-/** As one reads it: what is exported is said by the report, and `private` members are nobody's business. */
+/** Removes `export`, `declare` and private members. */
 function plain(statement) {
   return statement.replace(/^export (?:declare )?|^declare /, '').replaceAll(/^ {4}(?:#private;|private .*;)\n/gm, '')
 }

@@ -1,12 +1,12 @@
-// The bill of materials of the library (CycloneDX): the packages that a user installs with it, and those that the build copies into
-// it. It follows the lock file, not the folder node_modules.
+// Creates the library's bill of materials (CycloneDX): its dependencies, and the packages that the build bundles into it. Reads the
+// lock file, not node_modules.
 import { spawnSync } from 'node:child_process'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
-/** Packages for development whose code is in dist/: in the check of phone numbers and in the dashboard. */
+/** Development packages whose code is bundled into dist/: the phone number check and the dashboard. */
 const BUNDLED = new Set(['libphonenumber-js', 'preact', '@preact/signals', '@preact/signals-core', 'uplot'])
 
 export function billOfMaterials() {
@@ -27,7 +27,7 @@ export function billOfMaterials() {
 
 const DEVELOPMENT = 'cdx:npm:package:development'
 
-/** npm marks these itself. Its option `--omit dev` also leaves out packages that both a user and a tool need. */
+/** Reads npm's mark, because `--omit dev` also omits packages that both a user and a development tool need. */
 function isForDevelopment({ properties }) {
   return properties.some(({ name }) => name === DEVELOPMENT)
 }

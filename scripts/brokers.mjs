@@ -1,11 +1,11 @@
-// Installs the clients that the broker rails are tested with (tests/workspaces/brokers/, a lockfile of their own) and tests each rail against
-// a real server that it starts, kills and freezes: nats-server and rabbitmq-server, where they are installed. At the end it
-// says what ran. What did not run makes it fail, unless --allow-missing says that this is known.
+// Installs the broker clients of tests/workspaces/brokers/ (own lockfile) and tests each rail against a real server: the tests
+// start, kill and freeze nats-server and rabbitmq-server. Lists at the end which brokers ran. A missing server fails the run,
+// unless --allow-missing is given.
 //
 //   npm run brokers                           all of them
 //   npm run brokers -- nats rabbit            only these
-//   npm run brokers -- --allow-missing        with those that are there
-//   KAFKA_BROKERS=host:port npm run brokers   the Kafka rail, too, against the broker at that address
+//   npm run brokers -- --allow-missing        those whose server is installed
+//   KAFKA_BROKERS=host:port npm run brokers   the Kafka rail, too, against the broker at this address
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -68,16 +68,16 @@ for (const key of present) {
 }
 for (const key of missing) {
   const { name, remedy } = BROKERS[key]
-  say(`NOT RUN  ${name}: there is no server here, so nothing was proven of its rail. Remedy: ${remedy}`)
+  say(`NOT RUN  ${name}: its server is not installed, so its rail was not tested. Remedy: ${remedy}`)
 }
-if (missing.length > 0 && !allowMissing) fail('Not everything ran. --allow-missing accepts that.')
+if (missing.length > 0 && !allowMissing) fail('Some tests did not run. --allow-missing accepts that.')
 
 function install() {
   const lock = readFileSync(join(folder, 'package-lock.json'), 'utf8')
   const stamp = join(folder, 'node_modules', '.symphony-lock')
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
   step('install', 'npm', ['ci', '--ignore-scripts', '--no-workspaces'], folder)
-  // The files of rails import the package by its name, as its users do.
+  // The rail modules import the package by its name, as a user's do.
   symlinkSync(root, join(folder, 'node_modules', 'symphony-pg'))
   writeFileSync(stamp, lock)
 }

@@ -10,7 +10,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const require = createRequire(import.meta.url)
 
-/** What is built, from what, and how. Each has its own stamp: a changed style sheet compiles no TypeScript. */
+/** Parts of the build with their sources and commands. Each has its own stamp, so a changed style sheet compiles no TypeScript. */
 const PARTS = [
   {
     name: 'the embedded server',
@@ -58,7 +58,7 @@ export function ensureBuilt({ force = false } = {}) {
   for (const part of PARTS) ensurePart(part, force)
 }
 
-/** The files that the exports of a package name. */
+/** Returns the target files of the `exports` in a package.json. */
 export function exportedFiles(folder) {
   const { exports } = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'))
   const targets = Object.values(exports).flatMap((target) =>
@@ -78,7 +78,7 @@ function ensurePart({ name, stamp, sources, build, tidy }, force) {
   }
   tidy()
   mkdirSync(dirname(file), { recursive: true })
-  // Written last and by rename: a build that was interrupted, or that ran beside this one, never looks complete.
+  // Written last and by rename, so that an interrupted or concurrent build never looks complete.
   writeFileSync(`${file}.${process.pid}`, digest)
   renameSync(`${file}.${process.pid}`, file)
 }
@@ -89,7 +89,7 @@ function compile(folder) {
   return [compiler, '-p', join(root, folder)]
 }
 
-/** The compiler leaves what it once made of a file that is gone, and the package would carry it to everybody. */
+/** Deletes compiled files whose source is gone. The compiler keeps them, and the package would contain them. */
 function removeOutputWithoutSource() {
   for (const file of filesBelow(join('dist', 'libs'))) {
     const source = relative('dist', file).replace(/(?:\.d\.ts|\.js)$/, '.ts')
@@ -97,7 +97,7 @@ function removeOutputWithoutSource() {
   }
 }
 
-/** A digest of every source file and build setting: content, not times, because a checkout changes times. */
+/** Digests the content of the files, not their times, because a checkout changes times. */
 function digestOf(files) {
   const digest = createHash('sha256')
   for (const file of files) {
@@ -123,7 +123,7 @@ function filesBelow(folder) {
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   ensureBuilt({ force: process.argv.includes('--force') })
-  // `npm pack` and `npm publish` run this script, and would pack an incomplete dist/ without an error.
+  // `npm pack` and `npm publish` run this script and would pack an incomplete dist/ without an error.
   for (const folder of existsSync(join(root, 'tsconfig.json')) ? ['.', 'embedded'] : []) {
     const missing = exportedFiles(folder).filter((file) => !existsSync(join(root, folder, file)))
     if (missing.length > 0) {

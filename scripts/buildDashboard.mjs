@@ -1,11 +1,11 @@
-// Builds libs/dashboard into dist/dashboard: page, script, style sheet and charts, their names made of their content, so that
-// browsers may keep them for ever.
+// Builds libs/dashboard into dist/dashboard: page, script, style sheet and charts. Their names contain a content hash, so browsers
+// may cache them for ever.
 import { existsSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'vite'
 
-// What is built must not depend on who asks: under a test runner it would be the development version.
+// A test runner sets NODE_ENV to `test`, and vite would build the development version.
 process.env.NODE_ENV = 'production'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
@@ -23,17 +23,17 @@ await build({
     outDir: draft,
     emptyOutDir: true,
     target: 'es2023',
-    // The policy allows no inline script and no data: address, so nothing is inlined.
+    // The content security policy allows no inline script and no data: URL.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
-    // A map would double what is served, and the sources are in the repository.
+    // A source map would double the size, and the sources are in the repository.
     sourcemap: false,
     reportCompressedSize: false,
   },
 })
 putInPlace()
 
-/** By rename, so that a server which starts meanwhile never finds half a page; and again, if another build was faster. */
+/** Moves the result into place by rename, so that a starting server never finds half of it. Retries if another build was faster. */
 function putInPlace() {
   const former = `${target}.former.${process.pid}`
   for (let tries = 1; ; tries += 1) {

@@ -1,5 +1,5 @@
-// Bundles the one function of libphonenumber-js that we call, with its table of numbering plans, into dist/vendor: 0.1 MB of a
-// package of 10 MB. The licences are beside it.
+// Bundles the one function of libphonenumber-js that we call, with its numbering plans and licences, into dist/vendor: 0.1 MB of
+// the package's 10 MB.
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
@@ -32,7 +32,7 @@ mkdirSync(target, { recursive: true })
 put('phoneNumbers.LICENSE.txt', `libphonenumber-js ${version}\n\n${licences.join('\n\n\n')}\n`)
 put(ENTRY, banner + output[0].code)
 
-/** Writes by rename, because another process may load the file meanwhile. */
+/** Writes by rename, because another process may be loading the file. */
 function put(name, text) {
   const draft = join(target, `${name}.${process.pid}`)
   try {

@@ -1,4 +1,4 @@
-// Faults, provoked for real, and what came of them: `npm run chaos -- --help`.
+// Runs the chaos scenarios, which cause real faults: `npm run chaos -- --help`.
 import { playScorecard } from './scorecard.mjs'
 
 await playScorecard('chaos')

@@ -1,6 +1,6 @@
-// Three PostgreSQL nodes under Patroni and etcd, HAProxy and PgBouncer before them, two worker hosts, all on this machine; payments,
-// and `kill -9` of the primary in their midst; then the auditor: `npm run cluster -- --help`. The configuration is that of
-// deploy/cluster/. Nothing of it is left at the end, also if it is interrupted.
+// Failover drill on this machine: `npm run cluster -- --help`. Starts three PostgreSQL nodes under Patroni and etcd, HAProxy,
+// PgBouncer and two worker hosts with the configuration of deploy/cluster/. Kills the primary during dispatch, then verifies the
+// ledger against the rail book. Removes everything at the end, also when interrupted.
 import { chmodSync, chownSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,18 +12,18 @@ import { findPrograms, ProgramsMissingError } from './cluster/programs.mjs'
 import { interrupt } from './cluster/Processes.mjs'
 import { killCommands } from './cluster/symphony.mjs'
 
-const HELP = `A cluster on this machine whose primary is killed while it carries payments; then both books are compared.
+const HELP = `Starts a cluster on this machine, kills its primary during dispatch, then compares the ledger with the rail book.
 
-  npm run cluster                       synchronous replication: work goes on by itself
-  npm run cluster -- --asynchronous     the survivor has forgotten outcomes: dispatch is frozen until an operator lifts it
+  npm run cluster                       synchronous replication: dispatch continues without an operator
+  npm run cluster -- --asynchronous     the new primary lacks outcomes: dispatch is frozen until an operator lifts the freeze
 
-  --payments <n>    how many payments (default: 20000)
+  --payments <n>    number of payments (default: 20000)
   --asynchronous    no commit waits for a standby
   --json            the last line is { "ok": true | false, "figures": { … } }
   --help            this text
 
-Needs Debian's patroni, etcd-server, pgbouncer, haproxy and postgresql (15 or newer), of which none has to be running. As root, they
-run as the account postgres. Exit code 0: nothing lost, nothing doubled. 1: something was, or it broke off. 2: nothing was begun.
+Needs Debian's patroni, etcd-server, pgbouncer, haproxy and postgresql (15 or newer), installed but not running. As root, they
+run as the account postgres. Exit code 0: no payment lost or paid twice. 1: one was, or the drill failed. 2: not started.
 130, 143: interrupted.
 `
 
@@ -31,7 +31,7 @@ const GRACE_MS = 5_000
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 }
 
 process.exitCode = await main()
-// What was interrupted may still be waiting for something that will not come.
+// An interrupted drill may still have pending waits that keep the process alive.
 setTimeout(() => process.exit(), 500).unref()
 
 async function main() {
@@ -69,27 +69,27 @@ async function main() {
       say('interrupted')
       interrupt()
       killCommands()
-      // What is under way ends before its cluster does; a statement that waits for a primary is not waited for.
+      // Lets the drill end before its cluster is stopped, for at most GRACE_MS: a statement may wait for a primary for ever.
       await Promise.race([running.catch(() => {}), sleep(GRACE_MS)])
       return outcome.exitCode
     }
     return report(outcome, options, say)
   } catch (error) {
-    say(`it broke off: ${error.stack ?? error.message}`)
+    say(`the drill failed: ${error.stack ?? error.message}`)
     return 1
   } finally {
     killCommands()
     await cluster.stop()
     rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
-    say('everything is put away')
+    say('all processes stopped, all files removed')
   }
 }
 
 function report({ figures, defects }, { json }, say) {
   const ok = defects.length === 0
   for (const [name, value] of Object.entries(figures)) say(`  ${name.padEnd(24)} ${value}`)
-  for (const defect of defects) say(`NOT AS PROMISED: ${defect}`)
-  say(ok ? 'nothing lost, nothing doubled' : 'see above')
+  for (const defect of defects) say(`DEFECT: ${defect}`)
+  say(ok ? 'no payment lost, no payment paid twice' : 'failed: see the defects above')
   if (json) process.stdout.write(`${JSON.stringify({ ok, figures, defects })}\n`)
   return ok ? 0 : 1
 }
@@ -103,7 +103,7 @@ function readOptions() {
     const options = { payments: { type: 'string', default: '20000' }, asynchronous: flag, json: flag, help: flag }
     values = parseArgs({ options }).values
   } catch (error) {
-    throw new UsageError(`${error.message}\nnpm run cluster -- --help says what there is.`)
+    throw new UsageError(`${error.message}\nnpm run cluster -- --help lists the options.`)
   }
   const text = String(values.payments)
   const payments = /^\d+$/.test(text) ? Number(text) : 0
@@ -113,25 +113,25 @@ function readOptions() {
   return { ...values, payments }
 }
 
-/** PostgreSQL, Patroni and PgBouncer refuse root, so root lends them the account that Debian made for it. */
+/** Returns the account `postgres` if this process is root: PostgreSQL, Patroni and PgBouncer refuse to run as root. */
 function accountOfServers() {
   if (process.geteuid() !== 0) return undefined
   const entry = readFileSync('/etc/passwd', 'utf8')
     .split('\n')
     .map((line) => line.split(':'))
     .find(([name]) => name === 'postgres')
-  if (entry === undefined) throw new UsageError('There is no account postgres: run this as an ordinary user.')
+  if (entry === undefined) throw new UsageError('The account postgres does not exist: run this as an ordinary user.')
   return { uid: Number(entry[2]), gid: Number(entry[3]) }
 }
 
-/** The first signal; a second one ends the process at once, as it would without us. */
+/** Resolves at the first SIGINT or SIGTERM. A second one ends the process at once, because `once` removes the handler. */
 function interruption() {
   return new Promise((resolve) => {
     for (const [signal, exitCode] of Object.entries(SIGNALS)) process.once(signal, () => resolve({ exitCode }))
   })
 }
 
-/** For people, with the seconds since the start; to stderr where stdout is for a program. */
+/** Prints progress with the seconds since the start: to stderr with `--json`, else to stdout. */
 function sayer(json) {
   const startedMs = performance.now()
   return (text) => {

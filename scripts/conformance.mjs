@@ -1,5 +1,5 @@
-// Which scenarios of the specification are proven, and by which tests: docs/conformance.md, made from a test run's report.
-// `npm run conformance` runs their tests and writes the page; `npm test` compares the page with its own run.
+// Writes docs/conformance.md, which lists the tests of each scenario of the specification. `npm run conformance` runs these tests
+// and writes the page; `npm test` compares the page with its own run.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -10,14 +10,14 @@ import { fileURLToPath } from 'node:url'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 export const CONFORMANCE_PAGE = join(root, 'docs', 'conformance.md')
 
-/** The scenarios, by group: how many there are is part of the contract. */
+/** Number of scenarios per group. */
 const GROUPS = { OUTBOX: 6, INBOX: 5, SCHED: 10, LEASE: 10, SCHEMA: 3, API: 3, FUZZ: 1 }
 
 export const CONFORMANCE_IDS = Object.entries(GROUPS).flatMap(([group, count]) =>
   Array.from({ length: count }, (_, index) => `PRIM-POSTGRES-${group}-${String(index + 1).padStart(3, '0')}`),
 )
 
-/** The page for a report of vitest's. */
+/** Returns the page for a vitest report. */
 export function conformancePage(report) {
   const proofs = proofsOf(report)
   const sections = CONFORMANCE_IDS.map((id) => {
@@ -28,13 +28,14 @@ export function conformancePage(report) {
   })
   return `# Conformance
 
-Each scenario of the primitives, the tests whose titles begin with its id, and how they ended. Made by \`npm run conformance\`
-from a test run; \`npm test\` fails when this page differs from what it saw, when a scenario has no test, or when one is unknown.
+Scenarios of the specification, each with the tests whose titles begin with its id and their results. \`npm run conformance\`
+writes this page from a test run. \`npm test\` fails if the page differs from its own run, if a scenario has no test, or if an id
+is unknown.
 
 ${sections.join('\n')}`
 }
 
-/** What is wrong with a run, in sentences; empty when every scenario is proven and the page says so. */
+/** Returns the problems of a run as sentences; empty if every scenario has a test and the page is up to date. */
 export function conformanceProblems(report, page) {
   const proofs = proofsOf(report)
   const unproven = CONFORMANCE_IDS.filter((id) => !proofs.has(id)).map((id) => `${id} has no test`)
@@ -63,7 +64,7 @@ function proofsOf(report) {
   return proofs
 }
 
-/** A test proves what its title, or that of a group it is in, begins with. */
+/** Returns the scenario id at the beginning of a title. A test without one takes the id of its group. */
 function idOf(title) {
   return /^PRIM-POSTGRES-[A-Z]+-\d{3}(?= )/.exec(title)?.[0]
 }

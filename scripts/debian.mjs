@@ -1,6 +1,5 @@
-// Tests with programs that Debian packages and the package registry does not: pg_dump and pg_restore, PgBouncer, plpgsql_check, and
-// the drivers of other languages.
-// Runs the tests whose programs are installed and says which did not run. A missing program fails, unless --allow-missing is given.
+// Runs tests with programs from Debian packages: pg_dump and pg_restore, PgBouncer, plpgsql_check and the drivers of other languages.
+// Lists the tests that did not run. A missing program fails the run, unless --allow-missing is given.
 //
 //   npm run debian                            all of them
 //   npm run debian -- pgbouncer               only these: dump, pgbouncer, plpgsql-check or a language
@@ -26,7 +25,7 @@ const FOLDERS = [
   '/usr/sbin',
 ].filter((folder) => folder !== '')
 
-/** Each test file, the programs that it needs as variables of its environment, and how to get them. */
+/** Test files with the programs that each needs and the command that installs them. */
 const TESTS = {
   dump: {
     programs: () => versionedFolders('pg_dump', 'pg_restore'),
@@ -52,7 +51,7 @@ const TESTS = {
   },
 }
 
-/** Each language of docs/coding/other-languages.md: its program, and the folder or file of its driver. */
+/** Languages of docs/coding/other-languages.md, each with its program and the folder or file of its driver. */
 const LANGUAGES = {
   psql: { program: 'psql', driver: '/', packages: 'postgresql-client' },
   python: {
@@ -116,7 +115,7 @@ for (const [name, programs] of present) say(`ran      ${name}: ${Object.values(p
 for (const name of missing) say(`NOT RUN  ${name}: its program is not installed. Remedy: ${TESTS[name].remedy}`)
 if (missing.length > 0 && !allowMissing) fail('Some tests did not run. --allow-missing accepts that.')
 
-/** The folder with programs of the same version as each tested server, by that version. */
+/** Returns, for each tested server version, a folder with programs of the same version. */
 function versionedFolders(...programs) {
   const folders = FOLDERS.filter((folder) => programs.every((program) => existsSync(join(folder, program))))
   const versions = folders.map((folder) => [majorVersion(join(folder, programs[0])), folder])

@@ -1,5 +1,5 @@
-// Writes docs/reference/events.md from the sources: the workers' events with their fields and comments, the log line of each as the
-// logger itself makes it, the channels of the schema, the kinds of events that are kept. A test compares; run it after a change.
+// Writes docs/reference/events.md: the workers' events with fields, comments and log lines, the NOTIFY channels and the ledger's
+// event types. Run it after a change; a test compares the page.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { argv } from 'node:process'
@@ -30,43 +30,43 @@ const WORKERS = [
 ]
 
 const CHANNELS = {
-  outbox_pending: 'an enqueue, or the end of whatever kept items from being claimed',
-  inbox_ready: 'a message came in',
+  outbox_pending: 'an item was enqueued, or became claimable again (released, resumed, resolved)',
+  inbox_ready: 'a message was received',
   scheduler_changed: 'a timer or a job is due within the next minute',
 }
 
 const KEPT = {
-  LATE_OUTCOME: 'what a worker learned after it had lost its lease',
+  LATE_OUTCOME: 'a worker reported an outcome after it had lost its lease',
   TERMINAL_BLOCKED: 'an outcome was reported that contradicts the recorded one: an operator must review it',
   CONTRADICTION_REVIEWED: 'an operator compared a contradiction with the rail',
-  HOLD_PLACED: 'the item waits for a person, with the reason',
-  HOLD_RESOLVED: 'a hold ended, by the decision of two people',
-  DECISION_PROPOSED: 'one person proposed how a held item ends',
-  DECISION_WITHDRAWN: 'the proposal was taken back or refused',
-  REDRIVE_PROPOSED: 'one person proposed to send a failed payment again',
-  REDRIVE_CREATED: 'a second person approved; the new item is named',
+  HOLD_PLACED: 'the item was held, with the reason',
+  HOLD_RESOLVED: 'the hold was resolved, by the decision of two people',
+  DECISION_PROPOSED: 'one person proposed how to resolve a held item',
+  DECISION_WITHDRAWN: 'the proposal was withdrawn or refused',
+  REDRIVE_PROPOSED: 'one person proposed to redrive a failed payment',
+  REDRIVE_CREATED: 'a second person approved the redrive; the event names the new item',
   PAUSED: 'a rail, a participant, a stream or all of dispatch was paused',
-  RESUMED: 'and goes on',
-  POLICY_SET: 'what a failure does to the ordered stream of a participant',
+  RESUMED: 'the pause was ended',
+  POLICY_SET: 'the effect of a failure on the participant’s ordered stream was set',
   FULL_TRAIL_SET: 'the owner switched `full_trail` on or off',
-  ENQUEUED: 'the item was accepted',
-  LEASE_CLAIMED: 'a worker took it',
-  LEASE_RELEASED: 'a worker gave it back unused',
-  LEASE_RENEWED: 'a worker asked for more time',
-  LEASE_EXPIRED_REPAIRED: 'its lease ended without a word, and it returned to the queue',
-  ATTEMPT_COMPLETED: 'a row of the ledger was written',
-  RESCHEDULED: 'it is due again later',
+  ENQUEUED: 'the item was enqueued',
+  LEASE_CLAIMED: 'a worker claimed the item',
+  LEASE_RELEASED: 'a worker released the item unused',
+  LEASE_RENEWED: 'a worker extended the lease',
+  LEASE_EXPIRED_REPAIRED: 'the lease expired, and the item was requeued',
+  ATTEMPT_COMPLETED: 'an attempt was recorded in the ledger',
+  RESCHEDULED: 'the item was scheduled for another attempt',
   BLOCKED: 'the item waits for an earlier item of its ordered stream, or for the end of a pause',
-  UNBLOCKED: 'no earlier item and no pause keeps the item from being claimed',
+  UNBLOCKED: 'the earlier item or the pause no longer blocks the item',
   MARKED_UNKNOWN: 'a freeze marked the outcome of the item as unknown',
   DISPATCH_BEGUN: 'a worker wrote the dispatch mark before a call to a rail with `onUnknown: hold`',
 }
 const FULL_TRAIL_ONLY = new Set(Object.keys(KEPT).slice(Object.keys(KEPT).indexOf('ENQUEUED')))
 
 const INBOX_KEPT = {
-  CONTENT_DIFFERS: 'other content came in under a known source and id; told once for each content',
-  DIED: 'a message was given up',
-  REVIVED: 'a person gave it a fresh count of attempts, with a reason',
+  CONTENT_DIFFERS: 'a message with a known source and id had different content; one event per content',
+  DIED: 'a message was dead-lettered',
+  REVIVED: 'an operator reset its attempts, with a reason',
 }
 
 export async function eventsReference() {
@@ -75,7 +75,7 @@ export async function eventsReference() {
   const sections = WORKERS.map((worker) => workerSection(worker, logEvents))
   return `# Events
 
-Generated from the sources by \`node scripts/eventsReference.mjs\`; a test holds the two together. None of these carries a payload or a secret.
+Generated from the sources by \`node scripts/eventsReference.mjs\`; a test compares them. No event contains a payload or a secret.
 
 ## From the database: NOTIFY
 
@@ -83,7 +83,7 @@ Generated from the sources by \`node scripts/eventsReference.mjs\`; a test holds
 | --- | --- |
 ${rows(notifyChannels(), CHANNELS)}
 
-A notification wakes, and says nothing that is not in the tables: polling finds the same work a moment later. \`notify_enabled\` of \`symphony_settings\` turns all of them off.
+A notification only wakes workers; polling finds the same work later. \`notify_enabled\` of \`symphony_settings\` turns all channels off.
 
 ## From the API: server-sent events
 
@@ -91,18 +91,18 @@ A notification wakes, and says nothing that is not in the tables: polling finds 
 
 | event | data |
 | --- | --- |
-| \`status\` | a \`Status\`, as \`GET /v1/status\` answers: when it changed, about once per second at the most |
-| \`items\` | \`{ items: [{ outboxId, instructionId, state }], truncated }\`: which payments changed, and their states now; \`truncated\` when more changed than are listed |
+| \`status\` | a \`Status\`, as \`GET /v1/status\` returns it: after a change, at most about once per second |
+| \`items\` | \`{ items: [{ outboxId, instructionId, state }], truncated }\`: changed payments with their current states; \`truncated\` if more changed than are listed |
 
-## Kept for ever: \`payment_outbox_events\`
+## Ledger events: \`payment_outbox_events\`
 
-Append-only and sealed in blocks, as the ledger is. The timeline of a payment (\`symphony show\`, \`GET /v1/outbox/{outboxId}\`) shows them in their order.
+Append-only and sealed in blocks, as the rest of the ledger. The timeline of a payment (\`symphony show\`, \`GET /v1/outbox/{outboxId}\`) lists them in order.
 
 | event | when |
 | --- | --- |
 ${keptRows('schema/v1/011_payment_outbox.sql', 'payment_outbox_events_known_type', KEPT)}
 
-## Kept for ever: \`inbox_events\`
+## Inbox events: \`inbox_events\`
 
 | event | when |
 | --- | --- |
@@ -110,8 +110,8 @@ ${keptRows('schema/v1/007_inbox.sql', 'inbox_events_known_type', INBOX_KEPT)}
 
 ## From the workers
 
-\`symphony.events.on(type, listener)\` calls a listener once per fact; \`'*'\` is every type. \`logEvents(log)\` and \`new Metrics({ version }).onEvent\` of \`symphony-pg/server\` are such listeners: the processes of the command line use both.
-A log line is JSON on stderr with \`level\`, \`time\`, the fields of the event and its name in \`msg\`. What happens for every item is at \`debug\`; a lost race is no error.
+\`symphony.events.on(type, listener)\` calls a listener once per event; \`'*'\` is every type. \`logEvents(log)\` and \`new Metrics({ version }).onEvent\` of \`symphony-pg/server\` are such listeners: the processes of the command line use both.
+A log line is JSON on stderr with \`level\`, \`time\`, the fields of the event and its name in \`msg\`. Events of every item have level \`debug\`; a lost race is no error.
 
 ${sections.join('\n\n')}
 `
@@ -130,7 +130,7 @@ function keptRows(file, constraint, meanings) {
   return found.map((name) => `| \`${name}\` | ${when(name)} |`).join('\n')
 }
 
-/** What the sources have and the page does not, or the other way round, is a page that is wrong. */
+/** Throws if a name of the sources has no description here, or a description has no source. */
 function requireAll(found, meanings) {
   const unknown = found.filter((name) => meanings[name] === undefined)
   const gone = Object.keys(meanings).filter((name) => !found.includes(name))
@@ -156,7 +156,7 @@ function workerSection({ title, type, file, during }, log) {
   return `### ${title}\n\n\`${type}\`\n\n| event | fields | meaning | log line |\n| --- | --- | --- | --- |\n${lines.join('\n')}`
 }
 
-/** The members of a union of events: their names, their fields, and the comment before each. */
+/** Returns the members of an event union: names, fields and the comment before each. */
 function eventsOf(type, file) {
   const source = read(file)
   const [, union = ''] = new RegExp(`export type ${type} =\\n(.*?)\\n\\n`, 's').exec(source) ?? []
@@ -186,7 +186,7 @@ function interfaceFields(name, file) {
   return [...inherited, ...fieldsOf(body)]
 }
 
-/** What the logger really writes: it is asked, with whatever makes it say something else. */
+/** Returns the log lines of an event type. Calls the logger with every field value that changes its line. */
 function logLines(log, type, during) {
   const said = new Set()
   const logger = Object.fromEntries(

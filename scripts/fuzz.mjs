@@ -1,8 +1,8 @@
-// Plays random sequences against the models, many more than `npm test` does, and from another seed each time:
+// Runs random sequences against the models: many more than `npm test`, from a new seed each time:
 //
-//   npm run fuzz                                        10,000 sequences, shared out to the primitives
-//   npm run fuzz -- --only outbox --runs 500            so many, of one of them
-//   npm run fuzz -- --only outbox --seed 7 --path 4:2   one sequence again, as a failure printed it
+//   npm run fuzz                                        10,000 sequences, divided among the primitives
+//   npm run fuzz -- --only outbox --runs 500            500 sequences of the outbox
+//   npm run fuzz -- --only outbox --seed 7 --path 4:2   repeats one sequence, as a failure printed it
 import { spawnSync } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { createRequire } from 'node:module'
@@ -21,7 +21,7 @@ const { only, runs, seed, path } = readArguments()
 if (only !== undefined && !PRIMITIVES.includes(only))
   fail(`--only: expected one of ${PRIMITIVES.join(', ')}, got "${only}"`)
 if (path !== undefined && (only === undefined || seed === undefined))
-  fail('--path: it needs the --only and --seed it was printed with')
+  fail('--path: expected also the --only and --seed that were printed with it')
 const files = (only === undefined ? PRIMITIVES : [only]).map((name) => join('tests', 'fuzz', `${name}Fuzz.spec.ts`))
 const chosenSeed = seed ?? randomInt(SEED_MAX)
 

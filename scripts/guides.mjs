@@ -1,5 +1,5 @@
-// Walks the guides as their readers would, each in an empty folder beside a fresh PostgreSQL: `npm run guides`, or with the names of some
-// pages. The guides about other queues need these (bench/peers, installed by `npm run bench`); without them they are left out, and that is said.
+// Runs the guides as their readers would, each in an empty folder with a fresh PostgreSQL: `npm run guides -- [PAGE …]`. Guides
+// about other queues need bench/peers, which `npm run bench` installs; otherwise they are reported as not run.
 import { existsSync } from 'node:fs'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -18,14 +18,14 @@ const asked = process.argv.slice(2)
 ensureBuilt()
 let failed = false
 for (const page of [...GUIDES, ...PEER_GUIDES].filter((name) => asked.length === 0 || asked.includes(name))) {
-  if (PEER_GUIDES.includes(page) && !existsSync(PEERS_NODE)) say(`not walked: ${page}, bench/peers is not installed`)
+  if (PEER_GUIDES.includes(page) && !existsSync(PEERS_NODE)) say(`not run: ${page}, bench/peers is not installed`)
   else failed = (await walk(page)) || failed
 }
 process.exitCode = failed ? 1 : 0
 
 async function walk(page) {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
-  // As root, the server runs as another account and must be able to pass.
+  // As root, the server runs as another account and must be able to enter the folder.
   await chmod(folder, 0o755)
   const server = await startEmbedded({ dataDir: join(folder, 'server') })
   try {

@@ -1,7 +1,7 @@
-// Tampers with a ledger as a superuser could, at random, and counts what is found; many more than `npm test` tries:
+// Tampers with a ledger at random, as a superuser could, and counts the detected cases: many more than `npm test` tries.
 //
 //   npm run ledger:tamper                            1,000 tampers from a new seed
-//   npm run ledger:tamper -- --count 100 --seed 7    so many, as a failure printed them
+//   npm run ledger:tamper -- --count 100 --seed 7    repeats a run, as a failure printed it
 import { spawnSync } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { createRequire } from 'node:module'

@@ -1,5 +1,5 @@
-// Writes deploy/prometheus and deploy/grafana anew, from the rules in libs/observability/alerts. Run it after a change of
-// the rules, their scenarios or the dashboard; the tests compare the files with what the sources say.
+// Writes deploy/prometheus and deploy/grafana from the rules in libs/observability/alerts. Run it after a change of the rules,
+// their scenarios or the dashboard; tests compare the files with the sources.
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'

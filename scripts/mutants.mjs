@@ -1,8 +1,9 @@
-// Plants bugs, one at a time, in a copy of this checkout, and runs the tests that must notice: `npm run mutants`, or
-// `npm run mutants -- WORD …` for those whose bug, kind, id or file contains a word. A bug that nobody notices fails the
-// run, and so does one that no longer fits the code. `--at-once N` plants in N copies side by side; default 1. `--open`
-// passes over those that the page says are caught, to go on where a run was ended.
-// Which test caught which is told line by line and kept in docs/internals/mutants.md.
+// Applies mutants one at a time to a copy of this checkout and runs the tests that must catch each: `npm run mutants`, or
+// `npm run mutants -- WORD …` for mutants whose bug, kind, id or file contains a word. A mutant that survives or no longer applies
+// fails the run. Writes the test that caught each to docs/internals/mutants.md.
+//
+//   --at-once N    uses N copies in parallel (default 1)
+//   --open         skips mutants that the page lists as caught, to continue an interrupted run
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -41,12 +42,12 @@ async function plantInOneCopy() {
     const verdict = await plant(copy, mutant)
     verdicts.set(mutant.bug, verdict)
     process.stdout.write(`${mutant.id ?? mutant.kind}: ${mutant.bug}  (${mutant.file})  ${verdict.told}\n`)
-    // Line by line: a run that is ended early has told what it found out.
+    // After each mutant, so that an interrupted run keeps its results.
     keepPage()
   }
 }
 
-/** Everything that git knows or would, and what was built: only a changed source is built again. */
+/** Copies the tracked and untracked files and dist/, so that only a changed source is built again. */
 function copyCheckout() {
   const copy = mkdtempSync(join(tmpdir(), 'symphony-mutants-'))
   copies.push(copy)
@@ -71,7 +72,7 @@ async function plant(copy, mutant) {
     original.replace(mutant.find, () => mutant.replace),
   )
   try {
-    // A source that does not compile fails tests for another reason than the bug.
+    // Tests would fail without having caught the mutant.
     if (isBuilt(mutant) && (await run(copy, [join('scripts', 'build.mjs')])) !== 0) return missed('DOES NOT COMPILE')
     const failed = await firstFailure(copy, mutant)
     if (failed === undefined) return missed('SURVIVED')
@@ -85,7 +86,7 @@ function missed(reason) {
   return { isCaught: false, told: reason, cell: notCaught(reason) }
 }
 
-/** The first test that failed. A run that could not even begin, as of a file that does not parse, proves nothing. */
+/** Returns the first failed test; undefined if the run failed without one, for example on a file that does not parse. */
 async function firstFailure(copy, { id, test }) {
   const reportFile = join(copy, 'report.json')
   rmSync(reportFile, { force: true })
@@ -101,7 +102,7 @@ async function firstFailure(copy, { id, test }) {
   return failures[0]
 }
 
-/** @returns {Promise<number | null>} how it ended */
+/** @returns {Promise<number | null>} exit code, null if the process was killed or did not start */
 function run(cwd, args) {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, args, { cwd, stdio: 'ignore', timeout: RUN_MS_MAX })

@@ -1,6 +1,6 @@
-// What a newcomer does, all of it: packs the package, installs it with npm in an empty folder, pastes the first program of the
-// README, has it compiled and runs it, with the embedded PostgreSQL and with nothing else. It needs the registry and half a minute;
-// `npm test` does the same without the installation (tests/contract/package.spec.ts).
+// Checks the package as a new user gets it: packs it, installs it with npm in an empty folder, then compiles and runs the first
+// program of the README with the embedded PostgreSQL. Needs the npm registry and half a minute. tests/contract/package.spec.ts
+// checks the same without the installation.
 import { spawnSync } from 'node:child_process'
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -11,10 +11,10 @@ import { ensureBuilt, exportedFiles } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const require = createRequire(import.meta.url)
-/** The installed library without the embedded server. */
+/** Size limit of the installed library without the embedded server. */
 const MEGABYTES_MAX = 22
 const folder = mkdtempSync(join(tmpdir(), 'symphony-newcomer-'))
-// As root, the server runs as another account and must be able to pass.
+// As root, the server runs as another account and must be able to enter the folder.
 chmodSync(folder, 0o755)
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
@@ -27,7 +27,7 @@ const [library, embedded] = ['.', './embedded'].map((from) => {
   return join(folder, filename)
 })
 writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module" }\n')
-// Without the scripts of dependencies: none is needed.
+// The package must work without install scripts of dependencies.
 const install = ['install', '--ignore-scripts', '--no-audit', '--no-fund']
 runWithoutWarnings('npm', [...install, library])
 const tree = JSON.parse(readFileSync(join(folder, 'node_modules', '.package-lock.json'), 'utf8')).packages
@@ -87,7 +87,7 @@ function run(command, words, cwd = folder) {
   return complete(command, words, cwd).stdout
 }
 
-/** Warnings about the settings of this machine's npm are no concern of the package. */
+/** Fails on npm warnings that the package causes. Ignores warnings about the settings of this machine's npm. */
 function runWithoutWarnings(command, words) {
   const lines = complete(command, words, folder).stderr.split('\n')
   const warnings = lines.filter((line) => /EBADENGINE|deprecated|ERESOLVE/.test(line))
@@ -100,12 +100,12 @@ function complete(command, words, cwd) {
   return result
 }
 
-/** Commands of packages that are installed there. */
+/** Returns the path of a command that the test folder's packages installed. */
 function installed(command) {
   return join(folder, 'node_modules', '.bin', command)
 }
 
-/** A newcomer has none. */
+/** Returns the environment without DATABASE_URL, which a new user does not have. */
 function withoutDatabase() {
   const { DATABASE_URL: _, ...env } = process.env
   return env

@@ -1,5 +1,5 @@
-// A release, from a clean checkout to the registry: docs/internals/releases.md. `--check` does all of it but publish, and does not ask for
-// a tag or a date, so that it can be tried at any time; `--files` makes the files alone, without the long checks.
+// Publishes a release from a clean checkout: docs/internals/releases.md. `--check` does everything except publish, and needs no tag
+// and no date in the changelog. `--files` only creates the files, without the long checks.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -24,21 +24,21 @@ if (!filesOnly) {
   run('npm', ['run', 'guides'])
 }
 const archives = makeFiles()
-if (isTrial) say(`A trial: ${archives.join(', ')} are in release/, and nothing was published.`)
+if (isTrial) say(`Dry run: ${archives.join(', ')} are in release/; nothing was published.`)
 else publish()
 
-/** What is published is what somebody can check out again, under the name it is published by. */
+/** Refuses a release unless HEAD is clean, tagged with the version and dated in the changelog, and npm can attest provenance. */
 function requireReleasable() {
   if (output('git', ['status', '--porcelain']) !== '') fail('The checkout is not clean: commit first.')
   const tags = output('git', ['tag', '--points-at', 'HEAD']).split('\n')
-  if (!tags.includes(`v${version}`)) fail(`HEAD does not bear the tag v${version}.`)
+  if (!tags.includes(`v${version}`)) fail(`HEAD does not have the tag v${version}.`)
   const changes = readFileSync(join(root, 'CHANGELOG.md'), 'utf8')
   const dated = changes
     .split('\n')
     .some((line) => line.startsWith(`## ${version} (`) && /\(\d{4}-\d\d-\d\d\)/.test(line))
   if (!dated) fail(`CHANGELOG.md has no section "## ${version} (YYYY-MM-DD)".`)
   if (process.env.ACTIONS_ID_TOKEN_REQUEST_URL === undefined && process.env.NPM_ID_TOKEN === undefined) {
-    fail('No identity to make provenance with: publish from the CI that npm knows as a publisher.')
+    fail('No OIDC identity for provenance: publish from the CI that npm knows as a trusted publisher.')
   }
 }
 
@@ -59,7 +59,7 @@ function publish() {
   for (const archive of archives) {
     run('npm', ['publish', join(folder, archive), '--provenance', '--access', 'public'])
   }
-  say(`Published ${name} ${version}. Attach what is in release/ to the tag v${version}.`)
+  say(`Published ${name} ${version}. Attach the files of release/ to the tag v${version}.`)
 }
 
 function digestOf(file) {

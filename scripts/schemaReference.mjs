@@ -1,5 +1,5 @@
-// Writes docs/internals/schema.md from schema/manifest.json and the SQL files: tables with their writers and readers, indexes with
-// the query that each serves, functions with their callers. `npm run schema:snapshot` runs it; a test compares.
+// Generates docs/internals/schema.md from schema/manifest.json and the SQL files: tables with writers and readers, indexes with the
+// query that each serves, functions with callers. `npm run schema:snapshot` writes the page; a test compares it.
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,7 +12,7 @@ export function schemaReference() {
   const functions = functionsByFile()
   return `# The schema
 
-For DBAs. Generated from \`schema/\` by \`npm run schema:snapshot\`; a test holds the two together.
+For DBAs. Generated from \`schema/\` by \`npm run schema:snapshot\`; a test compares them.
 
 | folder | holds | applied |
 | --- | --- | --- |
@@ -22,7 +22,7 @@ For DBAs. Generated from \`schema/\` by \`npm run schema:snapshot\`; a test hold
 | \`schema/views\` | views for status and throughput | with the functions |
 | \`schema/v1/011_privileges.sql\` | every GRANT and REVOKE | every time |
 
-No runtime role may write a table. The functions below do, as their owner; each role may execute only the functions that name it.
+No runtime role may write a table. The functions below write as their owner; a role may execute only the functions that list it as a caller.
 
 ## Tables
 
@@ -34,7 +34,7 @@ ${functionSections(manifest, functions)}
 `
 }
 
-/** Name of the file from schema/functions, and each function in it with its text. */
+/** Returns the files of schema/functions, each with its functions and their texts. */
 function functionsByFile() {
   const folder = join(root, 'schema/functions')
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((name) => name.replaceAll('\\', '/'))

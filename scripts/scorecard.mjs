@@ -1,5 +1,5 @@
-// Plays scenarios of the scorecard, those of one family: `node scripts/chaos.mjs`, `node scripts/security.mjs`. They are
-// TypeScript beside the tests they share their tools with; vite, which runs the tests, loads them here too.
+// Runs the scenarios of one family: `npm run chaos`, `npm run security`. They are TypeScript files that share helpers with the tests,
+// so vite loads them.
 import { readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,9 +8,9 @@ import { ensureBuilt } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
-/** `family`: the folder of tests/ whose scenarios are played. */
+/** Runs the scenarios in the folder `family` of tests/. */
 export async function playScorecard(family, words = process.argv.slice(2)) {
-  // As the tests do: what is started must be what the sources say, and must be open to the account that root lends the server.
+  // As root, the server runs as another account and must be able to read the files that this process creates.
   process.umask(0o022)
   process.chdir(root)
   ensureBuilt()

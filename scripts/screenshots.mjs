@@ -1,4 +1,4 @@
-// Makes the pictures of docs/operate/dashboard.md anew: a real server, a real database, a real browser.
+// Takes the screenshots of docs/operate/dashboard.md again, with a real server, database and browser.
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'

@@ -1,4 +1,4 @@
-// Attacks, tried for real, and what came of them: `npm run security -- --help`.
+// Runs the security scenarios, which attack a real installation: `npm run security -- --help`.
 import { playScorecard } from './scorecard.mjs'
 
 await playScorecard('security')

@@ -1,7 +1,7 @@
-// The documentation as a static site: `npm run site`, then open site/index.html. Plain files, no server needed; any will do.
+// Builds the documentation as static files that need no server: `npm run site`, then open site/index.html.
 //
 //   npm run site               into site/
-//   npm run site -- --out DIR  elsewhere
+//   npm run site -- --out DIR  into DIR
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'

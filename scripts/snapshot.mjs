@@ -1,5 +1,5 @@
-// Writes schema/snapshot.sql and schema/manifest.json from fresh installs on every supported PostgreSQL, and the page
-// docs/internals/schema.md from both. Run it after each change to schema/ and review the difference: tests compare.
+// Writes schema/snapshot.sql and schema/manifest.json from fresh installs on every supported PostgreSQL, and
+// docs/internals/schema.md. Run it after each change to schema/ and review the diff; tests compare the files.
 import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

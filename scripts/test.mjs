@@ -1,8 +1,8 @@
-// All of the tests behind one command, the same here and in CI: format, lint, types, then vitest in several legs. The
-// last line it prints counts them: `tests: N passed, N failed`.
+// Runs all tests, locally and in CI: format, lint, types, then vitest in several runs. The last line is
+// `tests: N passed, N failed`.
 //
-//   npm test                 everything on PostgreSQL 18; the SQL proofs also on 15 and in a schema whose name needs
-//                            quoting, where the functions count which of their branches were executed
+//   npm test                 everything on PostgreSQL 18; the SQL tests also on 15, in a schema whose name needs
+//                            quoting, with a count of the executed branches of each SQL function
 //   npm run test:matrix      everything on PostgreSQL 15, 16, 17 and 18
 //   npm test -- FILE …       only these files, on PostgreSQL 18
 import { spawnSync } from 'node:child_process'
@@ -20,7 +20,7 @@ const scratch = mkdtempSync(join(tmpdir(), 'symphony-test-run-'))
 const matrix = process.argv.includes('--matrix')
 const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 
-/** What proves the SQL itself, and therefore runs on the oldest server and in an awkward schema too. */
+/** Tests of the SQL functions, which also run on the oldest server in a schema whose name needs quoting. */
 const SQL_PROOFS = [
   'tests/unit/access',
   'tests/unit/outbox',
@@ -86,10 +86,10 @@ function legs() {
   return [
     everythingOn('18'),
     {
-      // One leg for both: what breaks on the oldest server breaks in any schema, and the other way round.
-      name: 'the SQL proofs on PostgreSQL 15, in a schema whose name needs quoting, counting branches',
-      // But for the plans, which are of functions that do not count, and for the workers in TypeScript, which prove little about
-      // SQL that the functions' own specs do not: the matrix has them on every version.
+      // One run for both: a defect on the oldest server shows in any schema, and a quoting defect on any server.
+      name: 'the SQL tests on PostgreSQL 15, in a schema whose name needs quoting, counting branches',
+      // Without plan tests, because counting branches changes the functions. Without tests of TypeScript workers, which add little
+      // about SQL; `npm run test:matrix` runs them on every version.
       files: sqlProofs(),
       env: {
         SYMPHONY_TEST_POSTGRES: '15',
@@ -105,7 +105,7 @@ function legs() {
   ]
 }
 
-/** Named one by one: vitest ignores `--exclude` where a configuration has projects. */
+/** Lists each file, because vitest ignores `--exclude` if the configuration has projects. */
 function sqlProofs() {
   const files = readdirSync(join(root, 'tests'), { recursive: true }).map(
     (name) => `tests/${name.replaceAll('\\', '/')}`,
@@ -122,7 +122,7 @@ function everythingOn(version) {
   return { name: `everything on PostgreSQL ${version}`, files: [], env: { SYMPHONY_TEST_POSTGRES: version } }
 }
 
-/** One vitest run. Its counts come from its own report, so that a leg which ran nothing is a failure. */
+/** Runs vitest once. Takes the counts from its report, so that a run without tests is a failure. */
 function runLeg({ name, files, env }) {
   heading(name)
   const reportFile = join(scratch, `leg-${totals.passed}-${problems.length}.json`)
@@ -146,7 +146,7 @@ function runLeg({ name, files, env }) {
   else if (files.length === 0) problems.push(...conformanceOf(reportFile))
 }
 
-/** A run of everything says which scenarios of the specification are proven; the page must say the same. */
+/** Compares docs/conformance.md with the tests of this run. */
 function conformanceOf(reportFile) {
   const page = existsSync(CONFORMANCE_PAGE) ? readFileSync(CONFORMANCE_PAGE, 'utf8') : ''
   return conformanceProblems(JSON.parse(readFileSync(reportFile, 'utf8')), page)
@@ -155,14 +155,14 @@ function conformanceOf(reportFile) {
 function readOutcome(reportFile) {
   try {
     const { numPassedTests, numTotalTests, testResults } = JSON.parse(readFileSync(reportFile, 'utf8'))
-    // Pending and skipped tests count as failed: nothing here may be skipped.
+    // Pending and skipped tests count as failed.
     return { passed: numPassedTests, failed: numTotalTests - numPassedTests, failures: testResults.flatMap(failuresOf) }
   } catch {
     return { passed: 0, failed: 0, failures: [] }
   }
 }
 
-/** Told again at the end, where whoever sees only the tail of a CI log looks: which test, and why. */
+/** Returns the failed tests with their messages, to repeat them at the end of a CI log. */
 function failuresOf({ name, message, assertionResults }) {
   const file = relative(root, name)
   const failed = assertionResults.filter(({ status }) => status === 'failed')
@@ -181,7 +181,7 @@ function check(name, packageName, words, binary = packageName) {
   if (result.status !== 0) problems.push(name)
 }
 
-/** plpgsql_check, pg_dump and PgBouncer, where they are installed; the last lines say which did not run. */
+/** Runs the tests with plpgsql_check, pg_dump and PgBouncer where these are installed. */
 function checkWithDebian() {
   heading('with the programs of Debian')
   const script = join(root, 'scripts', 'debian.mjs')
@@ -201,7 +201,7 @@ function heading(text) {
 
 function report() {
   for (const problem of problems) process.stdout.write(`\nFAILED: ${problem}`)
-  // A check that failed without a test of its own still counts, so that the last line never says 0 failed by mistake.
+  // Counts a failed check as at least one failed test, so that the last line never shows 0 failed by mistake.
   const failed = Math.max(totals.failed, problems.length)
   process.stdout.write(`\ntests: ${totals.passed} passed, ${failed} failed\n`)
   process.exitCode = failed === 0 ? 0 : 1

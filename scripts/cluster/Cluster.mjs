@@ -14,8 +14,8 @@ const NODES = ['node1', 'node2', 'node3']
 const DATABASE = 'payments'
 
 /**
- * Three PostgreSQL nodes under Patroni, an etcd that elects, HAProxy as the address of the primary, PgBouncer before it: the
- * files of deploy/cluster/ on loopback. What can be done to it is what happens to such a cluster.
+ * Three PostgreSQL nodes under Patroni with etcd, HAProxy as the address of the primary, and PgBouncer in front of it. Uses the
+ * files of deploy/cluster/ on loopback.
  */
 export class Cluster {
   #folder
@@ -38,7 +38,7 @@ export class Cluster {
     return this.#processes
   }
 
-  /** Resolves when one node leads, the others stream from it, and, if so asked, commits wait for one of them. */
+  /** Resolves when one node is the primary and the others stream from it; with `synchronous`, one as synchronous standby. */
   async start() {
     this.#ports = await freePorts([
       'etcd',
@@ -64,7 +64,7 @@ export class Cluster {
     })
   }
 
-  /** PgBouncer knows the passwords of its logins, so it comes after them. */
+  /** Starts PgBouncer after the deployment, because its user list contains the passwords of the logins. */
   async startPgbouncer(passwords) {
     const list = Object.entries(passwords).map(([login, password]) => `"${login}" "${password}"\n`)
     const userlist = this.#write('userlist.txt', list.join(''))
@@ -81,12 +81,12 @@ export class Cluster {
     await waitUntil('PgBouncer answers', () => answers(this.#ports.pgbouncer))
   }
 
-  /** The superuser, past PgBouncer: for deploy. */
+  /** Direct URL of the superuser, for deploy. */
   get superuserUrl() {
     return this.#url('postgres', this.#passwords.superuser, this.#ports.primary, DATABASE)
   }
 
-  /** Past PgBouncer, to whichever node is the primary: for what needs a session of its own. */
+  /** Returns a URL through HAProxy to the current primary, without PgBouncer: for LISTEN, which needs its own session. */
   directUrl(login, password) {
     return this.#url(login, password, this.#ports.primary, DATABASE)
   }
@@ -99,7 +99,7 @@ export class Cluster {
     return this.#url(login, password, this.#ports.pgbouncer, `${DATABASE}_session`)
   }
 
-  /** As Patroni sees them: name, role, state, lag. */
+  /** Returns the members as Patroni reports them: name, role, state, lag. */
   async members() {
     for (const node of NODES) {
       if (this.#processes.hasEnded(node)) continue
@@ -109,7 +109,7 @@ export class Cluster {
         })
         return (await answer.json()).members
       } catch {
-        // Another one may answer.
+        // Tries the next node.
       }
     }
     return []
@@ -119,20 +119,20 @@ export class Cluster {
     return (await this.members()).find(({ role, state }) => role === 'leader' && state === 'running')?.name
   }
 
-  /** Whether everything that was committed on the primary has arrived at both others. */
+  /** Returns whether both standbys have received every commit of the primary. */
   async areStandbysLevel() {
     const standbys = (await this.members()).filter(({ role }) => role !== 'leader')
     return standbys.length === NODES.length - 1 && standbys.every(({ lag }) => lag === 0)
   }
 
-  /** The primary goes on, and nothing of it reaches a standby any more: a network that is cut in between. */
+  /** Stops the primary's WAL senders, as a network failure between the nodes would. The primary continues to accept commits. */
   cutReplication(node) {
     const senders = this.#postgresOf(node).filter(({ title }) => title.includes('walsender'))
     for (const { pid } of senders) send(pid, 'SIGSTOP')
     return senders.length
   }
 
-  /** `kill -9` of a node's Patroni and of all of its PostgreSQL: a machine that is lost. */
+  /** Kills a node's Patroni and all its PostgreSQL processes with SIGKILL, as the loss of the machine would. */
   async kill(node) {
     const postgres = this.#postgresOf(node)
     await this.#processes.kill(node)
@@ -140,14 +140,14 @@ export class Cluster {
     return postgres.length
   }
 
-  /** Nothing of it is left, whatever state it is in. */
+  /** Kills every process of the cluster, in any state. */
   async stop() {
     const servers = NODES.flatMap((node) => this.#postgresOf(node))
     await this.#processes.killAll()
     for (const { pid } of servers) send(pid, 'SIGKILL')
   }
 
-  /** The postmaster first, then its children. */
+  /** Returns the processes of a node's PostgreSQL: the postmaster first, then its children. */
   #postgresOf(node) {
     try {
       const [line] = readFileSync(join(this.#dataDir(node), 'postmaster.pid'), 'utf8').split('\n')
@@ -202,7 +202,7 @@ export class Cluster {
         POSTGRES_PORT: this.#ports[`${node}Postgres`],
         ETCD_HOSTS: `${ADDRESS}:${this.#ports.etcd}`,
         SYNCHRONOUS_MODE: this.#synchronous,
-        // Whoever prefers a service that goes on to a ledger that is whole lets any standby be promoted.
+        // The asynchronous drill prefers availability, so Patroni may promote a standby that lacks commits.
         MAXIMUM_LAG: this.#synchronous ? 1_048_576 : 1_073_741_824,
         DATA_DIR: this.#dataDir(node),
         BIN_DIR: this.#programs.postgres,
@@ -245,10 +245,10 @@ export class Cluster {
     return folder
   }
 
-  /** A file of deploy/cluster/ with its words filled in. A word that nobody knows is an error, not an empty place. */
+  /** Writes a file of deploy/cluster/ with its placeholders filled in. An unknown placeholder is an error. */
   #render(template, words, name = template) {
     const text = readFileSync(join(templates, template), 'utf8').replaceAll(/\$\{([A-Z0-9_]+)\}/g, (_, word) => {
-      if (words[word] === undefined) throw new Error(`${template} asks for ${word}, which nobody has said`)
+      if (words[word] === undefined) throw new Error(`${template}: no value for the placeholder ${word}`)
       return String(words[word])
     })
     return this.#write(name, text)
@@ -271,7 +271,7 @@ function secret() {
   return randomBytes(18).toString('base64url')
 }
 
-/** Held until all are known, so that no two are the same. */
+/** Returns one free port per name. All stay open until the last is known, so that no two are the same. */
 async function freePorts(names) {
   const servers = await Promise.all(
     names.map(

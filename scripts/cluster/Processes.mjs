@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const interruption = new AbortController()
 
-/** From now on nothing is begun and nothing is waited for any more. */
+/** Makes every later `start` and `waitUntil` throw. */
 export function interrupt() {
   interruption.abort()
 }
@@ -15,13 +15,13 @@ export function throwIfInterrupted() {
   interruption.signal.throwIfAborted()
 }
 
-/** Programs that run until they are told otherwise, each with a log of its own; none of them outlives `killAll`. */
+/** Long-running programs, each with its own log file. `killAll` ends all of them. */
 export class Processes {
   #folder
   #account
   #running = new Map()
 
-  /** `account`: whom root lends to what refuses to run as root. */
+  /** `account`: uid and gid for programs that refuse to run as root; undefined if this process is not root. */
   constructor(folder, account) {
     this.#folder = folder
     this.#account = account
@@ -33,14 +33,14 @@ export class Processes {
     const child = spawn(command, words, {
       cwd: '/',
       env,
-      // A group of its own: Ctrl-C is for the script, which then ends everything in its order.
+      // A separate process group: Ctrl-C reaches only the script, which then stops everything in order.
       detached: true,
       stdio: [stdin, log, log],
       ...(asOneself ? {} : this.#account),
     })
     closeSync(log)
     const process = { name, child, exited: once(child, 'exit') }
-    // A program that cannot be started is told by whoever waits for it to answer.
+    // The `waitUntil` that expects the program to answer reports a failed start.
     process.exited.catch(() => {})
     this.#running.set(name, process)
     return process
@@ -50,7 +50,7 @@ export class Processes {
     return join(this.#folder, `${name}.log`)
   }
 
-  /** The last words of a program, for whoever has to find out why it did not do as it should. */
+  /** Returns the last lines of a program's log, for error messages. */
   lastWords(name) {
     return readQuietly(this.logOf(name)).trimEnd().split('\n').slice(-8).join('\n')
   }
@@ -64,7 +64,7 @@ export class Processes {
     return child === undefined || child.exitCode !== null || child.signalCode !== null
   }
 
-  /** The whole group at once, before any of it could tidy up. */
+  /** Kills the whole process group at once, before any member can clean up. */
   async kill(name) {
     const process = this.#running.get(name)
     if (process === undefined || this.hasEnded(name)) return
@@ -77,7 +77,7 @@ export class Processes {
   }
 }
 
-/** A signal to whom may be gone already. */
+/** Sends a signal. A process that has already ended is no error. */
 export function send(pid, signal) {
   try {
     process.kill(pid, signal)
@@ -86,7 +86,7 @@ export function send(pid, signal) {
   }
 }
 
-/** The processes whose parent this is, each with its title. */
+/** Returns the child processes of a process, each with its command line. */
 export function childrenOf(pid) {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -103,10 +103,10 @@ function readQuietly(path) {
   }
 }
 
-/** What no patience will mend. */
+/** Ends `waitUntil` at once: waiting longer cannot help. */
 export class FinalError extends Error {}
 
-/** Looks until what it sees is there, and returns it. */
+/** Calls `look` until it returns neither undefined nor false, and returns that value. Retries after errors, except `FinalError`. */
 export async function waitUntil(what, look, { timeoutMs = 120_000, everyMs = 200 } = {}) {
   const deadline = performance.now() + timeoutMs
   let last
@@ -122,6 +122,6 @@ export async function waitUntil(what, look, { timeoutMs = 120_000, everyMs = 200
     await sleep(everyMs)
   }
   throw new Error(
-    `${timeoutMs / 1_000} s passed, and still not: ${what}${last === undefined ? '' : ` (${last.message})`}`,
+    `timed out after ${timeoutMs / 1_000} s, expected: ${what}${last === undefined ? '' : ` (${last.message})`}`,
   )
 }

@@ -4,15 +4,12 @@ import { paymentOf } from './payments.mjs'
 
 const BATCH = 250
 
-/**
- * An application that knows what it wants paid: each batch is one transaction, made again under the same keys until it was
- * answered. What was acknowledged is never sent again.
- */
+/** Application that enqueues payments. It repeats each batch under the same keys until the database acknowledges the batch. */
 export class Producer {
   #ingest
   #payments
   acknowledged = 0
-  /** Calls that were not answered, or refused for the time being. */
+  /** Number of calls that failed with disposition `retry` or `unknown`. */
   retries = 0
 
   constructor(ingest, payments) {
@@ -20,7 +17,7 @@ export class Producer {
     this.#payments = payments
   }
 
-  /** `mayGoOn` keeps the queue a queue: it resolves when there is room for more. */
+  /** Enqueues all payments. `mayGoOn` limits the queue: it resolves when more items may be enqueued. */
   async run(mayGoOn = async () => {}) {
     while (this.acknowledged < this.#payments) {
       await mayGoOn()
@@ -36,7 +33,7 @@ export class Producer {
       try {
         return await enqueueMany(batch, { tx: this.#ingest })
       } catch (error) {
-        // Whoever does not know whether it was done does it again: the same key is the same payment.
+        // A repeat is safe even if the batch was committed: the idempotency keys are the same.
         if (error.disposition !== 'retry' && error.disposition !== 'unknown') throw error
         this.retries += 1
         await sleep(250)

@@ -7,7 +7,7 @@ import { SYMPHONY } from './symphony.mjs'
 const rails = fileURLToPath(new URL('rails.mjs', import.meta.url))
 const STOP_MS = 60_000
 
-/** One machine of the fleet: a worker with a file of settings, a port and an epoch file of its own. */
+/** A worker host: one `symphony worker` process with its own configuration file, port and epoch file. */
 export class WorkerHost {
   #processes
   #process
@@ -22,7 +22,7 @@ export class WorkerHost {
       workerId: name,
       rails,
       pooler: 'transaction',
-      // Shorter than in life, so that what was in hand at the failover comes back within seconds.
+      // Shorter than in production, so that items leased at the failover are taken over within seconds.
       leaseSeconds: 10,
       railTimeoutMs: 2_000,
       concurrency: 40,
@@ -49,7 +49,7 @@ export class WorkerHost {
     return this.#processes.hasEnded(this.#process.name)
   }
 
-  /** SIGTERM, as a supervisor does it. Resolves to its exit code. */
+  /** Sends SIGTERM, as a supervisor does. Resolves to the exit code. */
   async stop() {
     this.#process.child.kill('SIGTERM')
     await waitUntil(`${this.#process.name} has stopped`, () => this.hasEnded, { timeoutMs: STOP_MS })

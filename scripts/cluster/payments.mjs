@@ -1,4 +1,4 @@
-/** What the rail does to a payment, attempt by attempt; of every hundred payments, these. The others succeed at once. */
+/** Simulated rail results per attempt, by payment number modulo 100. All other payments succeed at once. */
 const FATES = new Map([
   [7, ['terminal']],
   [17, ['slow']],
@@ -9,7 +9,7 @@ const FATES = new Map([
 ])
 const PARTICIPANTS = 50
 
-/** The payment of this number: the same however often it is asked for, as a client's own records would give it. */
+/** Builds the payment of this number. The same number always gives the same payment. */
 export function paymentOf(number) {
   const fate = FATES.get(number % 100)
   return {

@@ -4,9 +4,8 @@ const POOLED = ['--pooler', 'transaction']
 const POOLER_ERROR = 'TRANSACTION_POOLER'
 
 /**
- * Which process works through which kind of pooling: what docs/operate/scale-out.md says, found out by trying. `refused` is the
- * code of the refusal that is expected, if one is; `PRIMARY` and `SESSION` stand for the addresses past the pooler and through
- * one that pools sessions.
+ * Commands to try through each pooling mode, as documented in docs/operate/scale-out.md. `refused` is the expected error code.
+ * `PRIMARY` is replaced by the direct URL, `SESSION` by the URL through a session pooler.
  */
 const CASES = [
   { command: 'worker', login: 'relayer', through: 'transaction', flags: [...POOLED, '--no-listen'] },
@@ -34,7 +33,7 @@ const CASES = [
 
 const PAYLOAD = '{"amount":"1.00","currency":"EUR","destination":"DE89370400440532013000"}'
 
-/** What else each command needs to be told. */
+/** Further arguments of each command. */
 const WORDS = {
   api: ['--port', '0'],
   enqueue: ['--instruction', 'pooled', '--participant', 'pooled', '--rail', 'resend', '--payload', PAYLOAD],
@@ -42,10 +41,10 @@ const WORDS = {
   worker: ['--no-http'],
 }
 
-/** What commands say that run until they are told to stop. */
+/** First output of each long-running command, after which it is stopped. */
 const AT_WORK = { api: 'The API listens', scheduler: 'The scheduler', worker: 'Worker' }
 
-/** Tries them all. Returns what happened to each, and whether that is what is written down. */
+/** Tries every case. Returns the error code of each, and whether it is the documented one. */
 export async function tryPoolingModes({ urlOf, rails, onResult }) {
   const results = []
   for (const { command, login, through, flags, refused } of CASES) {

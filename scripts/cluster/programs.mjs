@@ -1,7 +1,7 @@
 import { accessSync, constants, readdirSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** What has to be installed on a Debian machine, and which program of it is run. */
+/** Programs that the drill runs, with their Debian packages. */
 const NEEDED = [
   { program: 'patroni', package: 'patroni' },
   { program: 'etcd', package: 'etcd-server' },
@@ -10,16 +10,16 @@ const NEEDED = [
 ]
 const POSTGRES_VERSION_MIN = 15
 
-/** Daemons are in folders that are not on everybody's path. */
+/** Folders of daemons, which are often not in PATH. */
 const DAEMON_FOLDERS = ['/usr/sbin', '/usr/local/sbin', '/sbin']
-/** Where Debian keeps the servers, one folder for each version. */
+/** Debian's folder of PostgreSQL servers, with one subfolder per version. */
 const POSTGRES_FOLDER = '/usr/lib/postgresql'
 
 export class ProgramsMissingError extends Error {}
 
 /**
- * Finds every program before the first is started; what is missing is named together, with the one command that brings it.
- * Returns the path of each, and the folder of the newest PostgreSQL's programs as `postgres`.
+ * Returns the path of each program, and as `postgres` the folder of the newest PostgreSQL's programs. Throws one error that names
+ * all missing packages and the command that installs them.
  */
 export function findPrograms({
   searchPath = process.env.PATH ?? '',

@@ -1,5 +1,5 @@
-// The rails of the two worker hosts: one that can be asked what became of a payment, one that is idempotent. What they paid is in
-// a book that a process of its own keeps, outside every database.
+// Rails of the two worker hosts: one answers inquiries, one is idempotent. Both record payments in a rail book that the drill
+// keeps outside the databases.
 import { simulatedRail } from '../../dist/libs/rails/index.js'
 
 const shared = {

@@ -10,17 +10,17 @@ import { symphony, symphonyJson } from './symphony.mjs'
 import { tryPoolingModes } from './poolingModes.mjs'
 import { WorkerHost } from './WorkerHost.mjs'
 
-/** Little enough that the shop is still sending at the failover, and enough that both hosts have work. */
+/** Queue limit: low enough that the shop still enqueues at the failover, high enough that both hosts have work. */
 const BACKLOG_MAX = 2_000
 const BACKLOG_SHARE = 10
 const DRAIN_MS = 600_000
 const LOGINS = ['relayer=executor+readonly', 'shop=ingest', 'web=api', 'watcher=readonly+auditor+control']
-/** So long nothing may be sent after dispatch was frozen and all calls in hand have ended. */
+/** Wait for running calls to end, and then the time in which the rail book must not grow. */
 const QUIET_MS = 5_000
 
 /**
- * Payments through a cluster whose primary is lost in their midst. Returns what was counted, and what is not as promised; the
- * judge is the auditor, who holds the ledger of the surviving server against the rail's book, which no server keeps.
+ * Enqueues and dispatches payments, kills the primary during dispatch, and verifies the surviving ledger against the rail book.
+ * Returns the measurements and the defects found.
  */
 export async function runClusterDrill({ cluster, folder, payments, synchronous, say }) {
   const passwords = await deployTo(cluster)
@@ -44,7 +44,7 @@ export async function runClusterDrill({ cluster, folder, payments, synchronous, 
       producer: new Producer(shopping.as('symphony_ingest'), payments),
       hosts: await startHosts({ cluster, folder, passwords, bookUrl: book.url }),
     }
-    say(`two worker hosts carry payments; the shop sends ${payments}`)
+    say(`two worker hosts dispatch payments; the shop enqueues ${payments}`)
     const figures = synchronous ? await loseSynchronousPrimary(drill) : await loseAsynchronousPrimary(drill)
     await drained(drill)
     const defects = [...pooling.defects, ...figures.defects, ...(await stopHosts(drill.hosts))]
@@ -59,7 +59,7 @@ export async function runClusterDrill({ cluster, folder, payments, synchronous, 
   }
 }
 
-/** The schema and its logins, past PgBouncer: a deployment is one long transaction. */
+/** Deploys the schema and creates its logins without PgBouncer. Returns the passwords. */
 async function deployTo(cluster) {
   const words = LOGINS.flatMap((login) => ['--create-login', login])
   const { logins } = await symphonyJson(['deploy', ...words], cluster.superuserUrl)
@@ -79,7 +79,7 @@ async function proveModes({ cluster, passwords, say }) {
     onResult: ({ command, through, flags, code, asExpected }, said) => {
       const words = flags.map((flag) => (flag.startsWith('postgres') ? 'URL' : flag)).join(' ')
       say(
-        `  ${asExpected ? 'as written' : 'NOT AS WRITTEN'}: ${[command, words].join(' ').trim()}, pooled by ${through}: ${code ?? 'works'}`,
+        `  ${asExpected ? 'as documented' : 'NOT AS DOCUMENTED'}: ${[command, words].join(' ').trim()}, pooled by ${through}: ${code ?? 'works'}`,
       )
       if (!asExpected) say(said)
     },
@@ -91,7 +91,7 @@ async function proveModes({ cluster, passwords, say }) {
   }
 }
 
-/** One listens past the pooler, at the address of the primary; the other only polls. Both survive the failover. */
+/** Starts two hosts: one listens through a direct connection to the primary, the other only polls. */
 async function startHosts({ cluster, folder, passwords, bookUrl }) {
   const url = cluster.pooledUrl('relayer', passwords.relayer)
   const hosts = [new WorkerHost(cluster.processes), new WorkerHost(cluster.processes)]
@@ -101,64 +101,64 @@ async function startHosts({ cluster, folder, passwords, bookUrl }) {
   return hosts
 }
 
-/** A shop that goes on sending, a primary that dies, and nobody who does anything about it. */
+/** Kills the primary while the shop enqueues. Dispatch must resume without an operator and without a freeze. */
 async function loseSynchronousPrimary(drill) {
   const { payments, producer, watcher, say } = drill
   const producing = producer.run(() =>
-    waitUntil('there is room in the queue', () => hasRoom(drill), { timeoutMs: DRAIN_MS }),
+    waitUntil('the queue is below its limit', () => hasRoom(drill), { timeoutMs: DRAIN_MS }),
   )
-  // Whoever waits for half of the payments below would otherwise not hear of it.
+  // Prevents an unhandled rejection while the waits below run. `await producing` reports the error.
   producing.catch(() => {})
-  await waitUntil('half of the payments are made', async () => (await endedCount(watcher)) >= payments / 2, {
+  await waitUntil('half of the payments are terminal', async () => (await endedCount(watcher)) >= payments / 2, {
     timeoutMs: DRAIN_MS,
   })
   await waitUntil(
-    'a heartbeat says that commits wait for a standby',
+    'a heartbeat reports that commits wait for a standby',
     async () => (await epochOf(drill))?.synchronous === true,
   )
   const acknowledgedBefore = producer.acknowledged
   const failover = await killPrimary(drill)
   await producing
   const epoch = await epochOf(drill)
-  say(`the shop was told of all ${producer.acknowledged}, after ${producer.retries} calls made again`)
+  say(`all ${producer.acknowledged} payments were acknowledged to the shop, after ${producer.retries} retries`)
   return {
     figures: { acknowledgedBefore, ...failover, retriesOfTheShop: producer.retries, frozen: epoch.frozen },
     defects: epoch.frozen ? [`dispatch is frozen although nothing was lost: ${epoch.freezeReason}`] : [],
   }
 }
 
-/** Outcomes that no standby ever heard of are lost with the primary; an operator lets the work go on. */
+/** Kills a primary whose last outcomes reached no standby. Dispatch must freeze until the operator lifts the freeze. */
 async function loseAsynchronousPrimary(drill) {
   const { cluster, payments, producer, watcher, bookFile, passwords, say } = drill
   await producer.run()
-  await waitUntil('some payments are made', async () => (await endedCount(watcher)) >= payments / 10, {
+  await waitUntil('a tenth of the payments is terminal', async () => (await endedCount(watcher)) >= payments / 10, {
     timeoutMs: DRAIN_MS,
   })
-  await waitUntil('the standbys have all of it', () => cluster.areStandbysLevel(), { timeoutMs: DRAIN_MS })
+  await waitUntil('the standbys have every commit', () => cluster.areStandbysLevel(), { timeoutMs: DRAIN_MS })
   const cut = cluster.cutReplication(await cluster.primary())
   const endedAtCut = await endedCount(watcher)
-  say(`replication is cut off (${cut} senders); the primary goes on alone`)
-  await waitUntil('more are made', async () => (await endedCount(watcher)) >= endedAtCut + payments / 10, {
+  say(`replication is stopped (${cut} senders); the primary continues alone`)
+  await waitUntil('another tenth is terminal', async () => (await endedCount(watcher)) >= endedAtCut + payments / 10, {
     timeoutMs: DRAIN_MS,
   })
   const endedBefore = await endedCount(watcher)
   const failover = await killPrimary(drill, { resumes: false })
-  const epoch = await waitUntil('dispatch is frozen, and everything marked', async () => {
+  const epoch = await waitUntil('dispatch is frozen, and all pending items are marked', async () => {
     const seen = await epochOf(drill)
     return seen?.frozen === true && seen.markedAt !== null ? seen : undefined
   })
   const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(watcher)
   const endedAfter = await endedCount(watcher)
   say(
-    `frozen: ${epoch.freezeCause}. The survivor forgot ${endedBefore - endedAfter} outcomes; ${pendingCount} wait, ${outcomeUnknownCount} of them of unknown outcome`,
+    `frozen: ${epoch.freezeCause}. The new primary lacks ${endedBefore - endedAfter} outcomes; ${pendingCount} items are pending, ${outcomeUnknownCount} of them with an unknown outcome`,
   )
   const sentWhileFrozen = await effectsWhileFrozen(bookFile)
   const operator = cluster.pooledUrl('watcher', passwords.watcher)
   const lifted = await symphony(
-    ['freeze', 'lift', '--reason', 'both books were compared', '--pooler', 'transaction'],
+    ['freeze', 'lift', '--reason', 'ledger compared with the rail book', '--pooler', 'transaction'],
     operator,
   )
-  say('the operator has compared the books and lifts the freeze')
+  say('the operator lifts the freeze')
   return {
     figures: {
       ...failover,
@@ -171,38 +171,38 @@ async function loseAsynchronousPrimary(drill) {
     defects: [
       ...(outcomeUnknownCount === pendingCount
         ? []
-        : [`${pendingCount - outcomeUnknownCount} that wait are not marked`]),
+        : [`${pendingCount - outcomeUnknownCount} pending items are not marked`]),
       ...(sentWhileFrozen === 0 ? [] : [`${sentWhileFrozen} payments were made while dispatch was frozen`]),
-      ...(endedBefore > endedAfter ? [] : ['nothing was lost, so nothing was shown']),
+      ...(endedBefore > endedAfter ? [] : ['no outcome was lost, so the drill showed nothing']),
       ...(lifted.exitCode === 0 ? [] : [`the freeze could not be lifted: ${lifted.stderr.trim()}`]),
     ],
   }
 }
 
-/** `kill -9` of everything on its node, and how long it takes until others go on. */
+/** Kills the primary's node and measures the time to the election, to the first answer and to the next terminal payment. */
 async function killPrimary({ cluster, watcher, say }, { resumes = true } = {}) {
   const lost = await cluster.primary()
   const endedBefore = await endedCount(watcher)
   const startedMs = performance.now()
   const processes = await cluster.kill(lost)
-  say(`${lost}, the primary, is killed with its Patroni and ${processes} processes; ${endedBefore} payments have ended`)
-  const next = await waitUntil('another node leads', async () => {
+  say(`killed the primary ${lost}: its Patroni and ${processes} processes; ${endedBefore} payments are terminal`)
+  const next = await waitUntil('another node is the primary', async () => {
     const primary = await cluster.primary()
     return primary === lost ? undefined : primary
   })
   const electedSeconds = secondsSince(startedMs)
-  say(`${next} leads after ${electedSeconds} s`)
+  say(`${next} is the primary after ${electedSeconds} s`)
   const seen = await waitUntil('the new primary answers through PgBouncer', () => endedCount(watcher))
   const answeredSeconds = secondsSince(startedMs)
   if (!resumes) return { electedSeconds, answeredSeconds }
-  await waitUntil('a payment ends on the new primary', async () => (await endedCount(watcher)) > seen)
+  await waitUntil('a payment becomes terminal on the new primary', async () => (await endedCount(watcher)) > seen)
   const resumedSeconds = secondsSince(startedMs)
-  say(`payments end again after ${resumedSeconds} s`)
+  say(`dispatch resumes after ${resumedSeconds} s`)
   return { endedBeforeTheKill: endedBefore, electedSeconds, answeredSeconds, resumedSeconds }
 }
 
 async function effectsWhileFrozen(bookFile) {
-  // What was in hand when the primary died may still be answered; a call takes two seconds at the most.
+  // Calls that ran when the primary died may still be answered. A call takes at most two seconds.
   await sleep(QUIET_MS)
   const before = (await readBook(bookFile)).size
   await sleep(QUIET_MS)
@@ -213,13 +213,13 @@ async function drained({ watcher, hosts, say }) {
   await waitUntil(
     'the queue is empty',
     async () => {
-      if (hosts.some(({ hasEnded }) => hasEnded)) throw new FinalError('a worker host ended by itself')
+      if (hosts.some(({ hasEnded }) => hasEnded)) throw new FinalError('a worker host ended unexpectedly')
       const { pendingCount, heldCount } = await readOutboxStatus(watcher)
       return pendingCount === heldCount
     },
     { timeoutMs: DRAIN_MS, everyMs: 500 },
   )
-  say('nothing is left in the queue')
+  say('the queue is empty')
 }
 
 async function stopHosts(hosts) {
@@ -227,16 +227,16 @@ async function stopHosts(hosts) {
   return codes.filter((code) => code !== 0 && code !== 143).map((code) => `a worker host ended with ${code}`)
 }
 
-/** `symphony ledger verify`, as an auditor runs it. */
+/** Runs `symphony ledger verify` with the rail book, as an auditor does. */
 async function auditBooks({ cluster, payments, bookFile, passwords, say }) {
   const words = ['ledger', 'verify', '--book', bookFile, '--drained', '--pooler', 'transaction', '--json']
   const { exitCode, stdout, stderr } = await symphony(words, cluster.pooledUrl('watcher', passwords.watcher))
   const report = JSON.parse(stdout)
   const { accepted, dispatched, failed, held } = report.counts
-  // One of them came with the trial of the pooling modes.
+  // The test of the pooling modes enqueued one more.
   const lost = payments + 1 - Number(accepted)
   const broken = report.invariants.filter(({ ok }) => !ok)
-  say(`the auditor: ${exitCode === 0 ? 'everything holds' : stderr.trim()}`)
+  say(`ledger verify: ${exitCode === 0 ? 'all invariants hold' : stderr.trim()}`)
   return {
     figures: {
       payments,
@@ -251,10 +251,10 @@ async function auditBooks({ cluster, payments, bookFile, passwords, say }) {
     },
     defects: [
       ...(exitCode === 0 ? [] : [`symphony ledger verify ended with ${exitCode}`]),
-      ...report.notJudged.map((id) => `${id} was not judged`),
+      ...report.notJudged.map((id) => `${id} was not checked`),
       ...broken.map(({ id, found }) => `${id} is broken: ${found.slice(0, 3).join(', ')}`),
-      ...(lost === 0 ? [] : [`${lost} payments are in no book`]),
-      ...(report.doublePaid === 0 ? [] : [`${report.doublePaid} payments were made twice`]),
+      ...(lost === 0 ? [] : [`${lost} payments are missing from the ledger`]),
+      ...(report.doublePaid === 0 ? [] : [`${report.doublePaid} payments were paid twice`]),
     ],
   }
 }
@@ -264,7 +264,7 @@ async function endedCount(watcher) {
   return Number(dispatchedTotal + failedTotal)
 }
 
-/** While nobody answers, the shop goes on trying: it does not know how long our queue is. */
+/** Returns true also while the database does not answer, because a shop does not know the length of the queue. */
 async function hasRoom({ watcher, payments }) {
   const status = await readOutboxStatus(watcher).catch(() => undefined)
   return status === undefined || status.pendingCount < Math.min(BACKLOG_MAX, payments / BACKLOG_SHARE)

@@ -3,21 +3,21 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { throwIfInterrupted } from './Processes.mjs'
 
-/** The command line of Symphony, as `bin/symphony` starts it once the build is fresh. */
+/** Entry point of the command line, without the build check of `bin/symphony`. */
 export const SYMPHONY = fileURLToPath(new URL('../../dist/libs/cli/childMain.js', import.meta.url))
 
 const TERMINATED = 143
 
 const underWay = new Set()
 
-/** For an end that nobody waited for. */
+/** Kills all running commands, for an interrupted or failed drill. */
 export function killCommands() {
   for (const child of underWay) child.kill('SIGKILL')
 }
 
 /**
- * Runs a command to its end. `DATABASE_URL` comes by the environment, as in life: there nobody sees its password. A command that
- * would run for ever is told to stop when it has said `stopWhen`, and has then done as it should.
+ * Runs a command to its end. Passes the URL in `DATABASE_URL`, because arguments show its password in the process list. When
+ * stdout contains `stopWhen`, it sends SIGTERM and reports the resulting exit code 143 as 0.
  */
 export async function symphony(words, url, { stopWhen } = {}) {
   throwIfInterrupted()
@@ -41,7 +41,7 @@ export async function symphony(words, url, { stopWhen } = {}) {
   return { exitCode: stopped && child.exitCode === TERMINATED ? 0 : child.exitCode, stdout, stderr }
 }
 
-/** The same for a command that must succeed, and answers in JSON. */
+/** Runs a command with `--json` and returns the parsed output. Throws if the command fails. */
 export async function symphonyJson(words, url) {
   const { exitCode, stdout, stderr } = await symphony([...words, '--json'], url)
   if (exitCode !== 0) throw new Error(`symphony ${words.join(' ')} ended with ${exitCode}: ${stderr.trim()}`)

@@ -3,8 +3,8 @@ import { isTypeScript, lineAt, type SourceFile } from './repository.js'
 import { tokensOf } from './typescriptTokens.js'
 
 /**
- * Whatever was stored is shown as text: nothing in the dashboard turns a string into markup or code. And the page itself has
- * nothing inline, because its policy forbids what an attacker would add.
+ * The dashboard shows stored values as text and never turns a string into markup or code. Its pages contain nothing inline,
+ * because the content security policy blocks inline scripts and styles.
  */
 export const dashboardShowsText: Guardrail = {
   name: 'the dashboard makes no markup and no code of text',
@@ -14,7 +14,7 @@ export const dashboardShowsText: Guardrail = {
   },
 }
 
-/** By name, wherever they stand: a word for "set the markup of this" has no other use here. */
+/** Names refused anywhere in the dashboard's code, because they have no other use there. */
 const MAKERS = new Set([
   'dangerouslySetInnerHTML',
   'innerHTML',

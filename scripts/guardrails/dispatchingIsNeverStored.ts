@@ -3,7 +3,7 @@ import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { tableWrites } from './tableWrites.js'
 
-/** In flight means leased. A DISPATCHING row would be a second truth about it, and the one that a crash leaves behind. */
+/** The lease marks an item as in flight. A stored DISPATCHING row could contradict the lease after a crash. */
 export const dispatchingIsNeverStored: Guardrail = {
   name: 'nothing writes the state DISPATCHING',
   check: (repository) =>

@@ -2,7 +2,7 @@ import type { Guardrail } from './guardrail.js'
 import { isTypeScript } from './repository.js'
 import { tokensOf } from './typescriptTokens.js'
 
-/** A proof that is skipped proves nothing, and is green. */
+/** A skipped test checks nothing and still looks green. */
 export const everyTestRuns: Guardrail = {
   name: 'no test is skipped, focused or left for later',
   check: (repository) =>
@@ -27,7 +27,7 @@ const SKIPPING_MEMBERS = new Set(['skip', 'only', 'todo', 'skipIf', 'runIf', 'fa
 const SKIPPING_CALLS = new Set(['xit', 'xtest', 'xdescribe', 'fit', 'fdescribe'])
 const SKIPPING_OPTIONS = new Set(['skip', 'only', 'todo', 'fails'])
 
-/** `{ skip: … }` as the second argument of a test. */
+/** Recognizes `{ skip: … }`, the options argument of a test. */
 function isTrueOption(after: string | undefined, before: string | undefined): boolean {
   return after === ':' && (before === '{' || before === ',')
 }

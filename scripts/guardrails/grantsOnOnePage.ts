@@ -3,7 +3,7 @@ import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { nodesNamed } from './sqlParser.js'
 
-/** A DBA reads who may do what on one page. The installer alone also grants, to make the logins it is asked for. */
+/** One file holds all grants, so that a DBA can review them together. Only the installer also grants, for the logins it creates. */
 export const grantsOnOnePage: Guardrail = {
   name: 'GRANT and REVOKE stand in schema/v1/011_privileges.sql',
   check: (repository) =>

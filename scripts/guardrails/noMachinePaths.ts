@@ -1,7 +1,7 @@
 import type { Finding, Guardrail } from './guardrail.js'
 import type { SourceFile } from './repository.js'
 
-/** What works only where it was written: a folder of somebody's machine, a registry of somebody's network. */
+/** Refuses folders of one machine and package registries of one network: they work nowhere else. */
 export const noMachinePaths: Guardrail = {
   name: 'no paths of one machine, no registry of one network',
   check: (repository) => repository.flatMap((file) => [...findingsIn(file)]),
@@ -16,7 +16,7 @@ function* findingsIn(file: SourceFile): Generator<Finding> {
       if (REGISTRY_HOST.test(host) && host !== PUBLIC_REGISTRY)
         yield { ...place, message: `names the registry ${host}` }
     }
-    // A lock file that records addresses would send every install to the registry it was written with.
+    // npm installs from the address in the lock file, so it must be the public registry.
     if (
       file.path.endsWith('package-lock.json') &&
       /"resolved": "https?:/.test(text) &&

@@ -3,7 +3,7 @@ import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { tableWrites } from './tableWrites.js'
 
-/** An item leaves the queue in the statement that records its end. A DELETE beside the functions loses a payment. */
+/** The functions delete an item together with recording its terminal outcome. Any other DELETE would lose a payment. */
 export const pendingDeletedByFunctionsOnly: Guardrail = {
   name: 'payment_outbox_pending is deleted from inside the functions alone',
   check: (repository) =>

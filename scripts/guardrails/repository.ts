@@ -1,16 +1,16 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A file as the checks see it. Tests plant violations by adding such objects to what is on disk. */
+/** File that the rules check. Tests add objects with violations to the files on disk. */
 export interface SourceFile {
-  /** From the root of the checkout, with forward slashes. */
+  /** Path from the root of the checkout, with forward slashes. */
   readonly path: string
   readonly text: string
 }
 
 export type Repository = readonly SourceFile[]
 
-/** Every text file that is ours: not what is installed, built, or left behind by a run. */
+/** Returns every text file of the checkout, except installed, built and temporary files. */
 export function readRepository(root: string): Repository {
   return [...filesBelow(root, '')].map((path) => ({ path, text: readFileSync(join(root, path), 'utf8') }))
 }
@@ -19,7 +19,7 @@ function* filesBelow(root: string, folder: string): Generator<string> {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = folder === '' ? entry.name : `${folder}/${entry.name}`
     if (entry.isDirectory() && !FOREIGN_FOLDERS.has(entry.name)) yield* filesBelow(root, path)
-    // In a worktree of git, .git is a file.
+    // In a git worktree, .git is a file.
     else if (entry.isFile() && entry.name !== '.git' && isText(entry.name)) yield path
   }
 }
@@ -50,17 +50,17 @@ export function isTypeScript(file: SourceFile): boolean {
   return /\.(?:m|c)?(?:t|j)sx?$/.test(file.path) || file.path === 'bin/symphony'
 }
 
-/** SQL that somebody wrote. The snapshot is written by PostgreSQL, in its own words. */
+/** Returns whether the file is hand-written SQL. The snapshot is generated. */
 export function isSql(file: SourceFile): boolean {
   return file.path.endsWith('.sql') && file.path !== 'schema/snapshot.sql'
 }
 
-/** Code of tests and measurements. It may run SQL that the product may run only through its functions. */
+/** Returns whether the file belongs to tests or benchmarks, which may write tables without the functions. */
 export function isTestFile(path: string): boolean {
   return /^(?:tests|bench)\//.test(path)
 }
 
-/** Programs that show a user's own code, with the user's own driver and transaction. */
+/** Returns whether the file is an example of a user's code, which contains the user's own SQL. */
 export function isExample(path: string): boolean {
   return path.startsWith('examples/')
 }

@@ -4,7 +4,7 @@ import { sqlOf } from './sqlFragments.js'
 import { child, list, nodesNamed, text, type SqlNode } from './sqlParser.js'
 import { tokensOf } from './typescriptTokens.js'
 
-/** Which role a statement runs under is decided in one place, or it is decided by accident. */
+/** Only one module switches roles, so that the role of a statement is always known. */
 export const roleSwitchesInDb: Guardrail = {
   name: 'roles are switched by libs/db, and by the installer in libs/deployment/db.ts',
   check: (repository) =>
@@ -23,7 +23,7 @@ export const roleSwitchesInDb: Guardrail = {
 
 const ROLE_SWITCHERS = /^libs\/(?:db\/|deployment\/db\.ts$)/
 
-/** The same power as a start-up parameter of a connection. */
+/** Role switch as a startup parameter of a connection. */
 const ROLE_OPTION = /-c\s*(?:role|session_authorization)\s*=/
 
 function switchesRole(node: SqlNode): boolean {

@@ -14,25 +14,25 @@ import {
 } from './sqlParser.js'
 import { HOLE, tokensOf, type Token } from './typescriptTokens.js'
 
-/** A statement wherever it is written: in a .sql file, inside a function's body, in a string of TypeScript. */
+/** SQL statement in a .sql file, in a function's body or in a TypeScript string. */
 export interface SqlFragment {
   readonly node: SqlNode
   readonly line: number
-  /** The function whose body it is part of; `DO` for an anonymous block; undefined at the top level of a file. */
+  /** Function that contains the statement; `DO` for an anonymous block; undefined at the top level of a file. */
   readonly inFunction: string | undefined
 }
 
 export interface PlpgsqlBody {
   readonly functionName: string
   readonly tree: SqlNode
-  /** Line numbers of the tree start at 1 here. */
+  /** Line of the file at which line 1 of the tree begins. */
   readonly firstLine: number
 }
 
 export interface SqlContent {
   readonly fragments: readonly SqlFragment[]
   readonly bodies: readonly PlpgsqlBody[]
-  /** Where TypeScript holds SQL, or the beginning of it, whether or not it could be parsed. */
+  /** Lines of TypeScript strings that contain SQL or the beginning of a statement, parsed or not. */
   readonly literalLines: readonly number[]
 }
 
@@ -63,7 +63,7 @@ class SqlReader implements SqlContent {
     try {
       statements = parseSql(sql)
     } catch (error) {
-      // A check that skips what it cannot read would be green for the wrong reason.
+      // Skipping unreadable SQL would let violations pass.
       throw new Error(`${this.#file.path}:${firstLine}: PostgreSQL's parser refuses this SQL`, { cause: error })
     }
     for (const statement of statements) this.#addStatement(statement, firstLine, inFunction)
@@ -102,7 +102,7 @@ class SqlReader implements SqlContent {
     }
   }
 
-  /** Text that a function may EXECUTE, with `format` placeholders in the place of names. */
+  /** Adds text that a function may EXECUTE, with holes for its `format` placeholders. */
   #addDynamic(constant: string, line: number, inFunction: string): void {
     const source = constant.replaceAll(/%(?:\d+\$)?[Is]/g, HOLE).replaceAll(/%(?:\d+\$)?L/g, `'${HOLE}'`)
     for (const statement of guessSql(source)?.statements ?? []) {
@@ -116,7 +116,7 @@ interface Expression {
   readonly lineInBody: number
 }
 
-/** Each statement and expression of a body, with the line of the plpgsql statement it belongs to. */
+/** Yields the statements and expressions of a body, each with the line of its plpgsql statement. */
 function* expressionsIn(tree: unknown, line: number): Generator<Expression> {
   if (Array.isArray(tree)) {
     for (const member of tree) yield* expressionsIn(member, line)
@@ -152,7 +152,7 @@ export function languageOf(definition: SqlNode): string {
   return text(child(optionOf(definition, 'language') ?? {}, 'arg', 'String'), 'sval') ?? 'plpgsql'
 }
 
-/** The text between the dollars; undefined for a body in SQL-standard form, which is part of the statement's tree. */
+/** Returns the text between the dollars; undefined for a SQL-standard body, which is part of the statement's tree. */
 export function bodyOf(definition: SqlNode): string | undefined {
   const as = child(optionOf(definition, 'as') ?? {}, 'arg')
   return text(child(as, 'String'), 'sval') ?? text(child(list(child(as, 'List'), 'items')[0] ?? {}, 'String'), 'sval')
@@ -163,7 +163,7 @@ interface Literal {
   readonly line: number
 }
 
-/** Strings and templates, with those joined by `+` put together, as the running program would. */
+/** Returns strings and templates; those joined by `+` are concatenated. */
 function joinedLiterals(tokens: readonly Token[]): Literal[] {
   const literals: Literal[] = []
   for (let position = 0; position < tokens.length; position += 1) {
@@ -180,7 +180,7 @@ function joinedLiterals(tokens: readonly Token[]): Literal[] {
   return literals
 }
 
-/** `remedy: …`: what a person is told to run is prose, not something that this program runs. */
+/** Recognizes `remedy: …`, whose text is advice for a person and not SQL that the program runs. */
 function isAdvice(tokens: readonly Token[], position: number): boolean {
   return tokens[position - 1]?.text === ':' && tokens[position - 2]?.text === 'remedy'
 }

@@ -1,16 +1,16 @@
 import { parseSql, type SqlNode, type SqlStatement } from './sqlParser.js'
 import { HOLE } from './typescriptTokens.js'
 
-/**
- * Decides whether a text from the source code is SQL. PostgreSQL's parser is the judge; since it also accepts some
- * English (`show status`, `select one`), a statement counts only if nobody would have meant it as English, or if it
- * opens with a keyword in capitals, as our SQL does.
- */
+/** Result of `guessSql` for a text that is SQL. */
 export interface SqlGuess {
-  /** Empty for the beginning of a statement that is put together elsewhere: `'DELETE FROM ' + table`. */
+  /** Parsed statements; empty for the beginning of a concatenated statement: `'DELETE FROM ' + table`. */
   readonly statements: readonly SqlStatement[]
 }
 
+/**
+ * Decides with PostgreSQL's parser whether a text is SQL. The parser also accepts some English (`show status`, `select one`), so an
+ * ambiguous statement counts only if it begins with a keyword in capitals, as our SQL does.
+ */
 export function guessSql(source: string): SqlGuess | undefined {
   const sql = source.replace(/^(?:\s|--[^\n]*\n)+/, '')
   const opening = /^[A-Za-z]+/.exec(sql)?.[0]
@@ -21,10 +21,10 @@ export function guessSql(source: string): SqlGuess | undefined {
   return statements.some(({ node }) => isMeant(node, inCapitals)) ? { statements } : undefined
 }
 
-/** Names that stand for what is computed at run time. */
+/** Name that replaces a hole where SQL needs an identifier. */
 export const COMPUTED = 'computed_name'
 
-/** A hole may stand for a name, for a whole clause, or for nothing. */
+/** Parses the text with each hole replaced by a name, by nothing, or by a parameter: the first that parses. */
 function parseWithHoles(sql: string): readonly SqlStatement[] | undefined {
   const spellings = sql.includes(HOLE) ? [COMPUTED, '', '$1'] : ['']
   for (const spelling of spellings) {
@@ -47,7 +47,7 @@ function isMeant(node: SqlNode, inCapitals: boolean): boolean {
   return true
 }
 
-/** Commands short enough to be English: `show ID`, `commit`, `lock payments`, `move on`. */
+/** Commands that can also be English: `show ID`, `commit`, `lock payments`, `move on`. */
 const AMBIGUOUS = new Set([
   'CheckPointStmt',
   'ClosePortalStmt',

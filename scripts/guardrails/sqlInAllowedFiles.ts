@@ -23,5 +23,5 @@ export const sqlInAllowedFiles: Guardrail = {
       ),
 }
 
-/** The parser of these checks is the exception: it completes an expression to a statement. */
+/** Allowed files. `sqlParser.ts` is one because it completes expressions to statements. */
 const SQL_FILES = /^libs\/(?:db\/|[^/]+\/(?:db|reads|reads\/\w+)\.ts$)|^scripts\/guardrails\/sqlParser\.ts$/

@@ -2,19 +2,19 @@ import { loadModule, parsePlPgSQLSync, parseSync } from 'libpg-query'
 
 await loadModule()
 
-/** A node of PostgreSQL's own parse tree: `{ InsertStmt: { relation: … } }`. */
+/** Node of PostgreSQL's parse tree: `{ InsertStmt: { relation: … } }`. */
 export type SqlNode = Readonly<Record<string, unknown>>
 
 export interface SqlStatement {
   readonly node: SqlNode
   readonly text: string
-  /** Of its first keyword, counted from 1 in the text that was parsed. */
+  /** Line of the first keyword in the parsed text, from 1. */
   readonly line: number
 }
 
-/** Throws what PostgreSQL's parser throws. */
+/** Parses SQL. Throws the error of PostgreSQL's parser. */
 export function parseSql(sql: string): readonly SqlStatement[] {
-  // The parser counts bytes.
+  // The parser counts offsets in bytes.
   const bytes = Buffer.from(sql)
   return (parseSync(sql).stmts ?? []).map(({ stmt, stmt_location: start = 0, stmt_len: length }) => ({
     node: asNode(stmt),
@@ -24,20 +24,20 @@ export function parseSql(sql: string): readonly SqlStatement[] {
 }
 
 /**
- * What plpgsql keeps as a query, as a statement that can be parsed by itself.
- * Its parse modes: 0 a statement, 2 an expression, 3 and above an assignment (`target := expression`).
+ * Turns a query of a plpgsql tree into a statement that parses on its own. Parse modes of plpgsql: 0 statement, 2 expression,
+ * 3 and above assignment (`target := expression`).
  */
 export function statementOf(query: string, parseMode: number): string {
   if (parseMode === 0) return query
   return `SELECT ${parseMode === 2 ? query : query.replace(/^[^]*?:?=/, '')}`
 }
 
-/** The tree of a CREATE FUNCTION or DO statement in plpgsql. Lines in it are counted from the body's first. */
+/** Parses a plpgsql CREATE FUNCTION or DO statement. Its line numbers count from the first line of the body. */
 export function parsePlpgsql(statement: string): SqlNode {
   return asNode(parsePlPgSQLSync(statement))
 }
 
-/** Every node of that name, however deep. */
+/** Returns every node of that name at any depth. */
 export function nodesNamed(tree: unknown, name: string): SqlNode[] {
   if (Array.isArray(tree)) return tree.flatMap((member) => nodesNamed(member, name))
   if (!isNode(tree)) return []
@@ -46,7 +46,7 @@ export function nodesNamed(tree: unknown, name: string): SqlNode[] {
   return isNode(here) ? [here, ...below] : below
 }
 
-/** The member of a node that is itself a node; empty if there is none, so that paths can be followed blindly. */
+/** Returns the node at a path; an empty node if any step is missing. */
 export function child(node: SqlNode, ...path: readonly string[]): SqlNode {
   return path.reduce<SqlNode>((parent, key) => asNode(parent[key]), node)
 }

@@ -5,8 +5,8 @@ import { child, list, nodesNamed, parseSql, statementOf, text, type SqlNode } fr
 import { tokensOf, type Token } from './typescriptTokens.js'
 
 /**
- * What schema/ raises, what libs/db maps to a class, and what the reference explains are one set of codes.
- * A condition of PostgreSQL's own (`serialization_failure`) may also be raised, if libs/db says how to treat it.
+ * schema/ raises, libs/db maps and the reference documents the same set of codes. schema/ may also raise a PostgreSQL condition
+ * (`serialization_failure`) that libs/db maps.
  */
 export const sqlstatesAgree: Guardrail = {
   name: 'SQLSTATEs raised = mapped = documented',
@@ -33,7 +33,7 @@ export const sqlstatesAgree: Guardrail = {
 
 const MAPPING = 'libs/db/sqlstates.ts'
 const REFERENCE = 'docs/reference/errors.md'
-/** Only the guard of the ledger may use the code that any bare RAISE gives. */
+/** Code of a RAISE without ERRCODE. Only the append-only trigger of the ledger may use it. */
 const BARE_RAISE_CODE = 'P0001'
 const APPEND_ONLY_GUARD = 'refuse_mutation'
 
@@ -41,7 +41,7 @@ interface Raise {
   readonly file: string
   readonly line: number
   readonly functionName: string
-  /** Five characters, or a condition's name; undefined if the code is computed. */
+  /** Five-character code or condition name; undefined if the code is computed. */
   readonly state: string | undefined
   readonly message: string
 }
@@ -56,7 +56,7 @@ function defectsOf(raise: Raise, mapped: MappedStates): Finding[] {
   return at(`raises ${raise.state}, which ${MAPPING} does not map`)
 }
 
-/** The message of a P70xx begins with its name, so that it is readable where only the message is shown. */
+/** Finds P70xx errors whose message does not begin with the code's name, which identifies it where only the message is shown. */
 function unnamedIn({ file, line, state = '', message }: Raise, documented: DocumentedStates): Finding[] {
   const name = documented.get(state)?.name
   if (!state.startsWith('P7') || name === undefined || message.startsWith(`${name}: `)) return []
@@ -71,7 +71,7 @@ function* raisedStates(repository: Repository): Generator<Raise> {
   for (const file of repository.filter((one) => isSql(one) && one.path.startsWith('schema/'))) {
     for (const body of sqlOf(file).bodies) {
       for (const raise of nodesNamed(body.tree, 'PLpgSQL_stmt_raise')) {
-        // RAISE; alone passes on what was caught; a NOTICE is no error.
+        // Skips `RAISE;`, which rethrows a caught error, and levels below ERROR.
         if (Number(raise['elog_level']) < ERROR_LEVEL || isReRaise(raise)) continue
         const line = body.firstLine + Number(raise['lineno'] ?? 1) - 1
         yield { file: file.path, line, functionName: body.functionName, ...statementIn(raise) }
@@ -104,9 +104,9 @@ function stateOf(raise: SqlNode): string | undefined {
 }
 
 interface MappedStates {
-  /** Our own codes, with the line of each. */
+  /** Our codes, each with its line. */
   readonly own: ReadonlyMap<string, number>
-  /** Codes and condition names of PostgreSQL's own. */
+  /** Codes and condition names of PostgreSQL. */
   readonly postgres: ReadonlySet<string>
 }
 
@@ -123,11 +123,11 @@ function mappedStates(repository: Repository): MappedStates {
   }
 }
 
-/** Every SQLSTATE has a digit, and no name of an error class or condition has the same shape. */
+/** Five capitals and digits with at least one digit, which no error class or condition name matches. */
 const CODE = /^(?=.*\d)[0-9A-Z]{5}$/
 const CONDITION = /^[a-z]+(?:_[a-z]+)+$/
 
-/** What stands after the `=` of `const <name>`, an object or a call, up to the bracket that closes it. */
+/** Returns the tokens after the `=` of `const <name>`, an object or a call, up to its closing bracket. */
 function initializerOf(tokens: readonly Token[], name: string): Token[] {
   const declared = tokens.findIndex((token, at) => token.text === name && tokens[at - 1]?.text === 'const')
   const start = tokens.findIndex((token, at) => at > declared && token.text === '=' && tokens[at + 1]?.text !== '>')
@@ -144,7 +144,7 @@ function initializerOf(tokens: readonly Token[], name: string): Token[] {
 
 type DocumentedStates = ReadonlyMap<string, { readonly line: number; readonly name: string }>
 
-/** Headings of the reference that open with a code of ours: `### P7002 LEASE_LOST`, with or without backticks. */
+/** Returns the codes in headings of the reference: `### P7002 LEASE_LOST`, with or without backticks. */
 function documentedStates(repository: Repository): DocumentedStates {
   const reference = repository.find(({ path }) => path === REFERENCE)?.text ?? ''
   return new Map(

@@ -8,7 +8,7 @@ export interface TableWrite {
   readonly node: SqlNode
 }
 
-/** Every change of a table's rows in a statement, those inside WITH and inside subqueries included. */
+/** Returns the writes of a statement, including those inside WITH and subqueries. */
 export function tableWrites(statement: SqlNode): TableWrite[] {
   return WRITES.flatMap(([kind, verb]) =>
     nodesNamed(statement, kind)
@@ -32,7 +32,7 @@ const WRITES = [
   ['CopyStmt', 'COPY'],
 ] as const
 
-/** The names of the tables that schema/ creates. */
+/** Returns the names of the tables that schema/ creates. */
 export function ownTables(repository: Repository): ReadonlySet<string> {
   const created = repository
     .filter((file) => isSql(file) && file.path.startsWith('schema/'))

@@ -14,7 +14,7 @@ export const testOnlyCodeStaysInTests: Guardrail = {
 }
 
 const TEST_ONLY_NAMES = new Set(['queryNoRole'])
-/** Bundled into the script of the dashboard, so that the package does not depend on them. */
+/** Development packages that are bundled into the dashboard's script, so the package does not depend on them. */
 const BUNDLED = new Set(['preact', '@preact/signals', 'uplot'])
 const TEST_FOLDERS = /^(?:\.\.\/)+(?:tests|bench)\//
 

@@ -4,11 +4,11 @@ import { tokensOf, type Token } from './typescriptTokens.js'
 export interface ImportedModule {
   readonly specifier: string
   readonly line: number
-  /** `import type`: gone after the build, so it makes no dependency at run time. */
+  /** True for `import type`, which is no dependency at run time. */
   readonly typeOnly: boolean
 }
 
-/** What a file imports, in any spelling: static, re-exported, dynamic, `require`. */
+/** Returns the imports of a file: static, re-exported, dynamic and `require`. */
 export function importsOf(file: SourceFile): readonly ImportedModule[] {
   const tokens = tokensOf(file)
   return tokens.flatMap((token, position) => {
@@ -26,7 +26,7 @@ export function importsOf(file: SourceFile): readonly ImportedModule[] {
   })
 }
 
-/** No import clause is longer; without a bound a stray `import` would be joined to a `from` far away. */
+/** Longer than any import clause. Without a limit, a stray `import` could match a distant `from`. */
 const CLAUSE_TOKENS_MAX = 400
 
 function sideEffect([first]: readonly Token[]): string | undefined {
@@ -43,7 +43,7 @@ function reExported(rest: readonly Token[]): string | undefined {
   return opener?.text === '{' || opener?.text === '*' ? from(rest) : undefined
 }
 
-/** A clause holds words, commas, braces and a star. The first other token ends it. */
+/** Returns the specifier after `from`. A clause holds words, commas, braces and a star; any other token ends it. */
 function from(rest: readonly Token[]): string | undefined {
   for (const [position, token] of rest.entries()) {
     const next = rest[position + 1]

@@ -1,8 +1,8 @@
 import type { SourceFile } from './repository.js'
 
 /**
- * A small tokenizer for TypeScript: enough to tell code from text. It knows strings, templates with nested code,
- * comments and regular expressions; it does not know the grammar. TypeScript 7 offers no compiler API to ask instead.
+ * Token of a small TypeScript tokenizer, which recognizes strings, templates with nested code, comments and regular expressions but
+ * not the grammar. TypeScript 7 has no compiler API.
  */
 export interface Token {
   readonly kind: 'word' | 'punctuator' | 'string' | 'template' | 'regex'
@@ -11,7 +11,7 @@ export interface Token {
   readonly text: string
 }
 
-/** Stands for a computed part of a template. A character that no source of ours uses. */
+/** Replaces a computed part of a template. No source file uses this character. */
 export const HOLE = '\uFFFC'
 
 export function tokensOf(file: SourceFile): readonly Token[] {
@@ -71,7 +71,7 @@ class Tokenizer {
     const line = this.#line
     let text = ''
     this.#offset += 1
-    // Announced before its nested code, so that tokens stay in the order of their first character.
+    // Added before its nested code, so that tokens stay in the order of their first character.
     const position = this.#tokens.push({ kind: 'template', line, text }) - 1
     while (this.#offset < this.#text.length) {
       text += unescape(this.#take(/(?:[^`\\$]|\\[^]|\$(?!\{))+/y) ?? '')
@@ -85,7 +85,7 @@ class Tokenizer {
     this.#tokens[position] = { kind: 'template', line, text }
   }
 
-  /** After a value a slash divides; anywhere else it opens a regular expression. */
+  /** Returns whether a slash opens a regular expression. After a value it is a division. */
   #regexMayStart(): boolean {
     const previous = this.#tokens.at(-1)
     if (previous === undefined || previous.text === '<') return previous === undefined

@@ -4,7 +4,7 @@ import { COMPUTED } from './sqlGuess.js'
 import { sqlOf } from './sqlFragments.js'
 import { ownTables, tableWrites } from './tableWrites.js'
 
-/** One legal path per change of state: the functions in schema/. A write from anywhere else is a second path. */
+/** Only the functions of schema/ write the tables, because they enforce every state change. */
 export const writesInSchema: Guardrail = {
   name: 'our tables are written by schema/ alone',
   check: (repository) => {
@@ -26,5 +26,5 @@ export const writesInSchema: Guardrail = {
   },
 }
 
-/** Moves times in databases that carry the mark of a test: the one write that no function of schema/ should offer. */
+/** Moves times in marked test databases. No function of schema/ may offer this write. */
 const TIME_OF_TESTS = 'libs/testing/db.ts'

@@ -1,14 +1,14 @@
-// The code of a page: each block with its language, what is said to it in comments of HTML before it, and the output that follows it.
-// Readers do not see these comments; the tests and `npm run guides` do.
+// Reads the code blocks of a page: language, notes in the HTML comments before the block, and the output after it. Readers do not
+// see the comments; the tests and `npm run guides` read them.
 //
-//   <!-- not run: why -->            cannot be executed, by whoever
-//   <!-- given … -->                 TypeScript or SQL that a fragment supposes
-//   <!-- setup … -->                 shell that comes before, and is nobody's business
-//   <!-- in the background -->       goes on until the page ends
-//   <!-- until it says: words -->    is repeated until it does
+//   <!-- not run: why -->            the block cannot be executed
+//   <!-- given … -->                 TypeScript or SQL that the block depends on
+//   <!-- setup … -->                 shell commands to run first, not shown to the reader
+//   <!-- in the background -->       runs until the page ends
+//   <!-- until it says: words -->    is repeated until its output contains the words
 import { tokensOf, walk } from '../site/markdown.mjs'
 
-/** Every block of a page, in its order. `line` is where its fence stands. */
+/** Returns the blocks of a page in order. `line` is the line of the fence. */
 export function codeBlocks(text) {
   const tokens = tokensOf(text)
   const blocks = []
@@ -22,7 +22,7 @@ export function codeBlocks(text) {
       blocks.push({ language: token.lang ?? '', code: token.text, line, ...notes })
       notes = {}
     } else if (token.type !== 'space') {
-      // A comment speaks to the block that follows it at once.
+      // A comment must directly precede its block.
       if (Object.keys(notes).some((note) => note !== 'setup'))
         throw new Error(`line ${line}: a comment without its block`)
     }
@@ -32,7 +32,7 @@ export function codeBlocks(text) {
   return blocks
 }
 
-/** The file that a block says it is, in its first line. */
+/** Returns the file name in the comment on a block's first line. */
 export function fileOf({ code, language }) {
   const [, name] = /^(?:\/\/|--) ([\w-]+(?:\.test)?\.(?:mjs|sql))\b/.exec(code) ?? []
   return ['js', 'ts', 'sql'].includes(language) ? name : undefined
@@ -56,11 +56,11 @@ function outputOf(next) {
   return next?.language === 'text' ? next.code : undefined
 }
 
-/** Inside of a list or a quotation nobody would look for code: neither these tests nor readers. */
+/** Refuses code blocks inside a list or a quotation, because `codeBlocks` reads only the top level. */
 function requireOnTop(tokens, found) {
   let all = 0
   walk(tokens, ({ type }) => {
     if (type === 'code') all += 1
   })
-  if (all !== found) throw new Error('a block of code inside of something else')
+  if (all !== found) throw new Error('a code block is inside a list or a quotation')
 }

@@ -1,4 +1,4 @@
-// The guides that are walked from their first line to their last.
+// Guides that `npm run guides` executes from the first block to the last.
 
 export const GUIDES = [
   'docs/start/getting-started.md',
@@ -9,5 +9,5 @@ export const GUIDES = [
   'docs/operate/uninstall.md',
 ]
 
-/** These move jobs of other queues, and need them. */
+/** Guides that migrate from other queues and need these installed. */
 export const PEER_GUIDES = ['docs/migrate/from-graphile-worker.md', 'docs/migrate/from-pg-boss.md']

@@ -1,5 +1,5 @@
-// As much of psql as the guides use, because not every machine has one: `psql URL -f FILE` and `psql URL -c SQL`. Rows are written as
-// lines, and an error as psql writes its first line.
+// Replaces psql in the guides, because not every machine has one: `psql URL -f FILE` and `psql URL -c SQL`. Prints one line per row,
+// and an error as psql prints its first line.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 

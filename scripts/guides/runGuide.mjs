@@ -1,5 +1,5 @@
-// Runs the files and commands of a guide as its reader would: in a folder with the package installed, beside a fresh PostgreSQL, in a
-// real shell. The output of a command must match the text below it; `…` stands for anything.
+// Runs the files and commands of a guide in a shell, in a folder with the package installed and with a fresh PostgreSQL. The output
+// of a command must match the text below it; `…` matches anything.
 import { spawn } from 'node:child_process'
 import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -42,7 +42,7 @@ async function installPackage(folder) {
   await chmod(join(folder, 'bin', 'psql'), 0o755)
 }
 
-/** One shell for the whole page: what is exported in one block is there in the next. */
+/** Builds one shell script for the whole page, so that a block sees the variables that earlier blocks exported. */
 function script(setup, steps) {
   const lines = ['set -em', 'jobs=()', `trap 'for job in "\${jobs[@]}"; do kill -- -$job; done; wait' EXIT`]
   if (setup !== '') lines.push('{', setup, '} > setup.out 2> setup.err')
@@ -59,7 +59,7 @@ function script(setup, steps) {
   return `${lines.join('\n')}\n`
 }
 
-/** A guide may show what is refused; then the refusal is what it says. */
+/** Returns whether the documented output is an error; then the command is expected to fail. */
 function isRefused(output) {
   return output?.startsWith('ERROR:') === true
 }
@@ -100,7 +100,7 @@ async function problemsOf({ page, folder, steps, said }) {
   return problems
 }
 
-/** Whether the text is what the page shows, where `…` stands for anything. */
+/** Returns whether the text matches the page, where `…` matches anything. */
 export function isLike(found, shown) {
   const pattern = shown
     .trim()

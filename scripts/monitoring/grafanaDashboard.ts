@@ -1,12 +1,12 @@
-/** The dashboard as a list of what a person wants to see, top to bottom; Grafana's JSON is made of it. */
+/** Panel of the dashboard, from which Grafana's JSON is generated. */
 interface Panel {
   readonly title: string
   readonly description: string
-  /** PromQL, each with its legend. */
+  /** PromQL expressions, each with its legend. */
   readonly queries: readonly (readonly [expression: string, legend: string])[]
   readonly unit?: 's' | 'ms' | 'short' | 'ops' | 'bytes' | 'percentunit'
   readonly kind?: 'stat' | 'timeseries'
-  /** From here on it is drawn red. */
+  /** Lowest value that is drawn red. */
   readonly alarmingFrom?: number
 }
 
@@ -18,7 +18,7 @@ interface Row {
 const worst = (metric: string): string => `max(${metric}{job=~"$job"})`
 const rate = (metric: string, by = ''): string =>
   `sum${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
-/** A counter of the database: every process shows the same one. */
+/** Rate of a counter from the database. Every process reports the same counter, so it uses `max`, not `sum`. */
 const ledgerRate = (metric: string, by = ''): string =>
   `max${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
 const quantile = (q: number, histogram: string, by = ''): string =>
@@ -30,13 +30,13 @@ const ROWS: readonly Row[] = [
     panels: [
       {
         title: 'Pending',
-        description: 'Items that have not ended.',
+        description: 'Items without a terminal outcome.',
         queries: [[worst('outbox_pending_depth'), 'pending']],
         kind: 'stat',
       },
       {
         title: 'Longest due',
-        description: 'How long the longest-waiting due item has been due.',
+        description: 'Age of the item that has been due longest.',
         queries: [[worst('oldest_due_age_seconds'), 'due']],
         unit: 's',
         kind: 'stat',
@@ -44,14 +44,14 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Held',
-        description: 'Items that wait for a person.',
+        description: 'Items held for a decision by an operator.',
         queries: [[worst('outbox_held_count'), 'held']],
         kind: 'stat',
         alarmingFrom: 1,
       },
       {
         title: 'Outcome unknown',
-        description: 'Items that the rail may have paid.',
+        description: 'Items that the rail may have paid, without a definitive answer.',
         queries: [[worst('outbox_outcome_unknown_count'), 'unknown']],
         kind: 'stat',
       },
@@ -63,14 +63,14 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Expired leases',
-        description: 'Not repaired yet.',
+        description: 'Expired leases that are not yet repaired or taken over.',
         queries: [[worst('expired_lease_count'), 'expired']],
         kind: 'stat',
         alarmingFrom: 1,
       },
       {
         title: 'Workers alive',
-        description: 'Relayers that reported within the last minute.',
+        description: 'Relayers with a heartbeat in the last minute.',
         queries: [[worst('outbox_workers_alive'), 'workers']],
         kind: 'stat',
       },
@@ -122,7 +122,7 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Held, by reason',
-        description: 'What a person is to decide about.',
+        description: 'Held items per hold reason.',
         queries: [['max by (reason) (outbox_held_by_reason{job=~"$job"})', '{{reason}}']],
       },
       {
@@ -148,23 +148,23 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Errors a second',
-        description: 'Calls that were no success.',
+        description: 'Calls that did not succeed.',
         queries: [[rate('rail_errors_total', 'rail, error'), '{{rail}} {{error}}']],
         unit: 'ops',
       },
       {
         title: 'Calls in flight',
-        description: 'In all processes.',
+        description: 'Running calls, summed over all processes.',
         queries: [['sum by (rail) (rail_calls_in_flight{job=~"$job"})', '{{rail}}']],
       },
       {
         title: 'Breaker',
-        description: '1: the rail gets a rest.',
+        description: '1: the circuit breaker is open. 0.5: half-open, one trial call. 0: closed.',
         queries: [['max by (rail) (rail_breaker_open{job=~"$job"})', '{{rail}}']],
       },
       {
         title: 'Unknown codes',
-        description: 'Answers that no table covers.',
+        description: 'Answer codes that the rail’s code table does not contain.',
         queries: [[rate('rail_unknown_codes_total', 'rail'), '{{rail}}']],
         unit: 'ops',
       },
@@ -180,7 +180,7 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Messages a second',
-        description: 'What came in, and what became of it.',
+        description: 'Messages received, and their results.',
         queries: [
           [rate('inbox_received_total', 'result'), 'received: {{result}}'],
           [rate('inbox_handled_total'), 'handled'],
@@ -191,13 +191,13 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Scheduler lag',
-        description: 'How long the first due thing has been due.',
+        description: 'Age of the timer or job that has been due longest.',
         queries: [[worst('scheduler_lag_seconds'), 'lag']],
         unit: 's',
       },
       {
         title: 'Runs and timers a second',
-        description: 'What the schedulers made.',
+        description: 'Job runs created; runs and timers enqueued or refused.',
         queries: [
           [rate('scheduler_runs_created_total'), 'runs'],
           [rate('scheduler_enqueued_total', 'kind'), 'enqueued: {{kind}}'],
@@ -207,7 +207,7 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Leases',
-        description: 'Held now, and lost.',
+        description: 'Leases held now, and leases lost.',
         queries: [
           [worst('leases_held'), 'held'],
           [rate('leases_lost_total', 'reason'), 'lost a second: {{reason}}'],
@@ -220,7 +220,7 @@ const ROWS: readonly Row[] = [
     panels: [
       {
         title: 'Connections',
-        description: 'Of each process, by whether they are lent.',
+        description: 'Connections of each process, in use or idle.',
         queries: [
           ['sum by (instance, state) (db_pool_connections{job=~"$job"})', '{{instance}} {{state}}'],
           ['sum by (instance) (db_pool_waiting{job=~"$job"})', '{{instance}} waiting'],
@@ -228,19 +228,19 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Event loop',
-        description: 'Near 1, timers and renewals come late.',
+        description: 'Event loop utilization. Near 1, timers and lease renewals are late.',
         queries: [['nodejs_eventloop_utilization{job=~"$job"}', '{{instance}}']],
         unit: 'percentunit',
       },
       {
         title: 'Memory',
-        description: 'Of each process.',
+        description: 'Memory of each process.',
         queries: [['process_resident_memory_bytes{job=~"$job"}', '{{instance}}']],
         unit: 'bytes',
       },
       {
         title: 'Faults a second',
-        description: 'What failed and was not a race.',
+        description: 'Errors that are not lost races.',
         queries: [[rate('worker_faults_total', 'during'), '{{during}}']],
         unit: 'ops',
       },
@@ -253,7 +253,7 @@ export function grafanaDashboard(): string {
     {
       uid: 'symphony',
       title: 'Symphony',
-      description: 'Payments on their way. Made by `npm run monitoring`.',
+      description: 'Outbox, rails and workers. Generated by `npm run monitoring`.',
       tags: ['symphony'],
       schemaVersion: 39,
       editable: true,
@@ -267,7 +267,7 @@ export function grafanaDashboard(): string {
   )}\n`
 }
 
-/** All expressions, for whoever checks that each metric exists. */
+/** Returns all expressions, for the test that each metric exists. */
 export function dashboardExpressions(): string[] {
   return ROWS.flatMap(({ panels }) => panels.flatMap(({ queries }) => queries.map(([expression]) => expression)))
 }
@@ -292,7 +292,7 @@ function jobVariable(): object {
   }
 }
 
-/** Figures are small, eight in a row; charts are three in a row. */
+/** Places panels in a grid: eight stat panels or three charts per row. */
 function placed(rows: readonly Row[]): object[] {
   const shown: object[] = []
   let id = 0

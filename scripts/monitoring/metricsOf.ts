@@ -1,6 +1,6 @@
 import type { AlertRule } from '../../libs/observability/index.js'
 
-/** The metrics that a rule looks at. */
+/** Returns the metrics that a rule reads. */
 export function metricsOf({ when }: Pick<AlertRule, 'when'>): string[] {
   switch (when.is) {
     case 'absent':

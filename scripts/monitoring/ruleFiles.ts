@@ -1,7 +1,7 @@
 import { prometheusRules, type AlertRule } from '../../libs/observability/index.js'
 import type { AlertScenario, ScenarioSeries } from './scenarios.js'
 
-/** YAML whose every text is a JSON string, which YAML reads as it is. */
+/** Quotes text as a JSON string, which is also valid YAML. */
 const quoted = (text: string): string => JSON.stringify(text)
 
 const HEADER = '# Made from libs/observability/alerts/rules.ts by `npm run monitoring`. Do not edit.\n'
@@ -35,7 +35,7 @@ function testOf(rule: AlertRule, { title, series, verdicts }: AlertScenario): st
 function expectation(rule: AlertRule, isFiring: boolean, minute: number): string[] {
   const question = [`      - eval_time: ${minute}m`, `        alertname: ${rule.name}`]
   if (!isFiring) return question.concat(`        exp_alerts: []`)
-  // What is missing has no job to be named by.
+  // An alert on an absent metric has no `job` label.
   const labels = { severity: rule.severity, ...(rule.when.is === 'absent' ? {} : { job: 'symphony' }) }
   return question.concat(
     `        exp_alerts:`,

@@ -1,6 +1,6 @@
 /**
- * Stories about each alert, minute by minute: what is measured, and at which minutes the alert fires. Prometheus (by
- * promtool) and our own evaluator are asked the same, and must say the same.
+ * Test case of an alert: samples per minute, and the minutes at which it fires. Prometheus (promtool) and our evaluator must both
+ * give this result.
  */
 export interface AlertScenario {
   readonly title: string
@@ -13,7 +13,7 @@ export interface AlertScenario {
 export interface ScenarioSeries {
   readonly metric: string
   readonly labels?: Readonly<Record<string, string>>
-  /** One per minute; null: the process says nothing of it any more. */
+  /** One sample per minute; null means that the process no longer reports the metric. */
   readonly samples: readonly (number | null)[]
 }
 

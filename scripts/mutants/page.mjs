@@ -1,16 +1,16 @@
-// docs/internals/mutants.md: which bug was planted where, and which test caught it.
+// Writes docs/internals/mutants.md: each mutant with the test that caught it.
 import { join } from 'node:path'
 import { root } from './plan.mjs'
 
 export const MUTANTS_PAGE = join(root, 'docs', 'internals', 'mutants.md')
 
-const HEADER = '| kind | the bug | planted in | caught by |\n| --- | --- | --- | --- |'
+const HEADER = '| kind | mutant | file | caught by |\n| --- | --- | --- | --- |'
 
 /**
- * The page after a run. Lines of mutants that were not part of it stay as they were; those of mutants that are gone, go.
+ * Returns the page after a run. Keeps the results of mutants that did not run, and drops mutants that no longer exist.
  * @param {string} before
  * @param {readonly import('./plan.mjs').Mutant[]} mutants all of them
- * @param {ReadonlyMap<string, string>} verdicts of those that were planted, by their bugs
+ * @param {ReadonlyMap<string, string>} verdicts results of the mutants that ran, by `bug`
  */
 export function mutantsPage(before, mutants, verdicts) {
   const known = new Map(linesOf(before).map((cells) => [cells[1], cells[3]]))
@@ -21,10 +21,10 @@ export function mutantsPage(before, mutants, verdicts) {
       return `| ${cell(mutant.kind)} | ${cell(mutant.bug)} | \`${mutant.file}\` | ${verdict} |`
     })
   const caught = lines.filter((line) => !NOT_CAUGHT.test(line)).length
-  return `# Planted bugs
+  return `# Mutation tests
 
-Written by \`npm run mutants\`, which plants the bugs of \`tests/mutants/*.json\` one at a time in a copy of the checkout and runs the one spec file that must notice. **${caught} of ${mutants.length} caught.**
-A bug that no longer fits the code, that does not compile, or that nobody notices fails the run; that each still fits is also checked by every \`npm test\`.
+Written by \`npm run mutants\`, which applies the mutants of \`tests/mutants/*.json\` one at a time to a copy of the checkout and runs the spec file that must catch each. **${caught} of ${mutants.length} caught.**
+A mutant that survives, does not compile or no longer applies fails the run. \`npm test\` also checks that each still applies.
 
 ${HEADER}
 ${lines.join('\n')}
@@ -33,18 +33,18 @@ ${lines.join('\n')}
 
 const NOT_CAUGHT = /\| (?:not run|\*\*.*\*\*) \|$/
 
-/** The bugs that a page says are caught. */
+/** Returns the `bug` of each mutant that the page lists as caught. */
 export function readCaught(page) {
   const lines = page.split('\n').filter((line) => !NOT_CAUGHT.test(line))
   return new Set(linesOf(lines.join('\n')).map((cells) => cells[1]))
 }
 
-/** What a verdict of "caught" looks like on the page. */
+/** Formats the page's cell of a caught mutant. */
 export function caughtBy(file, title) {
   return `${cell(title)} (\`${file}\`)`
 }
 
-/** What one that was not caught looks like. */
+/** Formats the page's cell of a mutant that was not caught. */
 export function notCaught(reason) {
   return `**${cell(reason)}**`
 }

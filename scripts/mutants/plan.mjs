@@ -1,4 +1,4 @@
-// The bugs that `npm run mutants` plants: tests/mutants/*.json.
+// Reads the mutants that `npm run mutants` applies: tests/mutants/*.json.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,16 +8,16 @@ const folder = join(root, 'tests', 'mutants')
 
 /**
  * @typedef {object} Mutant
- * @property {string} bug what is wrong with the code afterwards, in a few words; names the mutant
- * @property {string} kind what sort of mistake it is; the report is ordered by it
- * @property {string} file where it is planted
- * @property {string} find a text that is in the file exactly once
- * @property {string} replace what takes its place
- * @property {string} test the spec that must notice
- * @property {string} [id] a scenario of the specification: then it must be one of its tests that notices
+ * @property {string} bug short description of the bug, which also names the mutant
+ * @property {string} kind kind of mistake, by which the page is sorted
+ * @property {string} file file to change
+ * @property {string} find text that occurs in the file exactly once
+ * @property {string} replace replacement of that text
+ * @property {string} test spec file that must catch the mutant
+ * @property {string} [id] scenario of the specification; if given, one of its tests must catch the mutant
  */
 
-/** @returns {Mutant[]} in the order in which they are planted: SQL first, because changed TypeScript has to be built */
+/** @returns {Mutant[]} in the order in which they run: SQL first, because changed TypeScript must be built */
 export function readMutants() {
   const files = readdirSync(folder).filter((name) => name.endsWith('.json'))
   /** @type {Mutant[]} */
@@ -31,7 +31,7 @@ export function isBuilt({ file }) {
 }
 
 /**
- * What keeps a mutant from being planted, if anything: a bug that is not there any more proves nothing.
+ * Returns the reason why a mutant no longer applies to the code; undefined if it applies.
  * @param {Mutant} mutant
  */
 export function staleness({ file, find, replace, test }) {

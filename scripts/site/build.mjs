@@ -1,5 +1,5 @@
-// Builds the site: every page of docs/ and those beside it, one HTML file each, a table of contents by reader, an index for the search
-// box. Links are relative, so that it works from a disk, from any path of any server, and from a branch.
+// Builds the site: one HTML file per page, a table of contents by reader and a search index. Links are relative, so the site works
+// from a disk and under any path of a server.
 import { cp, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -27,7 +27,7 @@ export async function buildSite({ root, out, sections = SECTIONS }) {
     await writeInto(out, page.address, pageHtml({ page, contents: listed, html }))
   }
   for (const image of images) await copyInto(out, root, image)
-  // A script and not JSON: a page opened from a disk may load scripts beside it, and fetch nothing.
+  // A script, because a page opened from a disk may load scripts but cannot fetch JSON.
   await writeInto(out, 'search-index.js', `window.symphonyIndex=${JSON.stringify(index)}\n`)
   return { pages: pages.size, bytes: await sizeOf(out) }
 }
@@ -51,7 +51,7 @@ function titleOf(file, headings) {
   return first.text
 }
 
-/** The sections with what stands in their folders. A page that nobody can find might as well not be there. */
+/** Adds the other pages of each section's folders. Throws if a page of docs/ is in no section. */
 async function withEveryPage(root, sections) {
   const files = (await readdir(join(root, 'docs'), { recursive: true })).map(
     (name) => `docs/${name.replaceAll('\\', '/')}`,

@@ -1,5 +1,4 @@
-// Colours for the few languages of these pages, in one pass each: enough to see what is a comment, a text, a word of the language. A
-// library for this would be larger than the site.
+// Highlights comments, strings, numbers and keywords with one regular expression per language. A library would be larger than the site.
 
 const JAVASCRIPT =
   'as async await break case catch class const continue declare default delete else export extends finally for from function if import in instanceof interface let new null of readonly return satisfies static switch throw true false try type typeof undefined using var void while yield'
@@ -20,7 +19,7 @@ const PATTERNS = {
 }
 const SAME_AS = { mjs: 'js', javascript: 'js', typescript: 'ts', sh: 'console', bash: 'console', yml: 'yaml' }
 
-/** The code as HTML; as it is, for a language that is not known. */
+/** Returns the code as HTML, without colours for an unknown language. */
 export function highlight(code, language) {
   const name = SAME_AS[language] ?? language
   const pattern = PATTERNS[name]

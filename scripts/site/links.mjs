@@ -1,13 +1,13 @@
-// Finds links that lead nowhere: in the Markdown of the repository, where people read it, and in the built site. Addresses of other
-// hosts are not asked: a test that needs the network fails for reasons that are nobody's here.
+// Finds dead links in the Markdown of the repository and in the built site. Does not check links to other hosts, because a test that
+// needs the network fails without a fault of ours.
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { join, posix, relative } from 'node:path'
 import { headingsOf, targetsOf, tokensOf } from './markdown.mjs'
 
-/** Made by a command, or somebody else's. */
+/** Folders with generated or installed files. */
 const NOT_OURS = new Set(['node_modules', 'dist', 'site', 'release', 'coverage', '.git', '.symphony'])
 
-/** Each dead link of the repository's Markdown, as `file: link (what is missing)`. */
+/** Returns the dead links of the repository's Markdown, each as `file: link (reason)`. */
 export async function deadLinksOfRepository(root) {
   const files = await markdownFiles(root)
   const dead = []
@@ -37,7 +37,7 @@ async function missingInRepository(root, file, target, anchorsByFile) {
   return anchorsByFile.get(wanted).has(anchor) ? undefined : 'no such heading'
 }
 
-/** Each dead link of the built site, and each file that it would load and does not have. */
+/** Returns the dead links of the built site, and the files that its pages load and that are missing. */
 export async function deadLinksOfSite(folder) {
   const pages = new Map()
   for (const name of await readdir(folder, { recursive: true })) {

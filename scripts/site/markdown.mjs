@@ -1,14 +1,14 @@
-// What both the site and the check of links know about a page in Markdown: its headings, their anchors, and where it points to.
+// Parses Markdown for the site and the link check: headings, anchors and link targets.
 import { Marked } from 'marked'
 
 const marked = new Marked({ gfm: true })
 
-/** The page as tokens. Comments of HTML are tokens too, and are shown to nobody. */
+/** Returns the page as tokens, HTML comments included. */
 export function tokensOf(text) {
   return marked.lexer(text)
 }
 
-/** The headings in their order, each with the anchor that GitHub gives it. */
+/** Returns the headings in order, each with its GitHub anchor. */
 export function headingsOf(tokens) {
   const anchorOf = anchors()
   const headings = []
@@ -20,7 +20,7 @@ export function headingsOf(tokens) {
   return headings
 }
 
-/** Everything a page links to or shows, as it is written. */
+/** Returns the targets of all links and images, as written. */
 export function targetsOf(tokens) {
   const targets = []
   walk(tokens, (token) => {
@@ -29,12 +29,12 @@ export function targetsOf(tokens) {
   return targets
 }
 
-/** Every token, those inside of others included. */
+/** Visits every token, nested ones included. */
 export function walk(tokens, visit) {
   void marked.walkTokens(tokens, visit)
 }
 
-/** As GitHub makes them: lower case, no punctuation, spaces to hyphens; a repeated one gets a number. */
+/** Makes anchors as GitHub does: lower case, no punctuation, spaces to hyphens; a repeated one gets a number. */
 export function anchors() {
   const given = new Map()
   return (heading) => {

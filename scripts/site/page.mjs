@@ -1,8 +1,8 @@
-// The frame around each page: contents by reader on the left, this page's sections on the right, a search box on top.
+// Builds the HTML around a page: contents on the left, the page's sections on the right, the search box on top.
 import { escapeHtml } from './highlight.mjs'
 import { fromPage } from './render.mjs'
 
-/** Nothing but what lies beside the page: no inline script or style, no other host, no frame, no form. */
+/** Content security policy: only files of this site; no inline script or style, no frame, no form. */
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
 
@@ -52,7 +52,7 @@ function sectionHtml({ title, pages }, current, to) {
   return `<h2>${escapeHtml(title)}</h2>\n<ul>${items.join('')}</ul>`
 }
 
-/** What a page is called among others: its own title, without what its section says already. */
+/** Returns the title of a page in the contents. */
 function shortTitle({ file, title }) {
   if (file === 'README.md') return 'What it is'
   if (file === 'docs/README.md') return 'All pages, by question'
@@ -66,7 +66,7 @@ function onThisPage({ headings }) {
   return `<aside aria-label="On this page"><h2>On this page</h2><ul>${items.join('')}</ul></aside>`
 }
 
-/** From a page back to the first folder, for the script that loads the index. */
+/** Returns the relative path from a page to the root of the site, for the script that loads the search index. */
 function rootOf({ address }) {
   return '../'.repeat(address.split('/').length - 1)
 }

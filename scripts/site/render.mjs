@@ -1,11 +1,11 @@
-// One page of Markdown as HTML: headings with anchors, links to the other pages of the site, tables that scroll by themselves.
+// Renders a Markdown page as HTML: headings with anchors, links to other pages of the site, scrolling tables.
 import { posix } from 'node:path'
 import { Marked } from 'marked'
 import { escapeHtml, highlight } from './highlight.mjs'
 import { anchors, plainText } from './markdown.mjs'
 import { imageAddress } from './sections.mjs'
 
-/** The page's HTML, and the pictures that it shows, as files of the repository. */
+/** Returns the page's HTML, and the images that it shows as paths in the repository. */
 export function renderPage(page, pages) {
   const shown = new Set()
   const anchorOf = anchors()
@@ -20,7 +20,7 @@ export function renderPage(page, pages) {
       link({ href, tokens }) {
         const inner = this.parser.parseInline(tokens)
         const address = addressFrom(page, href, pages)
-        // Files that are no pages stay in the repository, wherever the reader has it.
+        // Other files of the repository are not part of the site, so this is no link.
         if (address === undefined)
           return `<span class="file" title="in the repository: ${escapeHtml(href)}">${inner}</span>`
         return `<a href="${escapeHtml(address)}">${inner}</a>`
@@ -44,7 +44,7 @@ export function renderPage(page, pages) {
         const header = empty ? '' : `<thead><tr>${head}</tr></thead>\n`
         return `<div class="table" tabindex="0"><table>${header}<tbody>\n${rows.join('')}</tbody></table></div>\n`
       },
-      // Comments say something to whoever writes the page; other HTML has no place in these pages.
+      // Comments are for authors and are dropped. Other HTML is refused.
       html({ text, raw }) {
         if (/^\s*(?:<!--[^]*?-->\s*)+$/.test(raw)) return ''
         throw new Error(`${page.file} holds HTML: ${text.slice(0, 60)}`)
@@ -60,7 +60,7 @@ function cellHtml(parser, { tokens, align }, element) {
   return `<${element}${side}>${parser.parseInline(tokens)}</${element}>`
 }
 
-/** Where a link of a page leads in the site; nothing if to a file that is not there. */
+/** Returns the address of a link in the site; undefined if the target is not a page of the site. */
 function addressFrom(page, href, pages) {
   if (/^[a-z]+:/i.test(href)) return href
   const [path = '', fragment] = href.split('#')
@@ -70,7 +70,7 @@ function addressFrom(page, href, pages) {
   return target === undefined ? undefined : `${fromPage(page, target.address)}${hash}`
 }
 
-/** A relative address: from one page of the site to another file of it. */
+/** Returns the relative address from a page to another file of the site. */
 export function fromPage(page, address) {
   return posix.relative(posix.dirname(page.address), address)
 }

@@ -1,7 +1,7 @@
-// What the search box looks through: for each section of each page its heading, its address, and the words that stand in it, once each.
+// Builds the search index: heading, address and distinct words of each section.
 import { anchors, plainText, walk } from './markdown.mjs'
 
-/** `[page, heading, address, words]` for each section: arrays, because names would be half of the file. */
+/** Returns `[page, heading, address, words]` for each section. Arrays, because property names would double the size. */
 export function searchEntries(page) {
   const anchorOf = anchors()
   const entries = []
@@ -21,7 +21,7 @@ export function searchEntries(page) {
 
 function collect(token, words) {
   walk([token], ({ type, text, tokens }) => {
-    // Only leaves: what holds other tokens says the same again.
+    // Only leaves, because a parent token repeats the text of its children.
     if (tokens !== undefined || typeof text !== 'string' || type === 'html') return
     for (const word of text.toLowerCase().match(/[\p{L}\p{N}_][\p{L}\p{N}_.-]{1,39}/gu) ?? [])
       words.add(word.replace(/[.-]+$/, ''))

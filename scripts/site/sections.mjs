@@ -1,6 +1,6 @@
-// The table of contents, by reader. A page of docs/ that belongs to no section stops the build, and so does a line without its page.
+// Table of contents, by reader. The build fails on a page of docs/ without a section, and on an entry without its file.
 
-/** Each page by its file in the repository, in the order in which it is read. Further pages of the folders follow those that are named. */
+/** Sections with their pages in reading order. Other pages of the folders follow the listed ones. */
 export const SECTIONS = [
   {
     title: 'Start',
@@ -55,7 +55,7 @@ export const SECTIONS = [
   },
   {
     title: 'Reference',
-    // What commands write beside the pages: figures and proofs.
+    // `docs` holds the pages that commands write: benchmarks, reliability, conformance.
     folders: ['docs/reference', 'docs/reference/api', 'docs'],
     pages: [
       'docs/reference/package.md',
@@ -94,7 +94,7 @@ export const SECTIONS = [
   },
 ]
 
-/** Where a page of the repository stands in the site: docs/ is its root, and the README its first page. */
+/** Returns the address of a page in the site. docs/ is the root, and README.md the first page. */
 export function addressOf(file) {
   if (file === 'README.md') return 'index.html'
   if (file === 'docs/README.md') return 'contents.html'
@@ -102,7 +102,7 @@ export function addressOf(file) {
   return path.replace(/\.md$/, '.html').toLowerCase()
 }
 
-/** Where a picture of the repository stands in the site. */
+/** Returns the address of an image in the site. */
 export function imageAddress(file) {
   return file.replace(/^docs\//, '')
 }

@@ -6,7 +6,7 @@
   const box = document.getElementById('search')
   const list = document.getElementById('found')
   const contents = document.querySelector('nav details')
-  // On a phone the contents are a menu, and a menu starts closed.
+  // On a phone the contents are a menu that starts closed.
   if (matchMedia('(max-width: 52rem)').matches) contents.open = false
   box.hidden = false
 
@@ -49,7 +49,7 @@
     if (found.length === 0) list.append(nothing())
   }
 
-  /** Every word must be there; a title counts for more than a heading, a heading for more than the text, a whole word for more than a part. */
+  /** Returns 0 unless every word occurs. Ranks titles before headings before text, and whole words before parts of words. */
   function scoreOf([title, heading, , text], words) {
     let score = 0
     for (const word of words) {
