@@ -5,7 +5,7 @@ import { RelayFixture } from '../support/relayFixture.js'
 import { DISPATCHED_ONCE } from '../support/relayOutcomes.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-/** The network between a worker and its server fails in ways that nobody is told of. */
+/** The network between a worker and its server fails without an error on either side. */
 
 async function proxyBefore({ db }: RelayFixture): Promise<TcpProxy> {
   const proxy = await TcpProxy.before(db.url)
@@ -13,27 +13,27 @@ async function proxyBefore({ db }: RelayFixture): Promise<TcpProxy> {
   return proxy
 }
 
-/** Processes start and stop in each test, also on a busy machine. */
+/** Time to start and stop processes on a busy machine. */
 const SLOWLY = { timeout: 60_000 }
 
 interface Path {
   readonly words: readonly string[]
-  /** Whether the connection that listens falls silent once it listens: no reset, no end, no byte. */
+  /** Whether the LISTEN connection stops delivering bytes, without a reset or an end. */
   readonly frozen: boolean
   readonly listening: number
   readonly isWoken: boolean
 }
 
 const PATHS: Readonly<Record<string, Path>> = {
-  'by polling, while the connection that listens is frozen without a reset': {
+  'by polling while the LISTEN connection is frozen': {
     words: [],
     frozen: true,
-    // It cannot know yet.
+    // The worker cannot know yet that its connection is dead.
     listening: 1,
     isWoken: false,
   },
-  'by polling alone': { words: ['--no-listen'], frozen: false, listening: 0, isWoken: false },
-  'by a notification, long before the next poll': {
+  'by polling with --no-listen': { words: ['--no-listen'], frozen: false, listening: 0, isWoken: false },
+  'by a notification long before the next poll': {
     words: ['--poll-ms', '60000'],
     frozen: false,
     listening: 1,
@@ -62,30 +62,26 @@ test.each(Object.entries(PATHS))(
   },
 )
 
-test(
-  'a completion that was committed and whose answer was lost is recognised: no lost lease, no late outcome, one row',
-  SLOWLY,
-  async () => {
-    const fixture = await RelayFixture.set()
-    const proxy = await proxyBefore(fixture)
-    fixture.checkpoints.close('first', 'answered')
-    const words = ['--port', '0', '--log-level', 'debug']
-    const first = await fixture.startWorker('first', { words, port: proxy.port })
-    const { outboxId } = await fixture.enqueue('inquire')
-    await expect.poll(() => fixture.checkpoints.count('first', 'answered'), POLL_OPTIONS).toBe(1)
+test('a completion whose answer was lost is recognised as recorded: one row, no late outcome', SLOWLY, async () => {
+  const fixture = await RelayFixture.set()
+  const proxy = await proxyBefore(fixture)
+  fixture.checkpoints.close('first', 'answered')
+  const words = ['--port', '0', '--log-level', 'debug']
+  const first = await fixture.startWorker('first', { words, port: proxy.port })
+  const { outboxId } = await fixture.enqueue('inquire')
+  await expect.poll(() => fixture.checkpoints.count('first', 'answered'), POLL_OPTIONS).toBe(1)
 
-    proxy.traffic = 'answers vanish'
-    fixture.checkpoints.release()
-    await expect.poll(() => fixture.outcomeOf(outboxId), POLL_OPTIONS).toEqual(DISPATCHED_ONCE)
-    proxy.cut()
-    proxy.traffic = 'flows'
+  proxy.traffic = 'answers vanish'
+  fixture.checkpoints.release()
+  await expect.poll(() => fixture.outcomeOf(outboxId), POLL_OPTIONS).toEqual(DISPATCHED_ONCE)
+  proxy.cut()
+  proxy.traffic = 'flows'
 
-    await expect.poll(first.stderr, POLL_OPTIONS).toContain('"msg":"alreadyRecorded"')
-    expect(await fixture.metricOf(first, 'lease_lost_count')).toBe(0)
-    expect(await fixture.metricOf(first, 'late_outcomes_total')).toBe(0)
-    expect(await fixture.metricOf(first, 'attempts_total{state="DISPATCHED"}')).toBe(1)
-    expect(await fixture.outcomeOf(outboxId)).toEqual(DISPATCHED_ONCE)
-    expect(await eventRows(fixture.db, outboxId)).toEqual([])
-    expect(await fixture.auditFindings()).toEqual([])
-  },
-)
+  await expect.poll(first.stderr, POLL_OPTIONS).toContain('"msg":"alreadyRecorded"')
+  expect(await fixture.metricOf(first, 'lease_lost_count')).toBe(0)
+  expect(await fixture.metricOf(first, 'late_outcomes_total')).toBe(0)
+  expect(await fixture.metricOf(first, 'attempts_total{state="DISPATCHED"}')).toBe(1)
+  expect(await fixture.outcomeOf(outboxId)).toEqual(DISPATCHED_ONCE)
+  expect(await eventRows(fixture.db, outboxId)).toEqual([])
+  expect(await fixture.auditFindings()).toEqual([])
+})

@@ -23,14 +23,14 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 test(
-  `a rail that holds, killed in ${PAYMENTS} calls: none is made twice, each is held with its reason, and two people resolve it`,
+  `workers killed in ${PAYMENTS} calls of a hold rail: each call is made once, held and resolved`,
   { timeout: 180_000 },
   async () => {
     const folder = await makeTestFolder()
     onTestFinished(() => removeTestFolder(folder))
     const book = join(folder, 'calls')
     await writeFile(book, '')
-    // The rail's own durable record of each call, made before the call hangs for ever.
+    // The rail records each call durably before the call hangs for ever.
     const railsFile = await writeRailsFile(
       folder,
       `type: 'HELD', onUnknown: 'hold', concurrency: ${CALLS_EACH}, timeoutMs: 600_000,
@@ -46,7 +46,7 @@ test(
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
     const outboxIds = items.map(({ outboxId }) => outboxId).toSorted()
 
-    // The second fleet finds what the first has left behind, and takes it over before it claims anything else.
+    // The second fleet takes over the leases of the first before it claims anything else.
     for (const fleet of [1, 2]) {
       const workers = Array.from({ length: WORKERS }, (_, index) => {
         const workerId = `fleet-${fleet}-worker-${index}`
@@ -61,7 +61,7 @@ test(
       const inHand = await Promise.all(workers.map((worker) => worker.outlive()))
       expect(inHand).toEqual(workers.map(() => CALLS_EACH))
     }
-    // What the second fleet left behind, lease repair finds.
+    // Lease repair handles the leases of the second fleet.
     await new LeaseRepairWorker(db.as('symphony_executor')).runOnce()
 
     expect((await called()).toSorted()).toEqual(outboxIds)

@@ -27,7 +27,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Time passes: retries become due. Who is leased is left alone: only the dead are outlived. */
+/** Makes retries due at once. Leased items stay as they are. */
 async function hurry(): Promise<void> {
   await db.queryNoRole(
     `UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() - interval '1 second'
@@ -37,7 +37,7 @@ async function hurry(): Promise<void> {
   )
 }
 
-/** Streams that a failure has halted go on once somebody has written that into the book. */
+/** Resumes streams that a failure has halted, and records that in the book. */
 async function resumeHalted(book: OrderedBook): Promise<number> {
   const { rows } = await db.queryNoRole<{ name: string }>(`SELECT name FROM outbox_pauses WHERE kind = 'stream'`)
   for (const { name } of rows) {
@@ -47,7 +47,7 @@ async function resumeHalted(book: OrderedBook): Promise<number> {
   return rows.length
 }
 
-/** Whom three kills in a row have met is held, and two people let it go on. */
+/** Approves a retry of items that three lease expiries have put on hold. */
 async function retryHeld(maker: Person, checker: Person): Promise<void> {
   const { rows } = await db.queryNoRole<{ outbox_id: string }>(
     `SELECT outbox_id FROM payment_outbox_pending WHERE hold_reason = 'REPEATED_LEASE_EXPIRY' AND lease_token IS NULL`,
@@ -67,7 +67,7 @@ async function countEnded(): Promise<number> {
 }
 
 test(
-  `${PARTICIPANTS.length * ITEMS_EACH} ordered payments arrive at the rail in sequence per participant, whatever fails and whoever is killed`,
+  `${PARTICIPANTS.length * ITEMS_EACH} ordered payments reach the rail in sequence despite failures and kills`,
   { timeout: 240_000 },
   async () => {
     const seed = randomBytes(4).toString('hex')
@@ -77,7 +77,7 @@ test(
     onTestFinished(() => removeTestFolder(folder))
     const book = new OrderedBook(join(folder, 'book.ndjson'))
     await writeFile(book.path, '')
-    // One of the first is among them, before anybody was killed: so at least one does hang.
+    // One hanging call is the first of its participant, so at least one call hangs before any kill.
     const hanging = [`${pick(random, PARTICIPANTS)}-0`]
     while (hanging.length < HANGING) hanging.push(`${pick(random, PARTICIPANTS)}-${between(random, 1, ITEMS_EACH - 1)}`)
     const railsFile = await writeRailsFile(folder, book.declaration(seed, hanging))
@@ -116,13 +116,13 @@ test(
       await hurry()
       resumes += await resumeHalted(book)
       await retryHeld(maker, checker)
-      // Whoever has a call that hangs is killed with that call in its hand.
+      // Kills a worker during a call that hangs.
       const stuck = new Set((await book.arrivals()).filter(({ fate }) => fate === 'hangs').map(({ pid }) => pid))
       for (const victim of workers.filter(({ child }) => stuck.has(child.pid ?? 0))) {
         expect(await replace(victim)).toBeGreaterThan(0)
         killed.inHand += 1
       }
-      // Others die when so much has been achieved, whatever they do then. The clock has no say.
+      // Kills other workers at fixed shares of finished items, independent of the clock.
       if (ended >= ((killed.atRandom + 1) * instructions.length) / (KILLS_AT_RANDOM + 1)) {
         const victim = pick(random, workers)
         await victim.atWork()
@@ -151,7 +151,7 @@ test(
       [[...HALTING]],
     )
     expect(rows).toEqual([{ halted: resumes, went_on: expect.any(Number) }])
-    // Or nothing was proven: failures in both kinds of streams, and deaths with a call in hand.
+    // Requires failures in both kinds of streams, and kills during a call.
     expect(Math.min(resumes, rows[0]?.went_on ?? 0, killed.inHand, killed.atRandom)).toBeGreaterThan(0)
     const { ok, invariants } = await auditLedger(db, { drained: true })
     expect({ ok, broken: invariants.filter((one) => !one.ok) }).toEqual({ ok: true, broken: [] })
@@ -162,14 +162,14 @@ const arrived = (sequence: number, fate: 'success' | 'terminal' | 'retryable' = 
   ({ what: 'arrived', participant: 'p', sequence, fate, pid: 1 }) as const
 const resumed = { what: 'resumed', participant: 'p' } as const
 
-describe('the eye that judges the order', () => {
-  test('sees one that overtakes, one that comes back, and one that passes a failure of a halting stream', () => {
+describe('orderDefects', () => {
+  test('reports an overtaking item, a returning item and an item past a halting failure', () => {
     expect(orderDefects([arrived(1), arrived(3)], false)).toEqual(['3 arrived before 2'])
     expect(orderDefects([arrived(1), arrived(2), arrived(1)], false)).toEqual(['1 arrived after 2'])
     expect(orderDefects([arrived(1, 'terminal'), arrived(2)], true)).toEqual(['2 passed the failure of 1'])
   })
 
-  test('allows retries, failures that unblock, and what a person resumed', () => {
+  test('allows retries, failures that do not halt, and streams that were resumed', () => {
     expect(orderDefects([arrived(1, 'retryable'), arrived(1), arrived(2, 'terminal'), arrived(3)], false)).toEqual([])
     expect(orderDefects([arrived(1, 'terminal'), arrived(1, 'terminal'), resumed, arrived(2)], true)).toEqual([])
   })

@@ -5,23 +5,21 @@ import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { RelayFixture } from '../support/relayFixture.js'
 import { startPrivateServer } from '../support/server.js'
 
-/** PostgreSQL dies under load, all of it at once, and comes back: no worker ends, nothing is lost or doubled. */
-
 const WORKERS = ['first', 'second', 'third']
 const SERVER_KILLS = 2
 const PAYMENTS_PER_KILL = 80
 
-test('PostgreSQL killed and restarted under load: no worker ends, and everything is dispatched once', async () => {
+test('workers survive two kills of PostgreSQL under load, and each payment is made once', async () => {
   const server = await startPrivateServer({ version: inject('postgresVersion') })
   onTestFinished(() => server.remove())
   const fixture = await RelayFixture.set({ serverUrl: server.url })
-  // A claim whose answer died with the server is found when its lease ends.
+  // An answer lost with the server leaves a lease that expires after 3 s.
   const words = ['--no-http', '--lease-seconds', '3', '--rail-timeout-ms', '2000', '--concurrency', '4']
   const workers = await Promise.all(WORKERS.map((name) => fixture.startWorker(name, { words })))
 
   let running: EmbeddedServer = server
   for (let kill = 0; kill < SERVER_KILLS; kill += 1) {
-    // One worker has answers to record when the server dies, another calls under way; the third is anywhere.
+    // When the server dies, one worker has answers to record, one has calls in progress, and one is anywhere.
     const { checkpoints } = fixture
     const [answered, called] = [checkpoints.count('first', 'answered'), checkpoints.count('second', 'called')]
     checkpoints.close('first', 'answered')
@@ -30,7 +28,7 @@ test('PostgreSQL killed and restarted under load: no worker ends, and everything
     await expect.poll(() => checkpoints.count('first', 'answered'), POLL_OPTIONS).toBeGreaterThan(answered)
     await expect.poll(() => checkpoints.count('second', 'called'), POLL_OPTIONS).toBeGreaterThan(called)
     await killServer(running)
-    // The rail goes on: what it does now must be recorded when the server is back.
+    // The rail continues. Its outcomes must be recorded once the server is back.
     checkpoints.openAll()
     await running.stop()
     running = await server.restart()

@@ -13,7 +13,7 @@ import {
   type RelayOutcome,
 } from '../support/relayOutcomes.js'
 
-/** A worker is killed with payments in hand; another finishes them. Nothing is lost, nothing is paid twice. */
+/** A worker is killed with leased payments, and another finishes them: nothing is lost or paid twice. */
 
 type Policy = 'inquire' | 'resend' | 'hold'
 
@@ -24,11 +24,11 @@ interface Scenario {
 }
 
 interface Kill {
-  /** The victim waits here. Where there is no such place, it is what the rail does that keeps it. */
+  /** Checkpoint at which the victim waits. Without one, the simulated rail keeps it waiting. */
   readonly at: RelayPoint | undefined
-  /** For the rail: what it does with the first attempt and the second. */
+  /** Behaviour of the rail at the first and the second attempt. */
   readonly simulate?: readonly string[]
-  /** Brings the victim from there to the point of its death, and kills it. */
+  /** Brings the victim from its checkpoint to the point of its death and kills it. */
   readonly die: (scenario: Scenario) => Promise<void>
   readonly outcomes: Partial<Record<Policy, RelayOutcome>>
 }
@@ -58,7 +58,7 @@ const KILLS: Readonly<Record<string, Kill>> = {
     die: ({ kill }) => kill(),
     outcomes: { inquire: FOUND_BY_INQUIRY, resend: SENT_AGAIN, hold: HELD },
   },
-  'during the completion, which the server finishes without it': {
+  'during the completion, which the server then commits': {
     at: 'answered',
     die: async (scenario) => {
       const keeper = await holdUpCompletions(scenario)
@@ -67,7 +67,7 @@ const KILLS: Readonly<Record<string, Kill>> = {
     },
     outcomes: { inquire: DISPATCHED_ONCE, hold: DISPATCHED_ONCE },
   },
-  'during the completion, which comes too late for its lease': {
+  'during the completion, after whose start its lease expires': {
     at: 'answered',
     die: async (scenario) => {
       const keeper = await holdUpCompletions(scenario)
@@ -79,13 +79,13 @@ const KILLS: Readonly<Record<string, Kill>> = {
   },
 }
 
-/** The completion of each item has reached the server and waits there for the row, until the transaction ends. */
+/** Waits until the completion of each item blocks on the row lock of this transaction. */
 async function holdUpCompletions({ fixture: { db, checkpoints }, items }: Scenario): Promise<Client> {
   const keeper = await db.connect()
   await keeper.query('BEGIN')
   await keeper.query('SELECT 1 FROM payment_outbox_pending FOR UPDATE')
   for (const [index, { outboxId }] of items.entries()) {
-    // One by one: a relayer has two completions under way at the most, and a third would wait in its memory.
+    // One by one: a relayer has at most two completions in progress. A third would wait in its memory.
     checkpoints.release(outboxId)
     await expect
       .poll(async () => {
@@ -105,7 +105,7 @@ async function killForGood({ child, ended }: Running): Promise<void> {
   expect((await ended).exitCode).toBe('SIGKILL')
 }
 
-/** Whatever the server was still doing for the dead is done. */
+/** Waits until the server has ended all sessions of the killed worker. */
 async function untilNoSessionIsLeft({ db }: RelayFixture): Promise<void> {
   const sessions = async () => {
     const { rows } = await db.queryNoRole(
@@ -117,8 +117,8 @@ async function untilNoSessionIsLeft({ db }: RelayFixture): Promise<void> {
 }
 
 test.each(Object.entries(KILLS))(
-  'a worker killed %s: the next one finishes its payments',
-  // Processes start and stop, also on a busy machine.
+  'another worker finishes the payments of a worker killed %s',
+  // Time to start and stop processes on a busy machine.
   { timeout: 180_000 },
   async (_when, { at, simulate, die, outcomes }) => {
     const fixture = await RelayFixture.set()
@@ -133,7 +133,7 @@ test.each(Object.entries(KILLS))(
     await untilNoSessionIsLeft(fixture)
     await fixture.expireLeases()
 
-    // What may still be on its way is given no more than this to arrive.
+    // The second worker waits this long before it inquires or resends.
     await fixture.startWorker('second', { words: ['--no-http', '--rail-timeout-ms', '2000'] })
     await expect.poll(() => fixture.leftCount(), POLL_OPTIONS).toBe(0)
     expect(await fixture.outcomesOf(items)).toEqual(outcomes)

@@ -4,22 +4,22 @@ import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { RelayFixture } from '../support/relayFixture.js'
 import { FOUND_BY_INQUIRY, HELD, SENT_AGAIN, type RelayOutcome } from '../support/relayOutcomes.js'
 
-/** A worker is stopped for longer than its leases last; another takes its payments over; then it goes on. */
+/** A worker is frozen for longer than its leases, another takes its payments over, and the first continues. */
 
 const POLICIES = ['inquire', 'resend', 'hold'] as const
 
 interface Stop {
   readonly at: 'called' | 'answered'
   readonly leaseSeconds: string
-  /** Ends the leases of the worker that is stopped. */
+  /** Expires the leases of the frozen worker. */
   readonly pass: (fixture: RelayFixture) => Promise<void>
   readonly outcomes: Record<(typeof POLICIES)[number], RelayOutcome>
-  /** What the worker learns when it goes on, and the ledger keeps beside what it decided without it. */
+  /** Late outcome that the worker reports after it continues. The ledger keeps it beside the terminal outcome. */
   readonly late: Readonly<Record<string, string>>
 }
 
 const STOPS: Readonly<Record<string, Stop>> = {
-  'with the rail’s answers in its hands': {
+  'after the rail answered': {
     at: 'answered',
     leaseSeconds: '60',
     pass: (fixture) => fixture.expireLeases(),
@@ -29,7 +29,7 @@ const STOPS: Readonly<Record<string, Stop>> = {
   'before its requests were sent': {
     at: 'called',
     leaseSeconds: '2',
-    // They must really end: the time after which the rail refuses a request is the same one.
+    // The leases must really expire, because the rail refuses the request after the same time.
     pass: () => Promise.resolve(),
     outcomes: { inquire: SENT_AGAIN, resend: SENT_AGAIN, hold: { ...HELD, paid: 0 } },
     late: { state: 'RETRYABLE', rail_code: 'SIM_TOO_LATE' },
@@ -37,8 +37,8 @@ const STOPS: Readonly<Record<string, Stop>> = {
 }
 
 test.each(Object.entries(STOPS))(
-  'a worker stopped past its leases %s changes nothing when it goes on, and what it learned is kept',
-  // Processes start and stop, also on a busy machine.
+  'a worker frozen past its leases %s only adds late outcomes when it continues',
+  // Time to start and stop processes on a busy machine.
   { timeout: 180_000 },
   async (_when, { at, leaseSeconds, pass, outcomes, late }) => {
     const fixture = await RelayFixture.set()
@@ -62,13 +62,13 @@ test.each(Object.entries(STOPS))(
         .poll(kept, POLL_OPTIONS)
         .toMatchObject([{ event_type: 'LATE_OUTCOME', actor: 'first', detail: late }])
     }
-    // The ledger has it before the worker has said so.
+    // The ledger has the late outcome before the worker logs it.
     const losses = () => first.stderr().split('LEASE_LOST_CONCURRENCY_EVENT').length - 1
     await expect.poll(losses, POLL_OPTIONS).toBe(items.length)
     await expect.poll(() => fixture.metricOf(first, 'late_outcomes_total'), POLL_OPTIONS).toBe(items.length)
     expect(await fixture.metricOf(first, 'lease_lost_count')).toBe(items.length)
     expect(await fixture.outcomesOf(items)).toEqual(outcomes)
-    // For whoever decides about the held one.
+    // The operator who decides about the held item sees the late outcome.
     const held = items.find(({ railType }) => railType === 'hold')
     expect(await pendingRow(fixture.db, held?.outboxId ?? '')).toMatchObject({ late_outcome: late })
     expect(await fixture.auditFindings()).toEqual([])

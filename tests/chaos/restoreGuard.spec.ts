@@ -15,8 +15,8 @@ import { ask, ServerCopies, Standby } from '../support/standby.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 /**
- * Servers are promoted, lost and restored under a worker that lives through it all. What is judged is the rail's book: kept
- * outside every server, it holds each payment once, whatever the surviving server has forgotten.
+ * Promotes, loses and restores servers under a running worker. The rail book is outside every server and must hold each
+ * payment once, even if a server lost its outcomes.
  */
 
 const WORKER = 'first'
@@ -29,7 +29,7 @@ interface Play {
   readonly fixture: RelayFixture
 }
 
-/** A server, and a way to it that can lead to another one. */
+/** Starts a server behind a proxy that can lead to another one. */
 async function setTheStage(): Promise<Play> {
   const server = await startPrivateServer({ version: inject('postgresVersion') })
   onTestFinished(() => server.remove())
@@ -47,7 +47,7 @@ function binaries(): string | undefined {
   return version === 18 ? undefined : testBinaries(version)
 }
 
-/** The same folder again, after a stop. */
+/** Starts the same data folder again. */
 function startAgain({ dataDir, port }: EmbeddedServer): Promise<EmbeddedServer> {
   return startEmbedded({ dataDir, port, binaries: binaries() })
 }
@@ -56,7 +56,7 @@ function epochOf({ db }: RelayFixture): Promise<DispatchEpoch | undefined> {
   return readDispatchEpoch(db.as('symphony_auditor')).catch(() => undefined)
 }
 
-/** What waits, and how much of it is not marked. */
+/** Counts pending items, and those not marked unknown. */
 async function marks({ db }: RelayFixture): Promise<unknown> {
   const { rows } = await db.as('symphony_auditor').query(
     `SELECT count(*)::int AS waiting, count(*) FILTER (WHERE NOT outcome_unknown)::int AS unmarked
@@ -69,12 +69,12 @@ async function drained(fixture: RelayFixture): Promise<void> {
   await expect.poll(() => fixture.leftCount().catch(() => undefined), POLL_OPTIONS).toBe(0)
 }
 
-/** How often the rail has paid what it has paid: once each. */
+/** Returns how often the rail paid each payment, without repeats. */
 async function timesPaid({ bookFile }: RelayFixture): Promise<readonly number[]> {
   return [...new Set([...(await readBook(bookFile)).values()].map(({ count }) => count))]
 }
 
-/** Everything enqueued from now on is in the worker's hands or due, and none of it is sent. */
+/** Enqueues items and stops the worker before it sends any of them. */
 async function enqueueAndStall(
   fixture: RelayFixture,
   count: number,
@@ -109,10 +109,10 @@ async function liftedAndDrained(fixture: RelayFixture, worker: Running): Promise
   expect(await fixture.auditFindings()).toEqual([])
 }
 
-test('a synchronous failover goes on by itself; every other loss of commits freezes dispatch until a person lifts it, and nothing is paid twice', async () => {
+test('a synchronous failover continues, and any other commit loss freezes dispatch until lifted', async () => {
   const { server, copies, proxy, fixture } = await setTheStage()
 
-  // A standby without which nothing is committed.
+  // Adds a standby that every commit waits for.
   await server.stop()
   const firstCopy = await copies.of(server.dataDir)
   const first = await server.restart()
@@ -121,7 +121,7 @@ test('a synchronous failover goes on by itself; every other loss of commits free
   await expect.poll(() => replication('state'), POLL_OPTIONS).toBe('streaming')
   await ask(first.url, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
   await ask(first.url, 'SELECT pg_reload_conf() AS answer')
-  // Should the test end here, whoever tidies up must not wait for a standby that is gone.
+  // If the test ends here, clean-up must not wait for a standby that is gone.
   onTestFinished(async () => {
     await ask(first.url, 'ALTER SYSTEM RESET synchronous_standby_names').catch(() => {})
     await ask(first.url, 'SELECT pg_reload_conf() AS answer').catch(() => {})
@@ -141,7 +141,7 @@ test('a synchronous failover goes on by itself; every other loss of commits free
   expect(await timesPaid(fixture)).toEqual([1])
   expect(await epochOf(fixture)).toMatchObject({ frozen: false, frozenAt: null, timeline: before!.timeline! + 1 })
 
-  // A standby that is behind when its primary is lost: it has the payments, and not that they were made.
+  // Loses a primary whose standby is behind: it has the payments, but not their outcomes.
   await promoted.stop()
   const secondCopy = await copies.of(promoted.dataDir)
   const primary = await startAgain(promoted)
@@ -159,16 +159,16 @@ test('a synchronous failover goes on by itself; every other loss of commits free
   await frozenFor(fixture, worker, 'NEW_TIMELINE')
   expect(await marks(fixture)).toEqual({ waiting: 24, unmarked: 0 })
 
-  // Enqueueing goes on. Nothing is sent, until a person has looked.
+  // Enqueues still succeed. Nothing is sent before the freeze is lifted.
   await fixture.enqueueMany(2, ['resend'])
   expect(await marks(fixture)).toEqual({ waiting: 26, unmarked: 2 })
   expect(await fixture.paidCount()).toBe(48)
   await liftedAndDrained(fixture, worker)
   expect(await fixture.paidCount()).toBe(50)
-  // What only a person may decide about is held, and was not called again.
+  // Items of the hold rail are held and were not sent again.
   expect(await marks(fixture)).toEqual({ waiting: 8, unmarked: 0 })
 
-  // An older copy of the same server, which takes itself for one that was restarted. The worker remembers more.
+  // Restores an older copy, which takes itself for a restarted server. The worker remembers a later epoch.
   await enqueueAndStall(fixture, 12, ['inquire', 'resend'])
   await survivor.stop()
   const thirdCopy = await copies.of(survivor.dataDir)
@@ -185,14 +185,14 @@ test('a synchronous failover goes on by itself; every other loss of commits free
   await liftedAndDrained(fixture, worker)
   expect(await fixture.paidCount()).toBe(62)
 
-  // The rows of another server, as a dump carries them: the first claim finds out.
+  // Copies the rows to another server, like a dump. The first claim detects it.
   const elsewhere = await createTestDatabase({ countBranches: false })
   onTestFinished(() => elsewhere.drop())
   await copyRows(fixture.db, elsewhere)
   expect(await claimOutboxBatch(elsewhere.as('symphony_executor'), 100, 'another', 60)).toEqual([])
   expect(await epochRow(elsewhere)).toMatchObject({ frozen: true, freeze_cause: 'ANOTHER_SERVER' })
 
-  // A backup of a cluster that was replicated synchronously, recovered to a point that somebody chose: no failover.
+  // Simulates a point-in-time recovery of a cluster with synchronous replication, which is not a failover.
   await fixture.db.as('symphony_owner').query(
     `UPDATE ${fixture.db.qualify('dispatch_epochs')} SET synchronous = true, timeline = timeline - 1,
        server_started_at = server_started_at - interval '1 hour' WHERE beat_at = (
@@ -202,7 +202,7 @@ test('a synchronous failover goes on by itself; every other loss of commits free
   expect(await epochOf(fixture)).toMatchObject({ freezeReason: expect.stringContaining('recovery_target_name') })
 }, 120_000)
 
-/** What a dump carries from one server to another. */
+/** Copies all rows, like a dump. */
 async function copyRows(from: TestDatabase, to: TestDatabase): Promise<void> {
   for (const table of await tableNames(to)) {
     const name = quoteIdentifier(table)

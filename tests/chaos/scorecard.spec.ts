@@ -8,51 +8,51 @@ import cutConnections from './scenarios/r09CutConnections.js'
 import staleCompletions from './scenarios/r10StaleCompletions.js'
 
 /**
- * Scenarios of `npm run chaos` in a size that every run of the tests can afford, from another seed with each commit. Those that kill
- * processes have specs of their own beside this one: docs/internals/scorecard.md says which.
+ * Runs scenarios of `npm run chaos` in a small size, with another seed per commit. Scenarios that kill processes have
+ * their own specs; docs/internals/scorecard.md lists them.
  */
 
 interface ShortForm {
   readonly invariant: string
   readonly scenario: Scenario
   readonly size: Size
-  /** What must have happened, or nothing was shown. */
+  /** Lowest counts that make the run meaningful. */
   readonly atLeast: Readonly<Record<string, number>>
-  /** It creates roles, which other tests on the run's server would see. @default false */
+  /** Whether it creates roles, which other tests on the shared server would see. @default false */
   readonly ownServer?: boolean
 }
 
 const SHORT_FORMS: readonly ShortForm[] = [
   {
-    invariant: 'a process may end before or after any await of the core, and the next one finishes its work',
+    invariant: 'a process killed at any await of the core leaves work that the next one finishes',
     scenario: crashPoints,
     size: { every: 45, auditEvery: 25 },
     atLeast: { crashes: 10, passed: 300 },
     ownServer: true,
   },
   {
-    invariant: 'whatever byte its connection is cut at, a call made again gets the same answer, and nothing is doubled',
+    invariant: 'a call repeated after a cut at any byte gets the same answer and no second effect',
     scenario: cutConnections,
     size: { everyBytes: 250, freezesPerThousand: 0 },
     atLeast: { cuts: 15, committed: 3, notCommitted: 3 },
   },
   {
-    invariant: 'what clients were told at the same time, some over connections that were cut, is possible in one order',
+    invariant: 'answers of concurrent clients, some with cut connections, fit one serial order',
     scenario: histories,
     size: { histories: 1, operations: 250 },
     atLeast: { operations: 200, refused: 5 },
   },
   {
-    invariant: 'a hand that lost its lease changes nothing, however often it tries, and what it learned is kept',
+    invariant: 'a worker without its lease changes nothing, and its late outcome is kept',
     scenario: staleCompletions,
     size: { completions: 500 },
     atLeast: { refusedAsP7002: 500, lateOutcomesKept: 4 },
   },
 ]
 
-const TITLED = SHORT_FORMS.map((form) => [`${form.scenario.id} ${form.invariant}`, form] as const)
+const TITLED = SHORT_FORMS.map((form) => [`${form.scenario.id}: ${form.invariant}`, form] as const)
 
-test.each(TITLED)('%s', async (_title, { scenario, size, atLeast, ownServer = false }) => {
+test.each(TITLED)('scenario %s', async (_title, { scenario, size, atLeast, ownServer = false }) => {
   const seed = commitSeed()
   process.stdout.write(`${scenario.id}: seed ${seed}\n`)
   const server = ownServer ? {} : { serverUrl: inject('serverUrl') }

@@ -33,8 +33,8 @@ import { buildJobDefinition, createTimer } from '../support/scheduled.js'
 import { startTracing } from '../support/tracing.js'
 
 /**
- * A card number and a password in a payload, on every path that fails: rails that throw, answer and echo, checks that fail, bodies
- * that are refused. Everything that anybody could read afterwards is collected, and neither may be in it.
+ * Sends a card number and a password through every failing path: throwing and echoing rails, failed checks, refused
+ * requests. Then collects logs, errors, metrics, spans, tables and answers, and searches them for both.
  */
 
 const CARD = '4929 1234 5678 9015'
@@ -53,7 +53,7 @@ const FIELDS = { '/card': 'encrypted', '/login': 'encrypted', '/note': 'forbidde
 
 let db: TestDatabase
 let folder: string
-/** What each path left behind, by its name. */
+/** Texts that each path left behind, by its name. */
 const left = new Map<string, string>()
 const logged: string[] = []
 const metrics = new Metrics({ version: 'of the tests' })
@@ -93,7 +93,7 @@ function keep(path: string, found: unknown): void {
   )
 }
 
-/** As an adapter may fail that thinks of nobody: everything it knows, in every place an error has. */
+/** Builds the worst error of an adapter, with the payload in every place that an error has. */
 function tellsAll(request: RailRequest): Error {
   const text = JSON.stringify(request.payload)
   return Object.assign(new TypeError(`cannot send ${text} for ${PASSWORD}`, { cause: new Error(`card ${CARD}`) }), {
@@ -136,7 +136,7 @@ function railThat(type: string, declared: Partial<RailDeclaration>): RailDeclara
   }
 }
 
-/** Carries one payment of each of these rails, as a worker with logs, metrics and a database does. */
+/** Dispatches one payment on each of these rails, with logs, metrics and a database. */
 async function carry(path: string, rails: ReadonlyMap<string, LoadedRail>): Promise<void> {
   const protection = new FieldVault(rails, new KeyRing([key], key.id))
   for (const railType of rails.keys()) {
@@ -165,7 +165,7 @@ function hears(behave: Behaviour): Behaviour {
   }
 }
 
-/** Rails that tell all they know. */
+/** Dispatches to rails whose errors and answers contain the payload. */
 async function failingRails(): Promise<void> {
   const tracing = startTracing()
   try {
@@ -182,7 +182,7 @@ async function failingRails(): Promise<void> {
   }
 }
 
-/** Checks that fail with the value in hand. */
+/** Runs checks whose errors contain the payload. */
 async function failingChecks(): Promise<void> {
   await carry(
     'checks',
@@ -205,7 +205,7 @@ async function failingChecks(): Promise<void> {
   )
 }
 
-/** A server that echoes what it was sent, and one that is gone. */
+/** Calls a server that echoes its input, and one that is gone. */
 async function echoingServers(): Promise<void> {
   const echo = await startRailServer(({ body, path }, response) => {
     if (body.includes(CARD)) received += 1
@@ -235,10 +235,10 @@ async function echoingServers(): Promise<void> {
   await carry('http rails', loadRails([dead]))
 }
 
-/** An error as the author of a handler may write it. */
+/** Error text with the secrets in several encodings. */
 const TOLD = `cannot handle ${JSON.stringify(PAYLOAD)}: card ${CARD}, password=${encodeURIComponent(PASSWORD)}, Authorization: Basic ${Buffer.from(PASSWORD).toString('base64')}`
 
-/** Error texts of handlers, on every path that stores one: messages, the inbox, timers and runs. */
+/** Fails handlers on every path that stores an error text: messages, the inbox, timers and runs. */
 async function failingHandlers(): Promise<void> {
   const owner = 'canary-handler'
   const store = new OutboxStore(db.database, { owner })
@@ -298,7 +298,7 @@ async function failingHandlers(): Promise<void> {
   expect(outcomes.map(({ length }) => length)).toEqual(outcomes.map(() => 1))
 }
 
-/** Requests to the API that are refused, and what it shows of those that are not. */
+/** Collects refused requests of the API, and the masked answers of accepted ones. */
 async function refusedRequests(): Promise<void> {
   const rails = loadRails([
     railThat('shown', {}),
@@ -339,7 +339,7 @@ async function refusedRequests(): Promise<void> {
       expect(response.status).toBeLessThan(500)
       keep(`api: ${path.split('?')[0]}`, `${response.status} ${await response.text()}`)
     }
-    // It has ended, so that its ledger has a payload to show.
+    // The item is terminal, so its ledger holds a payload.
     const ended = await enqueue(buildInstruction({ railType: 'masked', payload: PAYLOAD }), {
       tx: db.as('symphony_ingest'),
     })
@@ -363,14 +363,14 @@ async function refusedRequests(): Promise<void> {
     for (const path of ['/v1/outbox', '/v1/dlq', '/v1/holds', '/v1/status', '/v1/rails', '/v1/workers', '/metrics']) {
       keep(`api: ${path}`, await (await fixture.call(path)).text())
     }
-    // What masks must not have nothing to mask.
+    // The plain answer shows that the masked one had something to mask.
     plainProof = recordsIn(await (await fixture.call(`/v1/outbox/${ended.outboxId}/proof?payloads=plain`)).text())
   } finally {
     await fixture.close()
   }
 }
 
-/** The rows of a proof as text: in an answer they are base64, in which a canary would not be found. */
+/** Decodes the rows of a ledger answer. They are base64, which would hide the secrets. */
 function recordsIn(answer: string): string {
   const { rows = [] }: { rows?: { record: string | null }[] } = JSON.parse(answer)
   return rows.map(({ record }) => Buffer.from(record ?? '', 'base64').toString()).join('\n')
@@ -452,7 +452,7 @@ async function refusedCommands(): Promise<void> {
   ]) {
     for (const flags of [[], ['--json'], ['--debug']]) keep('command line', await symphony([...words, ...flags], env))
   }
-  // As whoever catches them may print them.
+  // Typed errors, printed in full.
   for (const payload of [
     { ...PAYLOAD, x: undefined },
     { ...PAYLOAD, x: new Map([[CARD, PASSWORD]]) },
@@ -469,15 +469,15 @@ async function refusedCommands(): Promise<void> {
   }
 }
 
-test('the rails were told, so that they had something to tell', () => {
+test('every rail and server received the card number', () => {
   expect(received).toBe(Object.keys(BEHAVIOURS).length + 2)
 })
 
-test('what masks had something to mask', () => {
+test('the unmasked ledger rows contain the card number', () => {
   expect(plainProof).toContain(CARD)
 })
 
-test('nothing that anybody could read afterwards holds either of them', () => {
+test('no log, error, metric, span, table or answer contains the card number or the password', () => {
   const found = [...left].flatMap(([path, text]) =>
     CANARIES.filter((canary) => text.includes(canary)).map((canary) => `${path}: ${canary}`),
   )
@@ -487,7 +487,7 @@ test('nothing that anybody could read afterwards holds either of them', () => {
   expect(found).toEqual([])
 })
 
-test('the errors of handlers are stored, with what is not secret in them', () => {
+test('the errors of handlers are stored without the secrets', () => {
   const stored = ['payment_outbox_attempts', 'inbox_messages', 'inbox_events']
   for (const table of stored) {
     expect([table, left.get(`table ${table}`)?.includes('cannot handle')]).toEqual([table, true])
@@ -498,12 +498,12 @@ test('the errors of handlers are stored, with what is not secret in them', () =>
   }
 })
 
-/** What the process and the database have kept. */
+/** Collects the log, the metrics and the tables. */
 async function keepTraces(): Promise<void> {
   keep('log', logged.join(''))
   keep('metrics', await metrics.registry.metrics())
   for (const table of await tableNames(db)) {
-    // Masked is what is stored as it is and shown otherwise; what the others keep is ciphertext.
+    // Masked fields are stored in plain text and masked when shown, so rows of that rail are left out.
     const isLedger = table.startsWith('payment_outbox')
     const { rows } = await db.queryNoRole<{ text: string | null }>(
       `SELECT string_agg(t::text, E'\\n') AS text FROM ${db.qualify(table)} t

@@ -14,9 +14,8 @@ import { failureOf } from '../support/race.js'
 import { refusalIn, sqlstateOf } from '../support/refusal.js'
 
 /**
- * What a stolen runtime login tries next. Each attempt starts from a login that inherits one role, may make temporary
- * objects and owns a schema; its statements commit by themselves, so that what succeeded would stay. Afterwards every row
- * of every table and every object with its grants must be as they were.
+ * Attacks with a stolen runtime login, which inherits one role, may create temporary objects and owns a schema. Each
+ * statement commits. Afterwards every row, object and grant must be unchanged.
  */
 
 const ROLES = ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth'] as const
@@ -25,15 +24,17 @@ type Role = (typeof ROLES)[number]
 interface Attempt {
   readonly title: string
   readonly as: Role
-  /** The last one is the attempt. `$S` is our schema, `$ME` the login, `$DB` the database. */
+  /** Statements; the last one is the attempt. `$S` is our schema, `$ME` the login, `$DB` the database. */
   readonly steps: readonly string[]
-  /** SQLSTATEs that refuse it; `harmless` for what PostgreSQL lets anybody do, and which must change nothing. */
+  /**
+   * SQLSTATEs that refuse it. `harmless` marks a statement that PostgreSQL allows to any role, and which must change
+   * nothing.
+   */
   readonly ends: readonly string[] | 'harmless'
 }
 
 const NO_RIGHT = ['42501']
 
-/** A table in which each line is one attempt. */
 const ATTEMPTS: readonly Attempt[] = [
   // Another identity
   attempt('executor', 'SET ROLE to the owner', 'SET ROLE symphony_owner'),
@@ -47,8 +48,8 @@ const ATTEMPTS: readonly Attempt[] = [
   attempt('executor', 'membership in the operators', 'GRANT symphony_control TO $ME'),
   attempt('ingest', 'membership in a predefined role', 'GRANT pg_write_all_data TO $ME'),
   attempt('executor', 'making itself a superuser', 'ALTER ROLE $ME SUPERUSER'),
-  attempt('executor', 'making itself a maker of roles', 'ALTER ROLE $ME CREATEROLE'),
-  attempt('executor', 'making itself exempt from policies', 'ALTER ROLE $ME BYPASSRLS'),
+  attempt('executor', 'giving itself CREATEROLE', 'ALTER ROLE $ME CREATEROLE'),
+  attempt('executor', 'giving itself BYPASSRLS', 'ALTER ROLE $ME BYPASSRLS'),
   attempt('control', 'a login for the owner', `ALTER ROLE symphony_owner LOGIN PASSWORD 'x'`),
   attempt('control', 'a role of its own', 'CREATE ROLE accomplice LOGIN'),
   attempt('executor', 'settings for all executors', `ALTER ROLE symphony_executor SET search_path = mine`),
@@ -58,13 +59,21 @@ const ATTEMPTS: readonly Attempt[] = [
   // Rights and ownership
   attempt(
     'executor',
-    'the owner’s defaults',
+    'default privileges of the owner',
     'ALTER DEFAULT PRIVILEGES FOR ROLE symphony_owner GRANT ALL ON TABLES TO PUBLIC',
   ),
   attempt('executor', 'REASSIGN OWNED', 'REASSIGN OWNED BY symphony_owner TO $ME'),
   attempt('executor', 'DROP OWNED', 'DROP OWNED BY symphony_owner'),
-  harmless('executor', 'handing on the right to claim', 'GRANT EXECUTE ON FUNCTION $S.claim_outbox_batch TO PUBLIC'),
-  harmless('control', 'handing on the right to read', 'GRANT SELECT ON $S.payment_outbox_attempts TO PUBLIC'),
+  harmless(
+    'executor',
+    'granting EXECUTE on a function to PUBLIC',
+    'GRANT EXECUTE ON FUNCTION $S.claim_outbox_batch TO PUBLIC',
+  ),
+  harmless(
+    'control',
+    'granting SELECT on the ledger to PUBLIC',
+    'GRANT SELECT ON $S.payment_outbox_attempts TO PUBLIC',
+  ),
   attempt('executor', 'granting itself a table', 'GRANT ALL ON $S.payment_outbox_pending TO $ME'),
   harmless('ingest', 'taking a right from another role', 'REVOKE ALL ON SCHEMA $S FROM symphony_executor'),
   attempt('control', 'becoming the owner of a table', 'ALTER TABLE $S.payment_outbox_attempts OWNER TO $ME'),
@@ -81,21 +90,25 @@ const ATTEMPTS: readonly Attempt[] = [
     'an overload that would be found first',
     `CREATE FUNCTION $S.is_id(varchar) RETURNS boolean LANGUAGE sql AS 'SELECT true'`,
   ),
-  attempt('executor', 'a function without its definer', 'ALTER FUNCTION $S.claim_outbox_batch SECURITY INVOKER'),
-  attempt('executor', 'a function without its path', 'ALTER FUNCTION $S.claim_outbox_batch RESET search_path'),
-  attempt('executor', 'a function with another path', 'ALTER FUNCTION $S.claim_outbox_batch SET search_path = mine'),
+  attempt('executor', 'a function made SECURITY INVOKER', 'ALTER FUNCTION $S.claim_outbox_batch SECURITY INVOKER'),
+  attempt('executor', 'a function without its search_path', 'ALTER FUNCTION $S.claim_outbox_batch RESET search_path'),
+  attempt(
+    'executor',
+    'a function with another search_path',
+    'ALTER FUNCTION $S.claim_outbox_batch SET search_path = mine',
+  ),
   attempt('executor', 'a function renamed', 'ALTER FUNCTION $S.raise_lease_lost RENAME TO x'),
   attempt('executor', 'a function dropped', 'DROP FUNCTION $S.raise_lease_lost CASCADE'),
   attempt(
     'control',
-    'a function for one’s own extension',
+    'a function that depends on an extension',
     'ALTER FUNCTION $S.is_id(text) DEPENDS ON EXTENSION plpgsql',
   ),
   attempt('executor', 'an internal function called', `SELECT $S.append_outbox_events('HOLD_PLACED', 'x', '{}', '{}')`),
-  attempt('ingest', 'a number taken', `SELECT $S.bump_participant_outbox_seq('p')`),
+  attempt('ingest', 'a sequence number', `SELECT $S.bump_participant_outbox_seq('p')`),
   attempt(
     'executor',
-    'the chain’s own function called',
+    'the function that applies decisions',
     `SELECT $S.apply_outbox_decision(NULL, 'DISPATCHED', 'x', 'x', 'x', 'x')`,
   ),
   attempt(
@@ -143,7 +156,7 @@ const ATTEMPTS: readonly Attempt[] = [
   ),
   attempt(
     'control',
-    'no more vacuum for the queue',
+    'no autovacuum for the queue',
     'ALTER TABLE $S.payment_outbox_pending SET (autovacuum_enabled = false)',
   ),
   attempt('control', 'rows slipped in by inheritance', 'CREATE TABLE mine.t () INHERITS ($S.payment_outbox_attempts)'),
@@ -224,13 +237,13 @@ const ATTEMPTS: readonly Attempt[] = [
   ),
   attempt(
     'control',
-    'a lease token by a view of one’s own',
+    'a lease token through its own view',
     'CREATE VIEW mine.v AS SELECT lease_token FROM $S.payment_outbox_pending',
     'SELECT * FROM mine.v',
   ),
   attempt(
     'control',
-    'a lease token by a definer of one’s own',
+    'a lease token through its own SECURITY DEFINER function',
     `CREATE FUNCTION mine.f() RETURNS uuid LANGUAGE sql SECURITY DEFINER AS 'SELECT lease_token FROM $S.payment_outbox_pending'`,
     'SELECT mine.f()',
   ),
@@ -253,13 +266,13 @@ const ATTEMPTS: readonly Attempt[] = [
   ),
   attempt('control', 'a lease token by DO', `DO 'BEGIN PERFORM lease_token FROM $S.payment_outbox_pending; END'`),
   attempt('control', 'a lease token by EXPLAIN', 'EXPLAIN SELECT lease_token FROM $S.payment_outbox_pending'),
-  attempt('control', 'a lease token by a table of one’s own', 'CREATE TEMP TABLE t AS TABLE $S.payment_outbox_pending'),
+  attempt('control', 'a lease token in its own table', 'CREATE TEMP TABLE t AS TABLE $S.payment_outbox_pending'),
   attempt('executor', 'the shape of the queue by LIKE', 'CREATE TEMP TABLE t (LIKE $S.payment_outbox_pending)'),
   attempt('readonly', 'a payload', 'SELECT payload FROM $S.payment_outbox_pending'),
   attempt('readonly', 'a payload in the ledger', 'SELECT payload FROM $S.payment_outbox_attempts'),
   attempt('readonly', 'a payload in a condition', `SELECT 1 FROM $S.payment_outbox_attempts WHERE payload @> '{}'`),
-  attempt('auditor', 'how much each participant pays', 'SELECT * FROM $S.participant_outbox_sequences'),
-  attempt('readonly', 'how much each participant pays', 'SELECT 1 FROM $S.participant_outbox_sequences'),
+  attempt('auditor', 'the sequence of each participant', 'SELECT * FROM $S.participant_outbox_sequences'),
+  attempt('readonly', 'the sequence of each participant', 'SELECT 1 FROM $S.participant_outbox_sequences'),
   attempt('control', 'the settings', 'SELECT * FROM $S.symphony_settings'),
   attempt('readonly', 'the statistics', 'SELECT * FROM pg_statistic'),
   attempt('readonly', 'a file of the server', `SELECT pg_read_file('postgresql.conf')`),
@@ -269,10 +282,10 @@ const ATTEMPTS: readonly Attempt[] = [
   attempt('auditor', 'the ledger into a file', `COPY $S.payment_outbox_attempts TO '/tmp/ledger'`),
   attempt('readonly', 'a file by a large object', `SELECT lo_import('/etc/passwd')`),
   attempt('readonly', 'a large object into a file', `SELECT lo_export(lo_from_bytea(0, 'x'), '/tmp/x')`),
-  attempt('readonly', 'a stolen library', `LOAD 'auto_explain'`),
-  attempt('readonly', 'a library for later', `SET session_preload_libraries = 'auto_explain'`),
+  attempt('readonly', 'LOAD of a library', `LOAD 'auto_explain'`),
+  attempt('readonly', 'a library for later sessions', `SET session_preload_libraries = 'auto_explain'`),
 
-  // Getting in the way
+  // Disturbing others
   attempt('executor', 'a row lock', 'SELECT 1 FROM $S.payment_outbox_pending FOR UPDATE'),
   attempt('control', 'a row lock where it may read', 'SELECT 1 FROM $S.payment_outbox_attempts FOR UPDATE'),
   attempt('control', 'the weakest row lock', 'SELECT 1 FROM $S.payment_outbox_pending FOR KEY SHARE'),
@@ -291,18 +304,23 @@ const ATTEMPTS: readonly Attempt[] = [
     'cancelling others’ statements',
     `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'postgres' AND datname = current_database()`,
   ),
-  attempt('executor', 'the counters', 'SELECT pg_stat_reset()'),
+  attempt('executor', 'a reset of the statistics', 'SELECT pg_stat_reset()'),
   attempt('executor', 'a reload of the settings', 'SELECT pg_reload_conf()'),
   attempt('executor', 'a CHECKPOINT', 'CHECKPOINT'),
-  attempt('executor', 'a log of everything', `SET log_statement = 'all'`),
+  attempt('executor', 'log_statement', `SET log_statement = 'all'`),
   attempt('executor', 'replica mode', 'SET session_replication_role = replica'),
-  attempt('executor', 'another meaning for names', `DO 'BEGIN END'`, 'SET plpgsql.variable_conflict = use_variable'),
+  attempt(
+    'executor',
+    'another resolution of name conflicts',
+    `DO 'BEGIN END'`,
+    'SET plpgsql.variable_conflict = use_variable',
+  ),
   harmless('readonly', 'a large object of its own', `SELECT lo_from_bytea(0, 'x')`),
   harmless('executor', 'a temporary table named like ours', 'CREATE TEMP TABLE payment_outbox_pending (a int)'),
-  harmless('executor', 'a session that can only read', 'SET default_transaction_read_only = on'),
-  harmless('executor', 'somebody else’s actor', `SET symphony.actor = 'alice'`),
+  harmless('executor', 'a read-only session', 'SET default_transaction_read_only = on'),
+  harmless('executor', 'another person as actor', `SET symphony.actor = 'alice'`),
 
-  // Through the functions, with what it must not have
+  // Calls of our functions without a valid lease or argument
   attempt(
     'executor',
     'a guessed token',
@@ -352,13 +370,13 @@ const ATTEMPTS: readonly Attempt[] = [
   ),
   attempt(
     'executor',
-    'a state of its own',
+    'a state that only lease repair writes',
     { ends: ['P7003'] },
     `SELECT $S.complete_outbox_attempt('$ITEM', '$TOKEN', '${WORKER}', 'ZOMBIE_REQUEUE')`,
   ),
   attempt(
     'ingest',
-    'a key that only a redrive may make',
+    'a redrive key',
     { ends: ['22023'] },
     `SELECT $S.enqueue_payment_outbox('i', 'p', 'k~redrive~1', 'r', '{}')`,
   ),
@@ -375,7 +393,7 @@ const ATTEMPTS: readonly Attempt[] = [
   ),
   attempt(
     'executor',
-    'a claim in a transaction that can only read',
+    'a claim in a read-only transaction',
     { ends: ['25006'] },
     'BEGIN READ ONLY',
     `SELECT $S.claim_outbox_batch(1, 'w', 60)`,
@@ -392,7 +410,7 @@ const ATTEMPTS: readonly Attempt[] = [
     { ends: ['42501', '55000'] },
     `UPDATE $S.supervisor_outbox_status SET pending_count = 0`,
   ),
-  attempt('auth', 'anything at all', 'SELECT * FROM $S.supervisor_outbox_status'),
+  attempt('auth', 'the status view', 'SELECT * FROM $S.supervisor_outbox_status'),
 ]
 
 let db: TestDatabase
@@ -412,19 +430,19 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-describe('attempts', () => {
+describe('a stolen login of one role', () => {
   let before: Fingerprint
   beforeAll(async () => {
     before = await fingerprint(db)
   })
 
-  test.each(ATTEMPTS)('$as: $title', async ({ as, steps, ends }) => {
+  test.each(ATTEMPTS)('changes nothing as $as: $title', async ({ as, steps, ends }) => {
     const outcome = await run(as, steps)
     expect(ends === 'harmless' ? ['succeeded'] : ends).toContain(outcome)
     expect(await fingerprint(db)).toEqual(before)
   })
 
-  test('there are at least sixty, and none is written twice', () => {
+  test('tries at least 60 attempts, each once', () => {
     const statements = ATTEMPTS.map(({ as, steps }) => [as, ...steps].join(';'))
     expect(new Set(statements).size).toBe(ATTEMPTS.length)
     expect(ATTEMPTS.length).toBeGreaterThanOrEqual(60)
@@ -432,9 +450,9 @@ describe('attempts', () => {
   })
 })
 
-describe('from the first packet on', () => {
+describe('a new connection', () => {
   test.each(['role=symphony_owner', 'session_replication_role=replica', 'session_authorization=postgres'])(
-    'a connection that asks for %s is refused',
+    'is refused if it asks for %s',
     async (option) => {
       const client = new Client({ connectionString: logins.get('executor')!.url, options: `-c ${option}` })
       client.on('error', () => {})
@@ -442,7 +460,7 @@ describe('from the first packet on', () => {
     },
   )
 
-  test('nobody can log in as one of our roles', async () => {
+  test('is refused if it logs in as one of our roles', async () => {
     for (const role of [...ROLES, 'owner']) {
       const url = new URL(logins.get('executor')!.url)
       url.username = `symphony_${role}`
@@ -453,8 +471,8 @@ describe('from the first packet on', () => {
   })
 })
 
-describe('what a reader can learn', () => {
-  test('a cheap function in the condition sees nothing of what a view hides', async () => {
+describe('a stolen login of a reader', () => {
+  test('sees nothing that a view hides through a cheap function in its condition', async () => {
     const client = await stolen('readonly')
     const seen = await notices(client, async () => {
       await client.query(
@@ -470,7 +488,7 @@ describe('what a reader can learn', () => {
     for (const secret of [leased.leaseToken, 'amountMinor', '1050']) expect(seen).not.toContain(secret)
   })
 
-  test('the planner’s statistics of hidden columns are hidden too', async () => {
+  test('sees no planner statistics of hidden columns', async () => {
     for (const [role, hidden] of [
       ['readonly', ['payload', 'lease_token']],
       ['executor', ['payload', 'lease_token', 'outbox_id', 'claimed_by']],
@@ -488,7 +506,7 @@ describe('what a reader can learn', () => {
     expect(rows.length).toBeGreaterThan(0)
   })
 
-  test('others’ statements, with whatever they name, are not shown', async () => {
+  test('does not see the statements of other sessions', async () => {
     const other = await db.connect()
     await other.query(`SELECT '${leased.leaseToken}'`)
     const client = await stolen('readonly')
@@ -497,7 +515,7 @@ describe('what a reader can learn', () => {
     expect(rows.map(({ query }) => query)).toContain('<insufficient privilege>')
   })
 
-  test('the server’s own chatter shows no token that was not given', async () => {
+  test('finds no other lease token in the debug output of the server', async () => {
     const client = await stolen('executor')
     const schema = quoteIdentifier(db.schema)
     const guess = randomUUID()
@@ -510,13 +528,13 @@ describe('what a reader can learn', () => {
       await client.query(`SELECT ${schema}.repair_expired_leases(10, 'w')`)
       await failureOf(client.query(`SELECT ${schema}.renew_outbox_lease('${leased.outboxId}', '${guess}', 'w', 60)`))
     })
-    // What was given is printed, so that what was not would be seen.
+    // The guessed token is printed, so the real token would be found too.
     expect(withoutSpace(seen)).toContain(asPrinted(guess))
     expect(withoutSpace(seen)).not.toContain(asPrinted(leased.leaseToken))
     expect(seen).not.toContain(leased.leaseToken)
   })
 
-  test('a notification says that there is work, and nothing about it', async () => {
+  test('gets a notification without any data of the item', async () => {
     const client = await stolen('auth')
     const heard: (string | undefined)[] = []
     client.on('notification', ({ payload }) => heard.push(payload))
@@ -529,7 +547,7 @@ describe('what a reader can learn', () => {
 })
 
 describe('two roles in one login', () => {
-  test('a statement prepared in one role is judged again in the other', async () => {
+  test('rechecks a prepared statement after a change of role', async () => {
     const client = await db.connect('symphony_control')
     await client.query('PREPARE peek AS SELECT payload FROM payment_outbox_attempts')
     expect((await client.query('EXECUTE peek')).rowCount).toBeGreaterThan(0)
@@ -539,7 +557,7 @@ describe('two roles in one login', () => {
     expect(await failureOf(client.query('EXECUTE peek'))).toMatchObject({ code: '42501' })
   })
 
-  test('one person stays one person, whatever the setting symphony.actor and the role say', async () => {
+  test('is still one person after changing symphony.actor and the role (P7007)', async () => {
     await withTestDatabase(async (own) => {
       const login = await own.createLogin('alice', { roles: ['symphony_control', 'symphony_executor'] })
       const control = login.database.as('symphony_control')
@@ -560,7 +578,7 @@ describe('two roles in one login', () => {
   })
 })
 
-/** As `symphony deploy --create-login web=api` makes it. */
+/** Creates a login like `symphony deploy --create-login web=api`. */
 async function gatewayOf(own: TestDatabase) {
   const roles = ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth']
   const login = await own.createLogin('web', { roles })
@@ -568,14 +586,14 @@ async function gatewayOf(own: TestDatabase) {
   return { login, control: login.database.as('symphony_control') }
 }
 
-/** The value of the setting symphony.api_key. */
+/** Returns the value of the setting symphony.api_key for a key. */
 function shown(key: string): string {
   const { keyId, secretHash } = parseApiKey(key)!
   return `${keyId}:${secretHash.toString('hex')}`
 }
 
 describe('a stolen login of the HTTP API', () => {
-  test('cannot propose or approve a decision alone: it invents no person', async () => {
+  test("cannot propose or approve without a person's key (P7016, P7007)", async () => {
     await withTestDatabase(async (own) => {
       const { login, control } = await gatewayOf(own)
       const alice = await createKey(own, { scopes: ['operate'], owner: 'alice' })
@@ -611,7 +629,7 @@ describe('a stolen login of the HTTP API', () => {
     })
   })
 
-  test('cannot make a key for a person, nor read the hash of one', async () => {
+  test('cannot create a key for a person, nor read the hash of a key', async () => {
     await withTestDatabase(async (own) => {
       const { login } = await gatewayOf(own)
       const { key } = await createKey(own, { scopes: ['operate'], owner: 'alice' })
@@ -645,8 +663,8 @@ describe('a stolen login of the HTTP API', () => {
   })
 })
 
-describe('getting in the way of others', () => {
-  test('who holds the lock that coalesces notifications keeps no enqueue from committing', async () => {
+describe('a stolen login that disturbs others', () => {
+  test('delays no enqueue by holding the advisory lock for notifications', async () => {
     const client = await stolen('executor')
     const { rows } = await db.queryNoRole<{ oid: number }>(`SELECT 'payment_outbox_pending'::regclass::oid AS oid`)
     await client.query('SELECT pg_advisory_lock(1937337959, $1)', [rows[0]!.oid])
@@ -657,17 +675,17 @@ describe('getting in the way of others', () => {
 
     expect(await workGoesOn()).toBe('DISPATCHED')
     await listener.query('SELECT 1')
-    // Such a lock costs the notification, which is only ever a hint.
+    // The lock suppresses the notification, which is only a hint.
     expect(heard).toEqual([])
   })
 
-  test('who holds a great many advisory locks keeps nobody from working', async () => {
+  test('stops no work by holding 2,000 advisory locks', async () => {
     const client = await stolen('readonly')
     await client.query('SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 2000) n')
     expect(await workGoesOn()).toBe('DISPATCHED')
   })
 
-  test('a flood of notifications on our channel keeps nobody from working', async () => {
+  test('stops no work by 5,000 notifications on our channel', async () => {
     const client = await stolen('readonly')
     const listener = await stolen('executor')
     await listener.query('LISTEN outbox_pending')
@@ -675,7 +693,7 @@ describe('getting in the way of others', () => {
     expect(await workGoesOn()).toBe('DISPATCHED')
   })
 
-  test('a reader’s long transaction, with every lock it can take, keeps nobody from working', async () => {
+  test('stops no work by a long transaction with every lock that it may take', async () => {
     const schema = quoteIdentifier(db.schema)
     for (const role of ['control', 'auditor', 'readonly'] as const) {
       const client = await stolen(role)
@@ -688,7 +706,7 @@ describe('getting in the way of others', () => {
     }
   })
 
-  test('an application’s transaction left open after its enqueue delays only its own participant', async () => {
+  test('delays only its own participant by an open transaction after an enqueue', async () => {
     const client = await stolen('ingest')
     await client.query('BEGIN')
     const schema = quoteIdentifier(db.schema)
@@ -698,7 +716,7 @@ describe('getting in the way of others', () => {
   })
 })
 
-describe('the settings of a session', () => {
+describe('a session setting', () => {
   test.each([
     'standard_conforming_strings = off',
     'transform_null_equals = on',
@@ -727,7 +745,7 @@ describe('the settings of a session', () => {
     'quote_all_identifiers = on',
     `default_transaction_isolation = 'serializable'`,
     `default_transaction_isolation = 'repeatable read'`,
-  ])('%s changes neither what is decided nor what is written', async (setting) => {
+  ])('changes neither a decision nor a stored row: %s', async (setting) => {
     const participantId = await lifeUnder(setting)
     const { rows } = await db.queryNoRole(
       `SELECT a.attempt_no, a.state, a.payload FROM payment_outbox_attempts a WHERE a.participant_id = $1 ORDER BY 1`,
@@ -742,7 +760,7 @@ describe('the settings of a session', () => {
   })
 })
 
-/** An item from enqueue to its ending, each step by a session with that setting. */
+/** Runs an item from enqueue to its terminal outcome, each step in a session with that setting. */
 async function lifeUnder(setting: string): Promise<string> {
   const unique = randomUUID()
   const [participantId, railType] = [`p-${unique}`, `r-${unique}`]
@@ -774,7 +792,7 @@ async function lifeUnder(setting: string): Promise<string> {
   return participantId
 }
 
-/** Somebody else enqueues, claims and completes. Whoever had to wait would run into the test's time limit. */
+/** Another client enqueues, claims and completes. A block would exceed the test's time limit. */
 async function workGoesOn(): Promise<string> {
   const { railType } = await enqueue(db)
   const lease = await claimOnly(db, railType)
@@ -782,7 +800,10 @@ async function workGoesOn(): Promise<string> {
   return state
 }
 
-/** A plan prints a constant byte by byte as `char`, which is signed on x86 and unsigned on ARM, and breaks lines anywhere. */
+/**
+ * Formats a token as a plan prints it: byte by byte as `char` (signed on x86, unsigned on ARM), with line breaks
+ * anywhere.
+ */
 function asPrinted(token: string): string {
   const bytes = Buffer.from(token.replaceAll('-', ''), 'hex')
   return (process.arch === 'x64' ? new Int8Array(bytes) : bytes).join('')
@@ -836,7 +857,7 @@ function filledIn(role: Role, sql: string): string {
     .replaceAll('$TOKEN', leased.leaseToken)
 }
 
-/** Everything the server tells the client besides its answers. */
+/** Returns the notices that the server sends while the body runs. */
 async function notices(client: Client, body: () => Promise<void>): Promise<string> {
   const heard: string[] = []
   client.on('notice', ({ message, detail }) => heard.push(`${message} ${detail ?? ''}`))

@@ -9,8 +9,8 @@ import { complete, enqueueAndFail, makeDueAndClaim } from '../support/outboxItem
 import { failureOf, openConnection, type Connection } from '../support/race.js'
 
 /**
- * Every way to change history: refused to every role that anything logs in with, and detected when a superuser does it,
- * who can switch off any guard. Hashes recomputed outside the database detect it.
+ * Tries every way to change the ledger. PostgreSQL refuses each runtime role. A superuser can disable the guards, and
+ * recomputed hashes then detect the change.
  */
 
 const LEDGERS = ['payment_outbox_attempts', 'payment_outbox_identities', 'payment_outbox_events'] as const
@@ -39,7 +39,7 @@ beforeAll(async () => {
 })
 afterAll(() => fixture.close())
 
-/** Each given a table, qualified, and our schema. */
+/** Statements, given a qualified table and our schema. */
 const WAYS: readonly { readonly title: string; readonly sql: (table: string, schema: string) => string }[] = [
   { title: 'UPDATE', sql: (t) => `UPDATE ${t} SET created_at = now()` },
   { title: 'an UPDATE of no row', sql: (t) => `UPDATE ${t} SET created_at = now() WHERE false` },
@@ -51,7 +51,7 @@ const WAYS: readonly { readonly title: string; readonly sql: (table: string, sch
   { title: 'COPY', sql: (t) => `COPY ${t} FROM STDIN` },
   { title: 'replica mode', sql: () => `SET session_replication_role = replica` },
   {
-    title: 'replica mode by another name',
+    title: 'replica mode by set_config',
     sql: () => `SELECT set_config('session_replication_role', 'replica', false)`,
   },
   {
@@ -99,7 +99,7 @@ const WAYS: readonly { readonly title: string; readonly sql: (table: string, sch
     sql: (t) => `ALTER TABLE ${t} DROP CONSTRAINT ${bare(t)}_pkey`,
   },
   {
-    title: 'DROP of the index of endings',
+    title: 'DROP of the index of terminal outcomes',
     sql: (_, s) => `DROP INDEX ${s}.payment_outbox_attempts_one_terminal_per_outbox`,
   },
   { title: 'RENAME of a state', sql: (_, s) => `ALTER TYPE ${s}.outbox_attempt_state RENAME VALUE 'FAILED' TO 'PAID'` },
@@ -134,7 +134,7 @@ describe.each(ROLES)('%s', (role) => {
     }
   })
 
-  test('has changed nothing by all of that', async () => {
+  test('leaves every row and object unchanged after all of that', async () => {
     process.stdout.write(`history: ${WAYS.length} ways, ${WAYS.length * LEDGERS.length * ROLES.length} refused\n`)
     for (const { sql } of WAYS) {
       for (const table of LEDGERS) {
@@ -146,13 +146,13 @@ describe.each(ROLES)('%s', (role) => {
   })
 })
 
-describe('a superuser who switches the guards off', () => {
-  test('finds a ledger in which nothing is wrong', async () => {
+describe('a superuser who disables the guards', () => {
+  test('starts with a ledger without a break', async () => {
     expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 
   describe.each(LEDGERS)('%s', (table) => {
-    test('cannot change any column of a row unseen, but for the trace it belongs to', async () => {
+    test('is detected after a change of any column except traceparent', async () => {
       const columns = await columnsOf(table)
       expect(columns.length).toBeGreaterThan(8)
       const unnoticed: string[] = []
@@ -161,7 +161,7 @@ describe('a superuser who switches the guards off', () => {
           WHERE ${key} = (SELECT ${key} FROM ${table} WHERE outbox_id = '${outboxId}' LIMIT 1)`
         if ((await defectsAfter([unguarded(table), tamper])).length === 0) unnoticed.push(name)
       }
-      // A trace is a header of the caller and no evidence.
+      // A trace context is a header of the caller and not evidence, so it is not sealed.
       expect(unnoticed.filter((name) => name !== 'traceparent')).toEqual([])
     })
   })
@@ -178,7 +178,7 @@ describe('a superuser who switches the guards off', () => {
       ],
     ],
     [
-      'inserts an attempt before the ending',
+      'inserts an attempt before the terminal one',
       [
         unguarded('payment_outbox_attempts'),
         attempt('UPDATE', 3).replace('SET', 'SET attempt_no = 4,'),
@@ -188,7 +188,7 @@ describe('a superuser who switches the guards off', () => {
       ],
     ],
     [
-      'appends an attempt that never was',
+      'appends an invented attempt',
       [
         `INSERT INTO payment_outbox_attempts SELECT r.* FROM payment_outbox_attempts a
          CROSS JOIN LATERAL jsonb_populate_record(a,
@@ -197,7 +197,7 @@ describe('a superuser who switches the guards off', () => {
       ],
     ],
     [
-      'removes an ended payment’s whole ledger',
+      'removes all attempts of a terminal payment',
       [unguarded('payment_outbox_attempts'), `DELETE FROM payment_outbox_attempts WHERE outbox_id = '$ITEM'`],
     ],
     ['empties the ledger', [unguarded('payment_outbox_attempts'), 'TRUNCATE payment_outbox_attempts']],
@@ -216,7 +216,7 @@ describe('a superuser who switches the guards off', () => {
       'changes who paused a rail',
       [
         unguarded('payment_outbox_events'),
-        `UPDATE payment_outbox_events SET actor = 'nobody' WHERE scope = 'rail:rail-1'`,
+        `UPDATE payment_outbox_events SET actor = 'unknown' WHERE scope = 'rail:rail-1'`,
       ],
     ],
     [
@@ -225,14 +225,14 @@ describe('a superuser who switches the guards off', () => {
     ],
     ['gives a state another name', [`ALTER TYPE outbox_attempt_state RENAME VALUE 'RETRYABLE' TO 'FORGOTTEN'`]],
     [
-      'replaces the guard by one that lets pass',
+      'replaces the guard function by one that allows changes',
       [
         `CREATE OR REPLACE FUNCTION refuse_mutation() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
         attempt('UPDATE', 1),
       ],
     ],
     [
-      'changes an ending',
+      'changes a terminal outcome',
       [
         unguarded('payment_outbox_attempts'),
         `UPDATE payment_outbox_attempts a SET rail_reference = 'forged' WHERE a.outbox_id = '$ITEM' AND a.attempt_no = 3`,
@@ -242,12 +242,12 @@ describe('a superuser who switches the guards off', () => {
     expect(await defectsAfter(steps)).not.toEqual([])
   })
 
-  test('leaves no trace of his attempts behind in this test', async () => {
+  test('leaves the ledger unchanged after rollback', async () => {
     expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 })
 
-/** What an auditor finds after these steps, which are then undone. */
+/** Returns the breaks that verification finds after these steps, and rolls them back. */
 async function defectsAfter(steps: readonly string[]): Promise<string[]> {
   const connection = await openConnection(db)
   try {
@@ -260,7 +260,7 @@ async function defectsAfter(steps: readonly string[]): Promise<string[]> {
   }
 }
 
-/** The last word of a qualified name. */
+/** Returns the last part of a qualified name. */
 function bare(table: string): string {
   return table.slice(table.lastIndexOf('.') + 1)
 }
@@ -277,7 +277,7 @@ function attempt(verb: 'UPDATE' | 'DELETE FROM', number: number): string {
 interface Column {
   readonly name: string
   readonly type: string
-  /** The key of its table. */
+  /** Primary key of its table. */
   readonly key: string
 }
 
@@ -292,7 +292,7 @@ async function columnsOf(table: Ledger): Promise<Column[]> {
   return rows
 }
 
-/** Another value that the column takes, as close to the old one as can be. */
+/** Returns an expression for another valid value, close to the old one. */
 function changed(column: string, type: string): string {
   if (column === 'event_type') return `'UNBLOCKED'`
   if (column === 'action') return `CASE action WHEN 'sent' THEN 'inquired' ELSE 'sent' END`

@@ -20,8 +20,8 @@ import { HOSTILE_INPUTS } from './hostileInputs.js'
 import { HOSTILE_VALUES } from './hostileValues.js'
 
 /**
- * Every hostile input through every way in, each with the answer that stands in hostileAnswers.json: refused with a code, or taken as
- * it is. `npm test` tries one in so many, another slice with each commit; `npm run security -- --only S5` all of them.
+ * Sends every hostile input through every entry point. hostileAnswers.json lists each expected answer: accepted, or
+ * refused with a code. `npm test` tries one slice per commit; `npm run security -- --only S5` tries all.
  */
 const EVERY = Number(process.env['SYMPHONY_TEST_HOSTILE_EVERY'] ?? 24)
 const SLICE = commitSlice(EVERY)
@@ -30,7 +30,7 @@ const WAYS = ['sql', 'typescript', 'http', 'cli', 'webhook'] as const
 type Way = (typeof WAYS)[number]
 type Answers = Readonly<Record<string, Partial<Record<Way, string>>>>
 
-/** Where a value of JavaScript may stand. */
+/** Places in an instruction for a JavaScript value. */
 const PLACES: Readonly<Record<string, (value: unknown) => object>> = {
   payload: (payload) => ({ payload }),
   'payload.a': (a) => ({ payload: { a } }),
@@ -85,7 +85,7 @@ beforeAll(async () => {
   process.stdout.write(
     `hostile inputs: ${counts.join(', ')}; slice ${SLICE + 1} of ${EVERY}, SYMPHONY_TEST_SLICE=${commitSeed()}\n`,
   )
-  // Whoever changes an answer on purpose has it written anew, and reads the difference.
+  // After an intended change, write the answers again and review the difference.
   if (process.env['SYMPHONY_TEST_WRITE_ANSWERS'] === '1') {
     expected = { ...expected, ...given }
     await writeFile(ANSWERS, `${JSON.stringify(expected, undefined, 2)}\n`)
@@ -116,14 +116,14 @@ async function tryValues(): Promise<void> {
 }
 
 describe.each(WAYS)('%s', (way) => {
-  test('answers every hostile input as it is written down', () => {
+  test('answers every hostile input as hostileAnswers.json says', () => {
     const differing = Object.entries(given).flatMap(([name, answers]) =>
       answers[way] === expected[name]?.[way] ? [] : [`${name}: ${answers[way]}, expected ${expected[name]?.[way]}`],
     )
     expect(differing).toEqual([])
   })
 
-  test('refuses with a code that is its own, and never fails by itself', () => {
+  test('refuses with its own codes only, and never with an internal error', () => {
     const wrong = Object.entries(given).filter(
       ([, { [way]: answer }]) => answer !== undefined && !TYPED[way].test(answer),
     )
@@ -131,9 +131,9 @@ describe.each(WAYS)('%s', (way) => {
   })
 })
 
-/** What counts as an answer: a canonical accept, or a refusal with a code. */
+/** Valid answers: accepted, or a refusal with a code. */
 const TYPED: Readonly<Record<Way, RegExp>> = {
-  // PostgreSQL's own types refuse what is no JSON, no time and no boolean before our function is called.
+  // The types of PostgreSQL refuse invalid JSON, times and booleans before our function runs.
   sql: /^(?:accepted|22023|22P02|22P05|22007|22008|22009|22021|22003|54001)$/,
   typescript: /^(?:accepted|INVALID_ARGUMENT|ARGUMENT_OUT_OF_RANGE|IDEMPOTENCY_CONFLICT|22023|INVALID_PARAMETER)$/,
   http: /^(?:accepted|400 MALFORMED_JSON|413 BODY_TOO_LARGE|422 INVALID_INSTRUCTION|409 IDEMPOTENCY_CONFLICT)$/,
@@ -141,7 +141,7 @@ const TYPED: Readonly<Record<Way, RegExp>> = {
   webhook: /^(?:accepted|400 MALFORMED_JSON|413 BODY_TOO_LARGE|422 INVALID_MESSAGE|409 CONTENT_DIFFERS)$/,
 }
 
-test('the table has an answer of every input, and none of one that is gone', () => {
+test('hostileAnswers.json has an answer for every input, and for no other', () => {
   const names = new Set(HOSTILE_INPUTS.map(({ name }) => name))
   const values = Object.keys(PLACES).flatMap((place) => Object.keys(HOSTILE_VALUES).map((what) => `${place} = ${what}`))
   for (const name of values) names.add(name)
@@ -155,7 +155,7 @@ test('the table has an answer of every input, and none of one that is gone', () 
   }
 })
 
-test('what was taken is a payment like any other, and the ledger holds', async () => {
+test('accepted inputs are stored as payments, and the ledger verifies', async () => {
   const report = await verifyLedger(databaseSource(db.as('symphony_auditor')), {})
   expect(report.breaks).toEqual([])
   expect(report.identities).toBeGreaterThan(0)

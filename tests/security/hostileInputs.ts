@@ -1,16 +1,16 @@
 /**
- * What should never come in, and a few things that look like it and may: each as JSON text, for one field of an instruction. The
- * answers that each entry point must give stand beside it, in hostileAnswers.json, row by row.
+ * One hostile input, or a valid one that looks like it: JSON text for one field of an instruction. hostileAnswers.json
+ * lists the answer of each entry point.
  */
 export interface HostileInput {
-  /** Unique, and the key of its answers. */
+  /** Unique name, and the key of its answers. */
   readonly name: string
   readonly field: InstructionField
-  /** What stands in the place of the field's value. Not always JSON: that is the point. */
+  /** Text in place of the field's value. It need not be valid JSON. */
   readonly text: string
 }
 
-/** `instruction`: the text stands for all of it. */
+/** `instruction` replaces the whole instruction. */
 export const INSTRUCTION_FIELDS = [
   'instruction',
   'instructionId',
@@ -23,11 +23,10 @@ export const INSTRUCTION_FIELDS = [
 ] as const
 export type InstructionField = (typeof INSTRUCTION_FIELDS)[number]
 
-/** Short enough to be read in a report. */
 const quoted = (text: string) => JSON.stringify(text)
 const raw = (escape: string) => `"${escape}"`
 
-/** For each of the four ids. */
+/** Values for each of the four ids. */
 const IDS: Readonly<Record<string, string>> = {
   'an empty text': quoted(''),
   'a space': quoted(' '),
@@ -67,7 +66,7 @@ const IDS: Readonly<Record<string, string>> = {
   'a list of one': '["a"]',
   'an object': '{}',
   'an object that calls itself text': '{"toString":"a","length":1}',
-  // These are ids, however they look: taken, and kept to the byte.
+  // These are valid ids and are stored unchanged.
   'the first and last printable character': quoted('!~'),
   '128 characters': quoted('x'.repeat(128)),
   'a statement': quoted("';DROP/**/TABLE/**/payment_outbox_pending;--"),
@@ -94,7 +93,7 @@ const IDS: Readonly<Record<string, string>> = {
 const nested = (depth: number, open: string, close: string) => `${open.repeat(depth)}${close.repeat(depth)}`
 const payloadOf = (member: string) => `{"a": ${member}}`
 
-/** Values that a member of a payload might have. */
+/** Values for a member of a payload. */
 const MEMBERS: Readonly<Record<string, string>> = {
   'a number of 22 digits': '1000000000000000000000',
   'minus a number of 22 digits': '-1000000000000000000000',
@@ -162,7 +161,7 @@ const MEMBERS: Readonly<Record<string, string>> = {
   '65,537 bytes of two-byte characters': quoted('é'.repeat(32_764) + 'x'),
   '100,000 bytes': quoted('x'.repeat(100_000)),
   '22,000 numbers': `[${'1,'.repeat(21_999)}1]`,
-  // These are payloads.
+  // These are valid payloads.
   'depth 32 of lists': nested(31, '[', ']'),
   '65,536 bytes': quoted('x'.repeat(65_528)),
   'a number just below ten to the 21': '999999999999999900000',
@@ -183,7 +182,7 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'two accents and their letter': '"e\\u0301\\u0302"',
 }
 
-/** In the place of the whole payload. */
+/** Values for the whole payload. */
 const PAYLOADS: Readonly<Record<string, string>> = {
   'a list': '[]',
   'a text': '"{}"',
@@ -256,7 +255,7 @@ const SOUND = '"instructionId": "i", "participantId": "p", "idempotencyKey": "k"
 const member = (name: string, text: string) => `{${SOUND}, ${quoted(name)}: ${text}}`
 const without = (name: string) => `{${SOUND.replace(new RegExp(`"${name}": [^,]+,? ?`), '').replace(/, $/, '')}}`
 
-/** In the place of the whole instruction. */
+/** Values for the whole instruction. */
 const INSTRUCTIONS: Readonly<Record<string, string>> = {
   nothing: '',
   'a space': ' ',

@@ -1,4 +1,4 @@
-/** What only JavaScript can pass: made anew for each use, because some of them can be looked at once. */
+/** Values that only JavaScript can pass. Each use creates a new one, because some can be read only once. */
 export const HOSTILE_VALUES: Readonly<Record<string, () => unknown>> = {
   undefined: () => undefined,
   'a function': () => () => 'a',

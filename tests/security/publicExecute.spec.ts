@@ -8,13 +8,13 @@ import { failureOf } from '../support/race.js'
 import { refusalIn, sqlstateOf } from '../support/refusal.js'
 
 /**
- * PostgreSQL lets everybody execute a new function and use a new type. Here what exists is closed, and so is what the
- * owner creates later: by its own default, which is the only kind that PUBLIC's rights obey.
+ * PostgreSQL lets PUBLIC execute a new function and use a new type. The deployment revokes this for existing objects,
+ * and by default privileges of the owner for later ones. Defaults of a schema cannot revoke rights of PUBLIC.
  */
 
 let db: TestDatabase
 let schema: string
-/** A member of nothing, who was given the schema on purpose: each right below must be missing by itself. */
+/** Login without any role that has USAGE on the schema, so that only object privileges can refuse it. */
 let stranger: Client
 let owner: Client
 
@@ -29,7 +29,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-test('no function of ours can be executed by PUBLIC', async () => {
+test('a login without roles can execute no function of the schema', async () => {
   const { rows } = await db.queryNoRole<{ call: string }>(
     `SELECT format('SELECT %s.%I(%s)', $1::text, p.proname, (
        SELECT string_agg('NULL::' || format_type(a, NULL), ', ') FROM unnest(p.proargtypes) a)) AS call
@@ -45,8 +45,8 @@ test('no function of ours can be executed by PUBLIC', async () => {
   }
 })
 
-describe('what the owner creates later', () => {
-  test('a function: nobody else can execute it', async () => {
+describe('a later object of the owner', () => {
+  test('is closed to all other roles: a function (42501)', async () => {
     await owner.query(`CREATE FUNCTION ${schema}.later() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
     expect(await failureOf(stranger.query(`SELECT ${schema}.later()`))).toMatchObject({ code: '42501' })
     for (const role of ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth']) {
@@ -56,7 +56,7 @@ describe('what the owner creates later', () => {
     await owner.query(`DROP FUNCTION ${schema}.later()`)
   })
 
-  test('a function in any other schema: neither', async () => {
+  test('is closed in any other schema: a function (42501)', async () => {
     await db.queryNoRole(
       'CREATE SCHEMA elsewhere AUTHORIZATION symphony_owner; GRANT USAGE ON SCHEMA elsewhere TO PUBLIC',
     )
@@ -65,7 +65,7 @@ describe('what the owner creates later', () => {
     await db.queryNoRole('DROP SCHEMA elsewhere CASCADE')
   })
 
-  test('a procedure, and an aggregate', async () => {
+  test('is closed: a procedure and an aggregate (42501)', async () => {
     await owner.query(`CREATE PROCEDURE ${schema}.later_procedure() LANGUAGE sql AS 'SELECT 1'`)
     await owner.query(`CREATE AGGREGATE ${schema}.later_sum (int) (SFUNC = int4pl, STYPE = int, INITCOND = '0')`)
     expect(await failureOf(stranger.query(`CALL ${schema}.later_procedure()`))).toMatchObject({ code: '42501' })
@@ -73,7 +73,7 @@ describe('what the owner creates later', () => {
     await owner.query(`DROP PROCEDURE ${schema}.later_procedure; DROP AGGREGATE ${schema}.later_sum (int)`)
   })
 
-  test('a table, a view and a sequence: nobody else can read them', async () => {
+  test('is closed: a table, a view and a sequence (42501)', async () => {
     await owner.query(`CREATE TABLE ${schema}.later_table (a serial); CREATE VIEW ${schema}.later_view AS SELECT 1`)
     for (const sql of [
       `SELECT * FROM ${schema}.later_table`,
@@ -85,14 +85,14 @@ describe('what the owner creates later', () => {
     await owner.query(`DROP TABLE ${schema}.later_table; DROP VIEW ${schema}.later_view`)
   })
 
-  test('a type: nobody else can build on it', async () => {
+  test('is closed: a type (42501)', async () => {
     await owner.query(`CREATE TYPE ${schema}.later_type AS ENUM ('a')`)
     const built = stranger.query(`CREATE TABLE scratch.t (a ${schema}.later_type)`)
     expect(await failureOf(built)).toMatchObject({ code: '42501' })
     await owner.query(`DROP TYPE ${schema}.later_type`)
   })
 
-  test('without the owner’s default, and with a default of the schema instead, everybody could: so the proofs can fail', async () => {
+  test('would be open to PUBLIC without the default privileges of the owner', async () => {
     await owner.query('BEGIN')
     await owner.query(`ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC`)
     await owner.query(`ALTER DEFAULT PRIVILEGES IN SCHEMA ${schema} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC`)
@@ -105,7 +105,7 @@ describe('what the owner creates later', () => {
   })
 })
 
-test('a function dropped and made again is closed to all, until a deployment says who may call it', async () => {
+test('a recreated function is closed to all until the next deployment grants it', async () => {
   const { rows } = await db.queryNoRole<{ definition: string }>(
     `SELECT pg_get_functiondef('outbox_backoff(integer, uuid)'::regprocedure) AS definition`,
   )
@@ -122,7 +122,7 @@ test('a function dropped and made again is closed to all, until a deployment say
   expect(await failureOf(stranger.query(call))).toMatchObject({ code: '42501' })
 })
 
-test('the owner’s defaults are the only ones, and they give nothing to anybody', async () => {
+test('only the owner has default privileges, and they grant nothing to other roles', async () => {
   const { rows } = await db.queryNoRole(
     `SELECT d.defaclrole::regrole::text AS role, d.defaclnamespace AS schema, d.defaclobjtype AS kind,
        ARRAY(SELECT a.grantee::regrole::text FROM aclexplode(d.defaclacl) a) AS grantees

@@ -9,14 +9,15 @@ import { failureOf } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
 
 /**
- * The attack that once forged a DISPATCHED row in a real ledger: a definer function whose search path does not name
- * `pg_temp` searches it first, and the caller decides what is there. Every database here grants TEMP on purpose and gives
- * the attacker a schema of its own: the functions are safe by themselves, not because the door was locked.
+ * Tests an attack that once forged a DISPATCHED row in a ledger. A SECURITY DEFINER function without `pg_temp` in its
+ * search path searches it first, and the caller decides what is in it. Every database here grants TEMP and gives the
+ * attacker a schema, so the functions must be safe on their own.
  *
- * Each attack is also run against functions that were made unsafe, where it succeeds: otherwise it would prove nothing.
+ * Each attack also runs against functions that were made unsafe. It must succeed there, which shows that it is a real
+ * attack.
  */
 
-/** An item that exists in the attacker's imagination only, leased to the attacker. */
+/** An item that does not exist, leased to the attacker. */
 const forged = { outboxId: randomUUID(), leaseToken: randomUUID(), worker: 'mallory' }
 
 let db: TestDatabase
@@ -26,7 +27,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 describe('a temporary table named like the queue', () => {
-  test('does not come between a completion and the real queue', async () => {
+  test('does not replace the real queue in a completion (P7002)', async () => {
     const before = await rowHashes(db)
     const mallory = await createAttacker(db)
     await forgeQueue(db, mallory)
@@ -34,7 +35,7 @@ describe('a temporary table named like the queue', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('forges an ending in the real ledger where the path does not end in pg_temp', async () => {
+  test('forges a terminal attempt if the search path does not end in pg_temp', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
       const mallory = await createAttacker(unsafe)
@@ -49,20 +50,20 @@ describe('a temporary table named like the queue', () => {
 })
 
 describe.each(['tables', 'views'] as const)('temporary %s named like all of ours', (kind) => {
-  test('are neither read nor written by any function an executor may call', async () => {
+  test('are neither read nor written by any function that an executor may call', async () => {
     const before = await rowHashes(db)
     const mallory = await createAttacker(db)
     await shadowEverything(db, mallory, kind)
     const decoys = await decoyRows(db, mallory)
     const outcomes = await callEverything(db, mallory)
 
-    // Whatever speaks of the forged item finds that it does not exist; what speaks of no item finds nothing to do.
+    // Calls about the forged item find no item. Other calls find nothing to do.
     expect(outcomes).toEqual(HARMLESS)
     expect(await decoyRows(db, mallory)).toEqual(decoys)
     expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
-  test('are used where the path does not end in pg_temp', async () => {
+  test('are used if the search path does not end in pg_temp', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
       const mallory = await createAttacker(unsafe)
@@ -72,8 +73,8 @@ describe.each(['tables', 'views'] as const)('temporary %s named like all of ours
   })
 })
 
-describe('functions, operators and types of the attacker’s own, first in its search path', () => {
-  test('are called by none of our functions', async () => {
+describe('functions and operators of the attacker, first in its search path', () => {
+  test('are never called by our functions', async () => {
     const before = await rowHashes(db)
     const mallory = await createAttacker(db)
     const decoys = await shadowFunctionsAndOperators(db, mallory)
@@ -84,7 +85,7 @@ describe('functions, operators and types of the attacker’s own, first in its s
     expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
-  test('are called where a function takes the path of its caller', async () => {
+  test('are called by a function without its own search path', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, 'RESET search_path')
       const mallory = await createAttacker(unsafe)
@@ -95,7 +96,7 @@ describe('functions, operators and types of the attacker’s own, first in its s
   })
 })
 
-test('a temporary function cannot be called by its bare name at all, so it shadows nothing', async () => {
+test('a temporary function cannot be called by its bare name, so it shadows nothing', async () => {
   const mallory = await createAttacker(db)
   await mallory.query(`CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea'`)
   await mallory.query('SET search_path = pg_temp, pg_catalog')
@@ -103,10 +104,10 @@ test('a temporary function cannot be called by its bare name at all, so it shado
   expect(rows).toEqual([{ shadowed: false }])
 })
 
-/** Tables that the calls may write: heartbeats, and the place of the ledger's verification. */
+/** Tables that the calls may write: heartbeats, and the position of ledger verification. */
 const WRITTEN = { outbox_workers: '', ledger_verification_passes: '' }
 
-/** What becomes of each call about the forged item: an error, or how many rows came back. */
+/** Expected result of each call about the forged item: a code, or the number of rows. */
 const HARMLESS: Readonly<Record<string, string>> = {
   claim_outbox_batch: '0 rows',
   claim_outbox_packed: '1 rows',
@@ -189,7 +190,7 @@ function completeForged(database: TestDatabase, mallory: Client): Promise<unknow
   return call(database, mallory, 'complete_outbox_attempt', [outboxId, leaseToken, worker, 'DISPATCHED', 'forged'])
 }
 
-/** TEMP for everybody, items in flight and in every other state, and nothing that is due. */
+/** Creates a database that grants TEMP to PUBLIC, with a leased item, a later item and none due. */
 async function createDatabaseUnderAttack(): Promise<TestDatabase> {
   const database = await createTestDatabase()
   await setTheStage(database)
@@ -197,7 +198,7 @@ async function createDatabaseUnderAttack(): Promise<TestDatabase> {
 }
 
 async function withTestDatabaseUnderAttack(body: (database: TestDatabase) => Promise<void>): Promise<void> {
-  // Functions made unsafe are other functions: their branches do not count.
+  // Functions made unsafe have other bodies, so their branches are not counted.
   await withTestDatabase(
     async (database) => {
       await setTheStage(database)
@@ -213,7 +214,7 @@ async function setTheStage(database: TestDatabase): Promise<void> {
   await enqueue(database, { notBefore: new Date(Date.now() + 3_600_000) })
 }
 
-/** A worker's login, gone bad: it inherits what executors may do, and owns a schema. */
+/** Creates a worker's login that inherits the rights of executors and owns a schema. */
 async function createAttacker(database: TestDatabase): Promise<Client> {
   const login = await database.createLogin(`mallory_${randomUUID().slice(0, 8)}`, {
     roles: ['symphony_executor'],
@@ -233,7 +234,7 @@ async function setPaths(database: TestDatabase, clause: string): Promise<void> {
   for (const { signature } of rows) await database.queryNoRole(`ALTER FUNCTION ${signature} ${clause}`)
 }
 
-/** The attacker reads the columns in the catalog, which is open to all, and opens its table to our owner. */
+/** Creates a fake queue with the columns from the catalog, which is public, and grants it to our owner. */
 async function forgeQueue(database: TestDatabase, mallory: Client): Promise<void> {
   await mallory.query(
     `CREATE TEMP TABLE payment_outbox_pending (${await columnsOf(database, 'payment_outbox_pending')})`,
@@ -273,7 +274,7 @@ async function decoyRows(database: TestDatabase, mallory: Client): Promise<unkno
   return rows
 }
 
-/** Our own enum is closed to others, so it becomes text; what the attack needs of it is its name. */
+/** Our enum is closed to other roles, so its columns become text. */
 async function columnsOf(database: TestDatabase, table: string): Promise<string> {
   const { rows } = await database.queryNoRole<{ list: string }>(
     `SELECT string_agg(format('%I %s', a.attname, replace(format_type(a.atttypid, a.atttypmod), 'outbox_attempt_state', 'text')),
@@ -284,7 +285,7 @@ async function columnsOf(database: TestDatabase, table: string): Promise<string>
   return rows[0]!.list
 }
 
-/** A decoy for every function and operator that our bodies could mean, each of which tells when it is called. */
+/** Creates a decoy for every function and operator that our bodies could call. Each raises when called. */
 async function shadowFunctionsAndOperators(
   database: TestDatabase,
   mallory: Client,
@@ -304,7 +305,7 @@ async function shadowFunctionsAndOperators(
          WHERE o.pronamespace = $1::regnamespace AND strpos(o.prosrc, p.proname || '(') > 0)))`,
     [quoteIdentifier(database.schema)],
   )
-  // Our own types are closed to others.
+  // Our own types are closed to other roles.
   const decoys = functions
     .filter(
       (one) =>

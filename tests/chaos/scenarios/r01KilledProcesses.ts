@@ -7,10 +7,10 @@ import { waitUntil } from '../../support/scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
 
 const WORKERS = 5
-/** So many may be starting when the next one is killed: to kill those that have not begun would prove nothing. */
+/** Workers that may still be starting at the next kill. Killing a worker before it has leases tests nothing. */
 const STARTING_MAX = 2
 const LEASE_SECONDS = 3
-/** Enough that everybody has work in hand at every kill, and little enough that the queue stays a queue. */
+/** Large enough that every worker has leases at each kill, small enough to keep the queue short. */
 const BACKLOG_MAX = 5_000
 const BATCH = 1_000
 const PAYMENTS_PER_WORKER_KILL = 990
@@ -21,8 +21,9 @@ type Fault = 'worker killed' | 'worker frozen' | 'server killed'
 
 export default defineScenario({
   id: 'R1',
-  title: 'workers killed (`kill -9`) and frozen (SIGSTOP) at random, PostgreSQL killed with all its processes',
-  bar: '1,000,000 payments, at least 1,000 worker kills and 30 server kills: 0 lost, 0 double terminal, 0 double rail effect',
+  title:
+    'Workers are killed (`kill -9`) and frozen (SIGSTOP) at random, and PostgreSQL is killed with all its processes.',
+  bar: '1,000,000 payments, at least 1,000 worker kills and 30 server kills; 0 lost, 0 double terminals, 0 double rail effects.',
   sizes: { full: { payments: 1_000_000 }, short: { payments: 3_000 } },
   async run(fixture, { payments }) {
     const scenario = await RelayScenario.create(fixture, {
@@ -58,10 +59,10 @@ export default defineScenario({
       defects: [
         ...defects,
         ...fleet.deaths,
-        ...(lost === 0 ? [] : [`${lost} payments are in no book`]),
+        ...(lost === 0 ? [] : [`${lost} payments are neither terminal nor held`]),
         ...endings
           .filter((ending) => ending !== 0)
-          .map((ending) => `a worker that was told to stop ended with ${ending}`),
+          .map((ending) => `a worker exited with ${ending} after SIGTERM, expected 0`),
       ],
     }
   },
@@ -74,7 +75,7 @@ interface Play {
   readonly payments: number
 }
 
-/** Each fault comes when so many payments were accepted, so that there is work in somebody's hands however fast the machine is. */
+/** Triggers each fault after a number of accepted payments, so that workers have leases on any machine. */
 async function playFaults({ fixture, scenario, fleet, payments }: Play): Promise<void> {
   const ofPayments = fixture.randomFor('payments')
   let accepted = 0
@@ -113,14 +114,14 @@ async function strike(fault: Fault, random: Random, scenario: RelayScenario, fle
       return killed
     }
     case 'worker frozen':
-      // Longer than its leases: when it goes on, others have what it believes to hold.
+      // Longer than its leases, so other workers hold its items when it continues.
       return fleet.freeze(fleet.pick(random), LEASE_SECONDS * 1_000 + between(random, 200, 3_000))
     case 'server killed':
       return scenario.cycleServer({ kill: true, downMs: between(random, 0, 500) })
   }
 }
 
-/** In the order of the payments they come after. */
+/** Plans the faults in the order of the payments they follow. */
 function planFaults(payments: number, random: Random): { readonly at: number; readonly fault: Fault }[] {
   const spread = (fault: Fault, paymentsPer: number) =>
     Array.from({ length: Math.ceil(payments / paymentsPer) }, () => ({ at: between(random, 1, payments), fault }))

@@ -17,13 +17,13 @@ const { deploy } = await import(dist + '/libs/deployment/index.js')
 await deploy({ url })
 `
 
-/** What no process of this scenario passes, and why. Whatever else is not passed is a defect of the scenario. */
+/** Points that no process of this scenario reaches, with the reason. Any other unreached point is a defect. */
 const NOT_PASSED: readonly { readonly points: RegExp; readonly why: string }[] = []
 
 export default defineScenario({
   id: 'R2',
-  title: 'a process ended before and after every await of relayer, repair, scheduler, inbox, lease and deploy',
-  bar: 'every await, but for those that are named with the reason; I1 to I10, effects of messages, runs, tokens and the schema hold',
+  title: 'A process is killed before and after every await of relayer, repair, scheduler, inbox, lease and deploy.',
+  bar: 'Every await, except those listed with a reason; invariants I1 to I10 hold, and so do inbox effects, job runs, fencing tokens and the schema.',
   sizes: { full: { every: 1, auditEvery: 25 }, short: { every: 60, auditEvery: 25 } },
   async run(fixture, { every, auditEvery }) {
     const { dist, points } = await buildInstrumented(await fixture.subfolder('build'))
@@ -77,7 +77,7 @@ export default defineScenario({
       defects: [
         ...defects,
         ...deployments.defects,
-        ...unexplained.map((point) => `nobody passes ${point}, and nobody says why`),
+        ...unexplained.map((point) => `no process reaches ${point}, and NOT_PASSED gives no reason`),
       ],
     }
   },
@@ -90,7 +90,7 @@ interface Deployments {
   readonly defects: readonly string[]
 }
 
-/** Each on a database of its own: what a deployment that was cut short leaves, the next one must finish. */
+/** Crashes each deployment on its own database. The next deployment must finish it. */
 async function crashDeployments(
   fixture: ScenarioFixture,
   serverUrl: string,
@@ -150,7 +150,7 @@ async function emptyDatabase(serverUrl: string, name: string): Promise<EmptyData
   return { url: url.href, drop: () => ask(`DROP DATABASE ${name} WITH (FORCE)`) }
 }
 
-/** One of so many, others for another seed. */
+/** Returns one of so many points, chosen by the seed. */
 function sample<P>(fixture: ScenarioFixture, points: readonly P[], every: number): readonly P[] {
   const first = Math.floor(fixture.randomFor('sample')() * every)
   return points.filter((_, index) => index % every === first % every)

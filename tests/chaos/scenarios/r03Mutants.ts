@@ -10,8 +10,8 @@ const SHORT = [
 
 export default defineScenario({
   id: 'R3',
-  title: 'seeded bugs in SQL and TypeScript, planted one by one in a copy (`npm run mutants`)',
-  bar: 'at least 60, all caught by the tests',
+  title: 'Mutants in SQL and TypeScript are applied one by one to a copy (`npm run mutants`).',
+  bar: 'At least 60 mutants; the tests catch all.',
   sizes: { full: { mutants: 60 }, short: { mutants: 3 } },
   async run(fixture, { mutants }) {
     const words = mutants < 60 ? SHORT : []
@@ -19,7 +19,7 @@ export default defineScenario({
     const { output, exitCode } = await runProgram(fixture, ['scripts/mutants.mjs', ...words])
     const [, caught = 0, planted = 0] = (/mutants: (\d+) of (\d+) caught/.exec(output) ?? []).map(Number)
     const survivors = output.split('\n').filter((line) => /SURVIVED|STALE|DOES NOT COMPILE/.test(line))
-    const tooFew = planted < mutants ? [`${planted} were planted`] : []
+    const tooFew = planted < mutants ? [`${planted} mutants ran, expected ${mutants}`] : []
     const failed = exitCode !== 0 && survivors.length === 0 ? [`npm run mutants ended with ${exitCode}`] : []
     return { figures: { planted, caught }, defects: [...survivors, ...tooFew, ...failed] }
   },

@@ -11,13 +11,13 @@ import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js
 import { WireProxy } from '../../support/wireProxy.js'
 
 const CLIENTS = 8
-/** So many of them have a connection that is cut. */
+/** Clients whose connection is cut. */
 const CUT_CLIENTS = 3
 
 export default defineScenario({
   id: 'R5',
-  title: `concurrent histories of ${CLIENTS} clients, the connections of ${CUT_CLIENTS} cut now and then, checked against a model`,
-  bar: '2,000 histories of 500 operations, no anomaly',
+  title: `${CLIENTS} concurrent clients record their calls, ${CUT_CLIENTS} of them over connections that are cut, and a model checks the histories.`,
+  bar: '2,000 histories of 500 operations; 0 anomalies.',
   sizes: { full: { histories: 2_000, operations: 500 }, short: { histories: 4, operations: 500 } },
   async run(fixture, { histories, operations }) {
     const scenario = await RelayScenario.create(fixture, { rails: '[]' })
@@ -78,7 +78,7 @@ async function finalState({ db, name }: Ground): Promise<FinalState> {
   return { items, attempts }
 }
 
-/** When nobody is in the way any more, everything ends: all that was left, by one worker. */
+/** Completes all remaining items with one worker, after all other clients have stopped. */
 async function drain(ground: Ground): Promise<void> {
   const { db, name } = ground
   const executor = db.as('symphony_executor')

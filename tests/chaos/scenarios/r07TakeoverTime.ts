@@ -11,7 +11,7 @@ const DEFAULT_CONCURRENCY = 10
 const GRACE_MS = 1_000
 const STARTED_AT_ONCE = 8
 
-/** Whoever is to be killed makes calls that pay and are never answered; whoever comes after is answered at once. */
+/** Calls of a victim pay and never return. Calls of a survivor return at once. */
 const RAILS = `[
   simulatedRail({
     type: 'hangs', onUnknown: 'resend', bookUrl, timeoutMs: 600000,
@@ -22,15 +22,15 @@ const RAILS = `[
 export default defineScenario({
   id: 'R7',
   title:
-    '`kill -9` of a worker with a payment in hand, all settings at their defaults: how long until the next worker acts on it',
-  bar: `200 kills: at most the lease (${DEFAULT_LEASE_SECONDS} s) + 1 s, by the database's clock`,
-  // A lease is a minute: many are killed in one of them, at moments of their own.
+    'A worker with leased payments is killed (`kill -9`), with default settings. The time until another worker acts on them is measured.',
+  bar: `200 kills; each takeover takes at most the lease (${DEFAULT_LEASE_SECONDS} s) + 1 s by the database clock.`,
+  // A lease lasts a minute, so many workers are killed in one round, at random times.
   sizes: {
     full: { kills: 200, killsPerRound: 40, leaseSeconds: DEFAULT_LEASE_SECONDS },
     short: { kills: 4, killsPerRound: 4, leaseSeconds: 3 },
   },
   async run(fixture, { kills, killsPerRound, leaseSeconds }) {
-    // Of forty workers at once, each with a few connections.
+    // Connections for 40 workers.
     const scenario = await RelayScenario.create(fixture, { rails: RAILS, settings: { max_connections: '400' } })
     const words = leaseSeconds === DEFAULT_LEASE_SECONDS ? [] : ['--lease-seconds', String(leaseSeconds)]
     const tookMs: number[] = []
@@ -71,15 +71,15 @@ export default defineScenario({
 })
 
 interface Kill {
-  /** What the victim had in hand. */
+  /** Items that the victim had leased. */
   readonly outboxIds: readonly string[]
-  /** By the database's clock, taken before the kill, so that no figure is too small. */
+  /** Database time before the kill, so that the measured time is never too short. */
   readonly at: string
 }
 
 interface Slaughter {
   readonly count: number
-  /** Spread over so long: what many had in hand at once would be waited for, and not the worker who takes it over. */
+  /** Period of the kills. Too many expired leases at once would delay the takeovers themselves. */
   readonly withinMs: number
   readonly random: Random
 }
@@ -89,19 +89,19 @@ async function killWithWorkInHand(
   victims: WorkerFleet,
   { count, withinMs, random }: Slaughter,
 ): Promise<readonly Kill[]> {
-  // A few at a time: forty that start at once are what is measured by nobody, and take longer than a start may.
+  // Starts a few at a time. Starting 40 at once takes longer than the time limit of a start.
   for (let started = 0; started < count; started += STARTED_AT_ONCE) {
     for (let number = started; number < Math.min(started + STARTED_AT_ONCE, count); number += 1) victims.add()
     await victims.untilAtWork(Math.min(started + STARTED_AT_ONCE, count))
   }
-  // As many as each of them calls at once, and nobody takes more: their calls never end.
+  // As many payments as the victims can call at once. Their calls never end, so they claim no more.
   await scenario.enqueue(Array.from({ length: DEFAULT_CONCURRENCY * count }, () => buildPaymentOn('hangs')))
   const { db } = scenario
   const leases = () =>
     db.queryNoRole<{ outbox_id: string; claimed_by: string }>(
       `SELECT outbox_id, claimed_by FROM payment_outbox_pending WHERE claimed_by LIKE 'victim-%'`,
     )
-  await waitUntil('every victim has something in hand', async () => {
+  await waitUntil('every victim has a leased item', async () => {
     const { rows } = await leases()
     return new Set(rows.map(({ claimed_by }) => claimed_by)).size === count
   })
@@ -117,10 +117,10 @@ async function killWithWorkInHand(
   )
 }
 
-/** From the kill to the row that the next worker's action left in the ledger, for the last of what the victim had in hand. */
+/** Measures from the kill to the last ledger row that another worker writes for the victim's items. */
 async function actedAfterMs({ db }: RelayScenario, { outboxIds, at }: Kill): Promise<number> {
   return waitUntil(
-    'everything the victim had in hand was acted on',
+    'another worker acted on every item of the victim',
     async () => {
       const { rows } = await db.queryNoRole<{ acted: number; ms: number }>(
         `SELECT count(*)::int AS acted, (extract(epoch FROM max(created_at) - $2::timestamptz) * 1000)::int AS ms

@@ -8,19 +8,19 @@ import { ask } from '../../support/standby.js'
 
 const WORKERS = 3
 const RESUME_MS_MAX = 1_000
-/** Work that lasts: enough in the queue that some of it is due whenever the server is back. */
+/** Queue length at which some items are due whenever the server is back. */
 const BACKLOG = 1_500
 const DOWN_MS_MAX = 3_000
 
 export default defineScenario({
   id: 'R8',
-  title: 'PostgreSQL restarted under load, every third time by `kill -9`, down for up to three seconds',
-  bar: `100 restarts, no worker exits, work resumes within ${RESUME_MS_MAX} ms after the server accepts connections`,
+  title: 'PostgreSQL is restarted under load, every third time by `kill -9`, and is down for up to 3 s.',
+  bar: `100 restarts; 0 worker exits; work resumes within ${RESUME_MS_MAX} ms after the server accepts connections.`,
   sizes: { full: { restarts: 100 }, short: { restarts: 3 } },
   async run(fixture, { restarts }) {
     const scenario = await RelayScenario.create(fixture, { rails: USUAL_RAILS })
     const fleet = scenario.fleet({
-      // What was in somebody's hands when the server died is due again soon.
+      // Short leases, so that items leased when the server died are due again soon.
       words: ['--lease-seconds', '3', '--concurrency', '8', '--batch-size', '20'],
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
@@ -68,24 +68,24 @@ export default defineScenario({
           : [`${late.length} of ${restarts} times work resumed only after ${late.join(', ')} ms`]),
         ...endings
           .filter((ending) => ending !== 0)
-          .map((ending) => `a worker that was told to stop ended with ${ending}`),
+          .map((ending) => `a worker exited with ${ending} after SIGTERM, expected 0`),
       ],
     }
   },
 })
 
-/** From the first connection that the server accepts to the first row that a worker writes into the ledger, by the server's clock. */
+/** Measures, by the server's clock, from the first accepted connection to the first ledger row of a worker. */
 async function resumedAfterMs(scenario: RelayScenario, cycle: ServerCycle): Promise<number> {
   const { db } = scenario
   let accepting: Promise<string> = Promise.reject(new Error('the server was never down'))
   accepting.catch(() => {})
-  // Somebody knocks all the time, or the workers would be back before anybody has looked at the clock.
+  // Connects in a tight loop, because the workers would otherwise be back before the clock is read.
   const whenDown = () => {
     accepting = retryUntilSuccess('the server accepts', async () => String(await ask(db.url, NOW)), { everyMs: 3 })
   }
   await scenario.cycleServer({ ...cycle, whenDown })
   const [acceptedAt = '', firstId = ''] = (await accepting).split(' | ')
-  return waitUntil('a worker goes on', async () => {
+  return waitUntil('a worker records an outcome', async () => {
     const { rows } = await db.as('symphony_auditor').query<{ ms: number }>(
       `SELECT (extract(epoch FROM created_at - $1::timestamptz) * 1000)::int AS ms
        FROM ${db.qualify('payment_outbox_attempts')} WHERE attempt_id >= $2::uuid AND created_at >= $1::timestamptz
@@ -96,7 +96,7 @@ async function resumedAfterMs(scenario: RelayScenario, cycle: ServerCycle): Prom
   })
 }
 
-/** The time, and the least id that is made from then on: ids begin with it, so that the newest rows are found without a scan. */
+/** Reads the time and the smallest UUIDv7 of that time. The id finds the newest rows without a scan. */
 const NOW = `
   SELECT now || ' | ' || rpad(lpad(to_hex(floor(extract(epoch FROM now) * 1000)::bigint), 12, '0'), 32, '0') AS answer
   FROM clock_timestamp() AS now`

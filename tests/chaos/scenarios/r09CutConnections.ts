@@ -15,15 +15,16 @@ import { WireProxy, type WireStrike } from '../../support/wireProxy.js'
 
 const CUTS_MIN = 2_000
 const APPLICATION = 'symphony cut'
-/** How long a caller waits for an answer that never comes; the driver adds a little. */
+/** Time that a caller waits for an answer. The driver adds a little. */
 const PATIENCE_MS = 1_000
 const DIRECTIONS: readonly Direction[] = ['toServer', 'toClient']
 
 export default defineScenario({
   id: 'R9',
-  title: 'the connection cut at each byte of enqueue, claim, complete, renew, inbox and schedule, in both directions',
-  bar: `at least ${CUTS_MIN.toLocaleString('en-US')} cuts: the replay gives the same answer, nothing doubled, no error that says more than is known`,
-  // Of every so many bytes one is cut at; which, the seed decides. A freeze lasts until the caller's patience ends: few.
+  title:
+    'The connection is cut at each byte of enqueue, claim, complete, renew, inbox and schedule calls, in both directions.',
+  bar: `At least ${CUTS_MIN.toLocaleString('en-US')} cuts; every repeated call returns the same answer; 0 double effects; 0 errors that claim a wrong outcome.`,
+  // Cuts at one of so many bytes, chosen by the seed. Freezes are few, because each lasts until the caller times out.
   sizes: { full: { everyBytes: 1, freezesPerThousand: 4 }, short: { everyBytes: 60, freezesPerThousand: 10 } },
   async run(fixture, { everyBytes, freezesPerThousand }) {
     const server = await fixture.startServer()
@@ -72,7 +73,7 @@ export default defineScenario({
   },
 })
 
-/** Both sides are told, gently or not; now and then nobody is, and only the caller's own patience ends. */
+/** Chooses between a clean end, a reset, and a freeze in which neither side gets an error. */
 function chooseFault(dice: number, freezeChance: number): 'end' | 'reset' | 'freeze' {
   if (dice < freezeChance) return 'freeze'
   return dice < 0.5 ? 'end' : 'reset'
@@ -85,11 +86,11 @@ interface Bench {
   readonly random: Random
 }
 
-/** How many bytes the call takes, each way, on a connection that is there already. */
+/** Measures the bytes of the call in each direction, on an open connection. */
 async function measure(operation: CutOperation, bench: Bench): Promise<Readonly<Record<Direction, number>>> {
   const { proxy, database } = bench
   const prepared = await operation(bench.db)
-  // As after every cut: the connection is new, and the statement not yet prepared in it.
+  // As after every cut: a new connection, on which the statement is not prepared.
   proxy.cutAll()
   await warm(bench, prepared)
   proxy.arm()
@@ -99,7 +100,7 @@ async function measure(operation: CutOperation, bench: Bench): Promise<Readonly<
 }
 
 interface Cut {
-  /** Undefined if the call was over before it came to that byte. */
+  /** Message and byte of the cut. Undefined if the call ended before that byte. */
   readonly place: string | undefined
   readonly tookEffect: boolean
   readonly defects: readonly string[]
@@ -114,7 +115,7 @@ async function cutOnce(operation: CutOperation, bench: Bench, strike: WireStrike
   const heard = await hear(prepared.call(database))
   if ('answer' in heard) await untilIdle(bench)
   const { struckAt } = proxy.disableGuards()
-  // Half of the callers look before they try again; the others do not wait, and may meet their first call at work.
+  // Half of the callers wait until the first call has ended. The others repeat it at once, perhaps while it runs.
   const looked = random() < 0.5
   return {
     place: struckAt && `${struckAt.message} at byte ${struckAt.byte}`,
@@ -157,7 +158,9 @@ async function judgeAtOnce(prepared: Replayable, heard: Heard, bench: Bench): Pr
   }
 }
 
-/** A session that is frozen keeps its locks until the server notices: whoever asks meanwhile is told to try again, and does. */
+/**
+ * Repeats the call. A frozen session keeps its locks until the server notices, so a retryable error is repeated later.
+ */
 async function replayWhenPossible(prepared: Replayable, bench: Bench): Promise<boolean> {
   try {
     return await prepared.replay()
@@ -176,7 +179,7 @@ async function hear(call: Promise<unknown>): Promise<Heard> {
   }
 }
 
-/** A connection in the role, or the first bytes would be those of a login. */
+/** Opens a connection in the role, so that the first bytes are not those of a login. */
 async function warm({ database }: Bench, { role }: Replayable): Promise<void> {
   await waitUntil('a connection', () =>
     database.queryAsRole(role, 'SELECT 1').then(
@@ -186,14 +189,17 @@ async function warm({ database }: Bench, { role }: Replayable): Promise<void> {
   )
 }
 
-/** The pool looks after its connection behind the caller's back; that belongs to the call. */
+/** Waits until the pool has its connection back. Its clean-up after the answer belongs to the call. */
 async function untilIdle({ database }: Bench): Promise<void> {
-  await waitUntil('the connection is given back', () => database.poolUsage.every(({ inUse }) => inUse === 0), {
+  await waitUntil('the connection is back in the pool', () => database.poolUsage.every(({ inUse }) => inUse === 0), {
     everyMs: 1,
   })
 }
 
-/** Until the server has noticed, too: what it was doing is done or undone by then. */
+/**
+ * Cuts all connections and waits until the server has ended their sessions. Their work is committed or rolled back
+ * then.
+ */
 async function untilGone({ db, proxy }: Bench): Promise<void> {
   proxy.cutAll()
   await waitUntil(

@@ -18,13 +18,13 @@ const CLIENTS = 8
 const BATCH = 100
 const LEASE_SECONDS = 3_600
 const RAIL = 'resend'
-/** How often each stale hand tries. */
+/** Completions per stale lease. */
 const TRIES_EACH = 50
 
 type Staleness = 'expired' | 'taken over' | 'already recorded' | 'wrong token' | 'wrong worker'
 const KINDS: readonly Staleness[] = ['expired', 'taken over', 'already recorded', 'wrong token', 'wrong worker']
 
-/** A hand that holds nothing, whatever it believes. */
+/** A worker's view of a lease that it does not hold. */
 interface StaleHand {
   readonly kind: Staleness
   readonly workerId: string
@@ -36,8 +36,8 @@ interface StaleHand {
 export default defineScenario({
   id: 'R10',
   title:
-    'completions by workers that lost their lease: expired, taken over, already recorded, another token, another worker',
-  bar: '100,000, one by one and in batches: all P7002, ledger unchanged, late evidence kept',
+    'Workers complete items whose lease they do not hold: expired, taken over, already recorded, another token, another worker.',
+  bar: '100,000 completions, single and in batches; all get P7002, the ledger is unchanged, late outcomes are kept.',
   sizes: { full: { completions: 100_000 }, short: { completions: 2_000 } },
   async run(fixture, { completions }) {
     const scenario = await RelayScenario.create(fixture, { rails: '[]' })
@@ -66,7 +66,7 @@ export default defineScenario({
     const changed = Object.keys(after).filter((table) => after[table] !== before[table])
 
     const evidence = await keepEvidence(executor, hands)
-    // If one of them was heard, the rightful holders have lost what they held: nothing more can be shown.
+    // If a stale completion was accepted, the holders have lost their leases and cannot complete.
     if (tally.wrong.length === 0) await completeRightly(scenario, hands)
     const { defects } = await scenario.audit()
     return {
@@ -89,7 +89,9 @@ export default defineScenario({
   },
 })
 
-/** Items of every kind of staleness. Each was paid once, so that the rightful completion and the late one say the same. */
+/**
+ * Creates items of every kind of staleness. Each is paid once, so that the valid completion and the late outcome agree.
+ */
 async function makeHands(scenario: RelayScenario, count: number): Promise<readonly StaleHand[]> {
   const { db, bookUrl } = scenario
   const executor = db.as('symphony_executor')
@@ -108,7 +110,7 @@ async function makeHands(scenario: RelayScenario, count: number): Promise<readon
       const kind = KINDS[index % KINDS.length]!
       hands.push({
         kind,
-        workerId: kind === 'wrong worker' ? 'somebody-else' : 'stale',
+        workerId: kind === 'wrong worker' ? 'another' : 'stale',
         outboxId,
         leaseToken: kind === 'wrong token' ? outboxId : leaseToken,
         railReference: answer.reference,
@@ -125,7 +127,7 @@ async function makeHands(scenario: RelayScenario, count: number): Promise<readon
     )
   await expire(ofKind('taken over'))
   for (;;) if ((await claimOutboxBatch(executor, 1_000, 'rightful', LEASE_SECONDS)).length === 0) break
-  // After the takeovers, or these would be taken over as well.
+  // Expires these after the takeovers, so that they are not taken over as well.
   await expire(ofKind('expired'))
   for (const hand of ofKind('already recorded')) {
     const { outboxId, leaseToken, railReference, workerId } = hand
@@ -158,7 +160,7 @@ async function completeOne(
   }
 }
 
-/** By worker, as a batch has one. */
+/** Groups by worker, because a batch has one worker. */
 async function completeMany(
   executor: RoleHandle,
   hands: readonly StaleHand[],
@@ -169,7 +171,7 @@ async function completeMany(
     const mine = hands.flatMap((hand, index) =>
       hand.workerId === workerId ? [{ hand, outcome: outcomes[index]! }] : [],
     )
-    // One lease may be named once in a batch.
+    // A batch may name a lease only once.
     const named = [...new Map(mine.map((one) => [one.hand.outboxId, one])).values()]
     for (const one of mine.filter((each) => !named.includes(each)))
       await completeOne(executor, one.hand, one.outcome, tally)
@@ -188,7 +190,7 @@ async function completeMany(
   }
 }
 
-/** What a stale worker learned is kept, and changes nothing. */
+/** Records late outcomes of stale workers, which change nothing else. */
 async function keepEvidence(executor: RoleHandle, hands: readonly StaleHand[]) {
   const defects: string[] = []
   let kept = 0
@@ -202,7 +204,7 @@ async function keepEvidence(executor: RoleHandle, hands: readonly StaleHand[]) {
   return { kept, defects }
 }
 
-/** The rightful holders were not in the least disturbed. */
+/** Completes all items by their holders, which the stale completions did not disturb. */
 async function completeRightly(scenario: RelayScenario, hands: readonly StaleHand[]): Promise<void> {
   const { db } = scenario
   const executor = db.as('symphony_executor')

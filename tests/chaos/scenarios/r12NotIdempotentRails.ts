@@ -7,15 +7,15 @@ import { waitUntil } from '../../support/scorecard/waitUntil.js'
 
 const WORKERS = 4
 
-/** It pays and never answers; it cannot be asked, and pays again whatever it is sent again. */
+/** Rail that pays and never answers. It has no inquiry and pays again when called again. */
 const rails = (callsEach: number) => `[
   simulatedRail({ type: 'hold', onUnknown: 'hold', bookUrl, behaviour: 'timeoutAfterPaying', timeoutMs: 600000, concurrency: ${callsEach} }),
 ]`
 
 export default defineScenario({
   id: 'R12',
-  title: 'calls of a rail that is not idempotent and cannot be asked, their workers killed mid-call',
-  bar: '10,000 calls: no blind resend, each payment held with its reason',
+  title: 'A rail that is not idempotent and has no inquiry is called, and its workers are killed during the calls.',
+  bar: '10,000 calls; 0 blind resends; each payment is held with its reason.',
   sizes: { full: { payments: 10_000, callsEach: 250 }, short: { payments: 200, callsEach: 25 } },
   async run(fixture, { payments, callsEach }) {
     const scenario = await RelayScenario.create(fixture, { rails: rails(callsEach) })
@@ -39,7 +39,7 @@ export default defineScenario({
       )
       await fleet.killAll()
       kills += WORKERS
-      // What time does to the leases of the dead; who takes them over is the next fleet, and at the end lease repair.
+      // Expires the leases of the killed workers. The next fleet takes them over, and lease repair the last ones.
       await db.queryNoRole(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE lease_token IS NOT NULL`,
       )
@@ -75,12 +75,12 @@ export default defineScenario({
   },
 })
 
-/** Workers with nothing else to do, for a few polls: whoever wanted to send something again would do it now. */
+/** Runs idle workers for a few polls, in which a blind resend would happen. */
 async function lookForBlindResends(scenario: RelayScenario, words: readonly string[]): Promise<void> {
   const fleet = scenario.fleet({ name: 'last', words: [...words, '--poll-ms', '50'] })
   await fleet.start(2)
   let looks = 0
-  await waitUntil('the workers have looked around', async () => {
+  await waitUntil('the workers have polled', async () => {
     await scenario.status()
     return (looks += 1) > 50
   })

@@ -8,9 +8,9 @@ import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js
 import { TcpProxy } from '../../support/tcpProxy.js'
 
 const POLL_MS = 500
-/** What a claim may take on a busy machine, beyond the poll that finds the payment. */
+/** Time for a claim on a busy machine, beyond the poll interval. */
 const GRACE_MS = 250
-/** The smallest queue of notifications that PostgreSQL 17 and later can be given: half a megabyte, not eight gigabytes. */
+/** Smallest notification queue of PostgreSQL 17 and later: 512 KiB instead of 8 GiB. */
 const QUEUE_PAGES_MIN = '64'
 
 type Silence = 'LISTEN silently dead' | 'NOTIFY queue full' | 'NOTIFY off'
@@ -18,8 +18,9 @@ const SILENCES: readonly Silence[] = ['LISTEN silently dead', 'NOTIFY queue full
 
 export default defineScenario({
   id: 'R13',
-  title: 'notifications that do not come: LISTEN silently dead, NOTIFY queue full, NOTIFY off',
-  bar: `no enqueue fails; every payment is picked up within one poll (${POLL_MS} ms)`,
+  title:
+    'Notifications do not arrive: the LISTEN connection is dead without an error, the NOTIFY queue is full, or NOTIFY is off.',
+  bar: `0 failed enqueues; every payment is claimed within one poll (${POLL_MS} ms).`,
   sizes: { full: { paymentsEach: 500 }, short: { paymentsEach: 10 } },
   async run(fixture, { paymentsEach }) {
     const scenario = await RelayScenario.create(fixture, {
@@ -40,7 +41,7 @@ export default defineScenario({
       const restore = await silenced(silence, { fixture, scenario, proxy })
       for (let number = 0; number < paymentsEach; number += 1) {
         try {
-          // At any moment of the worker's poll.
+          // At a random time between two polls.
           await delay(between(fixture.random, 0, 2 * POLL_MS) / 10)
           await scenario.enqueueOnce(buildPaymentOn('resend'))
         } catch (error) {
@@ -76,12 +77,12 @@ interface Bench {
   readonly proxy: TcpProxy
 }
 
-/** Returns how to undo it. */
+/** Suppresses notifications. Returns a function that undoes it. */
 async function silenced(silence: Silence, { fixture, scenario, proxy }: Bench): Promise<() => Promise<unknown>> {
   const { db } = scenario
   switch (silence) {
     case 'LISTEN silently dead':
-      // No reset, no end, no byte: the connection looks alive to both.
+      // No reset, no end, no byte: the connection looks alive to both sides.
       proxy.traffic = 'vanishes'
       return async () => {
         proxy.traffic = 'flows'
@@ -98,7 +99,9 @@ async function silenced(silence: Silence, { fixture, scenario, proxy }: Bench): 
   }
 }
 
-/** A listener that sleeps in a transaction keeps every notification from being forgotten. Returns it. */
+/**
+ * Fills the queue: a listener inside a transaction keeps PostgreSQL from removing notifications. Returns that listener.
+ */
 async function fillQueue(url: string): Promise<Client> {
   const [stuck, chatty] = [new Client({ connectionString: url }), new Client({ connectionString: url })]
   for (const client of [stuck, chatty]) {
@@ -112,14 +115,14 @@ async function fillQueue(url: string): Promise<Client> {
       await chatty.query(`SELECT pg_notify('chatter', $1)`, [`${number} ${'x'.repeat(7_000)}`])
     }
   }
-  // It ends when the queue is full.
+  // Ends when the queue is full.
   const reason: unknown = await full().catch((error: unknown) => error)
   await chatty.end()
   if (!String(reason).includes('NOTIFY queue')) throw reason
   return stuck
 }
 
-/** From when each was accepted to its first claim, by the database's clock; of those not looked at before. */
+/** Returns the time from each enqueue to its first claim, by the database clock. */
 async function pickUpsMs({ db }: RelayScenario): Promise<readonly number[]> {
   const { rows } = await db.queryNoRole<{ ms: number }>(
     `SELECT (extract(epoch FROM a.claimed_at - i.created_at) * 1000)::int AS ms

@@ -15,13 +15,13 @@ const TWO_HOURS_SECONDS = 7_200
 const TEN_YEARS_MS = 10 * 365 * 24 * 3_600_000
 const LEASE_SECONDS = 4
 const BACKLOG = 300
-/** The clocks are compared at every claim that finds something, and at the latest by the report of every ten seconds. */
+/** Longest time until a worker compares the clocks: at a claim that returns items, or at its heartbeat every 10 s. */
 const NOTICED_WITHIN_MS = 15_000
 
 export default defineScenario({
   id: 'R14',
-  title: 'the clock of the database set 2 h forward and back under load, workers whose clocks are 10 years off',
-  bar: 'no double effect; every jump of more than 5 s is noticed by every worker, which alarms and claims nothing for a lease',
+  title: 'The database clock jumps 2 h forward and back under load, and the clocks of some workers are 10 years off.',
+  bar: '0 double rail effects; every worker reports every jump of more than 5 s and claims nothing for one lease.',
   sizes: { full: { jumps: 20 }, short: { jumps: 2 } },
   async run(fixture, { jumps }) {
     const clock = await ShiftedClock.around(testBinaries(18), await fixture.subfolder('clock'))
@@ -42,12 +42,12 @@ export default defineScenario({
     for (let jump = 0; jump < jumps; jump += 1) {
       await fill()
       const before = await noticedCount()
-      // There and back again, so that in the end everybody agrees about the time.
+      // Each jump is undone by the next, so that all clocks agree in the end.
       const isWayOut = jump % 2 === 0
       if (isWayOut) direction = fixture.random() < 0.5 ? 1 : -1
       await clock.jump((isWayOut ? direction : -direction) * TWO_HOURS_SECONDS)
       const noticed = await waitUntil(
-        'every worker has noticed',
+        'every worker has reported the jump',
         async () => {
           await fill()
           return (await noticedCount()) - before >= workers
@@ -56,11 +56,11 @@ export default defineScenario({
       ).catch(() => false)
       if (!noticed)
         defects.push(`jump ${jump + 1} was noticed by ${(await noticedCount()) - before} of ${workers} workers`)
-      // The leases of before the jump have surely ended, and claims go on.
+      // The leases from before the jump have expired, and claims continue.
       await delay(LEASE_SECONDS * 1_000)
       fixture.progress(`${jump + 1} jumps, noticed ${await noticedCount()} times`)
     }
-    // What was accepted or put off while the clock was ahead is due only when that time has come; let it come.
+    // Items enqueued or delayed while the clock was ahead become due at that time.
     await clock.jump(TWO_HOURS_SECONDS)
     await scenario.untilDrained()
     for (const fleet of fleets) {
@@ -83,7 +83,7 @@ export default defineScenario({
   },
 })
 
-/** Three workers whose clocks are right, one that lives in the future and one in the past. */
+/** Starts three workers with correct clocks, one in the future and one in the past. */
 async function startFleets(fixture: ScenarioFixture, scenario: RelayScenario): Promise<readonly WorkerFleet[]> {
   const shim = join(fixture.folder, 'shiftDate.mjs')
   await writeFile(shim, SHIFT_DATE)

@@ -12,16 +12,16 @@ import { retryUntilSuccess, waitUntil } from '../../support/scorecard/waitUntil.
 
 const WORKERS = 3
 const BACKLOG = 600
-/** So many outcomes at the least are recorded by a server that is then lost with them. */
+/** Fewest outcomes that each lost server has recorded. */
 const OUTCOMES_LOST_MIN = 100
-/** So long the rail is watched while dispatch is frozen. Calls that were under way have ended before: they take a second at the most. */
+/** Time that the rail is watched during a freeze. Calls in progress end within a second, before it. */
 const QUIET_MS = 1_500
 
 export default defineScenario({
   id: 'R17',
   title:
-    'failover to a streaming standby under load, synchronous and asynchronous, the primary killed with all its processes; an older copy put back under living workers',
-  bar: '10 of each: synchronous: nothing acknowledged is lost, work goes on by itself; otherwise: noticed, dispatch frozen until it is lifted, every pending item marked unknown; 0 double rail effects',
+    'A primary is killed with all its processes under load, and a synchronous or asynchronous standby is promoted. An older copy of the database is also restored under running workers.',
+  bar: '10 of each. Synchronous: 0 acknowledged payments lost, work continues. Otherwise: dispatch is frozen until lifted, and every pending item is marked unknown. 0 double rail effects.',
   sizes: { full: { ofEach: 10 }, short: { ofEach: 1 } },
   async run(fixture, { ofEach }) {
     const play = await Play.begin(fixture)
@@ -59,7 +59,7 @@ class Play {
     this.#chain = new FailoverChain(fixture, scenario)
     this.#load = new LoadGenerator({ scenario, random: fixture.randomFor('payments'), backlog: BACKLOG })
     this.#fleet = scenario.fleet({
-      // What was in somebody's hands when the server died is due again soon.
+      // Short leases, so that items leased when the server died are due again soon.
       words: ['--lease-seconds', '3', '--concurrency', '8', '--batch-size', '20'],
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
@@ -72,7 +72,7 @@ class Play {
     return play
   }
 
-  /** Everything goes on meanwhile: the client that enqueues, the workers, the rail. Nobody lifts anything. */
+  /** Kills the primary while enqueues, workers and rail continue. No freeze may follow. */
   async loseSynchronousPrimary(): Promise<void> {
     const follower = await this.#chain.addStandby({ synchronous: true })
     this.#load.feed()
@@ -90,7 +90,7 @@ class Play {
     }
   }
 
-  /** The standby has every payment, and knows nothing of the outcomes that the primary recorded after it was cut off. */
+  /** Promotes a standby that has every payment, but not the outcomes that the primary recorded later. */
   async loseAsynchronousPrimary(): Promise<void> {
     const follower = await this.#chain.addStandby({ synchronous: false })
     const before = await this.#withoutWorkers(async () => {
@@ -107,14 +107,14 @@ class Play {
     await this.#frozenAndLifted('NEW_TIMELINE', ended)
   }
 
-  /** The same server as it was, as if it had only been restarted: nobody but the workers remembers more. */
+  /** Restores an older copy that looks like a restarted server. Only the workers remember a later epoch. */
   async putBackOlderCopy(): Promise<void> {
     const { older, before, known } = await this.#withoutWorkers(async () => {
       await this.#load.fill()
       const epoch = await this.#epoch()
       return { older: await this.#chain.copy(), before: await this.#endedCount(), known: epoch?.epochNo ?? 0 }
     })
-    // The copy was made before the primary was started again: an epoch that it does not know.
+    // The copy was made before the primary started again, so it does not have the new epoch.
     await waitUntil('a heartbeat after the copy', async () => {
       const epoch = await this.#epoch()
       return epoch !== undefined && epoch.epochNo > known && epoch.beatNo > 0n
@@ -125,7 +125,7 @@ class Play {
     await this.#frozenAndLifted('LOST_COMMITS', ended)
   }
 
-  /** So that what is filled in is still to be done when they go on, however fast they are. */
+  /** Freezes the workers during the body, so that the enqueued items are still pending afterwards. */
   async #withoutWorkers<T>(body: () => Promise<T>): Promise<T> {
     this.#fleet.freezeAll()
     try {
@@ -156,17 +156,19 @@ class Play {
         ...this.#defects,
         ...defects,
         ...this.#fleet.deaths,
-        ...(lost === 0 ? [] : [`${lost} payments that were acknowledged are in no book`]),
-        ...(notMarked === 0 ? [] : [`${notMarked} items that waited at a freeze were not marked`]),
+        ...(lost === 0 ? [] : [`${lost} acknowledged payments are missing from the ledger`]),
+        ...(notMarked === 0 ? [] : [`${notMarked} pending items were not marked unknown at a freeze`]),
         ...(sentWhileFrozen === 0 ? [] : [`${sentWhileFrozen} payments were made while dispatch was frozen`]),
         ...endings
           .filter((ending) => ending !== 0)
-          .map((ending) => `a worker that was told to stop ended with ${ending}`),
+          .map((ending) => `a worker exited with ${ending} after SIGTERM, expected 0`),
       ],
     }
   }
 
-  /** What the surviving server has forgotten is counted; a freeze for the right reason, all marked, silence; then a person lifts it. */
+  /**
+   * Checks the cause of the freeze, the marks and that nothing is sent, counts the lost outcomes, and lifts the freeze.
+   */
   async #frozenAndLifted(cause: string, endedBefore: bigint): Promise<void> {
     const epoch = await waitUntil('dispatch is frozen', async () => {
       const seen = await this.#epoch()
@@ -175,7 +177,8 @@ class Play {
     if (epoch.freezeCause !== cause) this.#defects.push(`frozen for ${epoch.freezeCause} instead of ${cause}`)
     const { pendingCount, outcomeUnknownCount, dispatchedTotal, failedTotal } = await this.#scenario.status()
     const forgotten = Number(endedBefore - dispatchedTotal - failedTotal)
-    if (forgotten < OUTCOMES_LOST_MIN) this.#defects.push(`only ${forgotten} outcomes were lost: nothing was shown`)
+    if (forgotten < OUTCOMES_LOST_MIN)
+      this.#defects.push(`only ${forgotten} outcomes were lost, expected at least ${OUTCOMES_LOST_MIN}`)
     this.counts.outcomesLost += forgotten
     this.counts.markedUnknown += Number(outcomeUnknownCount)
     this.counts.notMarked += Number(pendingCount - outcomeUnknownCount)
@@ -188,24 +191,21 @@ class Play {
 
   async #lift(): Promise<void> {
     const control = this.#scenario.db.as('symphony_control')
-    await retryUntilSuccess('the lifting', () => liftDispatchFreeze(control, 'both books were compared'))
-    await waitUntil(
-      'what was unknown is settled',
-      async () => (await this.#scenario.status()).outcomeUnknownCount === 0n,
-    )
+    await retryUntilSuccess('lifting the freeze', () => liftDispatchFreeze(control, 'both books were compared'))
+    await waitUntil('no outcome is unknown', async () => (await this.#scenario.status()).outcomeUnknownCount === 0n)
   }
 
-  /** From the promotion to the first payment that ends on the new primary. */
+  /** Measures from the promotion to the first terminal outcome on the new primary. */
   async #resumedAfterMs(): Promise<number> {
     const started = process.hrtime.bigint()
     const before = await this.#endedCount()
-    await waitUntil('a payment ends on the new primary', async () => (await this.#endedCount()) > before)
+    await waitUntil('the new primary records a terminal outcome', async () => (await this.#endedCount()) > before)
     return Math.round(Number(process.hrtime.bigint() - started) / 1e6)
   }
 
-  /** How many have ended, once so many more have that their loss will be noticed. */
+  /** Returns the number of terminal outcomes once enough more are recorded. */
   #moreEndedThan(before: bigint): Promise<bigint> {
-    return waitUntil('more payments have ended', async () => {
+    return waitUntil('more terminal outcomes are recorded', async () => {
       const ended = await this.#endedCount()
       return ended >= before + BigInt(OUTCOMES_LOST_MIN) && ended
     })
@@ -217,7 +217,7 @@ class Play {
   }
 
   #epoch(): Promise<DispatchEpoch | undefined> {
-    return retryUntilSuccess('a look at the epoch', () => readDispatchEpoch(this.#scenario.db.as('symphony_auditor')))
+    return retryUntilSuccess('a read of the epoch', () => readDispatchEpoch(this.#scenario.db.as('symphony_auditor')))
   }
 
   async #paidCount(): Promise<number> {

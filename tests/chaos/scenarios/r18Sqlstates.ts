@@ -8,15 +8,15 @@ import { mountSmallDisk } from '../../support/scorecard/smallDisk.js'
 import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
 
 const STATES_MIN = 40
-/** What the queue may still grow by before its disk is full. */
+/** Space that is left for the queue on its disk. */
 const LEFT_BYTES = 1_048_576
 
-/** The spec is played in full by `npm test`: it takes seconds. The full disk is played here alone. */
+/** `npm test` runs the spec in full. Only this scenario fills a disk. */
 export default defineScenario({
   id: 'R18',
   title:
-    'SQLSTATEs provoked by their real causes: timeouts, deadlock, serialization, too many connections, shutdown, …; a disk that is really full, under the queue of running workers',
-  bar: `at least ${STATES_MIN}, each classified retry, unknown or fatal by one table; nothing is lost on a full disk, and work goes on when there is room`,
+    'SQLSTATEs are caused for real: timeouts, deadlock, serialization failure, too many connections, shutdown and others. A real disk is filled under the queue of running workers.',
+  bar: `At least ${STATES_MIN} SQLSTATEs, each classified retry, unknown or fatal; a full disk loses nothing, and work continues when it has space.`,
   sizes: { full: { states: STATES_MIN, fullDisks: 1 }, short: { states: STATES_MIN, fullDisks: 0 } },
   async run(fixture, { states, fullDisks }) {
     const { passed, defects, output } = await runSpec(fixture, 'tests/integration/dbSqlstates.spec.ts', {})
@@ -38,7 +38,7 @@ async function fillDisk(fixture: ScenarioFixture): Promise<Outcome> {
   if (disk === undefined) {
     return {
       figures: { fullDisk: 'not provoked' },
-      defects: ['the disk was not filled: mounting a small one takes root'],
+      defects: ['the disk was not filled, because mounting needs root; run the scenario as root'],
     }
   }
   await db.queryNoRole(`CREATE TABLESPACE small LOCATION '${disk.path}'`)
@@ -52,7 +52,7 @@ async function fillDisk(fixture: ScenarioFixture): Promise<Outcome> {
   const wrong: string[] = []
   let accepted = 0
   let refused = 0
-  // Until it was refused ten times: the first may have found room that the workers made.
+  // Continues until 10 enqueues fail. The first may use space that the workers free.
   while (refused < 10 && accepted < 100_000) {
     const batch = Array.from({ length: 50 }, (_, index) => buildPayment(accepted + index + 1, random))
     try {
@@ -61,7 +61,7 @@ async function fillDisk(fixture: ScenarioFixture): Promise<Outcome> {
     } catch (error) {
       refused += 1
       const isKnown = error instanceof DatabaseError && error.sqlstate === '53100' && error.disposition === 'retry'
-      if (!isKnown) wrong.push(`a full disk was reported as ${String(error)}`)
+      if (!isKnown) wrong.push(`a full disk gave ${String(error)}, expected 53100 with disposition retry`)
     }
   }
   await disk.empty()
@@ -76,6 +76,6 @@ async function fillDisk(fixture: ScenarioFixture): Promise<Outcome> {
       workerExits: fleet.deaths.length,
       doubleRailEffects: report.doublePaid,
     },
-    defects: [...defects, ...wrong, ...fleet.deaths, ...(refused === 0 ? ['the disk never was full'] : [])],
+    defects: [...defects, ...wrong, ...fleet.deaths, ...(refused === 0 ? ['the disk was never full'] : [])],
   }
 }

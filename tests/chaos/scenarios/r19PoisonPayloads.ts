@@ -12,7 +12,7 @@ const LEASE_SECONDS = 3
 const TRIES_MAX = 3
 const BATCH = 1_000
 
-/** What takes its worker along, as code of an adapter. */
+/** Adapter code that ends or blocks the worker. */
 const DEADLY: Readonly<Record<string, string>> = {
   exits: 'process.exit(1)',
   'kills its process': `process.kill(process.pid, 'SIGKILL')`,
@@ -23,7 +23,7 @@ const DEADLY: Readonly<Record<string, string>> = {
   'never lets go of the processor': 'for (;;) {}',
 }
 
-/** What only spoils its own call. */
+/** Adapter code that fails only its own call. */
 const HARMFUL: Readonly<Record<string, string>> = {
   'throws nothing at all': 'throw null',
   'throws ten megabytes': `throw new Error('x'.repeat(10_000_000))`,
@@ -32,7 +32,10 @@ const HARMFUL: Readonly<Record<string, string>> = {
   'never answers': 'await new Promise(() => {})',
 }
 
-/** Innocent payments share rails and workers with the deadly ones; a rail that holds has the others to itself. */
+/**
+ * Deadly payloads share rails and workers with normal payments. The other poison payloads have the hold rail to
+ * themselves.
+ */
 const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
   const rail = simulatedRail({ type: onUnknown, onUnknown, bookUrl, latencyMs: { min: 1, max: 5 }, timeoutMs: 1500, settleMs: 1500 })
   const poisons = {
@@ -45,7 +48,7 @@ const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
     dispatch: (request, context) => {
       const poison = poisons[request.payload.poison]
       if (poison === undefined) return rail.dispatch(request, context)
-      // Before it acts, because after it nobody may be left to say so.
+      // Recorded before the poison runs, because afterwards the process may be gone.
       appendFileSync(process.env.TRIES_FILE, request.payload.poison + '\\t' + request.reference + '\\n')
       return poison()
     },
@@ -54,8 +57,8 @@ const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
 
 export default defineScenario({
   id: 'R19',
-  title: `poison payloads of ${Object.keys({ ...DEADLY, ...HARMFUL }).length} kinds among others, ${Object.keys(DEADLY).length} of them deadly to their worker`,
-  bar: `among 100,000: each held within ${TRIES_MAX} tries; the others unaffected`,
+  title: `Poison payloads of ${Object.keys({ ...DEADLY, ...HARMFUL }).length} kinds are mixed with normal payments; ${Object.keys(DEADLY).length} kinds end or block their worker.`,
+  bar: `100,000 payments; each poison payload is held within ${TRIES_MAX} attempts; 0 other payments affected.`,
   sizes: { full: { payments: 100_000, ofEachKind: 4 }, short: { payments: 500, ofEachKind: 1 } },
   async run(fixture, { payments, ofEachKind }) {
     const scenario = await RelayScenario.create(fixture, { rails: RAILS })
@@ -67,10 +70,10 @@ export default defineScenario({
     await enqueueMixed(fixture, scenario, payments, poisons)
     const fleet = scenario.fleet({
       words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '25', '--concurrency', '10'],
-      // Little memory, so that it is soon eaten.
+      // Little memory, so that it is exhausted soon.
       env: { LEASE_REPAIR_INTERVAL_MS: '1000', NODE_OPTIONS: '--max-old-space-size=192', TRIES_FILE: triesFile },
     })
-    // Not waited for: the first of them may meet a deadly payment before the last has begun.
+    // Does not wait: a deadly payload may end the first worker before the last one has started.
     fleet.topUp(WORKERS)
     await superviseUntilDrained(fixture, scenario, fleet)
     await fleet.stop()
@@ -145,7 +148,7 @@ function kindsOn(railType: string, kinds: Readonly<Record<string, string>>) {
   return Object.keys(kinds).map((poison) => ({ railType, poison }))
 }
 
-/** Poison among the others, wherever chance puts it. */
+/** Enqueues the poison payloads at random positions among the others. */
 async function enqueueMixed(
   fixture: ScenarioFixture,
   scenario: RelayScenario,
@@ -170,7 +173,7 @@ async function enqueueMixed(
   }
 }
 
-/** As an orchestrator does: who died is replaced, and who lets its leases expire is killed first. */
+/** Acts like an orchestrator: kills workers whose leases expired, and replaces dead workers. */
 async function superviseUntilDrained(
   fixture: ScenarioFixture,
   scenario: RelayScenario,

@@ -12,17 +12,17 @@ import { waitUntil } from '../../support/scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
 
 const WORKERS = 2
-/** How many outcomes each of the two kinds of workers must record on each schema before the next deployment. */
+/** Outcomes that workers of each release must record on each schema before the next deployment. */
 const OUTCOMES_EACH = 20
 const BATCH = 20
-/** Not so many that the workers fall behind: at each deployment there should be calls of every kind under way. */
+/** Low enough that workers keep up, so that each deployment meets calls of every kind. */
 const PENDING_MAX = 400
 
 export default defineScenario({
   id: 'R20',
   title:
-    'the next version deployed over this one and this one again, under load, old and new workers side by side (the next version is this one changed by the scenario: six functions of the hot path with one argument more, every body another, a function and a view more)',
-  bar: '20 cycles: no failed call beyond a typed retry, both kinds of workers record outcomes on either schema, both books equal',
+    'The next release is deployed over this one and then this one again, under load, with workers of both. The next release is this one with another argument on six hot functions, other bodies, and one more function and view.',
+  bar: '20 cycles; 0 calls fail except with a typed retry; workers of both releases record outcomes on both schemas; ledger and rail book agree.',
   sizes: { full: { cycles: 20 }, short: { cycles: 1 } },
   async run(fixture, { cycles }) {
     const scenario = await RelayScenario.create(fixture, { rails: USUAL_RAILS })
@@ -51,7 +51,7 @@ export default defineScenario({
     await present.start(WORKERS)
     for (let cycle = 1; cycle <= cycles; cycle += 1) {
       await timed(() => next.deploy(deployed))
-      // A process starts only on the schema of its release: whoever is there already goes on.
+      // A new process starts only on the schema of its release. Running processes continue.
       await renewOne(later, fixture.random)
       await untilBothWork(scenario, [present, later])
       await timed(() => deploy(deployed))
@@ -89,20 +89,20 @@ export default defineScenario({
           .map(({ code, object }) => `the doctor finds ${code} of ${object}`),
         ...endings
           .filter((ending) => ending !== 0)
-          .map((ending) => `a worker that was told to stop ended with ${ending}`),
+          .map((ending) => `a worker exited with ${ending} after SIGTERM, expected 0`),
       ],
     }
   },
 })
 
-/** Brings the fleet to its size, and puts a fresh process in the place of one of those that are there. */
+/** Starts workers up to the size of the fleet, and replaces one that runs. */
 async function renewOne(fleet: WorkerFleet, random: () => number): Promise<void> {
   if (fleet.size === WORKERS) await fleet.stopOne(fleet.pick(random))
   fleet.topUp(WORKERS)
   await fleet.untilAtWork(WORKERS)
 }
 
-/** Until processes of both releases have recorded outcomes since now, on the schema that is in force now. */
+/** Waits until workers of both releases have recorded outcomes on the current schema. */
 async function untilBothWork({ db }: RelayScenario, fleets: readonly WorkerFleet[]): Promise<void> {
   const { rows } = await db.queryNoRole<{ now: string }>('SELECT clock_timestamp()::text AS now')
   for (const { name } of fleets) {
@@ -123,7 +123,7 @@ interface Failure {
   readonly disposition: string
 }
 
-/** An application that keeps enqueueing, and makes each call again, under the same keys, until it has its answer. */
+/** An application that enqueues and repeats each call, with the same keys, until it succeeds. */
 class Producer {
   readonly failures: Failure[] = []
   readonly #scenario: RelayScenario
@@ -156,7 +156,7 @@ class Producer {
         return
       } catch (error) {
         this.failures.push(failureOf('the producer', error))
-        // What will never succeed is a defect, and told as one; the scenario goes on without it.
+        // A fatal error is reported as a defect, and the scenario continues.
         if (this.failures.at(-1)?.disposition === 'fatal') return
         await delay(20)
       }
@@ -177,7 +177,7 @@ interface FaultLine {
   readonly err?: { readonly code?: string; readonly message?: string; readonly disposition?: string }
 }
 
-/** Every error that a worker met, as it logged it. One without a disposition is one that nobody foresaw. */
+/** Returns every error that a worker logged. One without a disposition counts as fatal. */
 async function readFaults(scenario: RelayScenario): Promise<readonly Failure[]> {
   return (await scenario.logLines()).flatMap((line) => {
     if (!line.startsWith('{')) return []

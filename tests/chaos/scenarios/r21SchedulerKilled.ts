@@ -3,8 +3,8 @@ import { defineScenario } from '../../support/scorecard/Scenario.js'
 
 export default defineScenario({
   id: 'R21',
-  title: 'schedulers killed while a hundred jobs are due every second',
-  bar: 'exactly one run and one message per occurrence: none missed, none doubled',
+  title: 'Schedulers are killed while 100 jobs are due every second.',
+  bar: 'Exactly one run and one message per occurrence: 0 missed, 0 double.',
   sizes: { full: { schedulerSeconds: 60 }, short: { schedulerSeconds: 3 } },
   async run(fixture, { schedulerSeconds }) {
     const { defects, output } = await runSpec(fixture, 'tests/integration/schedulerKills.spec.ts', {

@@ -3,8 +3,8 @@ import { defineScenario } from '../../support/scorecard/Scenario.js'
 
 export default defineScenario({
   id: 'R22',
-  title: 'leases acquired, stolen, renewed, released, expired and forgotten by processes that are killed',
-  bar: 'fencing tokens of a resource strictly increasing in the order of the commits; no token told that was not issued',
+  title: 'Processes that are killed acquire, steal, renew, release and abandon named leases.',
+  bar: 'Fencing tokens of a resource strictly increase in commit order; 0 tokens are reported that were not issued.',
   sizes: { full: { tokens: 100_000, kills: 200 }, short: { tokens: 1_000, kills: 5 } },
   async run(fixture, { tokens, kills }) {
     const db = await fixture.createDatabase(await fixture.startServer())
@@ -20,7 +20,7 @@ export default defineScenario({
       },
       defects: [
         ...notGreater.map((one) => `a token was not greater than the one before it: ${JSON.stringify(one)}`),
-        ...unfounded.map((line) => `a holder was told a token that was never issued, or that another has: ${line}`),
+        ...unfounded.map((line) => `a holder got a token that was never issued or belongs to another: ${line}`),
         ...(issued < tokens ? [`${issued} tokens were issued`] : []),
       ],
     }

@@ -3,8 +3,8 @@ import { defineScenario } from '../../support/scorecard/Scenario.js'
 
 export default defineScenario({
   id: 'R23',
-  title: 'inbox workers killed at work, senders that repeat themselves, handlers that fail',
-  bar: 'each message has its effect exactly once; other content under a known id is reported',
+  title: 'Inbox workers are killed, senders repeat messages, and handlers fail.',
+  bar: 'Each message takes effect exactly once; other content under a known id is reported.',
   sizes: { full: { messages: 100_000 }, short: { messages: 1_000 } },
   async run(fixture, { messages }) {
     const { defects, output } = await runSpec(fixture, 'tests/integration/inboxExactlyOnce.spec.ts', {

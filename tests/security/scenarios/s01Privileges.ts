@@ -1,12 +1,12 @@
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
-/** `npm test` plays it in full. */
+/** `npm test` runs it in full. */
 export default defineScenario({
   id: 'S1',
   title:
-    'every role, and a login that has none, × every table, view, column and function × every right, exercised on rows that exist',
-  bar: 'all as written down, at least 5,000 statements',
+    'Every role, and a login without roles, exercises every right on every table, view, column and function, on existing rows.',
+  bar: 'At least 5,000 statements; each result is as documented.',
   sizes: { full: { statements: 5_000 }, short: { statements: 5_000 } },
   async run(fixture, { statements }) {
     const { passed, defects, output } = await runSpec(fixture, 'tests/unit/outboxPrivileges.spec.ts', {})

@@ -1,12 +1,12 @@
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
-/** `npm test` plays it in full. */
+/** `npm test` runs it in full. */
 export default defineScenario({
   id: 'S2',
   title:
-    'escalation from each runtime login: SET ROLE, search_path, temporary tables, operators, casts, default rights, advisory locks, NOTIFY floods, rules, COPY, large objects, …',
-  bar: 'at least 60 attempts, none succeeds, every row and every object as before',
+    'A stolen runtime login tries to gain rights: SET ROLE, search_path, temporary tables, operators, casts, default privileges, advisory locks, NOTIFY floods, rules, COPY, large objects.',
+  bar: 'At least 60 attempts; 0 succeed; every row and object is unchanged.',
   sizes: { full: { attempts: 60 }, short: { attempts: 60 } },
   async run(fixture, { attempts }) {
     const tried = await runSpec(fixture, 'tests/security/escalation.spec.ts', {})

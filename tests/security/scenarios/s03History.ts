@@ -1,12 +1,12 @@
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
-/** `npm test` plays it in full. */
+/** `npm test` runs it in full. */
 export default defineScenario({
   id: 'S3',
   title:
-    'every way to change history, by each runtime role and on each table of the ledger: UPDATE, DELETE, TRUNCATE, replica mode, DISABLE TRIGGER, ALTER TYPE, RULE, partitions, RENAME, DROP, …; then by a superuser',
-  bar: 'refused to everybody but a superuser, and then found',
+    'Each runtime role, and then a superuser, tries to change each ledger table: UPDATE, DELETE, TRUNCATE, replica mode, DISABLE TRIGGER, ALTER TYPE, RULE, partitions, RENAME, DROP.',
+  bar: 'Every runtime role is refused; every change by the superuser is found.',
   sizes: { full: { ways: 30 }, short: { ways: 30 } },
   async run(fixture, { ways }) {
     const { passed, defects, output } = await runSpec(fixture, 'tests/security/historyRewriting.spec.ts', {})

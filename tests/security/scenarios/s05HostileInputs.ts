@@ -6,15 +6,15 @@ const INPUTS_MIN = 500
 export default defineScenario({
   id: 'S5',
   title:
-    'hostile inputs through SQL, TypeScript, HTTP, the command line and webhooks (tests/security/hostileAnswers.json)',
-  bar: `at least ${INPUTS_MIN} each: the code that is written down, or a canonical accept; no 5xx, no crash, the ledger holds`,
-  // One in so many of the table.
+    'Hostile inputs enter through SQL, TypeScript, HTTP, the command line and webhooks (tests/security/hostileAnswers.json).',
+  bar: `At least ${INPUTS_MIN} inputs per entry point; each gets its documented answer; 0 server errors, 0 crashes, 0 ledger breaks.`,
+  // Tries one in so many inputs.
   sizes: { full: { every: 1 }, short: { every: 24 } },
   async run(fixture, { every }) {
     const table = await runSpec(fixture, 'tests/security/hostileInputs.spec.ts', {
       SYMPHONY_TEST_HOSTILE_EVERY: String(every),
     })
-    // Every other function, with arguments that no wrapper has checked.
+    // Calls every other function with arguments that no wrapper has checked.
     const functions = await runSpec(fixture, 'tests/unit/outboxStrictInput.spec.ts', {})
     const counts = countsIn(table.output)
     const raw = Number(/strict input: (\d+) calls/.exec(functions.output)?.[1] ?? 0)

@@ -1,12 +1,12 @@
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
-/** `npm test` plays it in full. */
+/** `npm test` runs it in full. */
 export default defineScenario({
   id: 'S6',
   title:
-    'a card number and a password through failing paths: rails that throw and echo, checks, the API, webhooks, commands; logs, errors, metrics, spans, tables and what the dashboard is given are searched',
-  bar: '0 occurrences',
+    'A card number and a password pass through failing rails, checks, API requests, webhooks and commands. Logs, errors, metrics, spans, tables and API answers are searched for both.',
+  bar: '0 occurrences.',
   sizes: { full: { places: 50 }, short: { places: 50 } },
   async run(fixture, { places }) {
     const { defects, output } = await runSpec(fixture, 'tests/security/canary.spec.ts', {})

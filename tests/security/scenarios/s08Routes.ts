@@ -1,12 +1,12 @@
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
-/** `npm test` plays it in full. */
+/** `npm test` runs it in full. */
 export default defineScenario({
   id: 'S8',
   title:
-    'every route × no key, half a key, a key that nobody made, expired, revoked, without the scope, of another participant; tokens of an identity provider that are forged or old; webhooks that are unsigned, old or replayed',
-  bar: 'all refused, nothing done',
+    'Every route is called without a key, and with keys that are incomplete, unknown, expired, revoked, of another scope or of another participant. Tokens are forged or expired. Webhooks are unsigned, old or replayed.',
+  bar: 'All are refused; nothing changes.',
   sizes: { full: { refusals: 300 }, short: { refusals: 300 } },
   async run(fixture, { refusals }) {
     const access = await runSpec(fixture, 'tests/unit/httpAccess.spec.ts', {})

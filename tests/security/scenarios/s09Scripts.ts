@@ -1,14 +1,14 @@
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
-/** As many as a page of the dashboard lists at once. */
+/** Number that a dashboard page lists at once. */
 const AT_ONCE = 50
 
 export default defineScenario({
   id: 'S9',
   title:
-    'scripts stored in every field that the dashboard shows, in a real browser without the policy’s help; then a page of another site, and a script that got in, with it',
-  bar: '200 scripts, none runs; no action from another site; a strict policy holds',
+    'Scripts are stored in every field that the dashboard shows, and a browser opens each page without its content security policy. With the policy, another site and an injected script attack the page.',
+  bar: '0 of 200 scripts run; 0 actions from another site; the policy stops the injected script.',
   sizes: { full: { scripts: 200 }, short: { scripts: 50 } },
   async run(fixture, { scripts }) {
     const defects: string[] = []

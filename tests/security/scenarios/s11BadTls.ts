@@ -1,11 +1,11 @@
 import { runSpec } from '../../support/scorecard/runSpec.js'
 import { defineScenario } from '../../support/scorecard/Scenario.js'
 
-/** `npm test` plays it in full. */
+/** `npm test` runs it in full. */
 export default defineScenario({
   id: 'S11',
-  title: 'servers with a bad certificate, as databases and as rails: another name, expired, self-signed, plaintext',
-  bar: 'all refused, the reason named',
+  title: 'Databases and rails present bad certificates: another name, expired, self-signed, or no TLS.',
+  bar: 'All are refused; the error names the reason.',
   sizes: { full: {}, short: {} },
   async run(fixture) {
     const databases = await runSpec(fixture, 'tests/unit/dbTls.spec.ts', {})

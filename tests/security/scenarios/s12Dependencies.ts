@@ -10,8 +10,8 @@ export const SBOM_FILE = 'docs/sbom.cdx.json'
 
 export default defineScenario({
   id: 'S12',
-  title: `dependencies: \`package.json\`, the lock file, \`npm audit --omit=dev\`; the SBOM is ${SBOM_FILE}`,
-  bar: `at most ${DIRECT_MAX}, pinned, no install script needed, 0 known advisories, SBOM written`,
+  title: `The dependencies in \`package.json\` and the lock file are checked, also by \`npm audit --omit=dev\`, and the SBOM is written to ${SBOM_FILE}.`,
+  bar: `At most ${DIRECT_MAX} direct dependencies, all locked; 0 install scripts, 0 known advisories.`,
   sizes: { full: {}, short: {} },
   async run() {
     const { direct, installed, defects } = await readDependencies()
@@ -22,7 +22,9 @@ export default defineScenario({
       defects: [
         ...defects,
         ...(direct > DIRECT_MAX ? [`${direct} direct dependencies`] : []),
-        ...(advisories === undefined ? ['the registry did not answer npm audit, so nobody knows of advisories'] : []),
+        ...(advisories === undefined
+          ? ['npm audit got no answer from the registry; run the scenario with access to it']
+          : []),
         ...(advisories !== undefined && advisories > 0 ? [`${advisories} known advisories`] : []),
         ...(components === 0 ? ['the SBOM is empty'] : []),
       ],
@@ -30,7 +32,7 @@ export default defineScenario({
   },
 })
 
-/** Undefined where the registry cannot be asked: a mirror may have no such list. */
+/** Returns undefined if the registry has no list of advisories, as some mirrors do. */
 async function countAdvisories(): Promise<number | undefined> {
   const report: { readonly metadata?: { readonly vulnerabilities?: { readonly total?: number } } } = JSON.parse(
     await npm('audit', '--omit=dev', '--json'),
@@ -38,7 +40,7 @@ async function countAdvisories(): Promise<number | undefined> {
   return report.metadata?.vulnerabilities?.total
 }
 
-/** Writes the same bytes for the same dependencies: without serial number and time. */
+/** Writes the same bytes for the same dependencies: no serial number, no time. */
 async function writeSbom(): Promise<number> {
   const { serialNumber: _serial, metadata, ...rest } = billOfMaterials()
   const { timestamp: _time, ...about } = metadata
@@ -46,7 +48,7 @@ async function writeSbom(): Promise<number> {
   return rest.components.length
 }
 
-/** What it says, whatever its exit code: findings are an answer. */
+/** Returns the output of npm for any exit code, because findings give a nonzero code. */
 async function npm(...words: readonly string[]): Promise<string> {
   const run = promisify(execFile)('npm', words, { maxBuffer: 64 * 1_024 * 1_024 })
   const { stdout } = await run.catch((error: { readonly stdout: string }) => error)
