@@ -4,7 +4,7 @@ const POOLED = ['--pooler', 'transaction']
 const POOLER_ERROR = 'TRANSACTION_POOLER'
 
 /**
- * Commands to try through each pooling mode, as documented in docs/operate/scale-out.md. `refused` is the expected error code.
+ * Commands to try through each pooling mode, as documented in docs/operate/pgbouncer.md. `refused` is the expected error code.
  * `PRIMARY` is replaced by the direct URL, `SESSION` by the URL through a session pooler.
  */
 const CASES = [

@@ -52,7 +52,7 @@ const HEAD = `# Reliability and security: the figures
 
 Written by \`npm run chaos\` and \`npm run security\`, line by line: each says what it counted, on what, from which seed and when. \`npm run chaos -- --only R9 --seed 7\` plays one of them again.
 Where a rail is called, what is audited afterwards is the rail's book, which a process of its own keeps in a file outside the database, against ours. "not run": nobody has run it yet, and nothing is claimed.
-A line whose size is not \`full\` shows that the scenario holds at that size, not that the bar is met. What an operator sees of each fault: [faults](operate/faults.md).
+A line whose size is not \`full\` shows that the scenario holds at that size, not that the bar is met. What an operator sees of each fault: [troubleshooting](operate/troubleshooting.md).
 
 | id | what happens | figures | bar | verdict | size | seed | PostgreSQL | Node.js | date |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -8,7 +8,7 @@ const read = (path: string) => readFile(new URL(`../../${path}`, import.meta.url
 
 /** Returns the texts in backticks. */
 async function namesOnPage(): Promise<string[]> {
-  const page = await read('docs/operate/faults.md')
+  const page = await read('docs/operate/troubleshooting.md')
   return [...page.matchAll(/`([^`\n]+)`/g)].map(([, name]) => name ?? '')
 }
 
