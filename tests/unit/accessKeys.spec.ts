@@ -24,7 +24,7 @@ afterAll(() => db.drop())
 
 const READER: ApiKeyRequest = { scopes: ['read'], owner: 'alice' }
 
-/** What the database says of a key as it would be shown to the API. */
+/** Returns the database's answer for a key that the API receives. */
 async function shown(key: string) {
   return authenticateApiKey(db.as('symphony_auth'), parseApiKey(key)!)
 }
@@ -33,14 +33,14 @@ async function made(request: ApiKeyRequest = READER) {
   return new ApiKeys(db).create(request)
 }
 
-/** A key of this id, whatever its secret. */
+/** Creates the key `twice000` with this secret. */
 function createTwice(secret: string): Promise<unknown> {
   const call = `SELECT ${db.qualify('create_api_key')}('twice000', sha256($1::bytea), ARRAY['read'], 'a')`
   return db.as('symphony_control').query(call, [Buffer.from(secret)])
 }
 
-describe('the text of a key', () => {
-  test('has an id to be spoken of and 256 bits that are not; no two are alike', () => {
+describe('API keys as text', () => {
+  test('newApiKey returns unique ids and 256-bit secrets that parseApiKey reads back', () => {
     const keys = Array.from({ length: 1_000 }, newApiKey)
     expect(new Set(keys.map(({ keyId }) => keyId)).size).toBe(1_000)
     for (const { key, keyId, secretHash } of keys) {
@@ -56,13 +56,13 @@ describe('the text of a key', () => {
     `symphony_abcdefgh_${'x'.repeat(42)}`,
     `x${newApiKey().key}`,
     `${newApiKey().key} `,
-  ])('%j is none', (text) => {
+  ])('parseApiKey returns undefined for %j', (text) => {
     expect(parseApiKey(text)).toBeUndefined()
   })
 })
 
-describe('a key', () => {
-  test('is known by its secret alone, with its scopes, its person, its participants and its end', async () => {
+describe('an API key', () => {
+  test('authenticates by its secret and returns its scopes, owner, participants and expiry', async () => {
     const expiresAt = new Date('2099-01-01T00:00:00Z')
     const { key } = await made({
       scopes: ['ingest', 'audit'],
@@ -82,7 +82,7 @@ describe('a key', () => {
     expect(await shown(newApiKey().key)).toBeUndefined()
   })
 
-  test('is stored as a hash: its secret is nowhere in the database', async () => {
+  test('is stored as a hash; its row does not contain the secret', async () => {
     const { key, keyId } = await made()
     const secret = key.split('_').slice(2).join('_')
     const { rows } = await db.queryNoRole('SELECT k::text AS text FROM api_keys k WHERE key_id = $1', [keyId])
@@ -90,7 +90,7 @@ describe('a key', () => {
     expect(String(rows[0]!['text'])).toContain(parseApiKey(key)!.secretHash.toString('hex'))
   })
 
-  test('ends when it is revoked, once and for ever, by somebody whose name is kept', async () => {
+  test('can be revoked once; the list shows the login that revoked it', async () => {
     const { key, keyId } = await made()
     expect(await new ApiKeys(db).revoke({ keyId })).toBe(true)
     expect(await new ApiKeys(db).revoke({ keyId })).toBe(false)
@@ -100,18 +100,18 @@ describe('a key', () => {
     expect(await failureOf(new ApiKeys(db).revoke({ keyId: 'nosuchkey' }))).toMatchObject({ sqlstate: '22023' })
   })
 
-  test('ends when its time has come, by the database’s clock', async () => {
+  test('expires by the database clock', async () => {
     const { key, keyId } = await made({ ...READER, expiresAt: new Date('2099-01-01T00:00:00Z') })
     await db.queryNoRole(`UPDATE api_keys SET expires_at = clock_timestamp() - interval '1 second' WHERE key_id = $1`, [
       keyId,
     ])
     expect(await shown(key)).toMatchObject({ status: 'EXPIRED' })
     const kept = (await new ApiKeys(db).list()).find((one) => one.keyId === keyId)
-    // What has ended was not used.
+    // An expired key is not recorded as used.
     expect(kept).toMatchObject({ status: 'EXPIRED', lastUsedAt: null })
   })
 
-  test('remembers the hour of its use, and writes it once an hour', async () => {
+  test('records its last use as a whole hour and writes it at most once an hour', async () => {
     const { key, keyId } = await made()
     const versionOf = async () =>
       (await db.queryNoRole('SELECT xmin::text AS v FROM api_keys WHERE key_id = $1', [keyId])).rows[0]!['v']
@@ -127,7 +127,7 @@ describe('a key', () => {
     expect(rows).toEqual([{ whole: true, recent: true }])
   })
 
-  test('is answered for while somebody else holds its row: a request does not wait for a revocation', async () => {
+  test('authenticates while another transaction locks its row', async () => {
     const { key, keyId } = await made()
     const other = await db.connect()
     await other.query('BEGIN')
@@ -154,14 +154,14 @@ describe('a key', () => {
     })
   })
 
-  test('of an id that exists is refused, and the first one stands', async () => {
+  test('is refused if its id exists already (22023)', async () => {
     await createTwice('one')
     expect(await failureOf(createTwice('two'))).toMatchObject({ sqlstate: '22023' })
   })
 })
 
-describe('who may make which key', () => {
-  test('nobody hands out what they do not have: each scope is a role of the maker', async () => {
+describe('permission to create API keys', () => {
+  test('a login creates keys only for scopes whose roles it holds (42501)', async () => {
     const operator = await db.createLogin('operator', { roles: ['symphony_control', 'symphony_readonly'] })
     const keys = new ApiKeys(operator.database)
     expect(await keys.create(READER)).toMatchObject({ keyId: expect.any(String) })
@@ -173,11 +173,11 @@ describe('who may make which key', () => {
     }
   })
 
-  test('nobody makes a second person of themselves: a key that operates belongs to its maker', async () => {
+  test('an operator creates operate keys only for itself (42501)', async () => {
     const operator = await db.createLogin('solo', { roles: ['symphony_control'] })
     const keys = new ApiKeys(operator.database)
     expect(await keys.create({ scopes: ['operate'], owner: operator.name })).toBeDefined()
-    for (const owner of ['somebody-else', operator.name.toUpperCase()]) {
+    for (const owner of ['another-person', operator.name.toUpperCase()]) {
       expect(await failureOf(keys.create({ scopes: ['operate'], owner }))).toMatchObject({
         sqlstate: '42501',
         message: expect.stringContaining('for themselves alone'),
@@ -185,14 +185,14 @@ describe('who may make which key', () => {
     }
   })
 
-  test('an administrator, who could make logins as well, makes any key for anybody', async () => {
+  test('an administrator creates keys of any scope for any owner', async () => {
     const asAdministrator = new ApiKeys({ as: () => ({ schema: db.schema, query: db.queryNoRole.bind(db) }) })
     const scopes = ['ingest', 'read', 'audit', 'operate'] as const
     expect(await asAdministrator.create({ scopes, owner: 'bob' })).toBeDefined()
   })
 })
 
-describe('arguments are refused before any I/O', () => {
+describe('ApiKeys.create', () => {
   test.each<[string, Partial<Record<keyof ApiKeyRequest, unknown>>, string]>([
     ['no scope', { scopes: [] }, 'scopes'],
     ['a scope twice', { scopes: ['read', 'read'] }, 'scopes'],
@@ -200,11 +200,11 @@ describe('arguments are refused before any I/O', () => {
     ['an owner with a space at its end', { owner: 'alice ' }, 'owner'],
     ['a blank owner', { owner: ' ' }, 'owner'],
     ['an owner of 201 characters', { owner: 'x'.repeat(201) }, 'owner'],
-    ['no participant', { participants: [] }, 'participants'],
+    ['an empty list of participants', { participants: [] }, 'participants'],
     ['101 participants', { participants: Array.from({ length: 101 }, (_, index) => `p${index}`) }, 'participants'],
     ['a participant with a space', { participants: ['a b'] }, 'participants[0]'],
-    ['an end that is no date', { expiresAt: new Date('never') }, 'expiresAt'],
-  ])('%s', async (_, change, argument) => {
+    ['an invalid expiry date', { expiresAt: new Date('never') }, 'expiresAt'],
+  ])('refuses %s before any I/O', async (_, change, argument) => {
     const unreachable = new ApiKeys({ as: () => ({ query: () => Promise.reject(new Error('asked the database')) }) })
     const request: ApiKeyRequest = { ...READER, ...JSON.parse('{}'), ...change }
     expect(await failureOf(unreachable.create(request))).toMatchObject({ argument })
@@ -216,7 +216,7 @@ const actors = async (outboxId: string) =>
   (await readItemEvents(db.as('symphony_readonly'), outboxId)).map(({ actor }) => actor)
 const keyOf = async (request: ApiKeyRequest) => ({ apiKey: parseApiKey((await createKey(db, request)).key)! })
 
-describe('a gateway', () => {
+describe('an actor gateway', () => {
   let logins = 0
   const gatewayLogin = async (namesPeople: boolean) => {
     logins += 1
@@ -224,7 +224,7 @@ describe('a gateway', () => {
     await db.queryNoRole('SELECT set_actor_gateway($1, $2)', [name, namesPeople])
     return { name, control: database.as('symphony_control') }
   }
-  test('acts as the owner of the API key that it shows; another login acts as itself', async () => {
+  test('acts as the owner of the API key that it presents; another login acts as itself', async () => {
     const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
     const { database, name: login } = await db.createLogin('plain', { roles: ['symphony_control'] })
     const { outboxId } = await enqueue(db)
@@ -240,7 +240,7 @@ describe('a gateway', () => {
     expect(runs.rows).toEqual([{ triggered_by: 'carol' }])
   })
 
-  test('stands beside a person whom it names without a key, in every record', async () => {
+  test('is recorded beside the person that it names without a key', async () => {
     const { control, name } = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(control, { person: 'carol' }), outboxId, 'odd')
@@ -250,7 +250,7 @@ describe('a gateway', () => {
     expect(runs.rows).toEqual([{ triggered_by: `carol via ${name}` }])
   })
 
-  test('ignores a named person where it shows a key of another', async () => {
+  test('ignores a named person if it presents the key of another', async () => {
     const { control } = await gatewayLogin(true)
     const { keyId, key } = await createKey(db, { scopes: ['operate'], owner: 'carol' })
     const { outboxId } = await enqueue(db)
@@ -264,7 +264,7 @@ describe('a gateway', () => {
     expect(await actors(outboxId)).toEqual(['carol'])
   })
 
-  test('makes no key with operate, neither for a person nor for itself (42501)', async () => {
+  test('cannot create an operate key, neither for a person nor for itself (42501)', async () => {
     const { control, name } = await gatewayLogin(true)
     const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
     for (const actor of [carol, { person: 'carol' }]) {
@@ -276,7 +276,7 @@ describe('a gateway', () => {
     }
   })
 
-  test('is told which people it may act for', async () => {
+  test('reads from isActorGateway whether it may act by keys and by names', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
     const naming = await gatewayLogin(true)
@@ -285,7 +285,7 @@ describe('a gateway', () => {
     expect([await isActorGateway(plain, 'keys'), await isActorGateway(plain, 'names')]).toEqual([false, false])
   })
 
-  test('a key that is unknown, revoked, expired or without operate acts as no person (P7016)', async () => {
+  test('cannot act with a key that is unknown, revoked, expired or without operate (P7016)', async () => {
     const { control } = await gatewayLogin(true)
     const revoked = await keyOf({ scopes: ['operate'], owner: 'carol' })
     await new ApiKeys(db).revoke(revoked.apiKey)
@@ -306,7 +306,7 @@ describe('a gateway', () => {
     await placeOutboxHold(withActor(control, good), outboxId, 'odd')
   })
 
-  test('forgets the person with each statement: without a person it does not act', async () => {
+  test('does not keep the person of an earlier statement (22023, P7016)', async () => {
     const naming = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(naming.control, { person: 'carol' }), outboxId, 'odd')

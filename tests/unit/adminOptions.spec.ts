@@ -2,11 +2,11 @@ import { describe, expect, test } from 'vitest'
 import { ApiKeys, deploy, doctor, openLedger, Vault } from '../../libs/entry/admin.js'
 import { createTestSymphony } from '../../libs/testing/index.js'
 
-/** Nothing listens at this address: a call with I/O would fail otherwise. */
+/** Address without a listener. A call with I/O would fail with another error. */
 const url = 'postgres://symphony@127.0.0.1:1/none'
 const login = { name: 'app', role: 'ingest' }
 
-describe('an option that is not known', () => {
+describe('an unknown option', () => {
   test.each<[string, (options: never) => unknown, unknown, string]>([
     ['deploy', deploy, { url, dryrun: true }, '"dryrun": unknown; did you mean dryRun?'],
     ['deploy of a login', deploy, { url, createLogins: [login] }, 'createLogins."role": unknown; did you mean roles?'],
@@ -33,12 +33,12 @@ test.each<[string, (options: never) => unknown]>([
   ['openLedger', openLedger],
   ['ApiKeys', (options) => new ApiKeys(options)],
   ['Vault', (options) => new Vault(options)],
-])('an address in place of the options of %s is refused', async (_, verb) => {
+])('%s refuses a URL in place of its options', async (_, verb) => {
   const calling = async () => Reflect.apply(verb, undefined, [url])
   await expect(calling()).rejects.toMatchObject({ message: 'options: expected an object, got string' })
 })
 
-test('an undefined url is named as such, with the server for development', async () => {
+test('deploy names an undefined url and suggests embedded:FOLDER for development', async () => {
   await expect(Reflect.apply(deploy, undefined, [{ url: undefined }])).rejects.toMatchObject({
     code: 'INVALID_ARGUMENT',
     message:

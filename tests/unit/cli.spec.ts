@@ -6,7 +6,7 @@ import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { SymphonyError } from '../../libs/core/index.js'
 import { toDatabaseError } from '../../libs/db/index.js'
 
-/** Streams that remember what was written to them. */
+/** Creates a terminal whose streams record their output. */
 function recorder({ isTTY = false, env = {} }: { isTTY?: boolean; env?: Record<string, string> } = {}) {
   const written = { stdout: '', stderr: '' }
   const stream = (name: 'stdout' | 'stderr') =>
@@ -58,14 +58,14 @@ describe('the command line', () => {
     ['db start --prot 1', 'Did you mean --port?'],
     ['db start --port many', 'Expected a whole number, got "many"'],
     ['db start --port 80', 'port: expected a whole number from 1024 to 65535, got 80'],
-  ])('"%s" is a usage error: exit code 2, told on stderr', async (words, message) => {
+  ])('"%s" is a usage error: exit code 2, message on stderr', async (words, message) => {
     const { exitCode, stdout, stderr } = await symphony(words)
     expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
     expect(stderr).toContain(message)
     expect(stderr).not.toContain('    at ')
   })
 
-  test('an error says what is wrong and what to do, for people and for scripts', async () => {
+  test('an error prints its message and its remedy, as text and as JSON', async () => {
     const text = await symphony('db url --data-dir /nowhere/at/all')
     expect(text).toEqual({
       exitCode: 3,
@@ -99,7 +99,7 @@ describe('the command line', () => {
 })
 
 describe('reportError', () => {
-  test('names the causes, first line each', () => {
+  test('prints the first line of each cause', () => {
     const cause = new Error('disk full\nand more', { cause: new Error('ENOSPC') })
     expect(report(new SymphonyError('DEPLOYMENT_FILE_FAILED', 'The schema was not deployed.', { cause }))).toEqual({
       exitCode: 1,
@@ -141,7 +141,7 @@ describe('reportError', () => {
     [new TypeError('x is not a function'), 1, 'error UNEXPECTED x is not a function'],
     ['a thrown string', 1, 'error UNEXPECTED a thrown string'],
     [Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' }), 3, 'error ECONNREFUSED'],
-  ])('%s was not foreseen and says so', (error, exitCode, text) => {
+  ])('reports %s and suggests --debug', (error, exitCode, text) => {
     const reported = report(error)
     expect(reported.exitCode).toBe(exitCode)
     expect(reported.stderr).toContain(text)
@@ -156,7 +156,7 @@ describe('the terminal', () => {
     [{ isTTY: true, env: { NO_COLOR: '1' } }, false],
     [{ isTTY: true, env: { NO_COLOR: '' } }, true],
     [{ isTTY: true, env: { TERM: 'dumb' } }, false],
-  ])('%j has colours: %s', (options, colored) => {
+  ])('uses colours for %j: %s', (options, colored) => {
     const { terminal } = recorder(options)
     expect(terminal.colors.red('x') !== 'x').toBe(colored)
     expect(terminal.noteColors.red('x') !== 'x').toBe(colored)

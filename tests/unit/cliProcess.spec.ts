@@ -38,14 +38,14 @@ async function freshDataDir(): Promise<string> {
   return join(folder, 'symphony')
 }
 
-/** What a start has made, except for a copy of the programs, which is complete and serves the next one. */
+/** Lists the files that a start left behind, without the copied programs, which the next start reuses. */
 async function leftBehind(dataDir: string): Promise<readonly string[]> {
   const names = await readdir(dataDir).catch(() => [])
   return names.filter((name) => !name.startsWith('binaries-'))
 }
 
 describe('symphony db', () => {
-  test('start leaves a server running, url opens it, stop ends it; each may be repeated', async () => {
+  test('start leaves a server running, url prints its address, stop ends it; each can be repeated', async () => {
     const dataDir = await freshDataDir()
     const folder = ['--data-dir', dataDir]
     const started = await symphony('db', 'start', ...folder)
@@ -53,7 +53,7 @@ describe('symphony db', () => {
 
     const again = await symphony('db', 'start', '--json', ...folder)
     expect(JSON.parse(again.stdout)).toMatchObject({ dataDir, version: 18, adopted: true, ownerPid: null })
-    // The password is shown only to who asks for it.
+    // Only `db url` prints the password.
     expect(started.stdout + started.stderr + again.stdout + again.stderr).not.toContain('postgres://')
 
     const { stdout: url } = await symphony('db', 'url', ...folder)
@@ -73,7 +73,7 @@ describe('symphony db', () => {
     expect(await symphony('db', 'url', ...folder)).toMatchObject({ exitCode: 3, stdout: '' })
   })
 
-  test('stop leaves the server of a living process alone, unless forced', async () => {
+  test('stop refuses the server of a live process, unless forced', async () => {
     const dataDir = await freshDataDir()
     await startEmbedded({ dataDir })
     const adopted = await symphony('db', 'start', '--data-dir', dataDir)
@@ -88,7 +88,7 @@ describe('symphony db', () => {
   test.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],
-  ] as const)('%s in the middle of a start: exit code %i, and nothing is left behind', async (signal, exitCode) => {
+  ] as const)('%s during a start ends it with exit code %i and leaves nothing behind', async (signal, exitCode) => {
     const dataDir = await freshDataDir()
     const { child, ended } = spawnNode([BIN, 'db', 'start', '--data-dir', dataDir])
     await expect.poll(() => leftBehind(dataDir)).toHaveLength(1)
@@ -98,7 +98,7 @@ describe('symphony db', () => {
   })
 })
 
-test('the second signal ends a command that does not end by itself', async () => {
+test('a second signal ends a command that ignores the first', async () => {
   const program = `
     const { SignalHandler } = await import('${MAIN}')
     new SignalHandler(() => console.log('first'))
@@ -114,7 +114,7 @@ test('the second signal ends a command that does not end by itself', async () =>
   expect((await ended).exitCode).toBe(130)
 })
 
-test('a reader that goes away ends the command without a word', async () => {
+test('a command ends silently with exit code 0 if its reader closes stdout', async () => {
   const { child, ended } = spawnNode([BIN, '--help'])
   child.stdout?.destroy()
   expect(await ended).toMatchObject({ exitCode: 0, stderr: '' })

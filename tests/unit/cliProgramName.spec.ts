@@ -6,7 +6,7 @@ import { programName } from '../../libs/cli/terminal/installation.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
-/** A file bin/symphony in a folder of its own. */
+/** Creates a file bin/symphony in a new folder. */
 async function scriptIn(place: string): Promise<{ readonly folder: string; readonly script: string }> {
   const folder = await makeTestFolder()
   onTestFinished(() => removeTestFolder(folder))
@@ -17,19 +17,19 @@ async function scriptIn(place: string): Promise<{ readonly folder: string; reado
 }
 
 describe('programName', () => {
-  test('is the path of the file in a checkout, from the current folder', async () => {
+  test('is the path of the file in a checkout, relative if the current folder contains it', async () => {
     const { folder, script } = await scriptIn('checkout')
     expect(programName(script, { path: '', cwd: join(folder, 'checkout') })).toBe('./bin/symphony')
     expect(programName(script, { path: '', cwd: folder })).toBe('./checkout/bin/symphony')
     expect(programName(script, { path: '', cwd: join(folder, 'checkout', 'bin', 'x') })).toBe(script)
   })
 
-  test('is quoted for the shell where the path has spaces', async () => {
+  test('is quoted for the shell if the path has spaces', async () => {
     const { folder, script } = await scriptIn('my checkout')
     expect(programName(script, { path: '', cwd: folder })).toBe(`'./my checkout/bin/symphony'`)
   })
 
-  test('is npx symphony-pg for an installed package, also when npx runs it', async () => {
+  test('is npx symphony-pg for an installed package, also if npx runs it', async () => {
     const { folder, script } = await scriptIn('node_modules/symphony-pg')
     expect(programName(script, { path: '', cwd: folder })).toBe('npx symphony-pg')
     const ofNpx = join(folder, 'node_modules', '.bin')
@@ -38,7 +38,7 @@ describe('programName', () => {
     expect(programName(script, { path: ofNpx, cwd: folder })).toBe('npx symphony-pg')
   })
 
-  test('is symphony where PATH leads to this file, and not where it leads to another', async () => {
+  test('is symphony if PATH leads to this file, and not if it leads to another', async () => {
     const { folder, script } = await scriptIn('node_modules/symphony-pg')
     const other = await scriptIn('other')
     await symlink(script, join(folder, 'symphony'))
@@ -48,7 +48,7 @@ describe('programName', () => {
   })
 })
 
-test('a terminal prints commands as they are called from here, and leaves SQL and JSON alone', () => {
+test('a terminal prints commands with this name, and leaves SQL and JSON unchanged', () => {
   let text = ''
   const stream = new Writable({ write: (chunk, _encoding, done) => ((text += String(chunk)), done()) })
   const program = { name: './bin/symphony', commands: ['deploy', 'db'] }

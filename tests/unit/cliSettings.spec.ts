@@ -24,7 +24,7 @@ interface Given {
   readonly defaults?: Partial<Settings>
 }
 
-/** The settings as a command sees them. */
+/** Resolves the settings as a command does. */
 async function resolve({ words = [], env = {}, file, defaults }: Given): Promise<Settings> {
   const path = join(folder, 'symphony.json')
   if (file !== undefined) await writeFile(path, typeof file === 'string' ? file : JSON.stringify(file))
@@ -35,8 +35,8 @@ async function resolve({ words = [], env = {}, file, defaults }: Given): Promise
   return resolveSettings(NAMES, command.opts(), { env, terminal, signal: new AbortController().signal }, defaults)
 }
 
-describe('precedence', () => {
-  test('a flag wins over the environment, that over the file, that over the default', async () => {
+describe('precedence of settings', () => {
+  test('a flag overrides the environment, which overrides the file, which overrides the default', async () => {
     const words = ['--lease-seconds', '1', '--no-listen']
     const env = { LEASE_SECONDS: '2', OUTBOX_BATCH_SIZE: '3', SYMPHONY_LISTEN: 'true' }
     const file = { leaseSeconds: 4, batchSize: 5, concurrency: 6, listen: true }
@@ -54,30 +54,30 @@ describe('precedence', () => {
     [['--no-listen'], { SYMPHONY_LISTEN: 'true' }, false],
     [[], { SYMPHONY_LISTEN: '0' }, false],
     [[], { SYMPHONY_LISTEN: '' }, true],
-  ])('the switch %j with %j is %s', async (words, env, listen) => {
+  ])('the flags %j with the environment %j set listen to %s', async (words, env, listen) => {
     expect(await resolve({ words, env })).toMatchObject({ listen })
   })
 
-  test('an empty variable counts as none', async () => {
+  test('an empty variable counts as unset', async () => {
     expect(await resolve({ env: { LEASE_SECONDS: '', DATABASE_URL: '' } })).toMatchObject({
       leaseSeconds: 60,
       databaseUrl: undefined,
     })
   })
 
-  test('a command’s own default yields to whatever is given', async () => {
+  test('a setting in a file overrides the default of a command', async () => {
     const defaults = { shutdownMs: 1_500 }
     expect(await resolve({ defaults })).toMatchObject({ shutdownMs: 1_500 })
     expect(await resolve({ defaults, file: { shutdownMs: 9 } })).toMatchObject({ shutdownMs: 9 })
   })
 
-  test('a path in a file is relative to the file, on the command line to where one stands', async () => {
+  test('a path in a file is relative to the file, a path in a flag to the current folder', async () => {
     expect(await resolve({ file: { rails: 'rails.mjs' } })).toMatchObject({ rails: join(folder, 'rails.mjs') })
     expect(await resolve({ words: ['--rails', 'rails.mjs'] })).toMatchObject({ rails: 'rails.mjs' })
   })
 })
 
-describe('the canonical variables', () => {
+describe('the environment variables of the specification', () => {
   test.each([
     ['DATABASE_URL', 'postgres://a@b/c', 'databaseUrl', 'postgres://a@b/c'],
     ['SYMPHONY_SCHEMA', 'Pay Out', 'schema', 'Pay Out'],
@@ -89,11 +89,11 @@ describe('the canonical variables', () => {
     ['OUTBOX_CONCURRENCY', '1', 'concurrency', 1],
     ['OUTBOX_POLL_MS', '10', 'pollMs', 10],
     ['RAIL_TIMEOUT_MS', '3597000', 'railTimeoutMs', 3_597_000],
-  ] as const)('%s=%s is %s', async (variable, text, name, value) => {
+  ] as const)('%s=%s sets %s', async (variable, text, name, value) => {
     expect((await resolve({ env: { [variable]: text } }))[name]).toBe(value)
   })
 
-  test('their defaults are those of the specification', async () => {
+  test('have the defaults of the specification', async () => {
     expect(await resolve({})).toMatchObject({
       schema: 'symphony',
       leaseSeconds: 60,
@@ -107,7 +107,7 @@ describe('the canonical variables', () => {
   })
 })
 
-describe('an error names the setting as it was written', () => {
+describe('an invalid setting', () => {
   test.each([
     [{ words: ['--lease-seconds', '0'] }, '--lease-seconds: expected a whole number from 1 to 3600, got 0'],
     [{ words: ['--lease-seconds', '3601'] }, '--lease-seconds: expected a whole number from 1 to 3600, got 3601'],
@@ -132,16 +132,16 @@ describe('an error names the setting as it was written', () => {
       { words: ['--config', '/nowhere/at/all.json'] },
       'The file that --config names cannot be read: /nowhere/at/all.json',
     ],
-  ] satisfies [Given, string][])('%j', async (given: Given, message) => {
+  ] satisfies [Given, string][])('is named as it was written: %j', async (given: Given, message) => {
     await expect(resolve(given)).rejects.toThrow(message)
   })
 })
 
-test('a secret has no flag: it would be in the list of processes', () => {
+test('the access token has no flag, because the process list would show it', () => {
   expect('flag' in SETTINGS.accessToken).toBe(false)
 })
 
-test('docs/reference/options.md has a row for every setting, with its flag, variable, key and default', async () => {
+test('docs/reference/options.md has a row for every setting: key, flag, variable, default', async () => {
   const page = markdownPage('docs/reference/options.md')
   const rows = NAMES.map((name) => {
     const { flag, env, default: value } = SETTINGS[name]

@@ -11,7 +11,7 @@ import { everyCommand, surfaceOf, type CommandSurface } from '../../libs/cli/ter
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { symphony } from '../support/commandLine.js'
 
-/** The command line as a whole, read from the program: what it explains, what shells complete, what the reference says. */
+/** Tests of the whole command line: help texts, shell completion and the reference page. */
 
 let program: Command
 let commands: readonly CommandSurface[]
@@ -33,7 +33,7 @@ async function script(shell: string): Promise<string> {
   return (await symphony(['completion', shell])).stdout
 }
 
-/** What bash would offer with the cursor at the end of the line. */
+/** Returns the completions that bash offers at the end of the line. */
 function complete(line: string): string[] {
   const driver = `
     source "$1"; words=($2); [[ $2 == *' ' ]] && words+=('')
@@ -43,7 +43,7 @@ function complete(line: string): string[] {
   return String(stdout).split('\n').filter(Boolean).toSorted()
 }
 
-test('every command of the specification is there', () => {
+test('the program has every command of the specification', () => {
   const words = commands.map(({ path }) => path.join(' '))
   expect(words).toEqual(
     expect.arrayContaining([
@@ -76,7 +76,7 @@ test('every command of the specification is there', () => {
   )
 })
 
-test('every command, alone or with others below it, explains itself and shows examples that begin with its own words', () => {
+test('every command has a description and an example that calls it', () => {
   const silent = commands.filter(({ path, description }) => {
     const examples = /\nExamples:\n((?:  .+\n?)+)/.exec(helpOf(commandAt(path)))?.[1] ?? ''
     return description === '' || !examples.includes(`symphony ${path.join(' ')}`)
@@ -84,14 +84,14 @@ test('every command, alone or with others below it, explains itself and shows ex
   expect(silent.map(({ path }) => path.join(' '))).toEqual([])
 })
 
-test('every option says what it is for', () => {
+test('every option has a description', () => {
   const silent = commands.flatMap(({ path, options }) =>
     options.filter(({ description }) => description === '').map(({ names }) => `${path.join(' ')} ${names.join(', ')}`),
   )
   expect(silent).toEqual([])
 })
 
-test('what decides about money or stops it can be tried without consequences, and asks why', () => {
+test('commands that decide about or stop payments have --dry-run, --reason and --json', () => {
   const deciding = ['redrive', 'holds resolve', 'pause', 'resume', 'freeze place', 'freeze lift']
   for (const words of deciding) {
     const { options } = commands.find(({ path }) => path.join(' ') === words)!
@@ -100,21 +100,21 @@ test('what decides about money or stops it can be tried without consequences, an
   }
 })
 
-test('every command that answers and ends can do so in JSON', () => {
+test('every command that ends by itself has --json, except completion', () => {
   const mute = commands.filter(
     ({ commands: below, options }) => below.length === 0 && !options.some(({ names }) => names.includes('--json')),
   )
-  // Four run until they are stopped, and a script is a script.
+  // The first four run until they are stopped; completion prints a script.
   expect(mute.map(({ path }) => path.join(' '))).toEqual(['start', 'api', 'worker', 'scheduler', 'completion'])
 })
 
-test('the reference says what the program says', () => {
+test('docs/reference/cli.md matches the program', () => {
   const page = readFileSync(new URL('../../docs/reference/cli.md', import.meta.url), 'utf8')
-  expect(page === cliReference(program), 'node scripts/cliReference.mjs writes it anew').toBe(true)
+  expect(page === cliReference(program), 'run node scripts/cliReference.mjs').toBe(true)
 })
 
-describe('completion', () => {
-  test.for(['bash', 'zsh', 'fish'])('of %s knows every command and every option', async (shell) => {
+describe('symphony completion', () => {
+  test.for(['bash', 'zsh', 'fish'])('prints a script for %s with every command and every option', async (shell) => {
     const text = await script(shell)
     for (const { path, options } of commands) {
       expect(text).toContain(path.at(-1))
@@ -125,13 +125,13 @@ describe('completion', () => {
     }
   })
 
-  test('of another shell is a usage error that names those there are', async () => {
+  test('refuses another shell (exit code 2) and names the supported ones', async () => {
     const { exitCode, stderr } = await symphony(['completion', 'tcsh'])
     expect(exitCode).toBe(2)
     expect(stderr).toContain('bash, zsh, fish')
   })
 
-  test('completes in a real bash: commands, those below them, options, choices and files', async () => {
+  test('completes commands, subcommands, options, choices and files in bash', async () => {
     writeFileSync(join(folder, 'symphony.bash'), await script('bash'))
     writeFileSync(join(folder, 'rails.mjs'), '')
     expect(complete('symphony ho')).toEqual(['holds'])

@@ -41,7 +41,7 @@ function enqueue(id: string, payload: object, ...words: readonly string[]): Prom
   return symphony(['enqueue', ...given, ...words], env)
 }
 
-/** A line of a file of instructions. */
+/** Returns one line of a file of instructions. */
 function line(id: string, payload: object): string {
   return JSON.stringify({ instructionId: id, participantId: 'acme', railType: 'sealed', payload })
 }
@@ -51,7 +51,7 @@ function worker(...words: readonly string[]): Promise<CommandOutput> {
   return symphony(given, env, AbortSignal.timeout(60_000))
 }
 
-test('keygen makes a file that only its owner can read, and adds to it', async () => {
+test('vault keygen creates a file that only its owner can read, and adds keys to it', async () => {
   const made = await vault('keygen', keys, '--id', 'one', '--json')
   expect(JSON.parse(made.stdout)).toEqual({ id: 'one', current: 'one' })
   expect((await stat(keys)).mode & 0o777).toBe(0o600)
@@ -63,7 +63,7 @@ test('keygen makes a file that only its owner can read, and adds to it', async (
   })
 })
 
-test('a file that others can read, or that is none, is refused without a word of it', async () => {
+test('a key file that others can read or that is invalid is refused without quoting it', async () => {
   const open = join(folder, 'open.json')
   await writeFile(open, await readFile(keys))
   await chmod(open, 0o644)
@@ -75,7 +75,7 @@ test('a file that others can read, or that is none, is refused without a word of
   expect((await enqueue('never', {}, '--vault-keys', join(folder, 'none'))).exitCode).toBe(2)
 })
 
-test('a key that is added while a process runs is found by it', async () => {
+test('a running process finds a key that is added to its key file', async () => {
   const file = await MasterKeyFile.open(keys)
   expect(await file.find('three')).toBeUndefined()
   await vault('keygen', keys, '--id', 'three', '--not-current')
@@ -83,8 +83,8 @@ test('a key that is added while a process runs is found by it', async () => {
   expect((await file.current()).id).toBe('one')
 })
 
-describe('a rail that encrypts', () => {
-  test('has its payments encrypted by enqueue, alone and from a file; without keys they are refused', async () => {
+describe('a rail with encrypted fields', () => {
+  test('has its payloads encrypted by enqueue, or refused without keys (FIELD_KEY_MISSING)', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const refused = await enqueue('p-1', { iban: SECRET }, '--rails', rails)
     expect(refused.stderr).toContain('FIELD_KEY_MISSING')
@@ -97,14 +97,14 @@ describe('a rail that encrypts', () => {
     const { rows } = await db.queryNoRole<{ text: string }>('SELECT p::text AS text FROM payment_outbox_pending p')
     expect(rows).toHaveLength(2)
     for (const { text } of rows) expect(text).not.toContain(SECRET)
-    // What a file of rails opened must not keep the command from ending.
+    // The command closes its rails. Resources that a rail keeps open would keep the process running.
     expect(Reflect.get(globalThis, 'closedRails')).toBe(closedBefore + 4)
     const card = await enqueue('p-3', { memo: '4111 1111 1111 1111' }, ...words)
     expect([card.exitCode, card.stderr]).toEqual([1, expect.stringContaining('CARD_NUMBER_REFUSED')])
     expect(card.stderr).not.toContain('4111')
   })
 
-  test('has no worker without its keys, nor one with a file in which a key that is in use is missing', async () => {
+  test('has no worker if a key in use is missing (VAULT_KEYS_MISSING)', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const other = join(folder, 'other.json')
     await vault('keygen', other, '--id', 'other')
@@ -115,9 +115,9 @@ describe('a rail that encrypts', () => {
     expect(Reflect.get(globalThis, 'closedRails')).toBe(closedBefore + 2)
   })
 
-  test('is closed by a worker without a database, and not loaded by one whose file of keys is missing', async () => {
+  test('is closed if the worker has no database, and not loaded if the key file is missing', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
-    const nowhere = await worker('--database-url', 'postgres://nobody@127.0.0.1:1/none')
+    const nowhere = await worker('--database-url', 'postgres://unknown-user@127.0.0.1:1/none')
     expect(nowhere.exitCode).toBe(3)
     expect(Reflect.get(globalThis, 'closedRails')).toBe(closedBefore + 1)
     expect((await worker('--vault-keys', join(folder, 'none'))).exitCode).toBe(2)
@@ -125,7 +125,7 @@ describe('a rail that encrypts', () => {
   })
 })
 
-test('status counts, rotate puts all keys under the current one, shred destroys one after it is asked twice', async () => {
+test('vault status counts keys, rotate rewraps them, shred destroys one only with --yes', async () => {
   await vault('keygen', keys, '--id', 'four')
   expect(JSON.parse((await vault('rotate', '--vault-keys', keys, '--json')).stdout)).toEqual({
     masterKeyId: 'four',

@@ -21,7 +21,7 @@ describe('boundedInteger', () => {
     ['leaseSeconds', LEASE_SECONDS, [1, 2, 3_599, 3_600]],
     ['batchSize', BATCH_SIZE, [1, 1_000]],
     ['attempt', { min: 0, max: 20 }, [0, 20]],
-  ])('%s accepts both ends of its bounds', (name, bounds, values) => {
+  ])('accepts both bounds of %s', (name, bounds, values) => {
     for (const value of values) expect(boundedInteger(name, value, bounds)).toBe(value)
   })
 
@@ -38,7 +38,7 @@ describe('boundedInteger', () => {
   })
 
   test.each([undefined, null, '5', '', true, 5n, [5], { valueOf: () => 5 }, Object(5)])(
-    'refuses %o as no number',
+    'refuses %o, which is no number',
     (value) => {
       expect(() => boundedInteger('leaseSeconds', value, LEASE_SECONDS)).toThrow(InvalidArgumentError)
     },
@@ -46,9 +46,12 @@ describe('boundedInteger', () => {
 })
 
 describe('ids', () => {
-  test.each(['a', '~', '!', 'x'.repeat(ID_LENGTH_MAX), "Robert');DROP-TABLE", '{"a":1}'])('accepts %.30s', (id) => {
-    expect(requiredId('instructionId', id)).toBe(id)
-  })
+  test.each(['a', '~', '!', 'x'.repeat(ID_LENGTH_MAX), "Robert');DROP-TABLE", '{"a":1}'])(
+    'requiredId accepts %.30s',
+    (id) => {
+      expect(requiredId('instructionId', id)).toBe(id)
+    },
+  )
 
   test.each<unknown>([
     '',
@@ -68,16 +71,16 @@ describe('ids', () => {
     1,
     {},
     ['a'],
-  ])('refuses %j', (id) => {
+  ])('requiredId refuses %j', (id) => {
     expect(() => requiredId('instructionId', id)).toThrow(InvalidArgumentError)
     expect(() => requiredId('instructionId', id)).toThrow(/^instructionId: expected /)
   })
 
-  test('refuses 129 characters as out of range', () => {
+  test('requiredId refuses 129 characters as out of range', () => {
     expect(() => requiredId('railType', 'x'.repeat(ID_LENGTH_MAX + 1))).toThrow(ArgumentRangeError)
   })
 
-  test('accepts exactly what ^[!-~]{1,128}$ accepts', () => {
+  test('requiredId accepts exactly the texts that match ^[!-~]{1,128}$', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 130 }), (text) => {
         expect(accepts(text)).toBe(/^[!-~]{1,128}$/.test(text))
@@ -85,27 +88,33 @@ describe('ids', () => {
     )
   })
 
-  test.each(['k~redrive~1', '~redrive~0', 'k~redrive~2~redrive~31'])('%s is reserved for Symphony', (key) => {
-    expect(() => requiredIdempotencyKey('idempotencyKey', key)).toThrow(InvalidArgumentError)
-    expect(requiredId('instructionId', key)).toBe(key)
-  })
+  test.each(['k~redrive~1', '~redrive~0', 'k~redrive~2~redrive~31'])(
+    'requiredIdempotencyKey refuses %s, which is reserved for redrives',
+    (key) => {
+      expect(() => requiredIdempotencyKey('idempotencyKey', key)).toThrow(InvalidArgumentError)
+      expect(requiredId('instructionId', key)).toBe(key)
+    },
+  )
 
-  test.each(['k', 'k~redrive~', 'k~redrive~x', 'k~redrive~1x', 'redrive~1'])('%s is an ordinary key', (key) => {
-    expect(requiredIdempotencyKey('idempotencyKey', key)).toBe(key)
-  })
+  test.each(['k', 'k~redrive~', 'k~redrive~x', 'k~redrive~1x', 'redrive~1'])(
+    'requiredIdempotencyKey accepts %s',
+    (key) => {
+      expect(requiredIdempotencyKey('idempotencyKey', key)).toBe(key)
+    },
+  )
 })
 
 describe('createWorkerId', () => {
-  test('names the process and never repeats', () => {
+  test('contains the process id and is unique', () => {
     expect(createWorkerId()).toContain(`:${process.pid}:`)
     expect(createWorkerId()).not.toBe(createWorkerId())
   })
 
-  test('shortens a long host name, not the part that makes it unique', () => {
+  test('shortens a long host name, not its unique part', () => {
     expect(createWorkerId('h'.repeat(300), 1)).toMatch(/^h{89}:1:[0-9a-f-]{36}$/)
   })
 
-  test('is a valid id for any host name', () => {
+  test('returns a valid id for any host name', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: 'binary', maxLength: 300 }),
@@ -139,7 +148,7 @@ describe('text', () => {
     expect(() => requiredText('reason', text, 10)).toThrow(kind)
   })
 
-  test('any text becomes storable and short enough, and stays what it is once it is so', () => {
+  test('sanitizeErrorText makes any text storable and short, and does not change the result', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 40 }), fc.nat(100), (odd, times) => {
         const stored = sanitizeErrorText(odd.repeat(times) + '\uD83D\0\u001B'.slice(0, times))
@@ -149,17 +158,17 @@ describe('text', () => {
     )
   })
 
-  test.each(['', ' \n'])('%j becomes text that says so', (text) => {
+  test.each(['', ' \n'])('sanitizeErrorText replaces %j by (no text)', (text) => {
     expect(sanitizeErrorText(text)).toBe('(no text)')
   })
 
-  test('a pair cut in two by shortening does not leave a half behind', () => {
+  test('sanitizeErrorText leaves no half surrogate pair when it shortens a text', () => {
     expect(sanitizeErrorText('ab😀', 3)).toBe('ab…')
     expect(sanitizeErrorText('ab😀c', 4)).toBe('ab\uFFFD…')
   })
 })
 
-test('the monotonic clock does not go back, and the wall clock is a date', () => {
+test('systemClock.monotonicMs never goes back, and now returns a Date', () => {
   const before = systemClock.monotonicMs()
   expect(systemClock.monotonicMs()).toBeGreaterThanOrEqual(before)
   expect(systemClock.now()).toBeInstanceOf(Date)

@@ -10,8 +10,8 @@ import {
   parseMoney,
 } from '../../libs/core/index.js'
 
-describe('the currencies of ISO 4217', () => {
-  it('are those of the list of 2026: 165 with minor units', () => {
+describe('currencies of ISO 4217', () => {
+  it('are the 165 codes with minor units of the 2026 list', () => {
     expect(currencyCodes()).toHaveLength(165)
     expect(new Set(currencyCodes()).size).toBe(165)
     for (const code of currencyCodes()) expect(code).toMatch(/^[A-Z]{3}$/)
@@ -63,7 +63,7 @@ describe('the currencies of ISO 4217', () => {
     'EU',
     'EURO',
     '',
-  ])('nothing can be paid in "%s"', (code) => {
+  ])('minorUnitsOf returns undefined for "%s"', (code) => {
     expect(minorUnitsOf(code)).toBeUndefined()
   })
 })
@@ -81,7 +81,7 @@ describe('parseMoney', () => {
     ['9007199254740993', 'JPY', 9007199254740993n],
     ['999999999999999999', 'JPY', 999999999999999999n],
     ['9999999999999999.99', 'EUR', 999999999999999999n],
-  ])('reads %s %s', (amount, currency, amountMinor) => {
+  ])('parses %s %s', (amount, currency, amountMinor) => {
     expect(parseMoney(amount, currency)).toEqual({ amountMinor, currency })
   })
 
@@ -104,16 +104,16 @@ describe('parseMoney', () => {
     expect(() => parseMoney(amount, currency)).toThrow(/^amount: /)
   })
 
-  it('names the argument, never its value', () => {
+  it('names the argument in an error, never its value', () => {
     expect(() => parseMoney('4111111111111111111111', 'EUR')).toThrow(/^(?!.*4111)/)
     expect(() => parseMoney('1', 'ABC')).toThrow(/^currency: (?!.*ABC)/)
   })
 
-  it('bounds amounts so that PostgreSQL can hold and add them', () => {
+  it('limits amounts so that a sum of nine fits into a bigint', () => {
     expect(10n ** BigInt(AMOUNT_MINOR_DIGITS_MAX) * 9n).toBeLessThan(2n ** 63n)
   })
 
-  it('reads back what formatMoney writes, for any amount and currency', () => {
+  it('parses what formatMoney writes, for any amount and currency', () => {
     fc.assert(
       fc.property(
         fc.bigInt({ min: 1n, max: 10n ** 18n - 1n }),
@@ -139,7 +139,7 @@ describe('formatMoney', () => {
     expect(formatMoney({ amountMinor, currency })).toBe(text)
   })
 
-  it('refuses a currency that does not exist', () => {
+  it('refuses an unknown currency', () => {
     expect(() => formatMoney({ amountMinor: 1n, currency: 'ABC' })).toThrow(InvalidArgumentError)
   })
 })

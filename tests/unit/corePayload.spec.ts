@@ -9,7 +9,7 @@ import {
   PAYLOAD_DEPTH_MAX,
 } from '../../libs/core/index.js'
 
-/** A string that must never come back in an error: what a payload holds is nobody's business. */
+/** Text that no error may contain, because errors do not quote payloads. */
 const SECRET = 'canary-4111111111111111'
 
 class Money {
@@ -40,14 +40,14 @@ function revokedProxy(): object {
   return proxy
 }
 
-/** Doubles at each of 31 levels: a few hundred bytes of memory, two thousand million leaves when written out. */
+/** Doubles at each of 31 levels: a few hundred bytes in memory, 2^31 leaves as text. */
 function expandingGraph(): Record<string, unknown> {
   let node: unknown = 'leaf'
   for (let level = 1; level < PAYLOAD_DEPTH_MAX; level += 1) node = [node, node]
   return { node }
 }
 
-describe('what a payload may be', () => {
+describe('encodePayload with a valid payload', () => {
   test.each<[string, unknown, string]>([
     ['an empty object', {}, '{}'],
     ['spaces as jsonb prints them', { a: 1, b: [true, null, {}] }, '{"a": 1, "b": [true, null, {}]}'],
@@ -76,7 +76,7 @@ describe('what a payload may be', () => {
   })
 })
 
-describe('what a payload may not be', () => {
+describe('encodePayload with an invalid payload', () => {
   const S = SECRET
   test.each<[string, unknown, string]>([
     ['undefined', undefined, 'payload'],
@@ -121,7 +121,7 @@ describe('what a payload may not be', () => {
     ['a lone low surrogate', { a: `\uDE00${S}` }, 'payload.a'],
     ['swapped surrogates in a key', { ok: 1, ['\uDE00\uD83D']: 1 }, 'payload[key 2]'],
     ['a key that may be data', { [S.slice(7)]: undefined }, 'payload[key 1]'],
-  ])('refuses %s, naming the place', (_name, payload, argument) => {
+  ])('refuses %s and names its path', (_name, payload, argument) => {
     const error = refusal(payload)
     expect(error).toBeInstanceOf(TypeError)
     expect(error).toMatchObject({ code: 'INVALID_ARGUMENT', argument })
@@ -165,25 +165,25 @@ describe('what a payload may not be', () => {
     expect(calls).toBe(0)
   })
 
-  test('says what it found where a value should be', () => {
+  test('names the kind of the value that it refuses', () => {
     expect(() => encodePayload(withProperty('a', { get: () => 1, enumerable: true }))).toThrow(
       /got a getter or setter$/,
     )
     expect(() => encodePayload({ a: [new Date(0)] })).toThrow(/^payload\.a\[0\]: .*got an instance of a class$/)
   })
 
-  test('calls the argument what the caller calls it', () => {
+  test('names the argument as the caller does', () => {
     expect(() => encodePayload({ a: undefined }, 'items[7].payload')).toThrow(/^items\[7\]\.payload\.a: /)
   })
 })
 
-describe('for any JSON', () => {
+describe('encodePayload with random values', () => {
   const json = fc.dictionary(
     fc.string({ unit: 'binary' }).filter((key) => key !== '__proto__' && !key.includes('\0')),
     fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 }),
   )
 
-  test('the text reads back as the same value, or the value is refused with a typed error', () => {
+  test('returns text that parses to the same value, or throws a typed error', () => {
     fc.assert(
       fc.property(json, (payload) => {
         const text = textUnlessRefused(payload)
@@ -193,7 +193,7 @@ describe('for any JSON', () => {
     )
   })
 
-  test('any value at all is accepted or refused with a typed error', () => {
+  test('accepts any value or throws a typed error', () => {
     const anything = fc.anything({
       withBigInt: true,
       withDate: true,
@@ -223,7 +223,7 @@ function refusal(payload: unknown): unknown {
   }
 }
 
-/** Any other error than the two typed ones is a crash, and fails the test. */
+/** Returns undefined for the two typed errors. Any other error is a crash and fails the test. */
 function textUnlessRefused(payload: unknown): string | undefined {
   try {
     return encodePayload(payload)

@@ -11,7 +11,7 @@ import {
 
 const deep = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)
 
-describe('what strict JSON reads', () => {
+describe('parseStrictJson with valid text', () => {
   test.each<[string, unknown]>([
     ['null', null],
     [' \t\n\r true \n', true],
@@ -31,17 +31,17 @@ describe('what strict JSON reads', () => {
     ['1e20', 1e20],
     ['0.00000000000000000001', 1e-20],
     [deep(32), JSON.parse(deep(32))],
-  ])('reads %s', (text, value) => {
+  ])('parses %s', (text, value) => {
     expect(parseStrictJson(text)).toEqual(value)
     expect(parseStrictJson(Buffer.from(text))).toEqual(value)
   })
 
-  test('an envelope may ask for one more level', () => {
+  test('accepts one more level if depthMax allows it', () => {
     expect(parseStrictJson(deep(33), { depthMax: 33 })).toHaveLength(1)
   })
 })
 
-describe('what strict JSON refuses', () => {
+describe('parseStrictJson with invalid text', () => {
   test.each<[string, string]>([
     ['', 'body'],
     [' ', 'body'],
@@ -121,7 +121,7 @@ describe('what strict JSON refuses', () => {
     ['lists', '['.repeat(100_000)],
     ['objects', '{"a":'.repeat(10_000)],
     ['brackets within a text', `${'['.repeat(40)}"]]]${']'.repeat(40)}`],
-  ])('refuses %s that never close as no JSON, beyond the maximum depth too', (_name, text) => {
+  ])('refuses %s that never close (JsonSyntaxError), also beyond the maximum depth', (_name, text) => {
     expect(refusal(text)).toBeInstanceOf(JsonSyntaxError)
   })
 
@@ -134,18 +134,18 @@ describe('what strict JSON refuses', () => {
     expect(() => parseStrictJson(Uint8Array.from(bytes), { argument: 'line 3' })).toThrow(/^line 3: expected UTF-8$/)
   })
 
-  test('refuses a byte order mark, in bytes too', () => {
+  test('refuses a byte order mark in bytes', () => {
     expect(() => parseStrictJson(Uint8Array.from([0xef, 0xbb, 0xbf, 0x31]))).toThrow(
       /expected a JSON value at offset 0/,
     )
   })
 
-  test('refuses a number of 200,000 digits without counting them', () => {
-    // Looking for trailing zeros in it takes minutes.
+  test('refuses a number of 200,000 digits quickly', () => {
+    // A search for trailing zeros in it would take minutes.
     expect(refusal(`1${'0'.repeat(200_000)}1`)).toMatchObject({ code: 'ARGUMENT_OUT_OF_RANGE' })
   })
 
-  test('never quotes the text it refuses', () => {
+  test('never quotes the text that it refuses', () => {
     for (const text of [
       '{"pan": 4111111111111111111}',
       '{"pan": "4111\\q"}',
@@ -157,10 +157,10 @@ describe('what strict JSON refuses', () => {
   })
 })
 
-describe('for any text', () => {
+describe('parseStrictJson with random text', () => {
   const withinBounds = fc.jsonValue({ maxDepth: 5 }).filter((value) => isWithinBounds(value))
 
-  test('strict JSON agrees with JSON.parse wherever it accepts', () => {
+  test('agrees with JSON.parse wherever it accepts', () => {
     fc.assert(
       fc.property(fc.json({ stringUnit: 'binary' }), (text) => {
         const value = readUnlessRefused(text)
@@ -169,8 +169,8 @@ describe('for any text', () => {
     )
   })
 
-  test('what JSON.parse refuses, strict JSON refuses too, with a typed error', () => {
-    // Splices of valid JSON and single characters of its alphabet: nearly all of it almost JSON.
+  test('refuses with a typed error whatever JSON.parse refuses', () => {
+    // Valid JSON with one character of its alphabet spliced in: nearly all of it is almost JSON.
     const almost = fc
       .tuple(fc.json(), fc.nat(200), fc.constantFrom(...JSON_ALPHABET), fc.nat(3))
       .map(([text, at, piece, cut]) => text.slice(0, at) + piece + text.slice(at + cut))
@@ -183,7 +183,7 @@ describe('for any text', () => {
     )
   })
 
-  test('what encodePayload writes, strict JSON reads back', () => {
+  test('reads back what encodePayload writes', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.stringMatching(/^[a-z]{1,8}$/), withinBounds), (payload) => {
         const text = encodePayload(payload)
@@ -195,7 +195,7 @@ describe('for any text', () => {
 
 const REFUSED = Symbol('refused')
 
-/** Any other error than the two typed ones is a crash, and fails the test. */
+/** Returns REFUSED for the two typed errors. Any other error is a crash and fails the test. */
 function readUnlessRefused(text: string): unknown {
   try {
     return parseStrictJson(text)

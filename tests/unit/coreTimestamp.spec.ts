@@ -24,17 +24,17 @@ test.each([
   '2026-01-31',
   'now',
   '',
-])('parseTimestamp refuses %j and takes no other day for it', (text) => {
+])('parseTimestamp refuses %j', (text) => {
   expect(parseTimestamp(text)).toBeUndefined()
 })
 
-test('an instruction without a key is its own; one whose key is null, or of another name, is refused', () => {
+test('parseInstruction takes the instruction id as the default key, and refuses a null key', () => {
   const instruction = { instructionId: 'i', participantId: 'p', railType: 'r', payload: {} }
   expect(parseInstruction(instruction).idempotencyKey).toBe('i')
   expect(() => parseInstruction({ ...instruction, idempotencyKey: null })).toThrow(/^idempotencyKey: /)
 })
 
-test('an unknown field is named where it looks like a name, and by its place where it may be data', () => {
+test('parseInstruction names an unknown field, or its position if the name may be data', () => {
   expect(() => readLine('amount')).toThrow(/^line 7, amount: unknown field/)
   expect(() => readLine('4929 1234 5678 9015')).toThrow(/^line 7, \[key 2\]: unknown field/)
 })

@@ -13,7 +13,7 @@ describe('TokenBucket', () => {
     expect(bucket.available).toBe(4)
   })
 
-  test('says how long a caller waits for its tokens', () => {
+  test('returns how long a caller waits for its tokens', () => {
     const { bucket } = bucketAt(2, 4)
     expect(bucket.waitMs(4)).toBe(0)
     bucket.take(3)
@@ -21,7 +21,7 @@ describe('TokenBucket', () => {
     expect(bucket.waitMs(2)).toBe(500)
   })
 
-  test('lets later callers wait longer after more tokens were taken than it had', () => {
+  test('makes later callers wait longer after more tokens were taken than it had', () => {
     const { bucket, time } = bucketAt(1, 1)
     bucket.take(3)
     expect(bucket.available).toBe(-2)

@@ -6,7 +6,7 @@ import { builtPath } from '../support/builtPath.js'
 
 const folder = builtPath('dashboard')
 const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => /\.\w+$/.test(name))
-/** Of all of them together, as they travel. */
+/** Returns the gzipped size of these files together. */
 const bytesOf = (names: readonly string[]) =>
   names.reduce((bytes, name) => bytes + gzipSync(readFileSync(join(folder, name)), { level: 9 }).length, 0)
 const textOf = (name: string) => readFileSync(join(folder, name), 'utf8')
@@ -16,7 +16,7 @@ const FIRST_BYTES_MAX = 48 * 1_024
 const BYTES_MAX = 72 * 1_024
 
 describe('the built dashboard', () => {
-  test('is one page, script, style sheet and mark; charts and payment dialogs are fetched later', () => {
+  test('is one page, script, style sheet and icon; charts and payment dialogs load later', () => {
     expect(files.map((name) => name.replace(/-[\w-]{8}\./, '-HASH.')).toSorted()).toEqual([
       'assets/actions-HASH.js',
       'assets/index-HASH.css',
@@ -28,7 +28,7 @@ describe('the built dashboard', () => {
     ])
   })
 
-  test('is small, and what is fetched first is smaller', () => {
+  test('stays below its size limits, in total and for the first load', () => {
     const first = files.filter((name) => !/uPlot|actions/.test(name))
     expect(first.length).toBe(files.length - 3)
     expect(bytesOf(first)).toBeGreaterThan(10_000)
@@ -36,15 +36,15 @@ describe('the built dashboard', () => {
     expect(bytesOf(files)).toBeLessThan(BYTES_MAX)
   })
 
-  test('asks no other origin for anything', () => {
+  test('refers to no other origin', () => {
     for (const name of files) {
       const origins = textOf(name).match(/(?:https?:)?\/\/[a-z0-9-]+\.[a-z]{2,}/gi) ?? []
-      // Names of things, not addresses that anybody fetches.
+      // XML namespaces at www.w3.org are names, which a browser does not fetch.
       expect(origins.filter((origin) => !origin.endsWith('//www.w3.org'))).toEqual([])
     }
   })
 
-  test('has nothing inline that its policy would refuse', () => {
+  test('has no inline script or style that its content security policy refuses', () => {
     const page = textOf('index.html')
     expect(page).not.toMatch(/<script(?![^>]*\ssrc=)/)
     expect(page).not.toMatch(/<style|\sstyle=|\son\w+=/)

@@ -23,12 +23,12 @@ const EVENTS = [
   { type: 'message', data: 'no space', id: '7' },
 ]
 
-describe('the reader of server-sent events', () => {
-  test('gives the events of a stream, and nothing for heartbeats and unknown fields', () => {
+describe('EventReader', () => {
+  test('returns the events of a stream, and none for heartbeats and unknown fields', () => {
     expect(new EventReader().read(STREAM)).toEqual(EVENTS)
   })
 
-  test('gives the same wherever the stream is cut', () => {
+  test('returns the same events wherever the stream is split', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(STREAM.length), { maxLength: 6 }), (cuts) => {
         const places = [0, ...cuts.toSorted((a, b) => a - b), STREAM.length]
@@ -39,14 +39,14 @@ describe('the reader of server-sent events', () => {
     )
   })
 
-  test('keeps an event back until its empty line', () => {
+  test('returns an event only after its empty line', () => {
     const reader = new EventReader()
     expect(reader.read('data: a\n')).toEqual([])
     expect(reader.read('\n')).toEqual([{ type: 'message', data: 'a', id: undefined }])
   })
 })
 
-describe('what people read', () => {
+describe('formatted values', () => {
   test.each([
     [0, '0 s'],
     [0.25, '250 ms'],
@@ -62,14 +62,14 @@ describe('what people read', () => {
     expect(duration(seconds)).toBe(text)
   })
 
-  test('a time is told by its distance, on either side of now', () => {
+  test('relative writes a time as its distance from now, past or future', () => {
     const now = Date.parse('2026-01-01T00:00:00Z')
     expect(relative('2026-01-01T00:00:01.000000Z', now)).toBe('now')
     expect(relative('2026-01-01T00:04:00.000000Z', now)).toBe('in 4 min')
     expect(relative('2025-12-31T23:59:30.000000Z', now)).toBe('30 s ago')
   })
 
-  test('counts keep their digits below a million, and come as text or number', () => {
+  test('count keeps all digits below a million, for text and numbers', () => {
     expect([count('999999'), count(1_000_000), count('12345678901')]).toEqual(['999,999', '1M', '12.3B'])
   })
 
@@ -79,11 +79,11 @@ describe('what people read', () => {
     ['1', 'payment'],
     [2, 'payments'],
     ['1000000', 'payments'],
-  ])('a count of %s goes with the word "%s"', (value, word) => {
+  ])('plural of %s is "%s"', (value, word) => {
     expect(plural(value, 'payment')).toBe(word)
   })
 
-  test('a count of one goes with the given singular, any other with the given plural', () => {
+  test('plural returns the given singular for 1 and the given plural otherwise', () => {
     expect([0, 1, 2].map((value) => plural(value, 'it is', 'they are'))).toEqual(['they are', 'it is', 'they are'])
   })
 
@@ -96,14 +96,14 @@ describe('what people read', () => {
   })
 })
 
-test('a line to paste into a terminal holds any text as one word, and runs nothing of it', () => {
+test('shellQuoted quotes any text as one shell word that runs nothing', () => {
   for (const text of ["'; echo hacked; '", '$(echo hacked)', '`echo hacked`', "it's", '\\', 'a\nb', '']) {
     const { stdout } = spawnSync('sh', ['-c', `printf %s ${shellQuoted(text)}`], { encoding: 'utf8' })
     expect(stdout).toBe(text)
   }
 })
 
-test('an alert leads to the page on which its cause can be seen, if there is one; to none that a rule does not name', () => {
+test('pageForAlert returns a page for these alert rules and undefined for other names', () => {
   const led = ALERT_RULES.flatMap(({ name }) => (pageForAlert(name) === undefined ? [] : [name]))
   expect(led).toEqual([
     'SymphonyOldestPendingAge',

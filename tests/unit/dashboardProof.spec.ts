@@ -8,7 +8,7 @@ import { LedgerFixture } from '../support/ledgerFixture.js'
 import { buildInstruction, enqueue, enqueueAndFail } from '../support/outboxItems.js'
 import { createPerson } from '../support/outboxPeople.js'
 
-/** Proofs of a real ledger, checked as a browser checks them. */
+/** Proofs of a real ledger, checked by the code of the browser. */
 
 const IBAN = 'DE89370400440532013000'
 const MASKING = loadRails([
@@ -23,11 +23,11 @@ const MASKING = loadRails([
 
 let ledger: LedgerFixture
 let http: HttpFixture
-/** Of a payment with two attempts and two events, in one block with other rows. */
+/** Proof of a payment with two attempts and two events, in one block with other rows. */
 let sound: Proof
 let another: Proof
 let masked: Proof
-/** In the next block. */
+/** Proof of a payment in the next block. */
 let later: Proof
 beforeAll(async () => {
   ledger = await LedgerFixture.open()
@@ -74,9 +74,9 @@ async function defectsOf(proof: Proof): Promise<string[]> {
   )
 }
 
-describe('an unchanged payment', () => {
-  test.each([1, 3, 4, 5, 17, 100])('is sound at each place of a block of %i rows', async (size) => {
-    // One transaction, so that one block takes all of its rows.
+describe('the proof of an unchanged payment', () => {
+  test.each([1, 3, 4, 5, 17, 100])('is valid at each position of a block of %i rows', async (size) => {
+    // One transaction, so that one block holds all of its rows.
     const instructions = Array.from({ length: size }, () => buildInstruction())
     const items = await enqueuePaymentOutboxBatch(ledger.db.as('symphony_ingest'), instructions)
     await ledger.sealAll(1_000)
@@ -95,7 +95,7 @@ describe('an unchanged payment', () => {
     expect(rows).toEqual([{ count: size }])
   })
 
-  test('is sound in blocks of 3 rows, whatever became of it', async () => {
+  test('is valid in blocks of 3 rows, whatever the outcome of the payment', async () => {
     await ledger.play()
     await ledger.sealAll(3)
     const { rows } = await ledger.db.queryNoRole<{ id: string }>(
@@ -110,7 +110,7 @@ describe('an unchanged payment', () => {
     expect([...kinds].toSorted()).toEqual(['attempt', 'event', 'identity'])
   })
 
-  test('has its rows in order, each with its block', async () => {
+  test('lists its rows in order and has no break', async () => {
     const checked = await checkProof(sound)
     expect(checked.map(({ position }) => position)).toEqual([
       'identity',
@@ -120,18 +120,18 @@ describe('an unchanged payment', () => {
       'event 2',
     ])
     expect(firstBreak(checked)).toBeUndefined()
-    // The tampers below need a tree of several levels.
+    // The changes below need a tree of several levels.
     expect(sound.rows.map(({ nodes }) => nodes.length > 1)).toEqual([true, true, true, true, true])
   })
 
-  test('shows the payload of its last attempt; without an attempt it has none to show', async () => {
+  test('contains the payload of the last attempt, and null without an attempt', async () => {
     expect(JSON.parse(payloadIn(sound) ?? '')).toEqual({ note: 'ü€😀', amount: '12.50' })
     expect(payloadIn(await proofOf((await enqueue(ledger.db)).outboxId))).toBeNull()
   })
 })
 
-describe('a row without a block', () => {
-  test('is not a break, and must still be about this payment', async () => {
+describe('an unsealed row', () => {
+  test('is no break, but must belong to the payment', async () => {
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     const open = await proofOf(outboxId)
     expect([open.blocks, await checkProof(open)]).toEqual([
@@ -147,7 +147,7 @@ describe('a row without a block', () => {
 })
 
 describe('a masked row', () => {
-  test('says so, and shows the masked payload; the plain one is sound as a whole', async () => {
+  test('is reported as masked and valid; the plain row is valid too', async () => {
     expect((await checkProof(masked)).map(({ isMasked, defect }) => [isMasked, defect])).toEqual([
       [false, undefined],
       [true, undefined],
@@ -171,7 +171,7 @@ describe('a masked row', () => {
       'its block differs from its hash',
     ],
     ['other nodes', (row) => (row.nodes[0] = flipped(row.nodes[0], 0)), 'its block differs from its hash'],
-  ])('with %s is named', async (_what, tamper, defect) => {
+  ])('is broken by %s', async (_what, tamper, defect) => {
     const changed = structuredClone(masked)
     tamper(changed.rows[1]!)
     expect(await defectsOf(changed)).toEqual([`attempt 1: ${defect}`])
@@ -294,7 +294,7 @@ describe('a changed proof', () => {
       'event 1',
       'it has another number',
     ],
-  ])('is broken at the row behind: %s', async (_what, tamper, position, defect) => {
+  ])('is broken at the first wrong number: %s', async (_what, tamper, position, defect) => {
     const changed = structuredClone(sound)
     tamper(changed)
     expect(firstBreak(await checkProof(changed))).toMatchObject({ position, defect })
@@ -306,7 +306,7 @@ describe('a change by a superuser', () => {
     ['an attempt', 'attempts', `error_code = 'FORGED'`, 'attempt 1: it differs from what was sealed'],
     ['a transaction', 'attempts', 'recorded_xid = recorded_xid - 1', 'attempt 1: it differs from what was sealed'],
     ['an identity', 'identities', `key_scope = 'FORGED'`, 'identity: it differs from what was sealed'],
-  ])('is found by the browser: %s', async (_what, kind, change, defect) => {
+  ])('is found by the check of the browser: %s', async (_what, kind, change, defect) => {
     const table = `payment_outbox_${kind}`
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     await ledger.sealAll()
@@ -318,7 +318,7 @@ describe('a change by a superuser', () => {
   })
 })
 
-/** The same bytes but for one bit. */
+/** Returns the same bytes with one bit flipped. */
 function flipped(base64: string | null | undefined, at: number): string {
   const bytes = Buffer.from(base64 ?? '', 'base64')
   const index = at < 0 ? bytes.length + at : at
@@ -330,7 +330,7 @@ function bytesIn(base64: string | null): number {
   return Buffer.from(base64 ?? '', 'base64').length
 }
 
-/** Where the entry of a row begins among those of its leaf. */
+/** Returns the offset of the row's own entry among the entries of its leaf. */
 function ownEntryAt({ id, entries }: ProofRow): number {
   return Buffer.from(entries ?? '', 'base64').indexOf(Buffer.from(id.replaceAll('-', ''), 'hex')) - 2
 }

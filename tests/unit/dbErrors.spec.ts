@@ -46,7 +46,7 @@ afterAll(() => fixture.remove())
 const raise = (queryable: Queryable, state: string, message = 'no', detail = '') =>
   call(queryable, 'raise_state', [state, message, detail]).catch((error: unknown) => error)
 
-test('a call in a schema that was not deployed is INVALID_SCHEMA_NAME, and the remedy is deploy', async () => {
+test('a call in a schema that is not deployed is INVALID_SCHEMA_NAME with the remedy deploy', async () => {
   const error = await call({ query: (...given) => worker.query(...given), schema: 'nowhere' }, 'enqueue').catch(
     (thrown: unknown) => thrown,
   )
@@ -57,7 +57,7 @@ test('a call in a schema that was not deployed is INVALID_SCHEMA_NAME, and the r
   })
 })
 
-describe('what our functions raise', () => {
+describe('SQLSTATEs that our functions raise', () => {
   test.for([
     ['P7001', 'ALREADY_TERMINAL', DatabaseError],
     ['P7002', 'LEASE_LOST', LeaseLostError],
@@ -73,7 +73,7 @@ describe('what our functions raise', () => {
     ['P7014', 'KEY_REUSED', KeyReusedError],
     ['P7016', 'ACTOR_UNVERIFIED', DatabaseError],
     ['22023', 'INVALID_PARAMETER', DatabaseError],
-  ] as const)('%s is %s', async ([sqlstate, code, errorClass]) => {
+  ] as const)('%s becomes %s', async ([sqlstate, code, errorClass]) => {
     for (const queryable of [worker, fixture.admin]) {
       const named = sqlstate.startsWith('P7') ? `${code}: said by us` : 'said by us'
       const error = await raise(queryable, sqlstate, named, 'in detail')
@@ -90,7 +90,7 @@ describe('what our functions raise', () => {
     }
   })
 
-  test('the registry has these, APPEND_ONLY, and no others', () => {
+  test('RAISED_SQLSTATES lists these and APPEND_ONLY, and no others', () => {
     expect([...RAISED_SQLSTATES.keys()].toSorted()).toEqual(
       [
         '22023',
@@ -116,12 +116,12 @@ describe('what our functions raise', () => {
     ['UPDATE symphony.ledger SET n = n + 1'],
     ['DELETE FROM symphony.ledger WHERE false'],
     ['TRUNCATE symphony.ledger'],
-  ] as const)('%s is append-only', async ([text]) => {
+  ] as const)('%s is refused as APPEND_ONLY (P0001)', async ([text]) => {
     const error = await worker.query(text).catch((thrown: unknown) => thrown)
     expect(error).toMatchObject({ code: 'APPEND_ONLY', sqlstate: 'P0001', table: 'ledger' })
   })
 
-  test('P0001 alone is not append-only, nor is its message without the table', async () => {
+  test('P0001 without the table is not APPEND_ONLY, whatever its message', async () => {
     for (const message of ['any bare RAISE', 'append-only: UPDATE of table ledger is refused']) {
       const error = await raise(worker, 'P0001', message)
       expect(error).not.toMatchObject({ code: 'APPEND_ONLY' })
@@ -143,13 +143,13 @@ describe('a lost lease', () => {
     ['null', undefined],
     ['not JSON', undefined],
     ['', undefined],
-  ] as const)('DETAIL %s', async ([detail, recorded]) => {
+  ] as const)('parses the recorded attempt from DETAIL %s', async ([detail, recorded]) => {
     const error = await raise(worker, 'P7002', 'lease lost', detail)
     expect(error).toBeInstanceOf(LeaseLostError)
     expect(error).toMatchObject({ recorded })
   })
 
-  test('is seen through every wrapping, and from the raw error of the caller’s own client', async () => {
+  test('is recognised through causes and aggregates, and in a raw error of the driver', async () => {
     const typed = await raise(worker, 'P7002', 'lease lost', RECORDED)
     const inTransaction = await database.transactionAsRole(fixture.worker, (tx) => tx.query(RAISE_LOST)).catch(caught)
     const raw = await fixture.admin.query(RAISE_LOST).catch(caught)
@@ -168,7 +168,7 @@ describe('a lost lease', () => {
     }
   })
 
-  test('is not seen where there is none', async () => {
+  test('is not recognised in other errors', async () => {
     const cyclic = new Error('cyclic')
     cyclic.cause = cyclic
     const held = await raise(worker, 'P7006')
@@ -179,8 +179,8 @@ describe('a lost lease', () => {
   })
 })
 
-describe('PostgreSQL’s own states', () => {
-  test('each of the table, raised by a function, has its name and disposition', async () => {
+describe('SQLSTATEs of PostgreSQL', () => {
+  test('have the code and disposition of the table when a function raises them', async () => {
     const states = [...SQLSTATE_DISPOSITIONS].filter(([state]) => state.length === 5)
     expect(states.length).toBeGreaterThanOrEqual(45)
     for (const [sqlstate, { condition, disposition }] of states) {
@@ -194,7 +194,7 @@ describe('PostgreSQL’s own states', () => {
     }
   })
 
-  test('its names are PostgreSQL’s own', async () => {
+  test('have the condition names of PostgreSQL', async () => {
     for (const [sqlstate, { condition }] of SQLSTATE_DISPOSITIONS) {
       if (sqlstate.length !== 5 || NOT_RAISABLE_BY_NAME.has(sqlstate)) continue
       const byName = `DO $$ BEGIN RAISE ${condition}; END $$`
@@ -203,7 +203,7 @@ describe('PostgreSQL’s own states', () => {
     }
   })
 
-  /** Younger than the oldest server we support. */
+  /** Conditions that the oldest supported server does not know. */
   const NOT_RAISABLE_BY_NAME = new Set(['25P04'])
 
   test.for([
@@ -214,11 +214,11 @@ describe('PostgreSQL’s own states', () => {
     ['22XXX', 'fatal'],
     ['HV000', 'fatal'],
     ['99999', 'fatal'],
-  ] as const)('%s, which is not listed, is %s', async ([sqlstate, disposition]) => {
+  ] as const)('are classified by class if not listed: %s is %s', async ([sqlstate, disposition]) => {
     expect(await raise(worker, sqlstate)).toMatchObject({ sqlstate, disposition })
   })
 
-  test('before COMMIT was sent, nothing is unknown', async () => {
+  test('are never unknown before COMMIT is sent', async () => {
     for (const phase of ['connecting', 'uncommitted'] as const) {
       for (const [sqlstate, { disposition }] of SQLSTATE_DISPOSITIONS) {
         const expected = disposition === 'unknown' ? 'retry' : disposition
@@ -232,7 +232,7 @@ describe('PostgreSQL’s own states', () => {
     await expect(inTransaction).rejects.toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
   })
 
-  test('a session that did not outlive its answer leaves everything unknown, unless it had been idle', () => {
+  test('are unknown if the session ended with the answer, except after an idle timeout', () => {
     for (const [sqlstate] of SQLSTATE_DISPOSITIONS) {
       const expected = sqlstate === '25P03' || sqlstate === '57P05' ? 'retry' : 'unknown'
       expect(dispositionOf(sqlstate, { phase: 'committing', sessionSurvived: false })).toBe(expected)
@@ -240,7 +240,7 @@ describe('PostgreSQL’s own states', () => {
   })
 })
 
-describe('what an error may say', () => {
+describe('a DatabaseError', () => {
   const CANARY = '4111111111111111'
 
   async function failures(): Promise<unknown[]> {
@@ -265,8 +265,8 @@ describe('what an error may say', () => {
     return thrown
   }
 
-  test('never a parameter or a row, in no field, not in the stack, not in the cause', async () => {
-    // With this the server lists the parameters of a failed statement in its CONTEXT.
+  test('contains no parameter and no row value, neither in its stack nor in its cause', async () => {
+    // With this setting the server lists the parameters of a failed statement in CONTEXT.
     await fixture.admin.query(`ALTER ROLE ${fixture.login} SET log_parameter_max_length_on_error = -1`)
     for (const error of await failures()) {
       expect(error).toBeInstanceOf(DatabaseError)
@@ -274,14 +274,14 @@ describe('what an error may say', () => {
     }
   })
 
-  test('not even where the stack was written before the value was withheld', async () => {
+  test('redacts a raw error whose stack already contains the value', async () => {
     const raw = await fixture.admin.query('SELECT $1::int', [`${CANARY}x`]).catch(caught)
     expect(raw).toMatchObject({ stack: expect.stringContaining(CANARY) })
     const error = toDatabaseError(raw, { phase: 'committing' })
     expect(inspect(error, { depth: Infinity, showHidden: true })).not.toMatch(/4111/)
   })
 
-  test('but which constraint, table and column it was', async () => {
+  test('names the constraint, table and column', async () => {
     const error = await worker
       .query('INSERT INTO symphony.ledger VALUES (2, $1)', ['[]'])
       .catch((thrown: unknown) => thrown)
@@ -298,16 +298,16 @@ describe('what an error may say', () => {
   })
 })
 
-describe('a mistake in the program is no lost connection', () => {
+describe("an error of the caller's client", () => {
   test.for([
     ['TypeError', new TypeError('Cannot read properties of undefined'), 'CLIENT_FAILED'],
     ['RangeError', new RangeError('Invalid string length'), 'CLIENT_FAILED'],
     ['a network error', Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }), 'CONNECTION_LOST'],
-  ] as const)('a client of the caller that throws %s', async ([, thrown, code]) => {
+  ] as const)('is classified by its kind: %s', async ([, thrown, code]) => {
     const broken: Queryable = { query: () => Promise.reject(thrown) }
     const failure = call(broken, 'claim_outbox_batch', [])
     await expect(failure).rejects.toMatchObject({ code, disposition: 'unknown', cause: thrown })
-    // Before COMMIT nothing can have been recorded, and trying again meets the same mistake.
+    // Before COMMIT nothing was recorded. A retry would meet the same programming error.
     const disposition = code === 'CLIENT_FAILED' ? 'fatal' : 'retry'
     expect(toDatabaseError(thrown, { phase: 'uncommitted' })).toMatchObject({ code, disposition })
   })

@@ -20,7 +20,7 @@ afterAll(async () => {
 
 const COUNT = 'SELECT pg_catalog.count(*) AS count FROM symphony.entry'
 
-test('works in the role of the login, under the settings of this room, for one transaction', async () => {
+test('a login transaction runs in the login role, with settings for this transaction only', async () => {
   const { rows } = await login.transaction('READ WRITE', (tx) =>
     tx.query(`SELECT current_user AS role, pg_catalog.current_setting('statement_timeout') AS timeout`),
   )
@@ -33,14 +33,14 @@ test('works in the role of the login, under the settings of this room, for one t
   expect(after).toEqual([{ timeout: '0' }])
 })
 
-test('runs a script of several statements, all or nothing', async () => {
+test('a script of several statements is rolled back as a whole', async () => {
   const script = 'INSERT INTO symphony.entry VALUES (1); INSERT INTO symphony.entry VALUES (2); SELECT 1 / 0'
   await expect(login.transaction('READ WRITE', (tx) => tx.query(script))).rejects.toMatchObject({ sqlstate: '22012' })
   const { rows } = await login.transaction('READ ONLY', (tx) => tx.query(COUNT))
   expect(rows).toEqual([{ count: 0n }])
 })
 
-test('READ ONLY writes nothing and sees one moment', async () => {
+test('READ ONLY refuses writes (25006) and reads one snapshot', async () => {
   const write = login.transaction('READ ONLY', (tx) => tx.query('INSERT INTO symphony.entry VALUES (9)'))
   await expect(write).rejects.toMatchObject({ sqlstate: '25006' })
   await login.transaction('READ ONLY', async (tx) => {
@@ -50,7 +50,7 @@ test('READ ONLY writes nothing and sees one moment', async () => {
   })
 })
 
-test('a COMMIT answered by ROLLBACK is an error here too', async () => {
+test('a COMMIT answered by ROLLBACK throws TransactionAbortedError', async () => {
   const swallowing = login.transaction('READ WRITE', async (tx) => {
     await tx.query('SELECT 1 / 0').catch(() => {})
   })

@@ -14,7 +14,7 @@ describe('a connection URL', () => {
     ['postgres://u:p@/d?host=/run/pg&port=99', { host: '/run/pg', port: 99, user: 'u', database: 'd' }],
     ['postgres://%2Frun%2Fpg/d?user=u&password=p', { host: '/run/pg', user: 'u', password: 'p' }],
     ['postgres://u@[::1]:5433/d', { host: '::1', port: 5433 }],
-  ] as const)('%s is understood', ([text, parts]) => {
+  ] as const)('is parsed: %s', ([text, parts]) => {
     expect(parseConnectionUrl('url', text)).toMatchObject(parts)
   })
 
@@ -29,13 +29,13 @@ describe('a connection URL', () => {
     ['postgres://u:hunter2@h/d?port=0', /^url: expected a port/],
     ['postgres://u:hunter2@h/d?statement_timeout=0', /^url: expected the parameters .*, got statement_timeout/],
     ['postgres://u:hunter2@h/d?options=-c%20role%3Dpostgres', /, got options/],
-  ] as const)('%s is refused without being quoted', ([text, message]) => {
+  ] as const)('is refused without being quoted: %s', ([text, message]) => {
     expect(() => parseConnectionUrl('url', text)).toThrow(message)
     expect(() => parseConnectionUrl('url', text)).not.toThrow(/hunter2/)
   })
 })
 
-describe('options', () => {
+describe('options of openDatabase', () => {
   test.for([
     [{ connectionsMax: 0 }, /^connectionsMax: expected a whole number from 1 to 100, got 0/],
     [{ connectionsMax: 2.5 }, /^connectionsMax: .*, got 2.5/],
@@ -50,18 +50,18 @@ describe('options', () => {
     [{ url: 'nonsense' }, /^url: /],
     [{ listenUrl: 'nonsense' }, /^listenUrl: /],
   ] satisfies [Partial<DatabaseOptions>, RegExp][])(
-    '%o is refused: what was expected, what came',
+    'are refused with the expected and the given value: %o',
     ([given, message]) => {
       expect(() => openDatabase({ url: LOCAL, ...given })).toThrow(message)
     },
   )
 
-  test('an unknown option is refused, and the known ones are listed', () => {
-    // @ts-expect-error -- from a configuration file, say
+  test('are refused if unknown, and the known ones are listed', () => {
+    // @ts-expect-error -- a configuration file may hold this
     expect(() => openDatabase({ url: LOCAL, poolSize: 3 })).toThrow(
       /^"poolSize": unknown; expected one of .*connectionsMax/,
     )
-    // @ts-expect-error -- the same
+    // @ts-expect-error -- a configuration file may hold this
     expect(() => openDatabase({ url: LOCAL, pooler: 'session' })).toThrow(
       /^pooler: expected none or transaction, got session/,
     )
@@ -82,18 +82,18 @@ describe('options', () => {
     expect(resolveDatabaseOptions({ url: LOCAL, statementTimeoutMs: 500 }).lockTimeoutMs).toBe(500)
   })
 
-  test('application_name: code before URL before default', () => {
+  test('take application_name from the code, else from the URL, else the default', () => {
     const named = `${LOCAL}?application_name=by_url`
     expect(resolveDatabaseOptions({ url: named }).applicationName).toBe('by_url')
     expect(resolveDatabaseOptions({ url: named, applicationName: 'by_code' }).applicationName).toBe('by_code')
   })
 })
 
-describe.for(['none', 'transaction'] as const)('pooler %s: the settings of a session', (pooler) => {
+describe.for(['none', 'transaction'] as const)('session settings with pooler %s', (pooler) => {
   let fixture: DbFixture
   beforeAll(async () => {
     fixture = await DbFixture.set()
-    // What the owner of the database and of the login prefer, and SET ROLE would not even apply.
+    // Settings of the database and of the roles, all of which Symphony overrides.
     await fixture.admin.query(`
       ALTER DATABASE ${fixture.name} SET statement_timeout = 0;
       ALTER ROLE ${fixture.login} SET lock_timeout = 0;
@@ -103,7 +103,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: the settings of a ses
   })
   afterAll(() => fixture.remove())
 
-  test('are ours on every connection, inside and outside transactions', async () => {
+  test('are those of the options on every connection, inside and outside transactions', async () => {
     const database = fixture.open({
       pooler,
       statementTimeoutMs: 4_321,
@@ -127,14 +127,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s: the settings of a ses
     expect(inside.rows.map(({ value }) => value)).toEqual(expected)
   })
 
-  test('a statement that runs too long is cancelled by the server', async () => {
+  test('cancel a statement after statementTimeoutMs (57014)', async () => {
     const database = fixture.open({ pooler, statementTimeoutMs: 300 })
     const slow = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep($1)', [10])
     await expect(slow).rejects.toMatchObject({ sqlstate: '57014', disposition: 'retry' })
     expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
-  test('a transaction that sleeps in the client is ended by the server', async () => {
+  test('end a transaction that is idle for idleInTransactionTimeoutMs', async () => {
     const database = fixture.open({ pooler, idleInTransactionTimeoutMs: 300 })
     const asleep = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query('SELECT 1')

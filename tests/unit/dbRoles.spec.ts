@@ -34,23 +34,26 @@ test.for(['none', 'transaction'] as const)('pooler %s: the role has its rights a
   })
 })
 
-test.for(['none', 'transaction'] as const)('pooler %s: a missing grant is named', async (pooler) => {
-  const database = fixture.open({ pooler })
-  const error = await database.queryAsRole(fixture.stranger, WHO).catch((thrown: unknown) => thrown)
-  expect(error).toBeInstanceOf(RoleError)
-  expect(error).toMatchObject({
-    role: fixture.stranger,
-    disposition: 'fatal',
-    remedy: `symphony deploy --create-login NAME=${fixture.stranger} creates a login for this role.`,
-  })
-  await expect(database.transactionAsRole(fixture.stranger, async () => {})).rejects.toBeInstanceOf(RoleError)
-  await expect(database.queryAsRole('db_no_such_role', WHO)).rejects.toMatchObject({
-    code: 'ROLE_UNAVAILABLE',
-    message: 'the role db_no_such_role does not exist',
-  })
-})
+test.for(['none', 'transaction'] as const)(
+  'pooler %s: a role without a grant is refused and the grant named (RoleError)',
+  async (pooler) => {
+    const database = fixture.open({ pooler })
+    const error = await database.queryAsRole(fixture.stranger, WHO).catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(RoleError)
+    expect(error).toMatchObject({
+      role: fixture.stranger,
+      disposition: 'fatal',
+      remedy: `symphony deploy --create-login NAME=${fixture.stranger} creates a login for this role.`,
+    })
+    await expect(database.transactionAsRole(fixture.stranger, async () => {})).rejects.toBeInstanceOf(RoleError)
+    await expect(database.queryAsRole('db_no_such_role', WHO)).rejects.toMatchObject({
+      code: 'ROLE_UNAVAILABLE',
+      message: 'the role db_no_such_role does not exist',
+    })
+  },
+)
 
-test('there is no default role: blank names and "none" are refused before any I/O', async () => {
+test('blank role names and "none" are refused before any I/O', async () => {
   const database = fixture.open()
   for (const role of ['', '  ', 'none', 'x'.repeat(64)]) {
     expect(() => database.as(role)).toThrow(/^role: /)
@@ -59,7 +62,7 @@ test('there is no default role: blank names and "none" are refused before any I/
   }
 })
 
-test('a role that a statement changes is restored before anyone else gets the connection', async () => {
+test('a role that a statement changes is restored before the connection is used again', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   const pid = async () =>
     (await database.queryAsRole<{ pid: number }>(fixture.worker, 'SELECT pg_backend_pid() AS pid')).rows
@@ -78,7 +81,7 @@ test('a role that a statement changes is restored before anyone else gets the co
   expect(await pid()).toEqual(before)
 })
 
-test('the text of a call does not count as a call, so its connection is told its role again', async () => {
+test('a call written as text is no call: the connection sets its role again', async () => {
   await fixture.admin.query(`
     CREATE FUNCTION symphony.leave(name text) RETURNS text LANGUAGE sql AS
       $$SELECT pg_catalog.set_config('role', name, false)$$; GRANT USAGE ON SCHEMA symphony TO ${fixture.worker}`)
@@ -93,13 +96,13 @@ test('the text of a call does not count as a call, so its connection is told its
   await fixture.admin.query('DROP FUNCTION symphony.leave')
 })
 
-test('a call names a function and never holds SQL, whatever its name', async () => {
+test('call quotes the name of the function, so that it cannot hold SQL (42883)', async () => {
   const name = 'f"(); RESET ROLE; --'
   const failure = call(fixture.open().as(fixture.worker), name, [])
   await expect(failure).rejects.toMatchObject({ sqlstate: '42883' })
 })
 
-test('a call of a function keeps the connection and its role, also after an error, and a role that was revoked is noticed', async () => {
+test('call keeps the connection and its role after an error, and notices a revoked role', async () => {
   const revocable = `${fixture.name}_calls`
   await fixture.admin.query(`
     CREATE ROLE ${revocable}; GRANT ${revocable} TO ${fixture.login}; GRANT USAGE ON SCHEMA symphony TO ${revocable};
@@ -115,7 +118,7 @@ test('a call of a function keeps the connection and its role, also after an erro
   await fixture.admin.query(`DROP FUNCTION symphony.who; DROP OWNED BY ${revocable}; DROP ROLE ${revocable}`)
 })
 
-test('a role that a transaction changes is restored before anyone else gets the connection', async () => {
+test('a role that a transaction changes is restored before the connection is used again', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   await database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query(`SET ROLE ${fixture.reader}`)
@@ -142,18 +145,18 @@ test('a connection whose role cannot be restored is closed', async () => {
   await fixture.admin.query(`DROP ROLE ${revocable}`)
 })
 
-test('a transaction left open by a statement is not handed to the next caller', async () => {
+test('a transaction that a statement leaves open does not reach the next caller', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   await database.queryAsRole(fixture.worker, 'BEGIN; INSERT INTO symphony.of_worker VALUES (77)')
   const { rows } = await database.queryAsRole(fixture.worker, 'SELECT n FROM symphony.of_worker WHERE n = $1', [77])
   expect(rows).toEqual([])
 })
 
-test('behind a pooler nothing stays in the session: outside transactions it is in the login role', async () => {
+test('behind a pooler the session stays in the login role outside transactions', async () => {
   const database = fixture.open({ pooler: 'transaction', connectionsMax: 1, applicationName: fixture.name })
   await database.queryAsRole(fixture.worker, 'SELECT $1::int', [1])
   await database.transactionAsRole(fixture.reader, async (tx) => tx.query('SELECT $1::int', [2]))
-  // The one session of the pool, seen by a statement that ends the transaction it was given and looks around.
+  // This text ends its transaction and then reads the state of the only session of the pool.
   const { rows } = await database.queryAsRole(
     fixture.worker,
     `COMMIT; SELECT current_user AS role, pg_catalog.current_setting('statement_timeout') AS statement_timeout,
@@ -162,7 +165,7 @@ test('behind a pooler nothing stays in the session: outside transactions it is i
   expect(rows).toEqual([{ role: fixture.login, statement_timeout: '0', prepared: 0n }])
 })
 
-describe('a process that was not told of the pooler', () => {
+describe('a connection through an undeclared pooler', () => {
   let pooler: Pooler
   beforeEach(async () => {
     pooler = await Pooler.before(fixture.url())
@@ -173,7 +176,7 @@ describe('a process that was not told of the pooler', () => {
     ['a statement', (database) => database.queryAsRole(fixture.worker, WHO)],
     ['a transaction', (database) => database.transactionAsRole(fixture.worker, async (tx) => tx.query(WHO))],
     ['LISTEN', (database) => database.listenAsRole(fixture.worker, 'a_channel', () => {})],
-  ])('is refused before %s changes the pooled connection', async (_, use) => {
+  ])('is refused before %s changes the pooled connection (TRANSACTION_POOLER)', async (_, use) => {
     const database = fixture.open({ url: fixture.url(pooler.port) })
     await expect(use(database)).rejects.toMatchObject({ code: 'TRANSACTION_POOLER' })
     const next = new Client(fixture.url(pooler.port))
@@ -184,7 +187,7 @@ describe('a process that was not told of the pooler', () => {
   })
 })
 
-test('probeRoles says what the login can be, and which grant is missing', async () => {
+test('probeRoles lists the roles that the login can use, and the missing grants', async () => {
   const roles = [fixture.worker, fixture.stranger, 'db_no_such_role']
   for (const pooler of ['none', 'transaction'] as const) {
     expect(await fixture.open({ pooler }).probeRoles(roles)).toEqual({
@@ -204,7 +207,7 @@ test('probeRoles says what the login can be, and which grant is missing', async 
   }
 })
 
-test('probeRoles tells a superuser, and a role whose rights are always there', async () => {
+test('probeRoles reports a superuser and inherited rights', async () => {
   const { rows } = await fixture.admin.query<{ admin: string }>('SELECT current_user AS admin')
   const url = new URL(fixture.url())
   const admin = fixture.admin

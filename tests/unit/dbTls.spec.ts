@@ -11,7 +11,7 @@ import { TlsProxy } from '../support/tlsProxy.js'
 const decide = (url: string, mode?: TlsMode) =>
   resolveTls(parseConnectionUrl('url', url), mode === undefined ? {} : { mode })
 
-describe('the decision', () => {
+describe('resolveTls', () => {
   test.for([
     'postgres://u@db.example.org/x',
     'postgres://u@db.example.org/x?sslmode=require',
@@ -24,7 +24,7 @@ describe('the decision', () => {
     'postgres://u@localhost/x?sslmode=verify-full',
     'postgres://u@localhost/x?sslrootcert=system',
     'postgres://u@localhost/x?sslnegotiation=direct',
-  ])('%s is verified', (url) => {
+  ])('verifies the certificate for %s', (url) => {
     expect(decide(url)).toMatchObject({ rejectUnauthorized: true })
   })
 
@@ -40,15 +40,15 @@ describe('the decision', () => {
     'postgres://u@/x?host=/var/run/postgresql',
     'postgres://u@localhost/x?sslmode=disable',
     'postgres://u@localhost/x?sslmode=prefer',
-  ])('%s stays on this machine and needs no TLS', (url) => {
+  ])('needs no TLS for %s, which stays on this machine', (url) => {
     expect(decide(url)).toBe(false)
   })
 
-  test.for(['disable', 'allow', 'prefer', 'no-verify'])('sslmode=%s to a remote host is refused', (sslmode) => {
+  test.for(['disable', 'allow', 'prefer', 'no-verify'])('refuses sslmode=%s to a remote host', (sslmode) => {
     expect(() => decide(`postgres://u@db.example.org/x?sslmode=${sslmode}`)).toThrow(TlsError)
   })
 
-  test('an explicit option in code may lower the guard', () => {
+  test('allows plaintext and unverified certificates by an explicit option in code', () => {
     expect(decide('postgres://u@db.example.org/x', 'plaintext')).toBe(false)
     expect(decide('postgres://u@db.example.org/x?sslmode=disable', 'plaintext')).toBe(false)
     expect(decide('postgres://u@db.example.org/x?sslmode=no-verify', 'unverified')).toEqual({
@@ -57,16 +57,16 @@ describe('the decision', () => {
     expect(decide('postgres://u@localhost/x', 'verify')).toEqual({ rejectUnauthorized: true })
   })
 
-  test('but not against a URL that demands verification', () => {
+  test('refuses an option that contradicts a URL with sslmode=verify-full or require', () => {
     expect(() => decide('postgres://u@db.example.org/x?sslmode=verify-full', 'plaintext')).toThrow(/^tls.mode: /)
     expect(() => decide('postgres://u@db.example.org/x?sslmode=require', 'unverified')).toThrow(/^tls.mode: /)
   })
 
-  test('what is misspelt is refused', () => {
+  test('refuses misspelt values and a missing sslrootcert file', () => {
     expect(() => decide('postgres://u@db.example.org/x?sslmode=verify')).toThrow(/^sslmode: expected disable, allow/)
     expect(() => decide('postgres://u@db.example.org/x?sslmode=constructor')).toThrow(/^sslmode: /)
     expect(() => decide('postgres://u@localhost/x?sslnegotiation=fast')).toThrow(/^sslnegotiation: /)
-    // @ts-expect-error -- from a configuration file, say
+    // @ts-expect-error -- a configuration file may hold this
     expect(() => decide('postgres://u@db.example.org/x', 'none')).toThrow(/^tls.mode: /)
     expect(() => decide('postgres://u@db.example.org/x?sslrootcert=/no/such/file')).toThrow(
       /sslrootcert cannot be read/,
@@ -74,7 +74,7 @@ describe('the decision', () => {
   })
 })
 
-describe('a server', () => {
+describe('a TLS connection', () => {
   let fixture: DbFixture
   let authority: Certificate
   const proxies: TlsProxy[] = []
@@ -103,19 +103,19 @@ describe('a server', () => {
     }
   }
 
-  test('with a certificate of a trusted authority for this host is accepted', async () => {
+  test('accepts a certificate of a trusted authority for this host', async () => {
     const certificate = makeCertificate({ name: 'localhost', issuer: authority })
     expect(await connectTo(certificate, { ca: authority.cert })).toEqual([{ one: 1 }])
   })
 
-  test('is accepted under the name it is expected to have', async () => {
+  test('accepts a certificate only for the expected server name', async () => {
     const certificate = makeCertificate({ name: 'db.example.org', issuer: authority })
     expect(await connectTo(certificate, { ca: authority.cert, serverName: 'db.example.org' })).toEqual([{ one: 1 }])
     const another = await connectTo(certificate, { ca: authority.cert, serverName: 'db.example.com' })
     expect(another).toMatchObject({ code: 'TLS_REFUSED', message: expect.stringMatching(/for another name/) })
   })
 
-  test('is checked against the authority in the file that sslrootcert names', async () => {
+  test('trusts the authority in the file that sslrootcert names', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-tls-'))
     const file = join(folder, 'root.crt')
     await writeFile(file, authority.cert)
@@ -145,19 +145,22 @@ describe('a server', () => {
       { withAuthority: true },
       /for another name/,
     ],
-  ] as const)('with a certificate that is %s is refused, and the reason named', async ([, make, trust, reason]) => {
-    const error = await connectTo(make(), 'withAuthority' in trust ? { ca: authority.cert } : {})
-    expect(error).toBeInstanceOf(TlsError)
-    expect(error).toMatchObject({ code: 'TLS_REFUSED', disposition: 'fatal', message: expect.stringMatching(reason) })
-  })
+  ] as const)(
+    'refuses a certificate that is %s, and names the reason (TLS_REFUSED)',
+    async ([, make, trust, reason]) => {
+      const error = await connectTo(make(), 'withAuthority' in trust ? { ca: authority.cert } : {})
+      expect(error).toBeInstanceOf(TlsError)
+      expect(error).toMatchObject({ code: 'TLS_REFUSED', disposition: 'fatal', message: expect.stringMatching(reason) })
+    },
+  )
 
-  test('without TLS is refused, and the reason named', async () => {
+  test('refuses a server without TLS', async () => {
     const error = await connectTo(undefined)
     expect(error).toBeInstanceOf(TlsError)
     expect(error).toMatchObject({ message: expect.stringMatching(/offers no TLS/) })
   })
 
-  test('NODE_TLS_REJECT_UNAUTHORIZED=0 does not switch verification off', async () => {
+  test('verifies the certificate even if NODE_TLS_REJECT_UNAUTHORIZED is 0', async () => {
     process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
     try {
       expect(await connectTo(makeCertificate({ name: 'localhost' }))).toBeInstanceOf(TlsError)
@@ -166,7 +169,7 @@ describe('a server', () => {
     }
   })
 
-  test('of any certificate is accepted only if that was asked for in code', async () => {
+  test('accepts any certificate only if the code sets mode unverified', async () => {
     expect(await connectTo(makeCertificate({ name: 'localhost' }), { mode: 'unverified' })).toEqual([{ one: 1 }])
   })
 })

@@ -34,13 +34,13 @@ async function entries(): Promise<number[]> {
   return rows.map(({ n }) => n)
 }
 
-describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
+describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (pooler) => {
   let database: Database
   beforeAll(() => {
     database = fixture.open({ pooler, connectionsMax: 2 })
   })
 
-  test('commits when the callback returns, and returns what it returned', async () => {
+  test('commits when the callback returns, and returns its result', async () => {
     const result = await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await tx.query(INSERT, [2])
@@ -51,7 +51,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   })
 
   test.for([new Error('the caller changed its mind'), new TypeError('x is not a function')])(
-    'rolls back when the callback throws, and passes its error on as it is: %s',
+    'rolls back when the callback throws, and rethrows the same error: %s',
     async (thrown) => {
       const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
         await tx.query(INSERT, [1])
@@ -84,7 +84,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     await fixture.admin.query(`ALTER DATABASE ${fixture.name} RESET default_transaction_isolation`)
   })
 
-  test('a COMMIT that the server answers with ROLLBACK is an error that names what was swallowed', async () => {
+  test('throws if the server answers COMMIT with ROLLBACK, with the swallowed error as cause', async () => {
     const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await tx.query(INSERT, [1]).catch(() => {})
@@ -95,7 +95,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual([])
   })
 
-  test('a swallowed error behind a savepoint does not stop the commit', async () => {
+  test('commits after an error that a savepoint rolled back', async () => {
     await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await tx.query('SAVEPOINT before_second')
@@ -105,7 +105,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual([1])
   })
 
-  test('an error that COMMIT itself meets is thrown and typed', async () => {
+  test('throws a typed error if COMMIT itself fails (23503)', async () => {
     const attempt = database.transactionAsRole(fixture.worker, (tx) =>
       tx.query('INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)', [1, 99]),
     )
@@ -113,14 +113,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual([])
   })
 
-  test('a statement of its own is committed or thrown, at COMMIT too', async () => {
+  test('runs a single statement, which throws if its commit fails (23503)', async () => {
     const insert = 'INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)'
     await expect(database.queryAsRole(fixture.worker, insert, [1, 99])).rejects.toMatchObject({ sqlstate: '23503' })
     await database.queryAsRole(fixture.worker, insert, [1, 1])
     expect(await entries()).toEqual([1])
   })
 
-  test('a callback that ends the transaction by itself is told so', async () => {
+  test('throws TRANSACTION_ENDED_INSIDE if the callback ends the transaction', async () => {
     const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(INSERT, [1])
       await tx.query('COMMIT')
@@ -128,7 +128,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     await expect(attempt).rejects.toMatchObject({ code: 'TRANSACTION_ENDED_INSIDE', disposition: 'unknown' })
   })
 
-  test('the handle is dead after the callback, however it ended', async () => {
+  test('closes its handle after the callback, whether it returned or threw', async () => {
     const kept: Transaction[] = []
     await database.transactionAsRole(fixture.worker, async (tx) => {
       kept.push(tx)
@@ -143,7 +143,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual([])
   })
 
-  test('a statement sent and not waited for is still inside, and its failure is not lost', async () => {
+  test('includes a statement that was not awaited, and does not lose its failure', async () => {
     let ignored: Promise<unknown> | undefined
     await database.transactionAsRole(fixture.worker, async (tx) => {
       ignored = tx.query(INSERT, [1])
@@ -156,14 +156,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     await expect(attempt).rejects.toBeInstanceOf(TransactionAbortedError)
   })
 
-  test('statements sent together arrive in their order', async () => {
+  test('sends concurrent statements in their order', async () => {
     const numbers = Array.from({ length: 50 }, (_, n) => n)
     await database.transactionAsRole(fixture.worker, (tx) => Promise.all(numbers.map((n) => tx.query(INSERT, [n]))))
     const { rows } = await fixture.admin.query('SELECT n FROM symphony.entry ORDER BY ctid')
     expect(rows.map(({ n }) => n)).toEqual(numbers)
   })
 
-  test('a nested transaction throws, and leaves the one around it intact', async () => {
+  test('refuses a nested transaction and stays intact', async () => {
     await database.transactionAsRole(fixture.worker, async (tx) => {
       const nested = database.as(fixture.reader).transaction(async () => {})
       await expect(nested).rejects.toBeInstanceOf(NestedTransactionError)
@@ -172,7 +172,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual([1])
   })
 
-  test('side by side, and after another, transactions are not nested', async () => {
+  test('may run beside or after another transaction', async () => {
     const insert = (n: number) => database.transactionAsRole(fixture.worker, (tx) => tx.query(INSERT, [n]))
     await Promise.all([insert(1), insert(2)])
     let later: Promise<unknown> | undefined
@@ -185,7 +185,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual([1, 2, 3])
   })
 
-  test('two databases have nothing to do with each other', async () => {
+  test('is independent of transactions of another Database', async () => {
     const other = fixture.open({ pooler })
     await database.transactionAsRole(fixture.worker, async (tx) => {
       await other.transactionAsRole(fixture.worker, (inner) => inner.query(INSERT, [1]))
@@ -195,7 +195,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   })
 })
 
-test('the connections of a role are bounded, and a caller that waits too long is told', async () => {
+test('connectionsMax bounds a pool; a caller that waits too long gets POOL_EXHAUSTED', async () => {
   const database = fixture.open({ connectionsMax: 2, connectTimeoutMs: 1_500 })
   const { opened, open } = gate()
   const holders = [1, 2].map((n) =>
@@ -216,7 +216,7 @@ test('the connections of a role are bounded, and a caller that waits too long is
 })
 
 test.for(['none', 'transaction'] as const)(
-  'at rest (pooler %s), a database holds no connection but what is in use, and opens what the next call needs',
+  'closeIdle (pooler %s) closes unused connections, and later calls open new ones',
   async (pooler) => {
     const applicationName = `at rest, pooler ${pooler}`
     const database = fixture.open({ pooler, applicationName })
@@ -245,7 +245,7 @@ test.for(['none', 'transaction'] as const)(
   },
 )
 
-test('a database that others are waiting for does not rest, and they are served', async () => {
+test('closeIdle does not disturb callers that wait for a connection', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   const { opened, open } = gate()
   const working = database.transactionAsRole(fixture.worker, async (tx) => {
@@ -261,7 +261,7 @@ test('a database that others are waiting for does not rest, and they are served'
   expect(await entries()).toEqual([1, 2])
 })
 
-test('closing waits for work in hand, ends the sessions, and refuses what comes later', async () => {
+test('close waits for running work, ends the sessions and refuses later calls', async () => {
   const database = fixture.open()
   const working = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SELECT pg_catalog.pg_sleep(0.2)')
@@ -281,7 +281,7 @@ test('closing waits for work in hand, ends the sessions, and refuses what comes 
   }
 })
 
-test('closing cuts what does not end in time', async () => {
+test('close ends work that takes longer than closeTimeoutMs (CONNECTION_LOST)', async () => {
   const database = fixture.open({ closeTimeoutMs: 100 })
   const { opened, open } = gate()
   const stuck = database.transactionAsRole(fixture.worker, async (tx) => {
@@ -304,7 +304,7 @@ async function busySessions(): Promise<number> {
 
 const add = (queryable: Queryable) => call<{ total: unknown }>(queryable, 'add_up', [1, 2n])
 
-describe('names of our objects', () => {
+describe('names of schema objects', () => {
   test('are quoted and qualified by the schema of the handle', async () => {
     const schema = 'My "odd" Schema'
     await fixture.admin.query(`
@@ -319,18 +319,18 @@ describe('names of our objects', () => {
     expect(qualify(worker, 'add_up')).toBe('"My ""odd"" Schema"."add_up"')
     expect(await add(worker)).toEqual([{ total: 3n }])
     expect(await worker.transaction(add)).toEqual([{ total: 3n }])
-    // The caller's own client: their parsers, the default schema unless another is named.
+    // The caller's own client has its own parsers, and the default schema unless another is named.
     expect(await add(fixture.admin)).toEqual([{ total: '-1' }])
     expect(await add(withSchema(fixture.admin, schema))).toEqual([{ total: '3' }])
   })
 
-  test('a function called by way of the caller’s own client throws our errors too', async () => {
+  test('a call through the caller’s own client throws our typed errors', async () => {
     const refused = call(fixture.admin, 'no_such_function')
     await expect(refused).rejects.toBeInstanceOf(DatabaseError)
     await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
   })
 
-  test('unqualified names find nothing but the catalog', async () => {
+  test('unqualified names resolve in the catalog only (42883)', async () => {
     await expect(fixture.open().queryAsRole(fixture.worker, 'SELECT add_up(1, 2)')).rejects.toMatchObject({
       sqlstate: '42883',
     })

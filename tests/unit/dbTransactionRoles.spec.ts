@@ -9,7 +9,7 @@ import {
 } from '../../libs/db/index.js'
 import { DbFixture } from '../support/dbFixture.js'
 
-/** A transaction that lends a part of itself to another role: one COMMIT, two sets of rights. */
+/** Tests of `tx.asRole`: one transaction with the rights of two roles. */
 
 let fixture: DbFixture
 
@@ -39,13 +39,13 @@ async function numbersIn(table: string): Promise<number[]> {
 const roleIn = async (tx: Transaction) =>
   (await tx.query<{ role: string }>('SELECT current_user AS role')).rows[0]!.role
 
-describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
+describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler) => {
   let database: Database
   beforeAll(() => {
     database = fixture.open({ pooler, connectionsMax: 1 })
   })
 
-  test('each part has the rights of its own role, and both are committed together', async () => {
+  test('gives each part the rights of its role, and commits both together', async () => {
     const result = await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(MINE, [1])
       const role = await tx.asRole(fixture.reader, async (theirs) => {
@@ -59,7 +59,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual({ mine: [1, 3], theirs: [2] })
   })
 
-  test('neither part may do what only the other may', async () => {
+  test('gives neither part the rights of the other (42501)', async () => {
     const theirsAsMine = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.asRole(fixture.reader, async () => {})
       await tx.query(THEIRS, [1])
@@ -72,7 +72,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual({ mine: [], theirs: [] })
   })
 
-  test('comes back to its own role whatever the callback did to it', async () => {
+  test('restores the outer role whatever the callback changed', async () => {
     await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.asRole(fixture.reader, (theirs) => theirs.query('RESET ROLE'))
       expect(await roleIn(tx)).toBe(fixture.worker)
@@ -84,7 +84,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     ])
   })
 
-  test('a callback that throws has its part undone, and the rest may go on in its own role', async () => {
+  test('rolls back a callback that throws, and the transaction goes on in its own role', async () => {
     await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(MINE, [1])
       const failing = tx.asRole(fixture.reader, async (theirs) => {
@@ -97,7 +97,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual({ mine: [1], theirs: [] })
   })
 
-  test('an error that the callback swallowed is found out, and named', async () => {
+  test('throws TransactionAbortedError if the callback swallowed an error', async () => {
     const attempt = database.transactionAsRole(fixture.worker, (tx) =>
       tx.asRole(fixture.reader, async (theirs) => {
         await theirs.query(THEIRS, [2])
@@ -111,7 +111,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
   })
 
   test.each(['COMMIT', 'ROLLBACK', 'COMMIT; BEGIN'])(
-    'a callback that ends the transaction by %s is told so, and nothing runs after it',
+    'throws TRANSACTION_ENDED_INSIDE if the callback ends the transaction by %s',
     async (ending) => {
       const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
         await tx.asRole(fixture.reader, (theirs) => theirs.query(ending))
@@ -122,7 +122,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     },
   )
 
-  test('meanwhile its own handle refuses to be used, and afterwards the lent one does', async () => {
+  test('makes the outer handle busy during the callback, and closes the inner one after it', async () => {
     let kept: Transaction | undefined
     await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.asRole(fixture.reader, async (theirs) => {
@@ -135,7 +135,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s', (pooler) => {
     expect(await entries()).toEqual({ mine: [], theirs: [] })
   })
 
-  test('a role that the login may not act as, or that does not exist, is a typed error that names it', async () => {
+  test('throws a RoleError that names a forbidden or unknown role', async () => {
     for (const role of [fixture.stranger, 'no_such_role']) {
       const attempt = database.transactionAsRole(fixture.worker, (tx) => tx.asRole(role, async () => {}))
       const error = await attempt.catch((thrown: unknown) => thrown)

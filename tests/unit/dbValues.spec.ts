@@ -21,7 +21,7 @@ async function read(expression: string, values?: readonly unknown[]): Promise<un
   return rows[0]?.value
 }
 
-describe('values read', () => {
+describe('a query result', () => {
   test.for([
     ['int8 past 2^53', `9007199254740993::int8`, 9_007_199_254_740_993n],
     ['int8[]', `ARRAY[9223372036854775807, NULL, -1]::int8[]`, [9_223_372_036_854_775_807n, null, -1n]],
@@ -64,11 +64,11 @@ describe('values read', () => {
     ['odd bounds', `'[0:1]={7,8}'::int[]`, [7, 8]],
     ['jsonb[]', `ARRAY['{"a":"b,c"}'::jsonb]`, [{ a: 'b,c' }]],
     ['a composite', `ROW(1, 'x')`, '(1,x)'],
-  ] as const)('%s', async ([, expression, value]) => {
+  ] as const)('is parsed: %s', async ([, expression, value]) => {
     expect(await read(expression)).toEqual(value)
   })
 
-  test('formats do not depend on what the database prefers', async () => {
+  test('does not depend on the formats that the database is set to', async () => {
     await fixture.admin.query(`
       ALTER DATABASE ${fixture.name} SET datestyle = 'SQL, DMY';
       ALTER DATABASE ${fixture.name} SET bytea_output = 'escape'`)
@@ -80,7 +80,7 @@ describe('values read', () => {
     }
   })
 
-  test('the parsers of the host application are left alone, and do not matter here', async () => {
+  test('neither uses nor changes the type parsers of the application', async () => {
     expect(types.getTypeParser(20)('1')).toBe('1')
     const theirs = types.getTypeParser(1700)
     types.setTypeParser(1700, Number)
@@ -92,7 +92,7 @@ describe('values read', () => {
   })
 })
 
-describe('values sent', () => {
+describe('a query parameter', () => {
   test.for([
     ['a bigint', '$1::int8', 9_007_199_254_740_993n],
     ['a date', '$1::timestamptz', new Date('2026-02-03T04:05:06.789Z')],
@@ -120,7 +120,7 @@ describe('values sent', () => {
       ],
     ],
     ['text with quotes', '$1::text', `it's "quoted" \\`],
-  ] as const)('%s', async ([, expression, value]) => {
+  ] as const)('reads back unchanged: %s', async ([, expression, value]) => {
     expect(await read(expression, [value])).toEqual(value)
   })
 
@@ -131,7 +131,7 @@ describe('values sent', () => {
     ['an invalid date', new Date(Number.NaN), /^values\[0\]: .*invalid/],
     ['a function', () => {}, /^values\[0\]: .*function/],
     ['JSON with a bigint', { amount: 1n }, /^values\[0\]: expected JSON/],
-  ] as const)('%s is refused before anything is sent', async ([, value, message]) => {
+  ] as const)('is refused before anything is sent: %s', async ([, value, message]) => {
     await expect(read('$1::jsonb', [value])).rejects.toThrow(message)
     await expect(database.transactionAsRole(fixture.worker, (tx) => tx.query('SELECT $1', [value]))).rejects.toThrow(
       message,
@@ -145,7 +145,7 @@ async function createChanging(type: string): Promise<void> {
     CREATE FUNCTION symphony.changing(n int) RETURNS TABLE (n ${type}) LANGUAGE sql RETURN n`)
 }
 
-/** Four at once, so that every connection of the pool has its turn. */
+/** Calls the function four times at once, so that every connection of the pool is used. */
 function askChanging(): Promise<unknown[]> {
   const text = 'SELECT * FROM symphony.changing($1)'
   const ask = async (n: number) => (await database.queryAsRole<{ n: unknown }>(fixture.worker, text, [n])).rows[0]?.n
@@ -153,7 +153,7 @@ function askChanging(): Promise<unknown[]> {
 }
 
 describe('prepared statements', () => {
-  test('are kept for texts with parameters, and for no others', async () => {
+  test('are kept for texts with parameters only, at most 256', async () => {
     const direct = fixture.open({ connectionsMax: 1 })
     const texts = async () => {
       const { rows } = await direct.queryAsRole<{ statement: string }>(
@@ -169,7 +169,7 @@ describe('prepared statements', () => {
     expect(await texts()).toHaveLength(256)
   })
 
-  test('survive a change of the result type, on every connection', async () => {
+  test('survive a changed result type on every connection', async () => {
     await createChanging('int')
     expect(await askChanging()).toEqual([1, 1, 1, 1])
     await createChanging('text')
@@ -177,7 +177,7 @@ describe('prepared statements', () => {
     expect(await askChanging()).toEqual(['1', '1', '1', '1'])
   })
 
-  test('in a transaction, a stale one fails once and is worth a retry', async () => {
+  test('fail once in a transaction if stale (StaleStatementError, retry)', async () => {
     await fixture.admin.query('CREATE TABLE symphony.widening (a int); GRANT SELECT ON symphony.widening TO PUBLIC')
     const direct = fixture.open({ connectionsMax: 2 })
     const ask = () =>
@@ -190,7 +190,7 @@ describe('prepared statements', () => {
     await Promise.all([ask(), ask(), ask()])
   })
 
-  test('that somebody discarded are prepared again', async () => {
+  test('are prepared again after DEALLOCATE ALL', async () => {
     const direct = fixture.open({ connectionsMax: 1 })
     const ask = () => direct.queryAsRole(fixture.worker, 'SELECT $1::int AS n', [1])
     await ask()
@@ -198,7 +198,7 @@ describe('prepared statements', () => {
     expect((await ask()).rows).toEqual([{ n: 1 }])
   })
 
-  test('a text without parameters may hold several statements; the last one answers', async () => {
+  test('are not used without parameters: a text of several statements returns the last result', async () => {
     const { rows } = await database.queryAsRole(fixture.worker, 'SELECT 1 AS first; SELECT 2 AS last')
     expect(rows).toEqual([{ last: 2 }])
     await expect(database.queryAsRole(fixture.worker, 'SELECT $1::int; SELECT 2', [1])).rejects.toMatchObject({

@@ -65,7 +65,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 deployment is idempotent', () => {
     expect(before.length).toBeGreaterThan(20)
   })
 
-  test('PRIM-POSTGRES-SCHEMA-001 a file with another checksum is applied again, with all others', async () => {
+  test('PRIM-POSTGRES-SCHEMA-001 a changed checksum of one file applies all files again', async () => {
     await deploy({ url: db.url, schema })
     await recordOtherFiles('0.0.1')
     expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'deployed' })
@@ -85,7 +85,7 @@ describe('PRIM-POSTGRES-SCHEMA-002 a custom schema name', () => {
     },
   )
 
-  test('PRIM-POSTGRES-SCHEMA-002 two schemas of one database do not know of each other', async () => {
+  test('PRIM-POSTGRES-SCHEMA-002 two schemas of one database are independent', async () => {
     await deploy({ url: db.url, schema: 'one' })
     await deploy({ url: db.url, schema: 'two' })
     await db.queryNoRole(`SELECT one.enqueue_payment_outbox('i', 'p', 'k', 'rail', '{}')`)
@@ -102,12 +102,12 @@ describe('PRIM-POSTGRES-SCHEMA-002 a custom schema name', () => {
   })
 })
 
-describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
-  /** Looked at from many sides: one deployment is enough for all of them. */
+describe('PRIM-POSTGRES-SCHEMA-003 the deployed objects', () => {
+  /** Catalogue of one deployment, which these tests share. */
   let seen: ReturnType<typeof catalogOf> | undefined
   const catalogOfOneDeployment = () => (seen ??= deploy({ url: db.url, schema }).then(() => catalogOf(db.url, schema)))
 
-  test('PRIM-POSTGRES-SCHEMA-003 the tables and views', async () => {
+  test('PRIM-POSTGRES-SCHEMA-003 a deployment creates these tables and views', async () => {
     expect(namesIn(await catalogOfOneDeployment(), 'relations')).toEqual([
       'api_keys',
       'dispatch_epochs',
@@ -147,7 +147,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 the indexes that no constraint brings', async () => {
+  test('PRIM-POSTGRES-SCHEMA-003 a deployment creates these indexes besides those of constraints', async () => {
     const catalog = await catalogOfOneDeployment()
     const constraints = namesIn(catalog, 'constraints')
     expect(namesIn(catalog, 'indexes').filter((name) => !constraints.includes(name))).toEqual([
@@ -183,7 +183,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 the triggers, and when they fire', async () => {
+  test('PRIM-POSTGRES-SCHEMA-003 a deployment creates these triggers, enabled as listed', async () => {
     const triggers = (await catalogOfOneDeployment()).get('triggers')!
     expect([...triggers].map(([name, { enabled }]) => `${name} ${String(enabled)}`).toSorted()).toEqual([
       'inbox_events.inbox_events_is_append_only always',
@@ -205,7 +205,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 the functions that somebody may call, and who', async () => {
+  test('PRIM-POSTGRES-SCHEMA-003 each role may call exactly these functions', async () => {
     const grants = namesIn(await catalogOfOneDeployment(), 'grants')
     const callable = grants.flatMap((grant) => {
       const [, name, role] = /^EXECUTE on function (\w+)\(.*\) to symphony_(\w+)$/.exec(grant) ?? []
@@ -308,7 +308,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 the other grants: reading, and nothing for PUBLIC', async () => {
+  test('PRIM-POSTGRES-SCHEMA-003 the other grants are SELECT and USAGE, and PUBLIC has none', async () => {
     const grants = namesIn(await catalogOfOneDeployment(), 'grants')
     const others = grants.filter((grant) => !grant.startsWith('EXECUTE on function'))
     expect(others.filter((grant) => !/^(?:SELECT on (?:columns of )?table|USAGE on the schema) /.test(grant))).toEqual(
@@ -324,7 +324,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 one enum, and every object belongs to the owner', async () => {
+  test('PRIM-POSTGRES-SCHEMA-003 there is one enum, and symphony_owner owns every object', async () => {
     const catalog = await catalogOfOneDeployment()
     expect(namesIn(catalog, 'types')).toEqual(['outbox_attempt_state'])
     const owners = ['schemas', 'relations', 'functions', 'types'].flatMap((kind) =>
@@ -335,7 +335,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 what is there afterwards', () => {
 })
 
 describe('the record of deployments', () => {
-  test('names every file with its checksum, the release and who deployed', async () => {
+  test('names the deployed files and the login that deployed them', async () => {
     await deploy({ url: db.url, schema })
     const { rows } = await db.queryNoRole<{ file: string; deployed_by: string; release: string }>(
       'SELECT file, deployed_by, release FROM symphony_deployments',
@@ -353,8 +353,8 @@ describe('the record of deployments', () => {
   })
 })
 
-describe('what an earlier release had and this one has not', () => {
-  test('functions, and what is built on them, are dropped', async () => {
+describe('objects of an earlier release', () => {
+  test('functions that this release lacks are dropped', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`CREATE FUNCTION outdated_helper() RETURNS int LANGUAGE sql RETURN 1`)
@@ -364,7 +364,7 @@ describe('what an earlier release had and this one has not', () => {
     expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
   })
 
-  test('a function that returned something else makes room, with what was built on it', async () => {
+  test('a function with another return type is replaced, and its dependants are dropped', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`DROP FUNCTION next_outbox_event;
@@ -374,7 +374,7 @@ describe('what an earlier release had and this one has not', () => {
     expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
   })
 
-  test('a view with columns that are gone makes room', async () => {
+  test('a view with other columns is replaced, and an unknown view is dropped', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`DROP VIEW outbox_operational_status;
@@ -384,7 +384,8 @@ describe('what an earlier release had and this one has not', () => {
     expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
   })
 
-  test('what is unchanged is replaced in place: running workers hold on to functions by their number', async () => {
+  test('unchanged functions are replaced in place and keep their OIDs', async () => {
+    // Running workers call functions by OID.
     await deploy({ url: db.url, schema })
     const numbers = `SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 ORDER BY 1`
     const { rows: before } = await db.queryNoRole(numbers, [schema])
@@ -393,11 +394,11 @@ describe('what an earlier release had and this one has not', () => {
   })
 })
 
-describe('a database deployed by a newer release', () => {
+describe('a database of a newer release', () => {
   test.each([
     ['a newer version', '99.0.0', 1],
     ['a higher level of the same version', '0.0.1', 99],
-  ])('is refused: %s', async (_, release, level) => {
+  ])('is refused (DEPLOYMENT_NEWER_DATABASE): %s', async (_, release, level) => {
     await deploy({ url: db.url, schema })
     await recordOtherFiles(release, level)
     const before = await catalogOf(db.url, schema)
@@ -413,7 +414,7 @@ describe('a database deployed by a newer release', () => {
   })
 })
 
-/** As if another release had been deployed since, which differs in one file. */
+/** Records a deployment of another release, which differs in one file. */
 async function recordOtherFiles(release: string, level = 1): Promise<void> {
   const owner = await db.connect('symphony_owner')
   await owner.query(
@@ -424,7 +425,7 @@ async function recordOtherFiles(release: string, level = 1): Promise<void> {
   )
 }
 
-/** Every object of the database that is not in the schema, nor owned by something in it. */
+/** Lists every object of the database that is outside this schema. */
 async function everythingOutside(name: string): Promise<readonly unknown[]> {
   const { rows } = await db.queryNoRole(
     `SELECT 'relation' AS kind, c.oid::regclass::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -21,7 +21,7 @@ interface Ended {
   readonly stderr: string
 }
 
-/** The command as users run it; the environment is empty but for what is given. */
+/** Runs the command as users do, with these environment variables only. */
 async function symphony(env: Record<string, string>, ...words: readonly string[]): Promise<Ended> {
   const child = spawn(process.execPath, [BIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   let [stdout, stderr] = ['', '']
@@ -55,7 +55,7 @@ describe('symphony deploy and doctor', () => {
     })
   })
 
-  test('take the database from a configuration file, over which a flag wins', async () => {
+  test('take the database from a configuration file, which a flag overrides', async () => {
     const db = await database('empty')
     const folder = await makeTestFolder()
     onTestFinished(() => removeTestFolder(folder))
@@ -72,7 +72,7 @@ describe('symphony deploy and doctor', () => {
     })
   })
 
-  test('take the database from the environment, where `ps` does not show the password', async () => {
+  test('take the database from the environment', async () => {
     const db = await database('empty')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: 'elsewhere' }
     const deployed = await symphony(env, 'deploy', '--json')
@@ -82,7 +82,7 @@ describe('symphony deploy and doctor', () => {
     expect(JSON.parse(examined.stdout)).toMatchObject({ ok: true, schema: 'elsewhere' })
   })
 
-  test('doctor names what it found and exits with 1, for people and for scripts', async () => {
+  test('doctor prints its findings and exits with 1, as text and as JSON', async () => {
     const db = await database('deployed')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     await db.queryNoRole('DROP INDEX ix_pending_claimable')
@@ -99,7 +99,7 @@ describe('symphony deploy and doctor', () => {
     expect((await symphony(env, 'doctor')).exitCode).toBe(0)
   })
 
-  test('deploy prints a generated password once, and a given one never', async () => {
+  test('deploy never prints a given password, and keeps the password of an existing login', async () => {
     const db = await database('deployed')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     const name = `cli_${db.name}`
@@ -133,7 +133,7 @@ describe('symphony deploy and doctor', () => {
     expect(twice.exitCode).toBe(2)
   })
 
-  test('a dry run prints SQL and nothing else', async () => {
+  test('deploy --dry-run prints SQL and nothing else', async () => {
     const db = await database('empty')
     const { exitCode, stdout, stderr } = await symphony(
       { DATABASE_URL: db.url },
@@ -147,18 +147,18 @@ describe('symphony deploy and doctor', () => {
   })
 
   test.each([
-    [3, ['doctor', '--database-url', 'postgres://nobody@127.0.0.1:1/none']],
-    [3, ['deploy', '--database-url', 'postgres://nobody@127.0.0.1:1/none']],
+    [3, ['doctor', '--database-url', 'postgres://unknown-user@127.0.0.1:1/none']],
+    [3, ['deploy', '--database-url', 'postgres://unknown-user@127.0.0.1:1/none']],
     [2, ['deploy', '--database-url', 'mysql://x']],
     [2, ['deploy', '--database-url', 'postgres://x@127.0.0.1:1/x', '--create-login', 'app=king']],
     [2, ['deploy', '--database-url', 'postgres://x@127.0.0.1:1/x', '--schema', ' ']],
-  ])('exit code %i for %j', async (exitCode, words) => {
+  ])('exit with code %i for %j', async (exitCode, words) => {
     expect(await symphony({}, ...words)).toMatchObject({ exitCode })
   })
 })
 
 describe('an installed package', () => {
-  test('finds the schema beside itself, with nothing but the files that are packed', async () => {
+  test('finds its schema with nothing but the packed files', async () => {
     const db = await database('empty')
     const folder = await makeTestFolder()
     onTestFinished(() => removeTestFolder(folder))
@@ -180,7 +180,7 @@ describe('an installed package', () => {
 })
 
 describe('symphony start', () => {
-  test('starts a server, deploys, reports, and on Ctrl-C stops what it started', async () => {
+  test('starts a server, deploys, and stops the server on SIGINT', async () => {
     const folder = await makeTestFolder()
     onTestFinished(() => removeTestFolder(folder))
     const dataDir = join(folder, 'symphony')
@@ -202,7 +202,7 @@ describe('symphony start', () => {
     await expect(new Client(url.trim()).connect()).rejects.toThrow(/ECONNREFUSED/)
   })
 
-  test('uses the database it is given, and leaves it running', async () => {
+  test('uses the given database, and leaves it running', async () => {
     const db = await database('empty')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     const child = spawn(process.execPath, [BIN, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -217,12 +217,12 @@ describe('symphony start', () => {
   })
 })
 
-/** A dependency resolves its own dependencies from where it really lies. */
+/** Links a dependency, which resolves its own dependencies from its real path. */
 async function linkDependency(root: string, folder: string, name: string): Promise<void> {
   await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name))
 }
 
-/** The README and the CHANGELOG are packed when they are there. */
+/** Ignores a missing file: README and CHANGELOG are packed only if they exist. */
 function ignoreMissing(error: unknown): void {
   if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error
 }

@@ -11,12 +11,12 @@ beforeAll(async () => {
   db = await createTestDatabase({ countBranches: false })
 })
 afterAll(async () => {
-  // Roles belong to the run's whole server.
+  // Roles belong to the whole server, which other tests share.
   for (const name of created) await db.queryNoRole(`DROP ROLE IF EXISTS "${name}"`)
   await db.drop()
 })
 
-/** A name nobody else on this server has. */
+/** Returns a name that is unique on this server. */
 function nameFor(what: string): string {
   const name = `${what}_${db.name}`
   created.push(name)
@@ -37,7 +37,7 @@ async function connectAs(user: string, password: string): Promise<Client> {
 }
 
 describe('an application login', () => {
-  test('enqueues in its own transaction, without switching role, and can do nothing else', async () => {
+  test('enqueues in its own transaction without SET ROLE, and cannot read the queue', async () => {
     const name = nameFor('shop')
     const password = await createLogin({ name, roles: ['ingest'] })
     const client = await connectAs(name, password!)
@@ -57,7 +57,7 @@ describe('an application login', () => {
 })
 
 describe('a login of a process or a person', () => {
-  test('has no right until it switches to one of its roles', async () => {
+  test('has no rights until it switches to one of its roles', async () => {
     const name = nameFor('relayer')
     const password = await createLogin({ name, roles: ['executor', 'readonly'] })
     const client = await connectAs(name, password!)
@@ -79,7 +79,7 @@ async function gateways() {
 }
 
 describe('a login of the HTTP API', () => {
-  test('is listed once as a gateway; api+names lets it name people, and api takes that back', async () => {
+  test('is a gateway; api+names lets it name people, and api revokes that', async () => {
     const name = nameFor('web')
     const request = parseLoginRequest(`${name}=api`)
     for (const [given, naming] of [
@@ -94,18 +94,18 @@ describe('a login of the HTTP API', () => {
     expect(sql).toContain(`SELECT set_actor_gateway('${name}', false);`)
   })
 
-  test('names without api is refused', () => {
+  test('is refused with names but without api', () => {
     expect(() => parseLoginRequest('web=control+names')).toThrow(/api\+names joined by \+, got "names"/)
   })
 
-  test('no other login is one', async () => {
+  test('is the only login that becomes a gateway', async () => {
     const before = await gateways()
     await createLogin({ name: nameFor('ops'), roles: ['control', 'auth'] })
     expect(await gateways()).toEqual(before)
   })
 })
 
-describe('a login that exists', () => {
+describe('an existing login', () => {
   test('keeps its password and gets the roles', async () => {
     const name = nameFor('again')
     const password = await createLogin({ name, roles: ['executor'] })
@@ -116,7 +116,7 @@ describe('a login that exists', () => {
     await client.end()
   })
 
-  test('is refused if it cannot log in', async () => {
+  test('is refused if it cannot log in (DEPLOYMENT_LOGIN_MISMATCH)', async () => {
     const name = nameFor('group')
     await db.queryNoRole(`CREATE ROLE "${name}" NOLOGIN NOINHERIT`)
     const attempt = deploy({ url: db.url, schema: db.schema, createLogins: [{ name, roles: ['executor'] }] })
@@ -126,15 +126,15 @@ describe('a login that exists', () => {
   })
 })
 
-describe('a password', () => {
-  test('can be given, and is then not repeated', async () => {
+describe('the password of a login', () => {
+  test('can be given, and is then not returned', async () => {
     const name = nameFor('chosen')
     expect(await createLogin({ name, roles: ['auditor'], password: `it's "my" secret` })).toBeUndefined()
     const client = await connectAs(name, `it's "my" secret`)
     await client.end()
   })
 
-  test('is generated anew for each login, long enough never to be guessed', async () => {
+  test('is generated for each login, with at least 32 characters', async () => {
     const passwords = [
       await createLogin({ name: nameFor('one'), roles: ['readonly'] }),
       await createLogin({ name: nameFor('two'), roles: ['readonly'] }),
@@ -143,9 +143,9 @@ describe('a password', () => {
     expect(passwords[0]!.length).toBeGreaterThanOrEqual(32)
   })
 
-  test('is never sent: the server receives what it stores, and could not store it otherwise', async () => {
+  test('is sent as a SCRAM verifier, never as text', async () => {
     const name = nameFor('private')
-    // A server that got the password itself would store it in the form that is set here.
+    // A server that received the password itself would store it as md5.
     await db.queryNoRole(`ALTER DATABASE ${db.name} SET password_encryption = 'md5'`)
     await createLogin({ name, roles: ['readonly'] })
     await db.queryNoRole(`ALTER DATABASE ${db.name} RESET password_encryption`)
@@ -155,15 +155,15 @@ describe('a password', () => {
     expect(rows).toEqual([{ form: 'SCRAM-SHA-256' }])
   })
 
-  test('is stored as RFC 7677 says', () => {
-    // RFC 7677's own example has this salt and password.
+  test('is hashed as RFC 7677 specifies', () => {
+    // Salt and password of the example in RFC 7677.
     expect(scramVerifier('pencil', Buffer.from('W22ZaJ0SNY7soEsUEjb6gQ==', 'base64'))).toBe(
       'SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=',
     )
   })
 })
 
-describe('what --create-login takes', () => {
+describe('a login request', () => {
   test.each([
     ['app=ingest', { name: 'app', roles: ['ingest'] }],
     ['a=b=executor+control', { name: 'a=b', roles: ['executor', 'control'] }],
@@ -172,10 +172,10 @@ describe('what --create-login takes', () => {
       'all=executor+api',
       { name: 'all', roles: ['executor', 'ingest', 'readonly', 'auditor', 'control', 'auth'], gateway: 'keys' },
     ],
-  ])('%s', (text, request) => expect(parseLoginRequest(text)).toEqual(request))
+  ])('is parsed: %s', (text, request) => expect(parseLoginRequest(text)).toEqual(request))
 
   test.each(['app', 'app=', 'app=owner', 'app=apis', 'app=ingest+', '=', 'app=symphony_ingest'])(
-    '%j is refused',
+    'is refused: %j',
     (text) => expect(() => parseLoginRequest(text)).toThrow(/expected NAME=ROLE/),
   )
 
@@ -187,16 +187,16 @@ describe('what --create-login takes', () => {
     { name: 'app', roles: [] },
     { name: 'app', roles: ['ingest'], password: 'short' },
     { name: 'app', roles: ['ingest'], password: 'pässword!' },
-  ])('%j is refused before any connection is made', async (request) => {
-    const attempt = deploy({ url: 'postgres://nobody@127.0.0.1:1/none', createLogins: [request] })
+  ])('is refused before any connection is made: %j', async (request) => {
+    const attempt = deploy({ url: 'postgres://unknown-user@127.0.0.1:1/none', createLogins: [request] })
     await expect(attempt).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
   test.each([{ name: 'app' }, { name: 'app', roles: 'ingest' }, { name: 'app', roles: ['api'] }])(
-    'in code %j is refused with the form { name, roles }',
+    'is refused in code with the form { name, roles }: %j',
     async (request) => {
       const untyped: LoginRequest = JSON.parse(JSON.stringify(request))
-      const attempt = deploy({ url: 'postgres://nobody@127.0.0.1:1/none', createLogins: [untyped] })
+      const attempt = deploy({ url: 'postgres://unknown-user@127.0.0.1:1/none', createLogins: [untyped] })
       await expect(attempt).rejects.toThrow(/^createLogins: expected .*\{ name, roles \}/)
     },
   )

@@ -18,11 +18,11 @@ const LEGACY = `
   CREATE VIEW supervisor_outbox_status AS SELECT status, count(*) FROM payment_outbox GROUP BY status;
   INSERT INTO payment_outbox (status) VALUES ('PENDING')`
 
-describe('the outbox that came before this one', () => {
+describe('objects of the legacy outbox', () => {
   test.each([
-    ['in a schema of somebody else', async () => createSchema()],
+    ['in a schema of another owner', async () => createSchema()],
     ['in a schema that was deployed already', async () => void (await deploy({ url: db.url, schema }))],
-  ])('stops a deployment, and is dropped if told so: %s', async (_, prepare) => {
+  ])('stop a deployment, and dropLegacy drops them: %s', async (_, prepare) => {
     await prepare()
     await db.queryNoRole('DROP VIEW IF EXISTS supervisor_outbox_status')
     await db.queryNoRole(LEGACY)
@@ -37,7 +37,7 @@ describe('the outbox that came before this one', () => {
     expect((await doctor({ url: db.url, schema })).ok).toBe(true)
   })
 
-  test('the type alone stops a deployment too', async () => {
+  test('stop a deployment even if only the type exists', async () => {
     await createSchema()
     await db.queryNoRole(`CREATE TYPE outbox_status AS ENUM ('PENDING')`)
     await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({ code: 'DEPLOYMENT_LEGACY_OBJECTS' })
@@ -45,7 +45,7 @@ describe('the outbox that came before this one', () => {
     expect((await doctor({ url: db.url, schema })).ok).toBe(true)
   })
 
-  test('what depends on it and is not known is not dropped along', async () => {
+  test('are not dropped if an unknown object depends on them (DEPLOYMENT_FILE_FAILED)', async () => {
     await createSchema()
     await db.queryNoRole(LEGACY)
     await db.queryNoRole('CREATE SCHEMA reports')
@@ -57,14 +57,14 @@ describe('the outbox that came before this one', () => {
   })
 })
 
-describe('a schema that is not ours', () => {
+describe('a foreign schema', () => {
   test('is taken over if it is empty', async () => {
     await createSchema()
     await deploy({ url: db.url, schema })
     expect((await doctor({ url: db.url, schema })).ok).toBe(true)
   })
 
-  test('is refused if it holds anything, and nothing is changed', async () => {
+  test('is refused unchanged if it holds anything (DEPLOYMENT_FOREIGN_OBJECTS)', async () => {
     await createSchema()
     await db.queryNoRole('CREATE TABLE invoices (id int)')
     await db.queryNoRole('CREATE FUNCTION tax() RETURNS int LANGUAGE sql RETURN 19')
@@ -79,7 +79,7 @@ describe('a schema that is not ours', () => {
     expect(rows).toEqual([{ owner: 'postgres' }])
   })
 
-  test('an object of ours that was given away is refused by name', async () => {
+  test('is assumed for an object of ours with another owner, which is named', async () => {
     await deploy({ url: db.url, schema })
     await db.queryNoRole('ALTER TABLE payment_outbox_attempts OWNER TO postgres')
     await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({
@@ -91,7 +91,7 @@ describe('a schema that is not ours', () => {
 
 test('a dump restored without roles is one finding and one refusal, with one remedy', async () => {
   await deploy({ url: db.url, schema })
-  // Owners and grants as pg_restore leaves them: every object belongs to the superuser, and nobody else has a right.
+  // Owners and grants as pg_restore leaves them: the superuser owns every object, and no other role has a right.
   await db.queryNoRole(`DO $$ BEGIN EXECUTE (
     SELECT string_agg(format('ALTER %s %s OWNER TO CURRENT_USER', o.kind, o.name), ';') FROM (
       SELECT CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END AS kind, oid::regclass::text AS name FROM pg_class
@@ -111,8 +111,8 @@ test('a dump restored without roles is one finding and one refusal, with one rem
   await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({ code: 'RESTORED_WITHOUT_ROLES', remedy })
 })
 
-describe('a server that will not do', () => {
-  test('is refused before anything is created: encoding', async () => {
+describe('an unfit server', () => {
+  test('is refused before anything is created if its encoding is not UTF8', async () => {
     const name = `${db.name}_ascii`
     await db.queryNoRole(`CREATE DATABASE ${name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0`)
     const url = db.url.replace(db.name, name)
@@ -137,11 +137,11 @@ test('a database without the ICU root collation is refused, and the remedy names
   })
 })
 
-describe('a deployment that fails half-way', () => {
+describe('a failed deployment', () => {
   test('leaves the database as it was, and names the file', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
-    // A table where the view should be: CREATE OR REPLACE VIEW cannot replace it.
+    // CREATE OR REPLACE VIEW cannot replace this table.
     await owner.query('DROP VIEW outbox_operational_status; CREATE TABLE outbox_operational_status (id int)')
     await owner.query('DROP INDEX ix_pending_claimable')
     const before = await catalogOf(db.url, schema)
@@ -169,13 +169,13 @@ describe('deploy with rolesOnly', () => {
     expect(rows).toEqual([{ member: true, schemas: [] }])
   })
 
-  test('prints the roles alone as a dry run', async () => {
+  test('prints only the roles in a dry run', async () => {
     const { sql } = await deploy({ url: db.url, schema, rolesOnly: true, dryRun: true })
     expect(sql).toContain('-- schema/v1/002_roles.sql')
     expect(sql).not.toContain('CREATE SCHEMA')
   })
 
-  test.each(['reapply', 'dropLegacy', 'dedicatedDatabase'])('refuses %s beside it', async (option) => {
+  test.each(['reapply', 'dropLegacy', 'dedicatedDatabase'])('refuses %s', async (option) => {
     await expect(deploy({ url: db.url, schema, rolesOnly: true, [option]: true })).rejects.toMatchObject({
       code: 'INVALID_ARGUMENT',
       argument: 'rolesOnly',
@@ -184,7 +184,7 @@ describe('deploy with rolesOnly', () => {
 })
 
 describe('a dry run', () => {
-  test('changes nothing, and what it prints is what a deployment does', async () => {
+  test('changes nothing, and its SQL deploys the same schema', async () => {
     const { sql, outcome } = await deploy({ url: db.url, schema, dryRun: true })
     expect(outcome).toBe('planned')
     const { rows } = await db.queryNoRole('SELECT 1 FROM pg_namespace WHERE nspname = $1', [schema])
@@ -194,7 +194,7 @@ describe('a dry run', () => {
     expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'unchanged' })
   })
 
-  test('of a deployment that is there already prints the privileges and no table', async () => {
+  test('prints privileges and no table for an existing deployment', async () => {
     await deploy({ url: db.url, schema })
     const { sql } = await deploy({ url: db.url, schema, dryRun: true })
     expect(sql).toContain('-- schema/v1/011_privileges.sql')
@@ -202,13 +202,13 @@ describe('a dry run', () => {
   })
 
   test('prints no password', async () => {
-    const createLogins = [{ name: 'somebody', roles: ['ingest'], password: 'very secret' }] as const
+    const createLogins = [{ name: 'new_login', roles: ['ingest'], password: 'very secret' }] as const
     const { sql } = await deploy({ url: db.url, schema, dryRun: true, createLogins })
-    expect(sql).toContain('CREATE ROLE "somebody" LOGIN INHERIT')
+    expect(sql).toContain('CREATE ROLE "new_login" LOGIN INHERIT')
     expect(sql).not.toContain('very secret')
   })
 
-  test('refuses what a deployment would refuse', async () => {
+  test('refuses whatever a deployment would refuse', async () => {
     await createSchema()
     await db.queryNoRole(LEGACY)
     await expect(deploy({ url: db.url, schema, dryRun: true })).rejects.toMatchObject({

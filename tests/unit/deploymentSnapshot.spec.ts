@@ -9,7 +9,7 @@ import { startPrivateServer, type PostgresVersion } from '../support/server.js'
 import { snapshotText } from '../support/snapshotText.js'
 import { ask } from '../support/standby.js'
 
-/** A name that needs quoting on one of them: the manifest must not notice. */
+/** Schema names, two of which need quoting. The manifest must not depend on them. */
 const INSTALLS: readonly (readonly [PostgresVersion, string])[] = [
   [15, 'symphony'],
   [16, 'Pay Out-box é'],
@@ -18,25 +18,25 @@ const INSTALLS: readonly (readonly [PostgresVersion, string])[] = [
 ]
 
 const catalogs = new Map<number, Catalog>()
-/** The same installs after every object was created again from its printed definition. */
+/** Catalogues of the same installs after every object was created again from its printed definition. */
 const reprinted = new Map<number, Catalog>()
 
 beforeAll(async () => {
   for (const [version, schema] of INSTALLS) await readInstall(version, schema)
 })
 
-// Either of these fails after a change to schema/: run node scripts/snapshot.mjs and review what it writes.
-test('schema/snapshot.sql is what a fresh install gives', async () => {
+// Both tests fail after a change to schema/: run node scripts/snapshot.mjs and review its output.
+test('schema/snapshot.sql matches a fresh install', async () => {
   const generated = snapshotText(catalogs.get(18)!)
   expect(await committed('schema/snapshot.sql', generated)).toBe(generated)
 })
 
-test('schema/manifest.json is what fresh installs on PostgreSQL 15 to 18 give, whatever the schema is called', async () => {
+test('schema/manifest.json matches installs on PostgreSQL 15 to 18 under any schema name', async () => {
   const generated = manifestText(catalogs)
   expect(await committed('schema/manifest.json', generated)).toBe(generated)
 })
 
-test('versions differ in uuid_v7 and, on 15, in the printed text of views of one table', () => {
+test('catalogues of versions differ only in uuid_v7 and, on 15, in the text of two views', () => {
   const differing = [15, 16, 17].map((version) => differences(catalogs.get(version)!, catalogs.get(18)!).toSorted())
   expect(differing).toEqual([
     // PostgreSQL 15 prints the table's alias before each column.
@@ -47,14 +47,14 @@ test('versions differ in uuid_v7 and, on 15, in the printed text of views of one
 })
 
 // pg_dump prints the same definitions. `npm run debian` runs pg_dump and pg_restore themselves.
-test.each(INSTALLS)('PostgreSQL %i reads back every definition as it prints it, as a restore does', (version) => {
+test.each(INSTALLS)('PostgreSQL %i reads back every definition that it prints, as a restore does', (version) => {
   const changes = compareCatalogs(catalogs.get(version)!, reprinted.get(version)!)
-  // A comment goes with the object that is dropped; pg_dump writes it again.
+  // Dropping an object drops its comment, which pg_dump writes again.
   const ofDefinitions = changes.filter(({ object }) => !/\((?:comment|enabled)\)$/.test(object))
   expect(ofDefinitions.map(({ object, expected, found }) => ({ object, expected, found }))).toEqual([])
 })
 
-/** The file as it is, unless this run was told to write it. */
+/** Returns the committed file, after writing it if SYMPHONY_WRITE_SNAPSHOT is 1. */
 async function committed(path: string, generated: string): Promise<string> {
   const file = new URL(`../../${path}`, import.meta.url)
   if (process.env['SYMPHONY_WRITE_SNAPSHOT'] === '1') await writeFile(file, generated)

@@ -24,7 +24,7 @@ test('an item can be claimed and its lease moved into the past', async () => {
   await db.makeDue(id)
 })
 
-test('a login of its own is dropped with the database', async () => {
+test('createLogin creates a login that can act in its roles', async () => {
   const alice = await db.createLogin('alice', { roles: ['symphony_control'] })
   const { rows } = await alice.database.as('symphony_control').query('SELECT session_user')
   expect(rows).toEqual([{ session_user: alice.name }])

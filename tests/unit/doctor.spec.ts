@@ -3,17 +3,17 @@ import { deploy, doctor, type Finding } from '../../libs/deployment/index.js'
 import { readManifest } from '../../libs/deployment/manifest.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 
-/** What somebody with too much power did to the database, and the line that the doctor must say about it. */
+/** Change by a privileged user, and the finding that the doctor must report. */
 interface Drift {
   readonly title: string
   readonly sql: string
   readonly code: string
   readonly object: string
-  /** Whether a deployment mends it: the plain one, the one that applies every file, or none. */
+  /** Deployment that repairs it: a plain one, one that applies every file, or none. */
   readonly mendedBy: 'deploy' | 'reapply' | 'hand'
 }
 
-/** Read from the manifest, because new parameters of a function are no business of these tests. */
+/** Read from the manifest, so that new parameters of the function do not break these tests. */
 const CLAIM = [...readManifest(18).get('functions')!.keys()].find((name) => name.startsWith('claim_outbox_batch('))!
 
 const DRIFTS: readonly Drift[] = [
@@ -46,35 +46,35 @@ const DRIFTS: readonly Drift[] = [
     mendedBy: 'deploy',
   },
   {
-    title: 'a grant that may be passed on',
+    title: 'a grant with the grant option',
     sql: 'GRANT SELECT ON payment_outbox_attempts TO symphony_auditor WITH GRANT OPTION',
     code: 'GRANT_UNEXPECTED',
     object: 'SELECT on table payment_outbox_attempts to symphony_auditor with grant option',
     mendedBy: 'deploy',
   },
   {
-    title: 'a grant to somebody who is none of ours',
+    title: 'a grant to a foreign role',
     sql: 'GRANT INSERT ON payment_outbox_attempts TO pg_monitor',
     code: 'GRANT_UNEXPECTED',
     object: 'INSERT on table payment_outbox_attempts to pg_monitor',
     mendedBy: 'hand',
   },
   {
-    title: 'one column too many',
+    title: 'a grant on one column too many',
     sql: 'GRANT SELECT (lease_token) ON payment_outbox_pending TO symphony_control',
     code: 'GRANT_COLUMNS_UNEXPECTED',
     object: 'SELECT on columns of table payment_outbox_pending to symphony_control',
     mendedBy: 'deploy',
   },
   {
-    title: 'columns for somebody who had none',
+    title: 'a column grant to a role without one',
     sql: 'GRANT UPDATE (payload) ON payment_outbox_pending TO symphony_ingest',
     code: 'GRANT_UNEXPECTED',
     object: 'UPDATE on columns of table payment_outbox_pending to symphony_ingest',
     mendedBy: 'deploy',
   },
   {
-    title: 'a right that is missing',
+    title: 'a missing grant',
     sql: 'REVOKE EXECUTE ON FUNCTION claim_outbox_batch FROM symphony_executor',
     code: 'GRANT_MISSING',
     object: `EXECUTE on function ${CLAIM} to symphony_executor`,
@@ -88,14 +88,14 @@ const DRIFTS: readonly Drift[] = [
     mendedBy: 'hand',
   },
   {
-    title: 'a default that opens what will be created',
+    title: 'a default privilege that opens new functions to PUBLIC',
     sql: 'ALTER DEFAULT PRIVILEGES FOR ROLE symphony_owner GRANT EXECUTE ON FUNCTIONS TO PUBLIC',
     code: 'DEFAULT_PRIVILEGE_MISSING',
     object: 'functions created by symphony_owner anywhere',
     mendedBy: 'deploy',
   },
   {
-    title: 'a default that gives new tables away',
+    title: 'a default privilege on new tables',
     sql: 'ALTER DEFAULT PRIVILEGES FOR ROLE symphony_owner GRANT SELECT ON TABLES TO symphony_readonly',
     code: 'DEFAULT_PRIVILEGE_UNEXPECTED',
     object: 'tables created by symphony_owner anywhere',
@@ -139,7 +139,7 @@ const DRIFTS: readonly Drift[] = [
     mendedBy: 'hand',
   },
   {
-    title: 'an index that is not valid',
+    title: 'an invalid index',
     sql: `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_pending_claimable'::regclass`,
     code: 'INDEX_VALID_CHANGED',
     object: 'payment_outbox_pending.ix_pending_claimable',
@@ -153,21 +153,21 @@ const DRIFTS: readonly Drift[] = [
     mendedBy: 'reapply',
   },
   {
-    title: 'a definer function without the fixed path',
+    title: 'a SECURITY DEFINER function without search_path',
     sql: 'ALTER FUNCTION claim_outbox_batch RESET search_path',
     code: 'FUNCTION_SETTINGS_MISSING',
     object: CLAIM,
     mendedBy: 'reapply',
   },
   {
-    title: 'a definer function that searches another schema first',
+    title: 'a SECURITY DEFINER function with another search_path',
     sql: 'ALTER FUNCTION claim_outbox_batch SET search_path = public, pg_temp',
     code: 'FUNCTION_SETTINGS_UNEXPECTED',
     object: CLAIM,
     mendedBy: 'reapply',
   },
   {
-    title: 'a function that is a definer no longer',
+    title: 'a function that is no longer SECURITY DEFINER',
     sql: 'ALTER FUNCTION claim_outbox_batch SECURITY INVOKER',
     code: 'FUNCTION_SECURITY_DEFINER_CHANGED',
     object: CLAIM,
@@ -195,21 +195,21 @@ const DRIFTS: readonly Drift[] = [
     mendedBy: 'reapply',
   },
   {
-    title: 'a table that belongs to somebody else',
+    title: 'a table of another owner',
     sql: 'ALTER TABLE payment_outbox_attempts OWNER TO postgres',
     code: 'RELATION_OWNER_CHANGED',
     object: 'payment_outbox_attempts',
     mendedBy: 'hand',
   },
   {
-    title: 'a function that belongs to somebody else',
+    title: 'a function of another owner',
     sql: 'ALTER FUNCTION claim_outbox_batch OWNER TO postgres',
     code: 'FUNCTION_OWNER_CHANGED',
     object: CLAIM,
     mendedBy: 'hand',
   },
   {
-    title: 'a schema that belongs to somebody else',
+    title: 'a schema of another owner',
     sql: 'DO $$ BEGIN EXECUTE format($f$ALTER SCHEMA %I OWNER TO postgres$f$, current_schema()); END $$',
     code: 'SCHEMA_OWNER_CHANGED',
     object: 'the schema',
@@ -260,28 +260,28 @@ const DRIFTS: readonly Drift[] = [
     mendedBy: 'hand',
   },
   {
-    title: 'a table that a crash would empty',
+    title: 'an unlogged table',
     sql: 'ALTER TABLE outbox_pauses SET UNLOGGED',
     code: 'RELATION_PERSISTENCE_CHANGED',
     object: 'outbox_pauses',
     mendedBy: 'hand',
   },
   {
-    title: 'other storage settings of the hot table',
+    title: 'a table without its fillfactor',
     sql: 'ALTER TABLE payment_outbox_pending RESET (fillfactor)',
     code: 'RELATION_OPTIONS_MISSING',
     object: 'payment_outbox_pending',
     mendedBy: 'hand',
   },
   {
-    title: 'row security that hides rows',
+    title: 'row level security on a table',
     sql: 'ALTER TABLE payment_outbox_pending ENABLE ROW LEVEL SECURITY',
     code: 'RELATION_ROW_SECURITY_CHANGED',
     object: 'payment_outbox_pending',
     mendedBy: 'hand',
   },
   {
-    title: 'a policy',
+    title: 'a row security policy',
     sql: 'CREATE POLICY nothing ON payment_outbox_pending USING (false)',
     code: 'POLICY_UNEXPECTED',
     object: 'payment_outbox_pending.nothing',
@@ -310,42 +310,42 @@ const DRIFTS: readonly Drift[] = [
     mendedBy: 'reapply',
   },
   {
-    title: 'a view that is a barrier no longer',
+    title: 'a view without security_barrier',
     sql: 'ALTER VIEW supervisor_outbox_status RESET (security_barrier)',
     code: 'RELATION_OPTIONS_MISSING',
     object: 'supervisor_outbox_status',
     mendedBy: 'reapply',
   },
   {
-    title: 'a view that runs with the rights of its reader',
+    title: 'a view with security_invoker',
     sql: 'ALTER VIEW supervisor_outbox_status SET (security_invoker = true)',
     code: 'RELATION_OPTIONS_UNEXPECTED',
     object: 'supervisor_outbox_status',
     mendedBy: 'reapply',
   },
   {
-    title: 'a state more',
+    title: 'an additional enum label',
     sql: `ALTER TYPE outbox_attempt_state ADD VALUE 'MAYBE'`,
     code: 'TYPE_LABELS_CHANGED',
     object: 'outbox_attempt_state',
     mendedBy: 'hand',
   },
   {
-    title: 'a type for everybody',
+    title: 'a type that PUBLIC may use',
     sql: 'GRANT USAGE ON TYPE outbox_attempt_state TO PUBLIC',
     code: 'GRANT_UNEXPECTED',
     object: 'USAGE on type outbox_attempt_state to PUBLIC',
     mendedBy: 'deploy',
   },
   {
-    title: 'an object of a kind that we do not have',
+    title: 'an object of a kind that Symphony does not use',
     sql: `CREATE COLLATION strange (provider = libc, locale = 'C')`,
     code: 'OTHER_UNEXPECTED',
     object: 'collation strange',
     mendedBy: 'hand',
   },
   {
-    title: 'another comment',
+    title: 'a changed comment',
     sql: `COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'The truth.'`,
     code: 'COLUMN_COMMENT_CHANGED',
     object: 'payment_outbox_pending.attempt_count',
@@ -366,7 +366,7 @@ async function examine(db: TestDatabase): Promise<readonly Finding[]> {
 }
 
 describe('a fresh deployment', () => {
-  test('has nothing wrong with it, and says what is worth knowing', async () => {
+  test('has no failures and two notes', async () => {
     await withTestDatabase(async (db) => {
       const { ok, findings } = await doctor({ url: db.url, schema: db.schema })
       expect(ok).toBe(true)
@@ -374,7 +374,7 @@ describe('a fresh deployment', () => {
     }, untouched)
   })
 
-  test('can be examined by an auditor, who is no superuser', async () => {
+  test('can be examined by an auditor that is no superuser', async () => {
     await withTestDatabase(async (db) => {
       const auditor = await db.createLogin('auditor', { roles: ['symphony_auditor'] })
       const { ok, findings } = await doctor({ url: auditor.url, schema: db.schema, full: true })
@@ -383,9 +383,9 @@ describe('a fresh deployment', () => {
     }, untouched)
   })
 
-  test('is closed to a login that is no auditor, and the error says which login to create', async () => {
+  test('cannot be examined by a login without the auditor role (DOCTOR_ROLE_MISSING)', async () => {
     await withTestDatabase(async (db) => {
-      const nobody = await db.createLogin('nobody', { roles: ['symphony_readonly'] })
+      const nobody = await db.createLogin('reader', { roles: ['symphony_readonly'] })
       await expect(doctor({ url: nobody.url, schema: db.schema })).rejects.toMatchObject({
         code: 'DOCTOR_ROLE_MISSING',
         remedy: expect.stringContaining('--create-login NAME=auditor'),
@@ -395,7 +395,7 @@ describe('a fresh deployment', () => {
 })
 
 describe('settings of the database and the login', () => {
-  test('change neither what is deployed nor what is found', async () => {
+  test('change neither a deployment nor the findings', async () => {
     await withTestDatabase(
       async (db) => {
         const settings = {
@@ -409,7 +409,7 @@ describe('settings of the database and the login', () => {
           extra_float_digits: '-15',
           default_transaction_read_only: 'on',
           default_transaction_isolation: 'serializable',
-          // Enough for BEGIN on a busy machine, after which our own bound holds.
+          // Long enough for BEGIN on a busy machine. After BEGIN our own timeout applies.
           statement_timeout: '500ms',
           lock_timeout: '1ms',
           role: 'pg_monitor',
@@ -425,12 +425,12 @@ describe('settings of the database and the login', () => {
   })
 })
 
-/** Names of our own objects in a statement: two drifts of one object in one database could hide each other. */
+/** Returns the names of our objects in a statement. Two drifts of one object could hide each other. */
 function objectsIn({ sql }: Drift): readonly string[] {
   return (sql.match(/\b[a-z]+(?:_[a-z]+)+\b/g) ?? []).filter((name) => !/^(?:symphony|pg|current)_/.test(name))
 }
 
-/** As few databases as there can be: drifts of different objects share one, if the same deployment mends them. */
+/** Groups drifts into few databases: those of one database concern different objects and have the same repair. */
 function inRounds(drifts: readonly Drift[]): { readonly mendedBy: Drift['mendedBy']; readonly drifts: Drift[] }[] {
   const rounds: { readonly mendedBy: Drift['mendedBy']; readonly drifts: Drift[]; readonly objects: Set<string> }[] = []
   for (const drift of drifts) {
@@ -444,7 +444,7 @@ function inRounds(drifts: readonly Drift[]): { readonly mendedBy: Drift['mendedB
   return rounds
 }
 
-describe.each(inRounds(DRIFTS))('each drift is named, and mended by $mendedBy', ({ mendedBy, drifts }) => {
+describe.each(inRounds(DRIFTS))('a drift that is repaired by $mendedBy', ({ mendedBy, drifts }) => {
   let db: TestDatabase
   let findings: readonly Finding[]
   beforeAll(async () => {
@@ -454,21 +454,21 @@ describe.each(inRounds(DRIFTS))('each drift is named, and mended by $mendedBy', 
   })
   afterAll(() => db.drop())
 
-  test.each(drifts)('$title', ({ code, object }) => {
+  test.each(drifts)('is reported: $title', ({ code, object }) => {
     expect(findings).toContainEqual(
       expect.objectContaining({ severity: 'drift', code, object: expect.stringContaining(object) }),
     )
   })
 
-  test('and each finding says what to do, which does it', async () => {
+  test('is reported with a remedy, and the named deployment repairs it', async () => {
     expect(findings.every(({ remedy }) => remedy.length > 0)).toBe(true)
     if (mendedBy !== 'hand') await deploy({ url: db.url, schema: db.schema, reapply: mendedBy === 'reapply' })
     expect(await examine(db)).toEqual(mendedBy === 'hand' ? findings : [])
   })
 })
 
-describe('what is found', () => {
-  test('a blanket grant shows the sequences to readonly, is named, and is healed by the next deployment', async () => {
+describe('a finding', () => {
+  test('reports a blanket grant, which the next deployment revokes', async () => {
     await withTestDatabase(async (db) => {
       await db.queryNoRole(
         'DO $$ BEGIN EXECUTE format($f$GRANT SELECT ON ALL TABLES IN SCHEMA %I TO symphony_readonly$f$, current_schema()); END $$',
@@ -485,7 +485,7 @@ describe('what is found', () => {
     }, untouched)
   })
 
-  test('one thing that is wrong is one finding', async () => {
+  test('reports a missing view once, without its columns', async () => {
     await withTestDatabase(async (db) => {
       await db.queryNoRole('DROP VIEW outbox_operational_status')
       const codes = (await examine(db)).map(({ code }) => code)
@@ -494,7 +494,7 @@ describe('what is found', () => {
     }, untouched)
   })
 
-  test('a schema that was never deployed is one finding, whether it exists or not', async () => {
+  test('reports a schema that was never deployed, whether it exists or not', async () => {
     await withTestDatabase(
       async (db) => {
         expect(await examine(db)).toMatchObject([{ code: 'NOT_DEPLOYED' }])
@@ -505,7 +505,7 @@ describe('what is found', () => {
     )
   })
 
-  test('a deployment of other files is named', async () => {
+  test('reports a deployment of other files (DEPLOYED_BY_ANOTHER_RELEASE)', async () => {
     await withTestDatabase(async (db) => {
       const owner = await db.connect('symphony_owner')
       await owner.query(`SELECT record_deployment(1, '0.0.1', ARRAY['v1/x.sql'], ARRAY[repeat('0', 64)])`)

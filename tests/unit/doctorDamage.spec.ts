@@ -4,7 +4,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 
 let db: TestDatabase
 
-/** Three items: one that ended, one that was tried once, one untouched. */
+/** Three items: one dispatched, one attempted once, one untouched. */
 beforeEach(async () => {
   db = await createTestDatabase({ countBranches: false })
   for (const n of [1, 2, 3]) {
@@ -20,7 +20,7 @@ beforeEach(async () => {
 })
 afterEach(() => db.drop())
 
-/** Past the guards, as only a superuser can. */
+/** Changes rows behind the triggers, as only a superuser can. */
 async function tamper(table: string, sql: string): Promise<void> {
   await db.queryNoRole(`ALTER TABLE ${table} DISABLE TRIGGER USER; ${sql}; ALTER TABLE ${table} ENABLE TRIGGER USER;`)
   await db.queryNoRole(`ALTER TABLE ${table} ENABLE ALWAYS TRIGGER ${table}_is_append_only`)
@@ -33,21 +33,21 @@ async function damage(): Promise<readonly Finding[]> {
   return found
 }
 
-test('data that keeps its promises is not complained about', async () => {
+test('sound data has no findings', async () => {
   expect(await damage()).toEqual([])
   await db.queryNoRole(`SELECT roll_up_outbox_tallies()`)
   expect(await damage()).toEqual([])
 })
 
-describe('each promise that is broken is named', () => {
-  test('totals that the ledger does not have', async () => {
+describe('doctor', () => {
+  test('reports totals that the ledger does not have (TOTALS_MATCH_LEDGER)', async () => {
     await db.queryNoRole(`INSERT INTO outbox_attempt_tallies (recorded_at, dispatched) VALUES (now(), 1)`)
     expect(await damage()).toMatchObject([
       { severity: 'damage', code: 'TOTALS_MATCH_LEDGER', expected: '1', found: '2' },
     ])
   })
 
-  test('an item that is both pending and ended', async () => {
+  test('reports an item that is both pending and terminal (ITEMS_ARE_PENDING_OR_TERMINAL)', async () => {
     await db.queryNoRole(`
       INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
       SELECT outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload
@@ -55,19 +55,19 @@ describe('each promise that is broken is named', () => {
     expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', found: 'both' }])
   })
 
-  test('an item that vanished from the queue', async () => {
+  test('reports an item that vanished from the queue (ITEMS_ARE_PENDING_OR_TERMINAL)', async () => {
     await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)
     expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', found: 'neither' }])
   })
 
-  test('an item in the queue that was never admitted', async () => {
+  test('reports a pending item without an identity (ITEMS_ARE_PENDING_OR_TERMINAL)', async () => {
     await db.queryNoRole(`
       INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)
       VALUES (gen_random_uuid(), 'smuggled', 'participant', 99, 'k', 'rail', '{}')`)
     expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', expected: 'an identity' }])
   })
 
-  test('a gap in the attempts', async () => {
+  test('reports a gap in the attempt numbers (ATTEMPTS_HAVE_NO_GAP)', async () => {
     await tamper(
       'payment_outbox_attempts',
       `UPDATE payment_outbox_attempts SET attempt_no = 3 WHERE state = 'RETRYABLE'`,
@@ -75,7 +75,7 @@ describe('each promise that is broken is named', () => {
     expect(await damage()).toMatchObject([{ code: 'ATTEMPTS_HAVE_NO_GAP', found: 'numbers from 3 to 3' }])
   })
 
-  test('a gap in the stream of a participant', async () => {
+  test('reports a gap in the sequence of a participant (SEQUENCES_HAVE_NO_GAP)', async () => {
     await tamper(
       'payment_outbox_identities',
       `UPDATE payment_outbox_identities SET sequence_id = 7 WHERE sequence_id = 3`,
@@ -86,9 +86,9 @@ describe('each promise that is broken is named', () => {
   })
 
   test.each([
-    ['lower than an acquire has seen it', 'UPDATE symphony_lease_floor SET fencing_token = 40', '40'],
+    ['below an issued token', 'UPDATE symphony_lease_floor SET fencing_token = 40', '40'],
     ['without its row', 'DELETE FROM symphony_lease_floor', 'no row'],
-  ])('a lease floor %s is LEASE_FLOOR_IS_KEPT', async (_, sql, found) => {
+  ])('reports a lease floor %s (LEASE_FLOOR_IS_KEPT)', async (_, sql, found) => {
     for (const name of ['removed', 'kept']) await db.queryNoRole(`SELECT acquire_lease($1, 'a', 60000)`, [name])
     await db.queryNoRole(`UPDATE symphony_leases SET fencing_token = 41, expires_at = now() - interval '2 hours'
       WHERE resource = 'removed'`)
@@ -101,7 +101,7 @@ describe('each promise that is broken is named', () => {
     ])
   })
 
-  test('a question that cannot be answered is itself a finding, and the others are still asked', async () => {
+  test('reports a check that fails, and still runs the other checks', async () => {
     await db.queryNoRole('DROP VIEW supervisor_outbox_status')
     await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)
     const codes = (await damage()).map(({ code }) => code)
@@ -109,7 +109,7 @@ describe('each promise that is broken is named', () => {
   })
 })
 
-test('an item older than the newest ones is looked at only by a full examination', async () => {
+test('only a full examination finds damage in older items', async () => {
   await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i2'`)
   await db.queryNoRole(`
     SELECT enqueue_payment_outbox_batch(array_agg('b' || n), array_agg('q'::text), array_agg('k'::text), array_agg('rail'::text), array_agg('{}'::jsonb))

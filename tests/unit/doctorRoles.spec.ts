@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { deploy, doctor, type Finding } from '../../libs/deployment/index.js'
 import { startPrivateServer, type PrivateServer } from '../support/server.js'
 
-/** Roles belong to the whole server, and other files deploy on the shared one: this file has its own. */
+/** Server of this file alone. Roles belong to the whole server, and other files deploy on the shared one. */
 let server: PrivateServer
 let superuser: Client
 
@@ -81,8 +81,8 @@ const DRIFTS = [
   },
 ] as const
 
-describe('each drift of a role is named', () => {
-  test.each(DRIFTS)('$title', async ({ plant, code, found, undo }) => {
+describe('a drift of a role', () => {
+  test.each(DRIFTS)('is reported: $title', async ({ plant, code, found, undo }) => {
     await superuser.query(plant)
     try {
       expect(await failures()).toContainEqual(expect.objectContaining({ severity: 'drift', code, found }))
@@ -93,8 +93,8 @@ describe('each drift of a role is named', () => {
   })
 })
 
-describe('what is mentioned', () => {
-  test('a login that may write every table', async () => {
+describe('a note of the doctor', () => {
+  test('names a login that may write every table (LOGIN_WRITES_ALL_DATA)', async () => {
     await superuser.query('CREATE ROLE loader LOGIN; GRANT pg_write_all_data TO loader')
     const { ok, findings } = await doctor({ url: server.url })
     await superuser.query('DROP ROLE loader')
@@ -104,7 +104,7 @@ describe('what is mentioned', () => {
     )
   })
 
-  test('a login that could lend itself the owner role, as the one that deploys does', async () => {
+  test('names a login that could grant itself the owner role (OWNER_GRANTABLE)', async () => {
     await superuser.query('CREATE ROLE deployer LOGIN')
     await superuser.query('GRANT symphony_owner TO deployer WITH ADMIN TRUE, INHERIT FALSE, SET FALSE')
     const { ok, findings } = await doctor({ url: server.url })
@@ -113,7 +113,7 @@ describe('what is mentioned', () => {
     expect(findings).toContainEqual(expect.objectContaining({ code: 'OWNER_GRANTABLE', object: 'role deployer' }))
   })
 
-  test('a server that may forget', async () => {
+  test('names a server that is not durable (SERVER_NOT_DURABLE)', async () => {
     await superuser.query('ALTER SYSTEM SET full_page_writes = off')
     await superuser.query('SELECT pg_reload_conf()')
     await expect

@@ -17,7 +17,7 @@ interface Script {
   readonly postgres?: string
 }
 
-/** Programs that answer like PostgreSQL 18 and then do as told: some failures cannot be had from a healthy server. */
+/** Writes programs that report version 18 and run these scripts. A healthy server does not fail in these ways. */
 async function pretend(folder: string, { initdb = INITDB_OK, postgres = FOREVER }: Script): Promise<string> {
   const binaries = join(folder, 'pretended')
   await mkdir(join(binaries, 'bin'), { recursive: true })
@@ -29,11 +29,11 @@ async function pretend(folder: string, { initdb = INITDB_OK, postgres = FOREVER 
   return binaries
 }
 
-// Not `exec sleep`: the script's path must stay in the process list, where the tests look for it.
+// Not `exec sleep`: the tests look for the path of the script in the process list.
 const FOREVER = 'while :; do sleep 0.02; done'
 const INITDB_OK = `for arg; do case $arg in --pgdata=*) echo 18 > "\${arg#--pgdata=}/PG_VERSION";; esac; done`
 
-/** Whether any process has this text in its command line. */
+/** Returns whether any process has this text in its command line. */
 function runs(text: string): boolean {
   return spawnSync('ps', ['-A', '-ww', '-o', 'command=']).stdout.toString().includes(text)
 }
@@ -48,17 +48,17 @@ async function failureOf(start: Promise<unknown>): Promise<EmbeddedError> {
 }
 
 describe('a start that fails', () => {
-  test('shows what the server said', async () => {
+  test('shows the log of the server (EMBEDDED_START_FAILED)', async () => {
     const { dataDir } = await freshFolder()
     const error = await failureOf(startEmbedded({ dataDir, settings: { shared_buffers: 'plenty' } }))
     expect(error.code).toBe('EMBEDDED_START_FAILED')
     expect(error.logTail).toContain('invalid value for parameter "shared_buffers": "plenty"')
     expect(error.message).toContain(error.logTail)
-    // The failure was in the settings; the folder is as good as before.
+    // Only the settings were wrong; the folder is still usable.
     await (await startEmbedded({ dataDir })).stop()
   })
 
-  test('shows what initdb said, and leaves no half of a cluster', async () => {
+  test('shows the output of initdb and leaves no partial cluster (EMBEDDED_INIT_FAILED)', async () => {
     const { folder, dataDir } = await freshFolder()
     const binaries = await pretend(folder, { initdb: 'echo "no space left on this device" >&2; exit 1' })
     const error = await failureOf(startEmbedded({ dataDir, binaries }))
@@ -67,7 +67,7 @@ describe('a start that fails', () => {
     expect(await readdir(dataDir)).toEqual([])
   })
 
-  test('is bounded while initdb works', async () => {
+  test('times out while initdb runs (EMBEDDED_START_TIMEOUT)', async () => {
     const { folder, dataDir } = await freshFolder()
     const binaries = await pretend(folder, { initdb: FOREVER })
     const error = await failureOf(startEmbedded({ dataDir, binaries, startTimeoutMs: 300 }))
@@ -75,7 +75,7 @@ describe('a start that fails', () => {
     expect(await readdir(dataDir)).toEqual([])
   })
 
-  test('is bounded while the server gets ready, and takes the server with it', async () => {
+  test('times out while the server gets ready, and kills the server', async () => {
     const { folder, dataDir } = await freshFolder()
     const binaries = await pretend(folder, {
       postgres: `echo "still thinking"; ${FOREVER}`,
@@ -86,7 +86,7 @@ describe('a start that fails', () => {
     expect(runs(folder)).toBe(false)
   })
 
-  test.each(['initdb', 'postgres'])('is given up at once when the caller gives up during %s', async (program) => {
+  test.each(['initdb', 'postgres'])('is aborted at once by its signal during %s', async (program) => {
     const { folder, dataDir } = await freshFolder()
     const binaries = await pretend(folder, { [program]: `touch "${folder}/reached"; ${FOREVER}` })
     await chmod(folder, 0o777)
@@ -99,7 +99,7 @@ describe('a start that fails', () => {
     expect(runs(folder)).toBe(false)
   })
 
-  test('removes what a killed initdb left long ago, and nothing younger', async () => {
+  test('removes old leftovers of a killed initdb, and no younger ones', async () => {
     const { folder, dataDir } = await freshFolder()
     await mkdir(join(dataDir, 'unfinished-old/data'), { recursive: true })
     await mkdir(join(dataDir, 'unfinished-young'))
@@ -109,7 +109,7 @@ describe('a start that fails', () => {
     expect(await readdir(dataDir)).toEqual(['unfinished-young'])
   })
 
-  test('without any PostgreSQL lists what was looked at and says what to do', async () => {
+  test('lists the searched folders and a remedy if there is no PostgreSQL', async () => {
     const { folder, dataDir } = await freshFolder()
     const error = await failureOf(startEmbedded({ dataDir, binaries: join(folder, 'empty') }))
     expect(error.code).toBe('EMBEDDED_NO_POSTGRES')
@@ -117,7 +117,7 @@ describe('a start that fails', () => {
     expect(error.remedy).toContain('DATABASE_URL')
   })
 
-  test('refuses programs in a folder whose name the shell of initdb would read as a command', async () => {
+  test('refuses a path of programs that the shell of initdb would run as a command', async () => {
     const { folder, dataDir } = await freshFolder()
     const binaries = await pretend(join(folder, '$(date)'), {})
     const error = await failureOf(startEmbedded({ dataDir, binaries }))
@@ -134,7 +134,7 @@ describe('a start that fails', () => {
   })
 })
 
-test('the server inherits nothing from the process that starts it', async () => {
+test('the server inherits neither environment nor folder of the process that starts it', async () => {
   const { folder, dataDir } = await freshFolder()
   await chmod(folder, 0o777)
   const binaries = await pretend(folder, { postgres: `{ pwd; env; } > "${folder}/seen"; exit 1` })
@@ -143,7 +143,7 @@ test('the server inherits nothing from the process that starts it', async () => 
   await failureOf(startEmbedded({ dataDir, binaries }))
   const [cwd, ...environment] = (await readFile(join(folder, 'seen'), 'utf8')).trim().split('\n')
   expect(cwd).toBe('/')
-  // The rest are the shell's own.
+  // The shell sets the other variables.
   const names = environment.map((entry) => entry.split('=', 1)[0] ?? '').toSorted()
   expect(names.filter((name) => !['_', 'OLDPWD', 'PWD', 'SHLVL'].includes(name))).toEqual(['LC_ALL', 'PATH'])
 })
@@ -151,21 +151,21 @@ test('the server inherits nothing from the process that starts it', async () => 
 describe('openServer', () => {
   const START = { searchPath: undefined, signal: new AbortController().signal }
 
-  test('takes the address it is given, starts nothing and stops nothing', async () => {
+  test('uses the given address, and starts and stops nothing', async () => {
     const { dataDir } = await freshFolder()
-    const url = 'postgres://somebody@db.example/payments'
+    const url = 'postgres://app@db.example/payments'
     const server = await openServer({ databaseUrl: url, dataDir }, START)
     expect(server).toMatchObject({ embedded: undefined, url })
     await server.stop()
     await expect(readdir(dataDir)).rejects.toMatchObject({ code: 'ENOENT' })
   })
 
-  test('refuses an address that is blank: a variable set to nothing is a mistake, not a choice', async () => {
+  test('refuses a blank address (INVALID_ARGUMENT)', async () => {
     const { dataDir } = await freshFolder()
     await expect(openServer({ databaseUrl: ' ', dataDir }, START)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  test('starts the embedded server when there is no address', async () => {
+  test('starts the embedded server if there is no address', async () => {
     const { dataDir } = await freshFolder()
     const server = await openServer({ databaseUrl: undefined, dataDir }, START)
     expect(server).toMatchObject({ embedded: { version: 18, adopted: false } })
@@ -179,6 +179,6 @@ test.each([
   [{ dataDir: 'x', startTimeoutMs: 1 }, 'ARGUMENT_OUT_OF_RANGE'],
   [{ dataDir: 'x', settings: { port: '5432' } }, 'INVALID_ARGUMENT'],
   [{ dataDir: 'x', settings: { 'fsync=off -c x': '1' } }, 'INVALID_ARGUMENT'],
-])('options %j are refused before anything happens', async (options, code) => {
+])('startEmbedded refuses the options %j before it starts anything', async (options, code) => {
   await expect(startEmbedded(options)).rejects.toMatchObject({ code })
 })

@@ -7,8 +7,8 @@ import { startEmbedded } from '../../embedded/index.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 /**
- * PostgreSQL is told to look past the pid in a stale lock file. Told so about a real server, it would start a second
- * one beside it, so these tests see what it is told. The server here is a script that writes down its environment.
+ * Tests of PG_GRANDPARENT_PID, which tells PostgreSQL to ignore the pid of a stale lock file. With the pid of a live
+ * server, a second server would start in the folder. The server here is a script that records its environment.
  */
 let dataDir: string
 let folder: string
@@ -23,7 +23,7 @@ beforeEach(async () => {
   await script(
     'postgres',
     `[ "$1" = --version ] && echo 'postgres (PostgreSQL) 18.4' && exit
-     echo "\${PG_GRANDPARENT_PID-nobody}" > "${folder}/past"; exit 1`,
+     echo "\${PG_GRANDPARENT_PID-unset}" > "${folder}/past"; exit 1`,
   )
   await startEmbedded({ dataDir, binaries }).catch(() => {})
   return () => removeTestFolder(folder)
@@ -37,7 +37,7 @@ async function script(name: string, body: string): Promise<string> {
   return path
 }
 
-/** Starts with a lock file that names this pid, and answers whom the server was told to look past. */
+/** Starts with a lock file that names this pid, and returns the pid that the server is told to ignore. */
 async function toldToLookPast(pid: number): Promise<string> {
   await writeFile(join(dataDir, 'postgres/data/postmaster.pid'), `${pid}\n${dataDir}\n0\n5432\n\n\n\nready\n`)
   await startEmbedded({ dataDir, binaries, startTimeoutMs: 5_000 }).catch(() => {})
@@ -53,31 +53,31 @@ async function running(file: string, ...args: readonly string[]): Promise<number
 
 const STAY = 'echo here; while :; do sleep 0.05; done'
 
-test('a process that is no PostgreSQL at all', async () => {
+test('the pid of a process that is no PostgreSQL is ignored', async () => {
   const pid = await running('sh', '-c', STAY)
   expect(await toldToLookPast(pid)).toBe(String(pid))
 })
 
-test('a PostgreSQL of another folder', async () => {
+test('the pid of a PostgreSQL of another folder is ignored', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', '/another/folder', '-c', 'port=5433')
   expect(await toldToLookPast(pid)).toBe(String(pid))
 })
 
-test('not a PostgreSQL that does not say which folder it serves', async () => {
+test('the pid of a PostgreSQL of an unknown folder is not ignored', async () => {
   const other = await script('other/postgres', STAY)
-  expect(await toldToLookPast(await running(other, '-D', 'data'))).toBe('nobody')
+  expect(await toldToLookPast(await running(other, '-D', 'data'))).toBe('unset')
 })
 
-test('not a process that is gone, which PostgreSQL sees for itself', async () => {
+test('the pid of a process that has ended is left to PostgreSQL', async () => {
   const child = spawn('true')
   await once(child, 'exit')
-  expect(await toldToLookPast(child.pid ?? Number.NaN)).toBe('nobody')
+  expect(await toldToLookPast(child.pid ?? Number.NaN)).toBe('unset')
 })
 
-test('not the server of this folder: that one is adopted', async () => {
+test('the pid of the server of this folder is not ignored; the server is adopted', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', join(dataDir, 'postgres/data'), '-c', 'port=5432')
-  expect(await toldToLookPast(pid)).toBe('nobody')
+  expect(await toldToLookPast(pid)).toBe('unset')
   expect(await startEmbedded({ dataDir, binaries })).toMatchObject({ adopted: true, port: 5432 })
 })

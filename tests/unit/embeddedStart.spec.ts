@@ -44,7 +44,7 @@ async function postmasterPid(dataDir: string): Promise<number> {
 
 describe('a fresh folder', () => {
   test.each<PostgresVersion>([15, 16, 17, 18])(
-    'PostgreSQL %i is safe by default: durable, checked, closed',
+    'PostgreSQL %i starts durable, with checksums, on loopback and with passwords only',
     async (version) => {
       const dataDir = await freshDataDir()
       const server = await startEmbedded({ dataDir, binaries: testBinaries(version) })
@@ -83,7 +83,7 @@ describe('a fresh folder', () => {
     },
   )
 
-  test('the password is in a file for its owner alone, and nothing else opens the server', async () => {
+  test('the password file is for its owner alone, and a wrong password is refused', async () => {
     const dataDir = await usedDataDir()
     const server = await startEmbedded({ dataDir })
     const file = await stat(join(dataDir, 'postgres/password'))
@@ -96,7 +96,7 @@ describe('a fresh folder', () => {
     await expect(query(wrong, 'SELECT 1')).rejects.toMatchObject({ code: '28P01' })
   })
 
-  test('the server runs as the user, or for root as somebody else', async () => {
+  test('the server runs as the current user, or as another one if that is root', async () => {
     const dataDir = await usedDataDir()
     await startEmbedded({ dataDir })
     const { uid } = await stat(join(dataDir, 'postgres/data/postmaster.pid'))
@@ -104,7 +104,7 @@ describe('a fresh folder', () => {
     expect(uid === process.getuid?.()).toBe(process.getuid?.() !== 0)
   })
 
-  test('a path that is long, with spaces and an apostrophe, is as good as any', async () => {
+  test('a long path with spaces and an apostrophe works', async () => {
     const dataDir = join(await freshDataDir(), `it's deep and ${'long '.repeat(30)}`)
     onTestFinished(async () => void (await stopEmbedded(dataDir, { force: true })))
     const server = await startEmbedded({ dataDir })
@@ -115,7 +115,7 @@ describe('a fresh folder', () => {
 })
 
 describe('the next start', () => {
-  test('finds the data, the password and the port of the last one', async () => {
+  test('reuses the data, the password and the port', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await query(first.url, 'CREATE TABLE kept AS SELECT 42 AS answer')
@@ -126,7 +126,7 @@ describe('the next start', () => {
     expect(await query(second.url, 'SELECT answer FROM kept')).toEqual([{ answer: 42 }])
   })
 
-  test('takes another port when the last one is in use, and refuses when the port was asked for', async () => {
+  test('takes another port if the last one is in use, and refuses if the port was given', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await first.stop()
@@ -143,7 +143,7 @@ describe('the next start', () => {
     await query(second.url, 'SELECT 1')
   })
 
-  test('is not kept down by a pid file whose process is gone', async () => {
+  test('ignores a pid file whose process has ended', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     process.kill(await postmasterPid(dataDir), 'SIGKILL')
@@ -153,7 +153,7 @@ describe('the next start', () => {
     await query(second.url, 'SELECT 1')
   })
 
-  test('is not kept down by a pid file whose pid now is a stranger of the same account, and leaves him alone', async () => {
+  test('ignores a pid file whose pid is now another process, which it leaves alone', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     const pidFile = join(dataDir, 'postgres/data/postmaster.pid')
@@ -174,7 +174,8 @@ describe('the next start', () => {
     expect(stranger.exitCode ?? stranger.signalCode).toBeNull()
   })
 
-  test('waits for a backend that survived its server: two servers in one folder would destroy it', async () => {
+  test('waits for a backend that outlived its server (EMBEDDED_START_TIMEOUT)', async () => {
+    // Two servers in one folder would destroy it.
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     const client = new Client(first.url)
@@ -182,7 +183,7 @@ describe('the next start', () => {
     await client.connect()
     const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
     const backend = rows[0]?.pid ?? Number.NaN
-    // Stopped, it cannot notice that its server is gone.
+    // A stopped backend cannot notice that its server is gone.
     process.kill(backend, 'SIGSTOP')
     process.kill(await postmasterPid(dataDir), 'SIGKILL')
     await first.stop()
@@ -197,7 +198,7 @@ describe('the next start', () => {
     await client.end().catch(() => {})
   })
 
-  test('keeps one old log when the log has grown too large', async () => {
+  test('rotates a log of more than 10 MB, and keeps one old log', async () => {
     const dataDir = await usedDataDir()
     const log = join(dataDir, 'postgres/server.log')
     await truncate(log, 10_000_001)
@@ -206,24 +207,24 @@ describe('the next start', () => {
     expect((await stat(log)).size).toBeLessThan(10_000)
   })
 
-  test('refuses a folder of another major version and says which one is needed', async () => {
+  test('refuses a folder of another major version and names the one it needs', async () => {
     const dataDir = await freshDataDir()
     await (await startEmbedded({ dataDir, binaries: testBinaries(17) })).stop()
     await expect(startEmbedded({ dataDir, binaries: testBinaries(18) })).rejects.toMatchObject({
       code: 'EMBEDDED_VERSION_MISMATCH',
       message: expect.stringContaining('created by PostgreSQL 17'),
     })
-    // The shipped package is passed over for the one on the path that fits.
+    // The search skips the shipped version for one on the path that fits.
     const found = await startEmbedded({ dataDir, searchPath: `/nowhere:${join(testBinaries(17), 'bin')}` })
     expect(found.version).toBe(17)
   })
 })
 
-describe('a folder that cannot be used', () => {
-  test('a cluster in a closed or foreign folder is refused with what to do', async () => {
+describe('an unusable folder', () => {
+  test('is refused with a remedy if it is not accessible (EMBEDDED_DATA_DIR)', async () => {
     const dataDir = await usedDataDir()
     if (process.getuid?.() === 0) {
-      // Root is never shut out itself; the account it lends is.
+      // Root can open any folder, but the account that the server runs as cannot.
       await chmod(dataDir, 0o700)
       onTestFinished(() => chmod(dataDir, 0o711))
     } else {
@@ -236,7 +237,7 @@ describe('a folder that cannot be used', () => {
     })
   })
 
-  test('something else under the name of the cluster is left alone', async () => {
+  test('is left alone if something else has the name of the cluster (EMBEDDED_DATA_DIR)', async () => {
     const dataDir = await freshDataDir()
     await mkdir(join(dataDir, 'postgres'), { recursive: true })
     await chmod(dataDir, 0o711)
@@ -248,7 +249,7 @@ describe('a folder that cannot be used', () => {
     expect(await readFile(join(dataDir, 'postgres/precious'), 'utf8')).toBe('mine')
   })
 
-  test('a file in place of the folder', async () => {
+  test('is refused if it is a file (EMBEDDED_DATA_DIR)', async () => {
     const dataDir = await freshDataDir()
     await writeFile(dataDir, '')
     await expect(startEmbedded({ dataDir })).rejects.toMatchObject({ code: 'EMBEDDED_DATA_DIR' })

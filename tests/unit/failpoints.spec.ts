@@ -12,7 +12,7 @@ export class Store {
   }
 }`
 
-/** Passes everything on, and notes what it passed. */
+/** Loads the source with failpoints that record each call and return the value. */
 async function loaded(source: string): Promise<{ passed: string[]; Store: new () => { sum(n: unknown): unknown } }> {
   const passed: string[] = []
   const failpoint = {
@@ -30,32 +30,32 @@ async function loaded(source: string): Promise<{ passed: string[]; Store: new ()
   return { passed, Store }
 }
 
-test('each await, nested ones too, is a point before and after, named after its function; the value passes through', async () => {
-  const { code, points } = instrument(SOURCE, 'room/Store.js')
+test('instrument puts a named point before and after each await, and keeps its value', async () => {
+  const { code, points } = instrument(SOURCE, 'outbox/Store.js')
   expect(points).toEqual([
-    'room/Store.js #read 1',
-    'room/Store.js sum.twice 1',
-    'room/Store.js sum 1',
-    'room/Store.js sum 2',
-    'room/Store.js sum 3',
+    'outbox/Store.js #read 1',
+    'outbox/Store.js sum.twice 1',
+    'outbox/Store.js sum 1',
+    'outbox/Store.js sum 2',
+    'outbox/Store.js sum 3',
   ])
   const { passed, Store } = await loaded(code)
   expect(await new Store().sum(Promise.resolve(20))).toBe(41)
   expect(passed).toEqual([
-    'room/Store.js sum 1 before',
-    'room/Store.js #read 1 before',
-    'room/Store.js #read 1 after',
-    'room/Store.js sum 1 after',
-    'room/Store.js sum 2 before',
-    'room/Store.js sum 3 before',
-    'room/Store.js sum 3 after',
-    'room/Store.js sum.twice 1 before',
-    'room/Store.js sum.twice 1 after',
-    'room/Store.js sum 2 after',
+    'outbox/Store.js sum 1 before',
+    'outbox/Store.js #read 1 before',
+    'outbox/Store.js #read 1 after',
+    'outbox/Store.js sum 1 after',
+    'outbox/Store.js sum 2 before',
+    'outbox/Store.js sum 3 before',
+    'outbox/Store.js sum 3 after',
+    'outbox/Store.js sum.twice 1 before',
+    'outbox/Store.js sum.twice 1 after',
+    'outbox/Store.js sum 2 after',
   ])
 })
 
-test('none is missing: the build has as many points as awaits, and each has a name of its own', async () => {
+test('instrument finds every await of the build, and gives each a unique name', async () => {
   for (const file of ['outbox/OutboxRelayer.js', 'inbox/InboxWorker.js', 'deployment/Installer.js']) {
     const source = await readFile(builtPath(`libs/${file}`), 'utf8')
     const { code, points } = instrument(source, file)
@@ -65,6 +65,6 @@ test('none is missing: the build has as many points as awaits, and each has a na
   }
 })
 
-test('a kind of await that is not known is refused, not passed over', () => {
+test('instrument refuses for await, which it does not know', () => {
   expect(() => instrument('for await (const line of lines) use(line)', 'x.js')).toThrow(/for await/)
 })

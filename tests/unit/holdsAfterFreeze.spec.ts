@@ -6,7 +6,7 @@ import { openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
 
-/** Holds after a freeze: each says which freeze made it unknown, and many are resolved at once. */
+/** Tests of holds after a freeze: the freeze that an item names, and resolving many items at once. */
 
 let db: TestDatabase
 let olga: Person
@@ -21,12 +21,12 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Runs as olga. */
+/** Runs a command as olga. */
 function commandLine(...words: readonly string[]) {
   return symphony(words, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
 }
 
-/** Held by a worker after a freeze that the item waited through. */
+/** Enqueues an item, freezes and lifts dispatch, and holds the item as unknown. */
 async function heldAfterFreeze(reason: string) {
   const item = await enqueue(db)
   const executor = db.as('symphony_executor')
@@ -41,7 +41,7 @@ async function heldAfterFreeze(reason: string) {
 }
 
 describe('a payment held after a freeze', () => {
-  test('names the epoch, its cause and its reason in SQL, HTTP and on the command line', async () => {
+  test('names epoch, cause and reason of the freeze in SQL, HTTP and on the command line', async () => {
     const { outboxId, instructionId } = await heldAfterFreeze('snapshot of 03:00 restored')
     const [item] = await readItemViews(db.as('symphony_readonly'), [outboxId])
     expect(item?.freeze).toEqual({
@@ -64,7 +64,7 @@ describe('a payment held after a freeze', () => {
     }
   })
 
-  test('names no freeze once an attempt after it has told its own story', async () => {
+  test('names no freeze after a later attempt of its own', async () => {
     const { outboxId, railType } = await heldAfterFreeze('another restore')
     await db.queryNoRole(
       'UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1',
@@ -77,7 +77,7 @@ describe('a payment held after a freeze', () => {
     })
   })
 
-  test('that an attempt had left unknown before the freeze names none', async () => {
+  test('names no freeze if an attempt before it had left the item unknown', async () => {
     const { outboxId } = await enqueueUnknown(db)
     await heldAfterFreeze('a drill')
     expect((await readItemViews(db.as('symphony_readonly'), [outboxId]))[0]).toMatchObject({
@@ -86,7 +86,7 @@ describe('a payment held after a freeze', () => {
     })
   })
 
-  test('that was enqueued after the freeze names none', async () => {
+  test('names no freeze if it was enqueued after it', async () => {
     await heldAfterFreeze('an earlier one')
     const { outboxId } = await enqueueUnknown(db)
     expect((await readItemViews(db.as('symphony_readonly'), [outboxId]))[0]?.freeze).toBeNull()
@@ -96,7 +96,7 @@ describe('a payment held after a freeze', () => {
 describe('symphony holds resolve', () => {
   const decision = ['--decision', 'failed', '--reason', 'not in the book']
 
-  test('takes several ids with one decision and one reason, and each still needs a second person', async () => {
+  test('proposes one decision for several ids, each of which needs a second person', async () => {
     const items = [await enqueueUnknown(db), await enqueueUnknown(db)]
     const ids = items.map(({ outboxId }) => outboxId)
     const said = await commandLine('holds', 'resolve', ...ids, ...decision, '--json')
@@ -110,7 +110,7 @@ describe('symphony holds resolve', () => {
     expect(states.map(({ state }) => state)).toEqual(['FAILED', 'HELD'])
   })
 
-  test('takes all that filters select, after a confirmation', async () => {
+  test('resolves all items that filters select, only with --yes', async () => {
     const railType = 'rail-of-the-restore'
     const items = [await enqueueUnknown(db, { railType }), await enqueueUnknown(db, { railType })]
     await enqueueUnknown(db)
@@ -132,7 +132,7 @@ describe('symphony holds resolve', () => {
     expect((await open()).rows).toHaveLength(2)
   })
 
-  test('names each that is refused, decides about the others, and exits with an error', async () => {
+  test('names each refused item, decides the others and exits with an error', async () => {
     const held = await enqueueUnknown(db)
     const free = await enqueue(db)
     const said = await commandLine('holds', 'resolve', free.outboxId, held.outboxId, ...decision)

@@ -24,13 +24,13 @@ afterAll(async () => {
   await db.drop()
 })
 
-/** The idempotency key of the running test: within one caller a key belongs to one instruction. */
+/** Idempotency key of the running test. A key of one caller belongs to one instruction. */
 let key: string
 beforeEach(() => {
   key = `key-${randomUUID()}`
 })
 
-/** An instruction like no other, as a client writes it. */
+/** Returns a unique instruction as a client sends it. */
 function body(overrides: Record<string, unknown> = {}) {
   const unique = randomUUID()
   return {
@@ -42,7 +42,7 @@ function body(overrides: Record<string, unknown> = {}) {
   }
 }
 
-/** A body of exactly so many bytes. */
+/** Returns a body of this many bytes. */
 function padded(bytes: number): string {
   return `{"instructionId":"a"${' '.repeat(bytes - 21)}}`
 }
@@ -60,7 +60,7 @@ async function countItems(instructionId: string): Promise<number> {
 }
 
 describe('POST /v1/instructions', () => {
-  test('201 for a new one, with its number as text, its place and its state', async () => {
+  test('answers 201 for a new instruction, with its sequence number, location and state', async () => {
     const instruction = body()
     const response = await fixture.post(instruction, key)
     expect(response.status).toBe(201)
@@ -76,13 +76,13 @@ describe('POST /v1/instructions', () => {
     })
   })
 
-  test('is answered only when it is committed: another connection sees the item at once', async () => {
+  test('answers after the commit: another connection sees the item at once', async () => {
     const instruction = body()
     await fixture.post(instruction, key)
     expect(await countItems(instruction.instructionId)).toBe(1)
   })
 
-  test('200 for the same again, with the same item, whatever became of it', async () => {
+  test('answers 200 with the same item for a repetition, whatever its state', async () => {
     const instruction = body()
     const first = await bodyOf(await fixture.post(instruction, key))
     const again = await fixture.post(instruction, key)
@@ -94,7 +94,7 @@ describe('POST /v1/instructions', () => {
     expect(await bodyOf(ended)).toEqual({ ...first, created: false, state: 'FAILED', warnings: undefined })
   })
 
-  test('another key is another item of the instruction', async () => {
+  test('creates another item of the instruction for another key', async () => {
     const instruction = body()
     await fixture.post(instruction, key)
     expect((await fixture.post(instruction, `${key}-2`)).status).toBe(201)
@@ -103,9 +103,9 @@ describe('POST /v1/instructions', () => {
 
   test.each([
     ['another payload', { payload: { amount: '12.51', currency: 'EUR' } }],
-    ['another participant', { participantId: 'somebody-else' }],
+    ['another participant', { participantId: 'another-participant' }],
     ['another rail', { railType: 'another-rail' }],
-  ])('409 for the same key with %s, and the first stands', async (_, change) => {
+  ])('answers 409 for the same key with %s, and keeps the first item', async (_, change) => {
     const instruction = body()
     await fixture.post(instruction, key)
     const response = await fixture.post({ ...instruction, ...change }, key)
@@ -113,7 +113,7 @@ describe('POST /v1/instructions', () => {
     expect(await countItems(instruction.instructionId)).toBe(1)
   })
 
-  test('notBefore and ordered reach the queue', async () => {
+  test('stores notBefore and ordered', async () => {
     const instruction = body({ notBefore: '2099-12-31T23:59:59+01:00', ordered: true })
     await fixture.post(instruction, key)
     const { rows } = await db.queryNoRole(
@@ -139,9 +139,9 @@ describe('POST /v1/instructions', () => {
     ['a notBefore that is a number', { notBefore: 4_102_444_799 }, 'notBefore'],
     ['a notBefore that is no day', { notBefore: '2099-13-31T23:59:59Z' }, 'notBefore'],
     ['an ordered that is text', { ordered: 'true' }, 'ordered'],
-    ['a field nobody knows', { notbefore: '2099-12-31T23:59:59Z' }, 'notbefore'],
+    ['an unknown field', { notbefore: '2099-12-31T23:59:59Z' }, 'notbefore'],
     ['a key beside the header', { idempotencyKey: 'key-2' }, 'idempotencyKey'],
-  ])('422 for %s, naming it', async (_, change, argument) => {
+  ])('answers 422 for %s and names the field', async (_, change, argument) => {
     const response = await fixture.post(body(change), key)
     expect(await problemOf(response)).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument })
   })
@@ -154,11 +154,11 @@ describe('POST /v1/instructions', () => {
     ['a payload that is too deep', `{"payload":${'{"a":'.repeat(40)}1${'}'.repeat(40)}}`],
     ['an array', '[]'],
     ['null', 'null'],
-  ])('422 for JSON with %s', async (_, text) => {
+  ])('answers 422 for JSON with %s', async (_, text) => {
     expect(await problemOf(await fixture.post(text, key))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
 
-  test('a payload of depth 32 is taken, one of depth 33 is not', async () => {
+  test('accepts a payload of depth 32 and refuses one of depth 33', async () => {
     const nested = (depth: number): unknown => (depth === 1 ? {} : { a: nested(depth - 1) })
     expect((await fixture.post(body({ payload: nested(32) }), key)).status).toBe(201)
     expect((await fixture.post(body({ payload: nested(33) }), `${key}-2`)).status).toBe(422)
@@ -167,17 +167,17 @@ describe('POST /v1/instructions', () => {
   test.each([
     ['with a space', 'a b'],
     ['of 129 characters', 'x'.repeat(129)],
-    ['that Symphony keeps for itself', 'key~redrive~1'],
-  ])('422 for an Idempotency-Key %s', async (_, wrong) => {
+    ['that is reserved for redrives', 'key~redrive~1'],
+  ])('answers 422 for an Idempotency-Key %s', async (_, wrong) => {
     const problem = await problemOf(await fixture.post(body(), wrong))
     expect(problem).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument: 'idempotencyKey' })
   })
 
-  test('an Idempotency-Key of 128 characters is taken', async () => {
+  test('accepts an Idempotency-Key of 128 characters', async () => {
     expect((await fixture.post(body(), 'x'.repeat(128))).status).toBe(201)
   })
 
-  test('400 without an Idempotency-Key', async () => {
+  test('answers 400 without an Idempotency-Key', async () => {
     expect(await problemOf(await fixture.post(body()))).toMatchObject({ status: 400, code: 'IDEMPOTENCY_KEY_MISSING' })
     expect(await problemOf(await fixture.post(body(), ''))).toMatchObject({
       status: 400,
@@ -190,11 +190,11 @@ describe('POST /v1/instructions', () => {
     ['half an object', '{"instructionId":'],
     ['text', 'pay me'],
     ['two documents', '{}{}'],
-  ])('400 for a body of %s', async (_, text) => {
+  ])('answers 400 for a body of %s', async (_, text) => {
     expect(await problemOf(await fixture.post(text, key))).toMatchObject({ status: 400, code: 'MALFORMED_JSON' })
   })
 
-  test('413 for a body beyond 256 KiB, 422 for one at the limit whose payload is too large', async () => {
+  test('answers 413 for a body over 256 KiB, and 422 at the limit', async () => {
     expect(await problemOf(await fixture.post(padded(262_145), key))).toMatchObject({
       status: 413,
       code: 'BODY_TOO_LARGE',
@@ -202,16 +202,19 @@ describe('POST /v1/instructions', () => {
     expect((await fixture.post(padded(262_144), key)).status).toBe(422)
   })
 
-  test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml'])('415 for %s', async (type) => {
-    const response = await fixture.call('/v1/instructions', {
-      method: 'POST',
-      headers: { 'content-type': type, 'idempotency-key': key },
-      body: JSON.stringify(body()),
-    })
-    expect(await problemOf(response)).toMatchObject({ status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' })
-  })
+  test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml'])(
+    'answers 415 for %s',
+    async (type) => {
+      const response = await fixture.call('/v1/instructions', {
+        method: 'POST',
+        headers: { 'content-type': type, 'idempotency-key': key },
+        body: JSON.stringify(body()),
+      })
+      expect(await problemOf(response)).toMatchObject({ status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' })
+    },
+  )
 
-  test('application/json with a charset is JSON', async () => {
+  test('accepts application/json with a charset', async () => {
     const response = await fixture.call('/v1/instructions', {
       method: 'POST',
       headers: { 'content-type': 'application/json; charset=utf-8', 'idempotency-key': key },
@@ -222,7 +225,7 @@ describe('POST /v1/instructions', () => {
 })
 
 describe('GET /v1/instructions/{instructionId}', () => {
-  test('every item of the instruction, with its attempts', async () => {
+  test('returns every item of the instruction with its attempts', async () => {
     const instruction = body()
     await fixture.post(instruction, key)
     const lease = await claimOnly(db, instruction.railType)
@@ -244,7 +247,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
     ])
   })
 
-  test('shows neither payload nor lease token', async () => {
+  test('returns neither payload nor lease token', async () => {
     const instruction = body({ payload: { secret: 'CANARY-4111' } })
     await fixture.post(instruction, key)
     const { leaseToken } = await claimOnly(db, instruction.railType)
@@ -255,7 +258,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
   })
 
   test.each(['a/b', '?x=1#y', '100%', '~!$&', '%'.repeat(128)])(
-    'the instruction %s is found under its encoded name',
+    'finds the instruction %s under its encoded id',
     async (instructionId) => {
       await fixture.post(body({ instructionId }), key)
       const response = await fixture.call(`/v1/instructions/${encodeURIComponent(instructionId)}`)
@@ -263,15 +266,15 @@ describe('GET /v1/instructions/{instructionId}', () => {
     },
   )
 
-  test('404 for an instruction nobody has heard of, 422 for what cannot be one', async () => {
-    expect(await problemOf(await fixture.call('/v1/instructions/nobody'))).toMatchObject({
+  test('answers 404 for an unknown instruction and 422 for an invalid id', async () => {
+    expect(await problemOf(await fixture.call('/v1/instructions/unknown-instruction'))).toMatchObject({
       status: 404,
       code: 'INSTRUCTION_NOT_FOUND',
     })
     expect(await problemOf(await fixture.call('/v1/instructions/a%20b'))).toMatchObject({ status: 422 })
   })
 
-  test('400 for an address that cannot be read, 404 for one that leads nowhere', async () => {
+  test('answers 400 for a path that cannot be decoded and 404 for an unknown one', async () => {
     expect(await problemOf(await fixture.call('/v1/instructions/%ZZ'))).toMatchObject({
       status: 400,
       code: 'BAD_REQUEST',
@@ -279,7 +282,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
     expect(await problemOf(await fixture.call('/v2/instructions'))).toMatchObject({ status: 404, code: 'NOT_FOUND' })
   })
 
-  test('a method that no route of a path takes is 405, and Allow names those that one does', async () => {
+  test('answers 405 with Allow for a method that no route of the path has', async () => {
     for (const path of new Set(fixture.routes.map((route) => route.path))) {
       const methods = fixture.routes.filter((route) => route.path === path).map(({ method }) => method)
       const response = await fixture.call(`${path.replaceAll(/\{\w+\}/g, 'x')}?a=b`, { method: 'PATCH' })
@@ -291,7 +294,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
 })
 
 describe('HEAD', () => {
-  test('answers as GET without a body on every route, by the same rules of access', async () => {
+  test('answers as GET without a body on every route, with the same access rules', async () => {
     const got = fixture.routes.filter(({ method }) => method === 'GET')
     for (const { path, access } of got) {
       const url = `${fixture.address}${path.replaceAll(/\{\w+\}/g, 'x')}`
@@ -323,7 +326,7 @@ describe('access', () => {
     ['the token as Basic', { authorization: `Basic ${TOKEN}` }],
     ['the token alone', { authorization: TOKEN }],
     ['two tokens', { authorization: `Bearer ${TOKEN} ${TOKEN}` }],
-  ])('401 with %s, for what is there and what is not', async (_, headers: Record<string, string>) => {
+  ])('is refused with %s (401), for known and unknown paths', async (_, headers: Record<string, string>) => {
     for (const path of ['/v1/instructions/x', '/metrics', '/nowhere']) {
       const response = await fetch(`${fixture.address}${path}`, { headers })
       expect(response.headers.get('www-authenticate')).toBe('Bearer')
@@ -331,7 +334,7 @@ describe('access', () => {
     }
   })
 
-  test('401 for a POST without a token, and nothing is enqueued', async () => {
+  test('is refused for a POST without a token (401), and nothing is enqueued', async () => {
     const instruction = body()
     const response = await fetch(`${fixture.address}/v1/instructions`, {
       method: 'POST',
@@ -342,7 +345,7 @@ describe('access', () => {
     expect(await countItems(instruction.instructionId)).toBe(0)
   })
 
-  test('a server without a token lets nobody in but for health', async () => {
+  test('is refused on a server without a token, except for health', async () => {
     const closed = await openHttpFixture(db, { accessToken: undefined })
     onTestFinished(() => closed.close())
     for (const headers of [{}, { authorization: 'Bearer undefined' }, { authorization: 'Bearer ' }]) {
@@ -351,7 +354,7 @@ describe('access', () => {
     expect((await fetch(`${closed.address}/healthz`)).status).toBe(200)
   })
 
-  test('a process without an API has no instructions', async () => {
+  test('finds no instructions in a process without an API (404)', async () => {
     const worker = await openHttpFixture(db, { api: 'none' })
     onTestFinished(() => worker.close())
     expect((await worker.post(body(), key)).status).toBe(404)
@@ -359,8 +362,8 @@ describe('access', () => {
   })
 })
 
-describe('each route acts in its own role', () => {
-  test('reading needs no more than readonly, and enqueueing no more than ingest', async () => {
+describe('the role of a route', () => {
+  test('is readonly for reading and ingest for enqueueing, and another role fails (500)', async () => {
     const swapped = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
@@ -373,7 +376,7 @@ describe('each route acts in its own role', () => {
 })
 
 describe('health and metrics', () => {
-  test('/healthz and /readyz are open; readiness is what the process says it is', async () => {
+  test('/healthz and /readyz need no token, and /readyz answers by isReady', async () => {
     let ready = true
     const changing = await openHttpFixture(db, { isReady: async () => ready })
     onTestFinished(() => changing.close())
@@ -386,7 +389,7 @@ describe('health and metrics', () => {
     expect((await fetch(`${changing.address}/healthz`)).status).toBe(200)
   })
 
-  test('/metrics shows what this process counted and what the queue looks like now', async () => {
+  test('/metrics shows the counters of this process and the current queue', async () => {
     await enqueue(db)
     fixture.metrics.outbox.onRelayerEvent({ type: 'outbox.notified' })
     const response = await fixture.call('/metrics')
@@ -402,9 +405,9 @@ describe('health and metrics', () => {
   })
 })
 
-describe('when the database is away', () => {
-  test('503 before anything was sent: nothing was accepted', async () => {
-    const role = databaseAt('postgres://nobody@127.0.0.1:1/none').as('symphony_ingest')
+describe('an unavailable database', () => {
+  test('causes 503 before anything is sent: nothing was accepted', async () => {
+    const role = databaseAt('postgres://unknown-user@127.0.0.1:1/none').as('symphony_ingest')
     const dark = await openHttpFixture(db, { roles: { ingest: role, readonly: role } })
     onTestFinished(() => dark.close())
     const response = await dark.post(body(), key)
@@ -417,7 +420,7 @@ describe('when the database is away', () => {
     expect((await dark.call('/v1/instructions/x')).status).toBe(503)
   })
 
-  test('503 when the connection was cut behind the statement: the same key tells what became of it', async () => {
+  test('causes 503 after the statement was sent, and the same key then finds the item', async () => {
     const gateway = await gatewayOf(db)
     const proxy = await TcpProxy.before(gateway.url)
     onTestFinished(() => proxy.close())
@@ -427,7 +430,7 @@ describe('when the database is away', () => {
       roles: { ingest: databaseAt(url.href).as('symphony_ingest') },
     })
     onTestFinished(() => lying.close())
-    // The statement waits in the server, so it has surely arrived when answers begin to vanish.
+    // The statement waits in the server, so it has arrived when answers begin to vanish.
     const blocker = await db.connect()
     await blocker.query('BEGIN; LOCK TABLE payment_outbox_identities IN EXCLUSIVE MODE')
     const instruction = body()
@@ -445,8 +448,8 @@ describe('when the database is away', () => {
     expect((await fixture.post(instruction, key)).status).toBe(200)
   })
 
-  test('metrics are without what only the database knows', async () => {
-    const nowhere = databaseAt('postgres://nobody@127.0.0.1:1/none')
+  test('leaves the metrics without the values of the database', async () => {
+    const nowhere = databaseAt('postgres://unknown-user@127.0.0.1:1/none')
     const counters = new Registry()
     new OutboxMetrics(counters).onRelayerEvent({ type: 'outbox.notified' })
     const dark = await openHttpFixture(db, { metrics: new MetricsEndpoint(counters, () => readSystemStatus(nowhere)) })
@@ -463,13 +466,13 @@ function databaseAt(url: string): Database {
   return database
 }
 
-describe('a request has an id', () => {
+describe('the id of a request', () => {
   test.each([
     ['the caller’s own', 'trace-7', true],
-    ['a new one for what is no id', 'a b', false],
-    ['a new one for what is too long', 'x'.repeat(129), false],
-  ])('%s', async (_, given, kept) => {
-    const response = await fixture.call('/v1/instructions/nobody', { headers: { 'x-request-id': given } })
+    ['a new one if the given id is invalid', 'a b', false],
+    ['a new one if the given id is too long', 'x'.repeat(129), false],
+  ])('is %s', async (_, given, kept) => {
+    const response = await fixture.call('/v1/instructions/unknown-instruction', { headers: { 'x-request-id': given } })
     const { requestId } = await problemOf(response)
     expect(response.headers.get('x-request-id')).toBe(requestId)
     expect(requestId === given).toBe(kept)
@@ -477,7 +480,7 @@ describe('a request has an id', () => {
 })
 
 describe('the log', () => {
-  test('has a line per request, and never a payload, a token or a database error’s values', async () => {
+  test('has a line per request, without payload, token or values of database errors', async () => {
     const quiet = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
@@ -493,7 +496,7 @@ describe('the log', () => {
     expect(quiet.logged()).not.toContain(TOKEN)
   })
 
-  test('has no error for what a client did wrong', async () => {
+  test('has no error for a mistake of the client', async () => {
     const calm = await openHttpFixture(db)
     onTestFinished(() => calm.close())
     await calm.post('{', key)
@@ -504,8 +507,8 @@ describe('the log', () => {
   })
 })
 
-describe('closing', () => {
-  test('cuts a client that never finishes its request, and is safe twice', async () => {
+describe('close', () => {
+  test('ends a client that never finishes its request, and can be called twice', async () => {
     const closing = await openHttpFixture(db)
     const { hostname, port } = new URL(closing.address)
     const socket = connect(Number(port), hostname)

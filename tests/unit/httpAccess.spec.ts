@@ -10,7 +10,7 @@ import { createKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture 
 import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 import { enqueue } from '../support/outboxItems.js'
 
-/** Every route of the server × every way of not being let in. The routes are the server's own list: none can be forgotten. */
+/** Tests every route against every way of being refused. The routes come from the server, so that none is left out. */
 
 let db: TestDatabase
 let fixture: HttpFixture
@@ -26,12 +26,12 @@ afterAll(async () => {
   await db.drop()
 })
 
-/** What must be known to be let in. */
+/** Returns the routes that need a key or a token. */
 function guarded(): readonly Route[] {
   return fixture.routes.filter(({ access }) => access !== 'open' && access !== 'signature')
 }
 
-/** The route's own example, as whoever shows this. */
+/** Sends the example of a route with this authorization. */
 function ask(route: Route, authorization: string | undefined, at = fixture.address): Promise<Response> {
   const example = resolveExampleIds(exampleIds, route.example!)
   const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
@@ -69,7 +69,7 @@ function all(status: number, code: string, routes = guarded()): (readonly [strin
   return routes.map(({ method, path }) => [`${method} ${path}`, status, code])
 }
 
-/** Nothing that is refused has an effect. */
+/** Checks that the body changes no row. */
 async function unchanged(body: () => Promise<void>): Promise<void> {
   const before = await rowHashes(db)
   await body()
@@ -77,7 +77,7 @@ async function unchanged(body: () => Promise<void>): Promise<void> {
 }
 
 describe('every route', () => {
-  test('is for somebody: those that are open are these', () => {
+  test('needs a key, except these two', () => {
     const open = fixture.routes.filter(({ access }) => access === 'open').map(({ path }) => path)
     expect(open).toEqual(['/healthz', '/readyz'])
     expect(guarded().length).toBeGreaterThan(35)
@@ -86,18 +86,18 @@ describe('every route', () => {
   test.each([
     ['without a key', () => undefined],
     ['with the word Bearer alone', () => 'Bearer '],
-    ['with a key that nobody made', () => `Bearer ${newApiKey().key}`],
+    ['with an unknown key', () => `Bearer ${newApiKey().key}`],
     ['with half a key', () => `Bearer ${newApiKey().key.slice(0, 40)}`],
     ['with something like a JWT', () => 'Bearer aaaa.bbbb.cccc'],
     ['with the token as Basic', () => `Basic ${TOKEN}`],
     ['with a key of 9,000 characters', () => `Bearer ${'x'.repeat(9_000)}`],
-  ])('401 %s, and nothing is done', async (_, header) => {
+  ])('answers 401 %s, and changes nothing', async (_, header) => {
     await unchanged(async () => {
       expect(await answersOf(header())).toEqual(all(401, 'UNAUTHENTICATED'))
     })
   })
 
-  test('401 with a key that has expired or was revoked, which its holder is told; nothing is done', async () => {
+  test('answers 401 to an expired or revoked key with the reason, and changes nothing', async () => {
     const scopes = SCOPES
     const expired = await createKey(db, { scopes, owner: 'alice', expiresAt: new Date('2099-01-01') })
     const revoked = await createKey(db, { scopes, owner: 'alice' })
@@ -111,7 +111,7 @@ describe('every route', () => {
     })
   })
 
-  test.each(SCOPES)('403 with every scope but %s where that one is needed; nothing is done', async (scope) => {
+  test.each(SCOPES)('answers 403 to a key without the scope %s, and changes nothing', async (scope) => {
     const { key } = await createKey(db, { scopes: SCOPES.filter((one) => one !== scope), owner: 'alice' })
     const routes = guarded().filter(({ access }) => access === scope)
     expect(routes.length).toBeGreaterThan(0)
@@ -121,8 +121,8 @@ describe('every route', () => {
     })
   })
 
-  test('403 or 404 with a key that is bound to another participant; what is theirs is empty; nothing is done', async () => {
-    const { key } = await createKey(db, { scopes: SCOPES, owner: 'alice', participants: ['somebody-else'] })
+  test('refuses a key of other participants or returns nothing, and changes nothing', async () => {
+    const { key } = await createKey(db, { scopes: SCOPES, owner: 'alice', participants: ['another-participant'] })
     await ask(guarded()[0]!, `Bearer ${key}`)
     await unchanged(async () => {
       for (const route of guarded()) {
@@ -140,7 +140,7 @@ function payment(participantId: string, instructionId: string) {
   return { instructionId, participantId, railType: 'r', payload: {} }
 }
 
-/** What one may see who is bound to others: that it is refused, that it is not there, an empty list, and oneself. */
+/** Answers that a key of other participants may get: refused, not found, an empty list, or its own participants. */
 const NOTHING = new Set([
   'PARTICIPANT_REFUSED',
   'ITEM_NOT_FOUND',
@@ -148,7 +148,7 @@ const NOTHING = new Set([
   'PROPOSAL_NOT_FOUND',
   'CONTRADICTION_NOT_FOUND',
   '[]',
-  '["somebody-else"]',
+  '["another-participant"]',
 ])
 
 async function whatIsSeen(response: Response): Promise<string> {
@@ -157,8 +157,8 @@ async function whatIsSeen(response: Response): Promise<string> {
   return JSON.stringify(items ?? participants)
 }
 
-describe('a key', () => {
-  test('opens what its scope is for, and says whose it is', async () => {
+describe('an API key', () => {
+  test('opens the routes of its scope and shows its owner', async () => {
     const { key, keyId } = await createKey(db, {
       scopes: ['read'],
       owner: 'carol',
@@ -176,7 +176,7 @@ describe('a key', () => {
     expect((await fixture.call(`/v1/instructions/${EXAMPLE.instructionId}`, { headers })).status).toBe(200)
   })
 
-  test('the token of the process may do everything, as whoever started it', async () => {
+  test('is not needed with the access token of the process, which has every scope', async () => {
     expect(await bodyOf(await fixture.call('/v1/me'))).toMatchObject({
       owner: 'access-token',
       scopes: SCOPES,
@@ -184,7 +184,7 @@ describe('a key', () => {
     })
   })
 
-  test('that is revoked is refused five seconds later: a server remembers an answer, and not for long', async () => {
+  test('is refused 5 s after its revocation, because the server caches the check', async () => {
     const clock = new HandClock()
     const patient = await openHttpFixture(db, { clock })
     onTestFinished(() => patient.close())
@@ -198,7 +198,7 @@ describe('a key', () => {
     expect(await problemOf(await patient.call('/v1/me', { headers }))).toMatchObject({ code: 'KEY_REVOKED' })
   })
 
-  test('is asked about once, however many requests show it at the same time', async () => {
+  test('is checked once for many concurrent requests', async () => {
     let questions = 0
     const auth = db.as('symphony_auth')
     const counting: typeof auth = { ...auth, query: (text, values) => ((questions += 1), auth.query(text, values)) }
@@ -212,7 +212,7 @@ describe('a key', () => {
     expect(questions).toBe(1)
   })
 
-  test('is neither logged nor counted by its secret', async () => {
+  test('is logged by its id, never by its secret', async () => {
     const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
     const secret = key.split('_').slice(2).join('_')
     await fixture.call('/v1/me', { headers: { authorization: `Bearer ${key}` } })
@@ -221,7 +221,7 @@ describe('a key', () => {
     expect(fixture.logged()).not.toContain(TOKEN)
   })
 
-  test('bound to participants enqueues for them and for nobody else, alone or in a batch', async () => {
+  test('bound to participants enqueues for them only, alone or in a batch', async () => {
     const { key } = await createKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
     const post = (path: string, body: object) =>
       fixture.call(path, {
@@ -241,7 +241,7 @@ describe('a key', () => {
     expect(rows).toEqual([{ instruction_id: 'bound-1' }])
   })
 
-  test('bound to participants sees theirs among all, in every list that it has', async () => {
+  test('bound to participants sees only their items, in every list', async () => {
     const item = await enqueue(db, { participantId: 'mine-alone' })
     const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
     const headers = { authorization: `Bearer ${key}` }
@@ -257,8 +257,8 @@ describe('a key', () => {
   })
 })
 
-describe('each scope acts in its own role', () => {
-  test('and can do no more than that role: with the role of another its routes fail', async () => {
+describe('the role of a scope', () => {
+  test('limits its routes: with the role of another they fail (500)', async () => {
     const nobody = db.as('symphony_auth')
     const broken = await openHttpFixture(db, {
       roles: { ingest: nobody, readonly: nobody, auditor: nobody, control: () => nobody },
@@ -271,7 +271,7 @@ describe('each scope acts in its own role', () => {
     }
   })
 
-  test('a server whose login is no gateway refuses every operate and ingest route', async () => {
+  test('acts for people only through a gateway (OPERATE_UNAVAILABLE)', async () => {
     const dumb = await openHttpFixture(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {
@@ -285,7 +285,7 @@ describe('each scope acts in its own role', () => {
 })
 
 describe('limits', () => {
-  test('a key that asks too often is told when to come back; another key is not', async () => {
+  test('a key over its rate gets 429 with Retry-After; another key does not', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())
@@ -301,20 +301,20 @@ describe('limits', () => {
     expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
   })
 
-  test('a long body counts for several requests, before it is read; one longer than all of them is still let in', async () => {
+  test('a long body counts as several requests before it is read, at most as the burst', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())
     const { key } = await createKey(db, { scopes: ['ingest'], owner: 'verbose' })
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' }
     const post = (body: string) => limited.call('/v1/instructions', { method: 'POST', headers, body })
-    // Four at once: one of 16 KiB, then one of two, and there is one left.
+    // The burst is 4 requests: 16 KiB count as one, one byte more as two, and one is left.
     expect((await post(buildText(16_384))).status).toBe(422)
     expect((await post(buildText(16_385))).status).toBe(422)
     const refused = await post(buildText(32_768))
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1'])
     expect((await post('{}')).status).toBe(422)
-    // What does not say how long it is may be of any length.
+    // A body of unknown length counts as the longest one.
     const postUntold = () => {
       const untold = { method: 'POST', headers, body: new Blob(['{}']).stream(), duplex: 'half' as const }
       return fetch(new URL('/v1/instructions', limited.address), untold)
@@ -328,7 +328,7 @@ describe('limits', () => {
     expect((await post('{}')).status).toBe(429)
   })
 
-  test('listens where it is told: on this machine', async () => {
+  test('the server listens on the given address only', async () => {
     expect(new URL(fixture.address).hostname).toBe('127.0.0.1')
     const other = createServer()
     onTestFinished(() => void other.close())
@@ -336,7 +336,7 @@ describe('limits', () => {
     expect(other.listening).toBe(true)
   })
 
-  test('answers carry the headers that keep a browser from harm, and are kept by nobody', async () => {
+  test('answers carry security headers and are not cached', async () => {
     const response = await fixture.call('/v1/me')
     expect(Object.fromEntries(response.headers)).toMatchObject({
       'cache-control': 'no-store',
@@ -348,12 +348,12 @@ describe('limits', () => {
   })
 })
 
-/** JSON of so many bytes. */
+/** Returns JSON of this many bytes. */
 function buildText(bytes: number): string {
   return JSON.stringify('x'.repeat(bytes - 2))
 }
 
-/** Stands still until it is moved. */
+/** Clock that stands still until a test moves it. */
 class HandClock implements Clock {
   ms = 0
 

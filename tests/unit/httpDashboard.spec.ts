@@ -28,7 +28,7 @@ afterAll(async () => {
 
 const HTML = { accept: 'text/html,*/*' }
 
-/** The answer to an address as it stands: `fetch` would tidy it up. */
+/** Returns the raw answer for a path. `fetch` would normalise the path. */
 function raw(path: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const { hostname, port } = new URL(fixture.address)
@@ -42,9 +42,9 @@ function raw(path: string): Promise<string> {
   })
 }
 
-describe('the files of the dashboard', () => {
+describe('dashboard files', () => {
   test.each(['/', '/payments', '/payments/01981f0e', '/holds?x=1'])(
-    '%s is the page, for whoever opens it, without a key',
+    '%s returns the page without a key',
     async (path) => {
       const response = await fetch(`${fixture.address}${path}`, { headers: HTML })
       expect([response.status, await response.text()]).toEqual([200, PAGE])
@@ -60,7 +60,7 @@ describe('the files of the dashboard', () => {
     expect(response.headers.get('content-length')).toBe(String(PAGE.length))
   })
 
-  test('what is named by its content may be kept for ever; the page is asked about again', async () => {
+  test('named by their content are immutable; the page is revalidated by its ETag', async () => {
     const asset = await fetch(`${fixture.address}/assets/main-Ab3dEf9h.js`)
     expect(asset.headers.get('content-type')).toBe('text/javascript; charset=utf-8')
     expect(asset.headers.get('cache-control')).toContain('immutable')
@@ -76,20 +76,20 @@ describe('the files of the dashboard', () => {
     '/..%2fsecret.txt',
     '/assets/',
     '//secret.txt',
-  ])('%s leads to no other file', async (path) => {
+  ])('do not include %s', async (path) => {
     const answer = await raw(path)
     expect(answer).toMatch(/^HTTP\/1\.1 (401|404|400) /)
     expect(answer).not.toContain('CANARY')
   })
 
-  test('never stand in for the API: an unknown route is a problem, and without a key it is not even that', async () => {
+  test('never replace the API: an unknown route is 404, and 401 without a key', async () => {
     expect(await problemOf(await fixture.call('/v1/nothing', { headers: HTML }))).toMatchObject({ code: 'NOT_FOUND' })
     expect((await fetch(`${fixture.address}/v1/nothing`, { headers: HTML })).status).toBe(401)
     expect((await fetch(`${fixture.address}/missing.js`)).status).toBe(401)
     expect((await fetch(`${fixture.address}/payments`, { method: 'POST', headers: HTML })).status).toBe(401)
   })
 
-  test('a server without them has none', async () => {
+  test('are absent on a server without a dashboard folder', async () => {
     const bare = await openHttpFixture(db)
     onTestFinished(() => bare.close())
     expect((await fetch(`${bare.address}/`, { headers: HTML })).status).toBe(401)

@@ -5,7 +5,7 @@ import { rewindEpoch } from '../support/outboxEpochs.js'
 import { claim, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { createTimer } from '../support/scheduled.js'
 
-/** What an operator stops and lets go on by HTTP, under the same rules as by command. */
+/** Tests of stopping and resuming over HTTP, under the same rules as on the command line. */
 
 let db: TestDatabase
 let fixture: HttpFixture
@@ -37,11 +37,11 @@ async function cancel(timerId: string): Promise<Record<string, unknown>> {
 
 const dispatch = async () => bodyOf(await ask('/v1/dispatch'))
 
-test('before anything was dispatched there is nothing to tell', async () => {
+test('dispatch shows neither freeze nor epoch before the first claim', async () => {
   expect(await dispatch()).toEqual({ frozen: false, freeze: null, lifted: null, epoch: null })
 })
 
-test('dispatch is frozen by a person and lifted by a person, each under their name and with their reason', async () => {
+test('a freeze and its lift record the person and the reason, and control claims', async () => {
   await enqueueAndClaim(db)
   const { railType } = await enqueue(db)
   expect(await dispatch()).toMatchObject({ frozen: false, freeze: null, epoch: { number: 1, timeline: 1 } })
@@ -59,7 +59,7 @@ test('dispatch is frozen by a person and lifted by a person, each under their na
     },
     lifted: null,
   })
-  // Nothing is sent by the lifting that its rail would not allow: one person can, also the one who froze it.
+  // One person may lift a freeze, also their own, because each rail still decides what is sent again.
   expect(await bodyOf(await ask('/v1/dispatch/lift', { reason: 'both books agree' }))).toEqual({ changed: true })
   expect(await bodyOf(await ask('/v1/dispatch/lift', { reason: 'again' }))).toEqual({ changed: false })
   expect(await dispatch()).toMatchObject({
@@ -79,7 +79,7 @@ test('dispatch is frozen by a person and lifted by a person, each under their na
   ])
 })
 
-test('a freeze that the database found says what it found, and what that means', async () => {
+test('a freeze that the database detects shows its cause and meaning', async () => {
   await rewindEpoch(db, 'system_identifier = system_identifier + 1')
   const { railType } = await enqueue(db)
   expect(await claim(db, railType)).toEqual([])
@@ -88,7 +88,7 @@ test('a freeze that the database found says what it found, and what that means',
   await ask('/v1/dispatch/lift', { reason: 'compared' })
 })
 
-test('without a reason, or with a scope that is for looking, nothing is lifted', async () => {
+test('a freeze is not lifted without a reason or with a read key', async () => {
   await ask('/v1/dispatch/freeze', { reason: 'for this test' })
   const reader = await createKey(db, { owner: 'rita', scopes: ['read'] })
   expect(await problemOf(await ask('/v1/dispatch/lift', { reason: '' }))).toMatchObject({ argument: 'reason' })
@@ -100,7 +100,7 @@ test('without a reason, or with a scope that is for looking, nothing is lifted',
   await ask('/v1/dispatch/lift', { reason: 'compared' })
 })
 
-test('a timer is cancelled once; one that has ended, or never was, is not changed', async () => {
+test('a timer is cancelled once; a second call or an unknown id changes nothing', async () => {
   const { timerId } = await createTimer(db, { dueAt: new Date('2099-01-01T00:00:00Z') })
   expect(await cancel(timerId)).toEqual({ changed: true })
   expect(await cancel(timerId)).toEqual({ changed: false })
@@ -130,7 +130,7 @@ test('a pause of an unknown name is refused with the nearest known one (UNKNOWN_
   })
 })
 
-test('everything is paused and resumed, and the status says by whom and why', async () => {
+test('everything is paused and resumed, and the status shows by whom and why', async () => {
   const { railType } = await enqueue(db)
   expect(await bodyOf(await ask('/v1/pauses', { kind: 'all', reason: 'reconciliation' }))).toEqual({ changed: true })
   expect(await claim(db, railType)).toEqual([])
