@@ -19,17 +19,17 @@ interface RenewedRequest extends LeaseRequest {
 }
 
 /**
- * A lease in hand. It renews itself until it is released or lost, and once lost it stays lost.
+ * Held lease. It renews itself until it is released or lost. A lost lease stays lost.
  *
- * It promises that `signal` aborts before the database gives the resource to anybody else, whether the database answers or
- * not. It cannot promise that no instruction of this process runs later: an event loop that is busy, a process that is
- * stopped or a machine that sleeps learns of the loss when it wakes. What must not be written then must be fenced where it
- * is written, by `fencingToken`.
+ * It guarantees that `signal` aborts before the database grants the resource to another owner, whether or not the
+ * database answers. It cannot guarantee that no instruction of this process runs later: a busy event loop, a stopped
+ * process or a sleeping machine notices the loss only when it continues. Fence such writes at their target with
+ * `fencingToken`.
  */
 export class Lease implements AsyncDisposable {
   readonly resource: string
   readonly owner: string
-  /** By the database's clock. */
+  /** Start of the lease by the database's clock. */
   readonly acquiredAt: Date
   readonly #dependencies: LeaseDependencies
   readonly #ref: LeaseRef
@@ -38,11 +38,11 @@ export class Lease implements AsyncDisposable {
   readonly #ended = new AbortController()
   #fencingToken: bigint
   #expiresAt: Date
-  /** By this process's monotonic clock. */
+  /** End of the trusted time by this process's monotonic clock. */
   #trustedUntilMs: number
   #releasing: Promise<boolean> | undefined
 
-  /** Made by `Leases.acquire`. `sentAtMs` is when the grant was asked for, not when it came. */
+  /** Called by `Leases.acquire`. `sentAtMs` is the time before the request was sent, not the time of the answer. */
   constructor(dependencies: LeaseDependencies, request: RenewedRequest, grant: LeaseGrant, sentAtMs: number) {
     this.resource = request.resource
     this.owner = request.owner
@@ -58,22 +58,22 @@ export class Lease implements AsyncDisposable {
     void this.#keepRenewing()
   }
 
-  /** The latest one: every renewal makes it greater. */
+  /** Latest fencing token. Every renewal increases it. */
   get fencingToken(): bigint {
     return this.#fencingToken
   }
 
-  /** What the database said at the latest renewal, by its own clock; for display. */
+  /** Expiry at the latest renewal by the database's clock, for display. */
   get expiresAt(): Date {
     return this.#expiresAt
   }
 
-  /** Aborts, with a `LostLeaseError`, when the lease is lost or released. */
+  /** Signal that aborts with a `LostLeaseError` when the lease is lost or released. */
   get signal(): AbortSignal {
     return this.#ended.signal
   }
 
-  /** Asks the clock, so that it is right even if the event loop was too busy for the timer. */
+  /** Whether the lease is lost. Reads the clock, because a busy event loop may delay the timer. */
   get isLost(): boolean {
     if (this.#trustedForMs <= 0) this.#end('expired')
     return this.signal.aborted
@@ -84,8 +84,8 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * Extends the lease now. False: it is lost. Rejects with the database's error if the lease is still ours and the
-   * renewal failed; the automatic ones go on. Never waits longer than the lease can be trusted.
+   * Renews the lease now. Returns false if it is lost. Rejects with the database's error if the renewal failed and the
+   * lease is still held; automatic renewals continue. Never waits longer than the lease is trusted.
    */
   async tryRenewNow(): Promise<boolean> {
     if (this.isLost) return false
@@ -103,15 +103,15 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * Gives the lease back; whoever asks next gets it. False: it was lost already, or the database did not answer for as
-   * long as it would have lasted. Rejects with the database's error; then it expires by itself. Safe to call twice.
+   * Releases the lease for the next owner. Returns false if it was already lost, or if the database did not answer
+   * before its expiry. Rejects with the database's error; the lease then expires by itself. May be called twice.
    */
   release(): Promise<boolean> {
     this.#releasing ??= this.#release()
     return this.#releasing
   }
 
-  /** Releases. A failure is an event and not an error: the block that ends here is over, and the lease will expire. */
+  /** Releases the lease. Reports a failure as an event instead of throwing, because the lease expires by itself. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.release()
@@ -120,7 +120,7 @@ export class Lease implements AsyncDisposable {
     }
   }
 
-  /** Called when this process holds a later lease of the same owner. */
+  /** Ends this lease because the process acquired a later one as the same owner. */
   supersede(): void {
     this.#end('superseded')
   }
@@ -130,7 +130,7 @@ export class Lease implements AsyncDisposable {
   }
 
   async #watchDeadline(): Promise<void> {
-    // A renewal moves the deadline while this sleeps: it then wakes too early once, and looks again.
+    // A renewal extends the deadline during the sleep. The loop then wakes too early once and sleeps again.
     while (!this.isLost) await sleep(this.#trustedForMs, this.signal)
   }
 
@@ -145,8 +145,8 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * One attempt, given up on after a while: the connection may be dead without a word, and there is time to try another.
-   * If its answer does come later, it counts.
+   * Renews once, and stops waiting after a time: a dead connection gives no answer, and another attempt is still
+   * possible. An answer that arrives later counts.
    */
   async #renewInTime(): Promise<boolean> {
     let renewed = false
@@ -173,7 +173,7 @@ export class Lease implements AsyncDisposable {
       this.#end('refused')
       return false
     }
-    // Answers may overtake each other; only the greatest is the latest.
+    // Answers may arrive out of order, so only a greater token is newer.
     if (renewal.fencingToken > this.#fencingToken) {
       this.#fencingToken = renewal.fencingToken
       this.#expiresAt = renewal.expiresAt
@@ -185,9 +185,9 @@ export class Lease implements AsyncDisposable {
 
   async #release(): Promise<boolean> {
     const lostBefore = this.isLost ? this.#lossReason : undefined
-    // Before the request is sent: from then on somebody else may have it.
+    // Ends the lease before the request is sent, because another owner may hold it from then on.
     this.#end('released')
-    // The database itself has another holder, or none.
+    // The database already has another holder, or none.
     if (lostBefore === 'refused' || lostBefore === 'superseded') return false
     const lastsMs = this.#trustedForMs + this.#durationMs - trustedLeaseMs(this.#durationMs)
     const request = releaseLease(this.#dependencies.role, this.#ref)
@@ -212,7 +212,7 @@ export class Lease implements AsyncDisposable {
   }
 }
 
-/** Resolves when the signal aborts, or when nobody wants to know any more. */
+/** Resolves when either signal aborts. */
 function untilAborted(signal: AbortSignal, over: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const finish = () => {

@@ -8,16 +8,15 @@ import { resolveAcquireOptions, type AcquireOptions, type LeaderOptions, type Le
 import { runAsLeader, type LeaderFunction } from './runAsLeader.js'
 
 /**
- * Leases of one database. The role is `database.as('symphony_executor')`: each call is a statement of its own.
+ * Leases of one database. The role is `database.as('symphony_executor')`, so each call is its own statement.
  *
- * It promises that of all who ask for a resource at most one is told that it holds it. It does not queue: who is refused
- * asks again.
+ * It guarantees at most one holder of a resource at a time. It does not queue: a refused caller has to ask again.
  */
 export class Leases {
   readonly #role: Queryable
   readonly #clock: Clock
   readonly #onEvent: OnLeaseEvent
-  /** What this process holds, by resource. */
+  /** Leases that this process holds, by resource. */
   readonly #held = new Map<string, Lease>()
 
   constructor(role: Queryable, options: LeasesOptions = {}) {
@@ -26,13 +25,16 @@ export class Leases {
     this.#onEvent = guardListener(options.onEvent)
   }
 
-  /** Null: another owner holds it, or the answer took so long that the lease could not be trusted any more. */
+  /**
+   * Acquires a lease. Returns null if another owner holds it, or if the answer came too late for the lease to be
+   * trusted.
+   */
   async acquire(resource: string, options: AcquireOptions): Promise<Lease | null> {
     const { request, renewEveryMs } = resolveAcquireOptions(resource, options)
     const sentAtMs = this.#clock.monotonicMs()
     const grant = await acquireLease(this.#role, request)
     if (grant === null) return null
-    // Of two calls as the same owner the database served this one first: it was lost before we heard of it.
+    // The database served two calls of the same owner, and this one first, so its lease is already superseded.
     const former = this.#held.get(resource)
     if (former !== undefined && former.fencingToken > grant.fencingToken) return null
     former?.supersede()
@@ -48,8 +50,8 @@ export class Leases {
   }
 
   /**
-   * Waits until it holds the lease, calls the function, and gives the lease back when the function ends. If the lease is
-   * lost first, the function is told by its signal, and called again once the lease is regained: two calls never overlap.
+   * Waits for the lease, calls the function, and releases the lease when the function ends. If the lease is lost first,
+   * the function's signal aborts, and the function is called again once the lease is regained. Two calls never overlap.
    * Ends when the function returns or throws as the leader, or when `options.signal` aborts and the function has ended.
    */
   async runAsLeader<T>(resource: string, lead: LeaderFunction<T>, options: LeaderOptions = {}): Promise<T | undefined> {

@@ -1,23 +1,24 @@
 import { SymphonyError } from '../core/index.js'
 
 /**
- * Why a lease is not held any more.
+ * Reason for which a lease is no longer held.
  *
- * - `expired`: it could not be renewed in time, and this process stopped trusting it before the database gives it away.
- * - `refused`: the database said so. It expired there, or somebody acquired it as the same owner.
+ * - `expired`: no renewal succeeded in time, so this process stopped trusting the lease before the database grants it
+ * again.
+ * - `refused`: the database refused a renewal. The lease expired there, or was acquired again by the same owner.
  * - `superseded`: this process acquired it again as the same owner.
- * - `released`: this process gave it back.
+ * - `released`: this process released it.
  */
 export type LossReason = 'expired' | 'refused' | 'superseded' | 'released'
 
-/** Whoever meets this must not act as the holder any more. It is also the reason with which the lease's signal aborts. */
+/** Error after the loss of a lease: the process must no longer act as the holder. The lease's signal aborts with it. */
 export class LostLeaseError extends SymphonyError {
   readonly resource: string
   readonly reason: LossReason
 
   constructor(resource: string, reason: LossReason) {
     super('LOST_LEASE', `the lease on ${resource} ${SENTENCES[reason]}`, {
-      remedy: 'Stop what needs the lease; acquire it again to go on.',
+      remedy: 'Stop the work that needs the lease; acquire the lease again to continue.',
     })
     this.resource = resource
     this.reason = reason
@@ -26,7 +27,7 @@ export class LostLeaseError extends SymphonyError {
 
 const SENTENCES: Readonly<Record<LossReason, string>> = {
   expired: 'could not be renewed in time',
-  refused: 'is not ours any more, says the database',
+  refused: 'is no longer held: the database refused its renewal',
   superseded: 'was acquired again by the same owner',
   released: 'was released',
 }

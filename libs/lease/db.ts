@@ -11,12 +11,14 @@ import { call, isoMicros, qualify, type Queryable } from '../db/index.js'
 import type { LeaseGrant, LeaseRef, LeaseRenewal, LeaseRequest, LeaseState, LeaseStats, LeaseStatus } from './types.js'
 
 /**
- * The functions of leases, one wrapper each, under the same name. Each takes first who asks: `database.as('symphony_executor')`.
- * Inside a transaction a lease is nobody's until COMMIT, and whoever else asks for the resource waits: give them a role, not
- * a transaction.
+ * Wraps the SQL functions of leases, one wrapper per function, under the same name. The first argument is
+ * `database.as('symphony_executor')`. Do not pass a transaction: its lease takes effect only at COMMIT, and other
+ * callers wait until then.
  */
 
-/** Null: another owner holds it. The same owner gets it anew, and what it held before is lost. */
+/**
+ * Acquires a lease. Returns null if another owner holds it. The same owner gets a new lease and loses its former one.
+ */
 export async function acquireLease(role: Queryable, request: LeaseRequest): Promise<LeaseGrant | null> {
   const { resource, owner, durationMs, context = {} } = request
   const [row] = await call<GrantRow>(role, 'acquire_lease', [
@@ -29,7 +31,7 @@ export async function acquireLease(role: Queryable, request: LeaseRequest): Prom
   return { leaseId: row.lease_id, ...toRenewal(row), acquiredAt: new Date(row.acquired_at) }
 }
 
-/** Null: it is lost, or never was this owner's. */
+/** Renews a lease. Returns null if it is lost. */
 export async function renewLease(role: Queryable, claim: LeaseRef, durationMs: number): Promise<LeaseRenewal | null> {
   const [row] = await call<RenewalRow>(role, 'renew_lease', [
     ...claimValues(claim),
@@ -38,13 +40,16 @@ export async function renewLease(role: Queryable, claim: LeaseRef, durationMs: n
   return row === undefined ? null : toRenewal(row)
 }
 
-/** False: it was lost already, and nothing was changed. */
+/** Releases a lease. Returns false if it was already lost; then nothing changes. */
 export async function releaseLease(role: Queryable, claim: LeaseRef): Promise<boolean> {
   const rows = await call<{ release_lease: boolean }>(role, 'release_lease', claimValues(claim))
   return rows[0]?.release_lease === true
 }
 
-/** Removes leases that ended at least so long ago. Returns their number. Fencing tokens of these resources keep growing. */
+/**
+ * Deletes leases that ended at least `idleSeconds` ago. Returns their number. Fencing tokens of these resources keep
+ * growing.
+ */
 export async function purgeIdleLeases(role: Queryable, idleSeconds: number, batchSize: number): Promise<number> {
   const rows = await call<{ purge_idle_leases: number }>(role, 'purge_idle_leases', [
     boundedInteger('idleSeconds', idleSeconds, IDLE_SECONDS),
@@ -54,13 +59,13 @@ export async function purgeIdleLeases(role: Queryable, idleSeconds: number, batc
 }
 
 export interface LeaseFilter {
-  /** Whether to list what was released too. @default false */
+  /** Whether to include released leases. @default false */
   readonly released?: boolean
-  /** @default 1000 */
+  /** Maximum number of leases. @default 1000 */
   readonly limit?: number
 }
 
-/** As symphony_readonly, symphony_auditor or symphony_control. In the order of their names. */
+/** Returns leases by resource name, as symphony_readonly, symphony_auditor or symphony_control. */
 export async function readLeases(role: Queryable, filter: LeaseFilter = {}): Promise<LeaseStatus[]> {
   const { released = false, limit = BATCH_SIZE.max } = filter
   const { rows } = await role.query<LeaseStatus>(
@@ -81,7 +86,7 @@ export async function readLeaseStats(role: Queryable): Promise<LeaseStats> {
   return rows[0] ?? { heldCount: 0n, expiredCount: 0n }
 }
 
-/** The client may be the caller's own, so an int8 or a time may arrive as text. */
+/** Row of a renewal. The client may be the caller's own, so an int8 or a time may arrive as text. */
 interface RenewalRow {
   readonly fencing_token: bigint | number | string
   readonly expires_at: Date | string
@@ -100,10 +105,10 @@ function claimValues({ resource, owner, leaseId }: LeaseRef): readonly string[] 
   return [requiredId('resource', resource), requiredId('owner', owner), requiredUuid('leaseId', leaseId)]
 }
 
-/** An hour to ten years. */
+/** One hour to ten years. */
 const IDLE_SECONDS: Bounds = Object.freeze({ min: 3_600, max: 315_360_000 })
 
-/** One lease of a page: no lease id, times as text to the microsecond. */
+/** Lease of a page, without its lease id. Times are text with microseconds. */
 export interface LeaseRow {
   readonly resource: string
   readonly owner: string
@@ -114,7 +119,7 @@ export interface LeaseRow {
   readonly expiresAt: string
 }
 
-/** As symphony_readonly, symphony_auditor or symphony_control. By resource. */
+/** Returns a page of leases by resource, as symphony_readonly, symphony_auditor or symphony_control. */
 export async function readLeasePage(
   role: Queryable,
   { released, after, limit }: { released: boolean; after?: string | undefined; limit: number },

@@ -1,15 +1,14 @@
 /**
- * Leases: at most one holder of a named resource, and a number that grows with each.
+ * Leases: at most one holder of a named resource, and a fencing token that grows with each grant and renewal.
  *
- * | state | who moves it on | a crash there leaves |
+ * | state | moved by | a crash there leaves |
  * | --- | --- | --- |
- * | free (never held, released, expired) | `acquire` by anybody | nothing |
- * | held | its holder renews or releases it; the same owner may acquire it anew; time ends it | a lease that expires |
+ * | free (never held, released, expired) | `acquire` by any owner | nothing |
+ * | held | its holder renews or releases it; the same owner may acquire it again; it expires | a lease that expires |
  *
- * The database alone decides who holds what, by its own clock; SQL functions are the only way to change it. A `Lease` renews
- * itself and watches a deadline of its own, counted from before each request: it aborts its signal before the database gives
- * the resource to another, also when the database is out of reach. The lease id, which never leaves the `Lease`, is what
- * renews and releases; the fencing token is for showing.
+ * The database alone decides on the holder, by its own clock, in SQL functions. A `Lease` renews itself. It aborts its signal
+ * before the database grants the resource to another owner, even if the database does not answer: its own deadline counts from
+ * before each request. The secret lease id renews and releases, and never leaves the `Lease`. The fencing token is not secret.
  */
 export {
   acquireLease,

@@ -10,33 +10,36 @@ import type { OnLeaseEvent } from './events.js'
 import type { LeaseRequest } from './types.js'
 
 export interface LeasesOptions {
-  /** @default nobody listens */
+  /** Listener of events. @default none */
   readonly onEvent?: OnLeaseEvent
-  /** For tests that move time. @default the system's */
+  /** Clock, for tests. @default systemClock */
   readonly clock?: Clock
 }
 
 export interface AcquireOptions {
   /**
-   * How long the lease lasts without renewal: 1000 to 3600000. Longer: after a crash of the holder the others wait longer.
-   * Shorter: more renewals, and less patience with a slow database.
+   * Milliseconds of the lease without renewal, 1000 to 3600000. Longer: after a crash of the holder the others wait
+   * longer. Shorter: more renewals, and less tolerance of a slow database.
    */
   readonly durationMs: number
   /**
-   * How often it renews itself: 100 to half of the duration. Shorter: a failure is noticed sooner and there is time for more
-   * attempts, at the price of more queries. @default a third of the duration
+   * Milliseconds between renewals, from 100 to half of the duration. Shorter: failures are noticed sooner and more
+   * attempts fit, but more queries run. @default a third of the duration
    */
   readonly renewEveryMs?: number
   /**
-   * Who holds it. Acquiring again under the same name takes the lease from its former holder, so a name that two may use at
-   * once is no protection. @default a fresh one for each call: host, pid and a UUID
+   * Name of the holder. Acquiring again under the same name takes the lease from its former holder, so a shared name
+   * gives no protection. @default host, pid and a UUID, new for each call
    */
   readonly owner?: string
-  /** What others may know of the holder: a plain object, up to 64 KiB as JSON. Visible to operators and auditors. @default {} */
+  /** Information about the holder for operators and auditors: a plain object, up to 64 KiB as JSON. @default {} */
   readonly context?: JsonObject
 }
 
-/** No owner: two runs under one name would take the lease from each other for ever. */
+/**
+ * Options of `runAsLeader`. They have no owner, because two runs under one name would take the lease from each other
+ * for ever.
+ */
 export interface LeaderOptions {
   /** As in `AcquireOptions`. @default 15000 */
   readonly durationMs?: number
@@ -44,9 +47,9 @@ export interface LeaderOptions {
   readonly renewEveryMs?: number
   /** As in `AcquireOptions`. @default {} */
   readonly context?: JsonObject
-  /** How often to ask for the lease while another leads: 100 to 600000. @default 1000 */
+  /** Milliseconds between attempts while another owner leads, 100 to 600000. @default 1000 */
   readonly retryMs?: number
-  /** Ends the wait for leadership, and asks the leader's function to end. @default never */
+  /** Signal that ends the wait for leadership and asks the leader's function to end. @default none */
   readonly signal?: AbortSignal
 }
 
@@ -56,13 +59,13 @@ interface ResolvedLeaderOptions {
   readonly stop: AbortSignal
 }
 
-/** What is asked of the database, and what this process does about it. */
+/** Request to the database, and the renewal interval of this process. */
 interface ResolvedAcquireOptions {
   readonly request: LeaseRequest
   readonly renewEveryMs: number
 }
 
-/** Checked again by the wrapper; here so that a bad argument is refused before there is anything to undo. */
+/** Checks the options before any side effect. The wrapper checks them again. */
 export function resolveAcquireOptions(resource: string, options: AcquireOptions): ResolvedAcquireOptions {
   const durationMs = boundedInteger('durationMs', options.durationMs, LEASE_DURATION_MS)
   const renewEveryMs = options.renewEveryMs ?? Math.floor(durationMs / 3)
@@ -77,7 +80,10 @@ export function resolveAcquireOptions(resource: string, options: AcquireOptions)
   }
 }
 
-/** One owner for all its terms: after an answer that was lost on the way, it need not wait for its own lease to expire. */
+/**
+ * Resolves the options. One owner serves all attempts, so that a lost answer does not make the process wait for its own
+ * lease to expire.
+ */
 export function resolveLeaderOptions(resource: string, given: LeaderOptions): ResolvedLeaderOptions {
   const { durationMs = 15_000, retryMs = 1_000, signal, ...others } = given
   const { request, renewEveryMs } = resolveAcquireOptions(resource, { ...others, durationMs })
@@ -89,14 +95,14 @@ export function resolveLeaderOptions(resource: string, given: LeaderOptions): Re
 }
 
 /**
- * Returns how long a lease is trusted, counted from before its request was sent. The database counts from a later moment. The
- * margin covers a late timer, clocks of different speed, and the time that the holder needs to stop.
+ * Returns how long a lease is trusted, counted from before its request was sent. The database counts from a later
+ * moment. The margin covers a late timer, clock drift, and the time that the holder needs to stop.
  */
 export function trustedLeaseMs(durationMs: number): number {
   return durationMs - Math.min(10_000, durationMs / 10)
 }
 
-/** How long an attempt to renew may stay unanswered, and how soon after a failure the next one is made. */
+/** Returns the maximum wait for a renewal's answer, and the delay after a failed renewal. */
 export function renewalTimeouts(renewEveryMs: number): { readonly answerMs: number; readonly retryMs: number } {
   return { answerMs: renewEveryMs / 2, retryMs: Math.min(5_000, renewEveryMs / 10) }
 }

@@ -4,11 +4,11 @@ import type { OnLeaseEvent } from './events.js'
 import type { Lease } from './Lease.js'
 import { resolveLeaderOptions, type AcquireOptions, type LeaderOptions } from './options.js'
 
-/** What a leader's function is given. */
+/** Argument of a leader's function. */
 export interface Leadership {
-  /** Aborts when the lease is lost, and when the run is asked to stop. */
+  /** Signal that aborts when the lease is lost, or when the run is asked to stop. */
   readonly signal: AbortSignal
-  /** The latest one; a renewal makes it greater. Read it when it is used, not once at the beginning. */
+  /** Latest fencing token. Every renewal increases it, so read it at each use. */
   readonly fencingToken: bigint
   throwIfLost(): void
 }
@@ -40,14 +40,14 @@ export async function runAsLeader<T>(
       await sleep(pauseMs(retryMs, failures), stop)
       continue
     }
-    // It may have been asked to stop while the lease was on its way.
+    // The stop may have been requested while the lease was being acquired.
     if (stop.aborted) {
       await lease[Symbol.asyncDispose]()
       break
     }
     const { outcome, lost } = await serve(lease, lead, stop)
     if (!lost) return resultOf(outcome, stop)
-    // Whatever it says now, it was not the leader's word any more.
+    // The function failed after the loss, so its error is reported as an event and not thrown.
     if (outcome.status === 'rejected') {
       onEvent({ type: 'lease.interrupted', resource, owner: acquire.owner, error: outcome.reason })
     }
@@ -89,11 +89,14 @@ function resultOf<T>(outcome: PromiseSettledResult<T>, stop: AbortSignal): T | u
   throw error
 }
 
-/** Longer with each failure in a row; another's leadership is none. */
+/**
+ * Returns the delay of the next attempt. It doubles with each consecutive failure; a lease held by another owner is no
+ * failure.
+ */
 function pauseMs(retryMs: number, failures: number): number {
   if (failures === 0) return retryMs
   return Math.max(retryMs, Math.min(retryMs * 2 ** Math.min(failures, 20), RETRY_MAX_MS))
 }
 
-/** However long the database has been away, it is asked again this often at least. */
+/** Maximum delay between attempts while the database fails. */
 const RETRY_MAX_MS = 10_000

@@ -1,12 +1,12 @@
 import type { JsonObject } from '../core/index.js'
 
-/** What the database gives to whoever acquires a resource. */
+/** Lease that the database granted. */
 export interface LeaseGrant {
-  /** Known to this holder alone: whoever has it can renew and release. Never log it, never hand it on. */
+  /** Secret of this holder, which renews and releases the lease. Never log it or pass it on. */
   readonly leaseId: string
   readonly fencingToken: bigint
   readonly acquiredAt: Date
-  /** By the database's clock; for display. */
+  /** Expiry by the database's clock, for display. */
   readonly expiresAt: Date
 }
 
@@ -15,7 +15,7 @@ export interface LeaseRenewal {
   readonly expiresAt: Date
 }
 
-/** Names one lease. Its secret `leaseId` shows that the caller holds it. */
+/** Reference to one lease. Its secret `leaseId` shows that the caller holds it. */
 export interface LeaseRef {
   readonly resource: string
   readonly owner: string
@@ -29,13 +29,15 @@ export interface LeaseRequest {
   readonly context?: JsonObject
 }
 
-/** HELD: nobody else can have it. EXPIRED: its holder did not come back, and nobody has taken it yet. */
+/**
+ * HELD: no other owner can acquire it. EXPIRED: its holder did not renew it, and no other owner has acquired it yet.
+ */
 export type LeaseState = 'HELD' | 'EXPIRED' | 'RELEASED'
 
-/** A resource as those see it who only watch. */
+/** Status of a resource, for readers. */
 export interface LeaseStatus {
   readonly resource: string
-  /** Who holds it, or held it last. */
+  /** Current or last owner. */
   readonly owner: string
   readonly state: LeaseState
   readonly fencingToken: bigint
@@ -44,7 +46,7 @@ export interface LeaseStatus {
   readonly expiresAt: Date
 }
 
-/** Leases at a glance: one row of the view `supervisor_lease_status`. */
+/** Numbers of leases: the row of the view `supervisor_lease_status`. */
 export interface LeaseStats {
   readonly heldCount: bigint
   readonly expiredCount: bigint

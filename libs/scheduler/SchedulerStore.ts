@@ -18,18 +18,18 @@ import type {
   TimerStatus,
 } from './types.js'
 
-/** How claims are made by a store. */
+/** Options of a claim by a store. */
 export interface SchedulerClaim extends verbs.SchedulerClaimOptions {
   readonly batchSize: number
   readonly workerId: string
-  /** @default 60 */
+  /** Seconds of the lease. @default 60 */
   readonly leaseSeconds?: number
 }
 
 /**
- * The scheduler of one database, each verb in the role that may do it: timers are the applications' (ingest), jobs the operators'
- * (control), claims and retention the workers' (executor), and anybody may look (readonly). It does nothing by itself: what makes
- * runs and messages is a `SchedulerWorker`.
+ * Scheduler of one database. Each method uses the role that it needs: timers belong to applications (ingest), jobs to
+ * operators (control), claims and retention to workers (executor), reads to all (readonly). A `SchedulerWorker` creates
+ * the runs and messages.
  */
 export class SchedulerStore<const Topics extends TopicContracts = TopicContracts> {
   readonly #topics: KnownContracts
@@ -38,7 +38,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
   readonly #executor: Queryable
   readonly #readonly: Queryable
 
-  /** @param options `topics`: schemas by topic, which timers and jobs are checked by. @default no check */
+  /** @param options `topics`: schemas by topic, which check the payloads of timers and jobs. @default no check */
   constructor(database: Database, options: { readonly topics?: Topics } = {}) {
     this.#topics = loadTopics(options.topics ?? {})
     this.#ingest = database.as('symphony_ingest')
@@ -47,7 +47,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     this.#readonly = database.as('symphony_readonly')
   }
 
-  /** With `tx`, in the caller's own transaction: committed or rolled back with it. */
+  /** Schedules a timer, in the caller's transaction if `tx` is given. */
   async scheduleTimer(
     given: TimerDefinition<Topics>,
     { tx = this.#ingest }: { readonly tx?: Tx } = {},
@@ -103,7 +103,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     return db.deleteJob(this.#control, name)
   }
 
-  /** The runs that this call made; another scheduler may have made the others. */
+  /** Returns the runs that this call created. Another scheduler may have created others. */
   async createJobRunsFromDueJobs(options?: CreateJobRunsOptions): Promise<readonly CreatedJobRun[]> {
     return (await createJobRunsFromDueJobs(this.#executor, options)).runs
   }

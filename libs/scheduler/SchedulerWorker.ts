@@ -11,9 +11,9 @@ export interface SchedulerCounts {
   readonly runsCreated: number
   readonly runsEnqueued: number
   readonly timersEnqueued: number
-  /** Refused by the outbox. */
+  /** Number of timers and runs that the outbox refused. */
   readonly refused: number
-  /** Surely not all that is due: another round is wanted at once. */
+  /** Whether more timers, runs or jobs are probably due, so that the next round starts at once. */
   readonly more: boolean
 }
 
@@ -21,12 +21,12 @@ const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'scheduler_changed'
 
 /**
- * Makes the runs of due jobs, and of due runs and timers messages of the outbox; sleeps exactly until the next of them. Start as
- * many as there are machines: they need not know of each other.
+ * Creates the runs of due jobs, turns due runs and timers into messages of the outbox, and sleeps until the next due
+ * time. Any number of schedulers may run; they need no coordination.
  *
- * It promises one run per occurrence and one message per run or timer, whatever is killed when. It does not promise to be on
- * time: what is due while no scheduler runs is done by the next one, as the job's policy says. It does not do the work: that is
- * for whoever carries the message, or claims what waits for a claim.
+ * It guarantees one run per occurrence and one message per run or timer, whichever process is killed. It does not
+ * guarantee punctuality: if no scheduler runs, the next one applies the job's `missedRuns` policy. It does not execute
+ * the work: that is for the message's handler, or for the worker that claims the timer or run.
  */
 export class SchedulerWorker implements Worker<SchedulerCounts> {
   readonly #database: Database
@@ -67,7 +67,10 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     this.#listener = undefined
   }
 
-  /** A batch of each: jobs, runs, timers. However much is due, a round is short, and a stop waits for no more than one. */
+  /**
+   * Processes one batch each of jobs, runs and timers. The batches keep a round short, and `stop()` waits for at most
+   * one round.
+   */
   async runOnce(): Promise<SchedulerCounts> {
     const { batchSize, missedAfterMs } = this.#options
     const { jobsDue, jobsLeft, runs } = await createJobRunsFromDueJobs(this.#role, {
@@ -78,7 +81,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     })
     const enqueuedRuns = await enqueueDueJobRuns(this.#role, batchSize)
     const enqueuedTimers = await enqueueDueTimers(this.#role, batchSize)
-    // Jobs whose runs another scheduler made do not count: they would be asked for again until it has committed.
+    // Jobs whose runs another scheduler creates do not count: they would be due again until it has committed.
     const moreJobs = runs.length > 0 && (jobsLeft > 0 || jobsDue === batchSize)
     return {
       runsCreated: runs.length,
@@ -94,11 +97,11 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     const { at, observedAt } = await nextSchedulerEvent(this.#role, true)
     if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
-    // Due, and yet not found: another scheduler is about to commit it.
+    // Due, but not found: another scheduler has not committed yet.
     return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : IN_OTHER_HANDS_MS }
   }
 
-  /** Returns how many are messages now. */
+  /** Emits the events of enqueued and refused work. Returns the number of new messages. */
   #tell(kind: 'timer' | 'run', work: readonly EnqueuedWork[]): number {
     let items = 0
     for (const one of work) {
@@ -120,7 +123,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'scheduler.listening', connected: state === 'listening' })
-          // Whatever was said while nobody listened is found by looking.
+          // Notifications may have been missed while the connection was down.
           if (state === 'listening') this.#wakeup.notify()
         },
       },
@@ -128,8 +131,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
   }
 }
 
-/** After so many runs of missed occurrences, those of the other jobs are for the next round. */
+/** Maximum number of runs per round. Further jobs wait for the next round. */
 const ROUND_RUNS_MAX = 1_000
-/** Notifications within this time count as one. */
+/** Time within which notifications count as one. */
 const DEBOUNCE_MS = 30
 const IN_OTHER_HANDS_MS = 50

@@ -10,7 +10,7 @@ import {
 import { requiredCron, requiredTimeZone } from './cron.js'
 import type { Delivery, JobDefinition, MissedRuns, ScheduledMessage, TimerDefinition } from './types.js'
 
-/** Arguments as the functions take them, checked before any I/O; each error names the argument. */
+/** Checks arguments before any I/O and converts them into columns. Each error names the argument. */
 
 interface MessageColumns {
   readonly topic: string
@@ -30,7 +30,7 @@ function messageColumns(message: ScheduledMessage): MessageColumns {
 
 interface TimerColumns extends MessageColumns {
   readonly dueAt: Date
-  /** Undefined: the database chooses one. */
+  /** UUID of the timer; if undefined, the database chooses one. */
   readonly timerId: string | undefined
 }
 
@@ -60,8 +60,8 @@ export function jobColumns(job: JobDefinition): JobColumns {
 }
 
 /**
- * Ids and tokens as two columns. What cannot be an id of ours (empty, no UUID) is left out, as an unknown id would be: whoever
- * ends claims is told which of them were ended, and of nothing else.
+ * Returns ids and tokens as two columns. Skips malformed ids, as the database skips unknown ones: the result of ack,
+ * abandon and fail lists only the changed ids.
  */
 export function claimColumns(
   argument: string,
@@ -85,7 +85,7 @@ export function optionalTopics(topics: readonly string[] | undefined): string[] 
   return topics.map((topic, index) => requiredId(`topics[${index}]`, topic))
 }
 
-/** Redacts and repairs, never refuses: an error text must not keep an outcome from being recorded. */
+/** Redacts the text and never throws, because an error text must not prevent the recording of an outcome. */
 export function optionalErrorText(value: string | undefined): string | null {
   return value === undefined ? null : redact(value)
 }

@@ -4,12 +4,12 @@ import { claimColumns, optionalErrorText, optionalTopics, retryDelay } from './a
 import type { ClaimedJobRun, ClaimedTimer, JobRunClaim, TimerClaim } from './types.js'
 
 /**
- * Timers and runs in somebody's hands, as symphony_executor: claimed under a lease, and ended by whoever shows its token. What is
- * not the caller's, or not any more, is left out of the answer.
+ * Claims timers and runs under a lease, and ends them with the lease token, as symphony_executor. The results omit ids
+ * whose lease the caller does not hold, or no longer holds.
  */
 
 export interface SchedulerClaimOptions {
-  /** Claim of these topics only. @default all */
+  /** Topics to claim. @default all */
   readonly topics?: readonly string[]
 }
 
@@ -33,7 +33,7 @@ interface ClaimedJobRunRow extends ClaimedRow {
   readonly scheduled_for: Date
 }
 
-/** Due timers, longest due first, leased to one worker. */
+/** Leases due timers to one worker, longest due first. */
 export async function claimTimers(
   role: Queryable,
   batchSize: number,
@@ -46,7 +46,7 @@ export async function claimTimers(
   return rows.map(toClaimedTimer)
 }
 
-/** Due runs, longest due first, leased to one worker. */
+/** Leases due runs to one worker, longest due first. */
 export async function claimJobRuns(
   role: Queryable,
   batchSize: number,
@@ -93,18 +93,18 @@ function toClaimed(row: ClaimedRow) {
 }
 
 export interface AbandonOptions {
-  /** Why; kept with the item. */
+  /** Error text, stored with the timer or run. */
   readonly error?: string
-  /** How long until it may be claimed again. @default 0 */
+  /** Seconds until the next claim. @default 0 */
   readonly retryDelaySeconds?: number
 }
 
-/** Ends timers as done. Returns the ids that it ended; who is not the holder, or not any more, ends nothing. */
+/** Ends timers as DONE. Returns the changed ids; a caller without the lease changes none. */
 export async function ackTimers(role: Queryable, claims: readonly TimerClaim[], workerId: string): Promise<string[]> {
   return endClaims(role, 'ack_timers', timerClaims(claims), workerId, [])
 }
 
-/** Gives timers back. Returns the ids that it gave back; at the twentieth claim such a timer fails instead. */
+/** Returns timers to READY, and their ids. After the twentieth claim a timer fails instead. */
 export async function abandonTimers(
   role: Queryable,
   claims: readonly TimerClaim[],
@@ -114,7 +114,7 @@ export async function abandonTimers(
   return endClaims(role, 'abandon_timers', timerClaims(claims), workerId, abandonValues(options))
 }
 
-/** Ends timers as failed, for good. Returns the ids that it ended. */
+/** Ends timers as FAILED. Returns the changed ids. */
 export async function failTimers(
   role: Queryable,
   claims: readonly TimerClaim[],
@@ -128,7 +128,7 @@ export async function ackJobRuns(role: Queryable, claims: readonly JobRunClaim[]
   return endClaims(role, 'ack_job_runs', runClaims(claims), workerId, [])
 }
 
-/** As for timers; a run whose job was deleted meanwhile is cancelled instead of coming back. */
+/** Returns runs to READY, as `abandonTimers` does. Cancels a run whose job was deleted in the meantime. */
 export async function abandonJobRuns(
   role: Queryable,
   claims: readonly JobRunClaim[],

@@ -7,31 +7,31 @@ import type { OnSchedulerEvent } from './events.js'
 import { MISSED_AFTER_DEFAULT_MS, MISSED_AFTER_MS } from './options.js'
 import type { CreatedJobRun, DueJob } from './types.js'
 
-/** Most runs that the policy `all` creates at once: the newest ones. */
+/** Maximum number of runs that the policy `all` creates at once. It keeps the newest. */
 export const MISSED_RUNS_MAX = 1_000
 
 export interface CreateJobRunsOptions {
-  /** Jobs at the most. @default 100 */
+  /** Maximum number of jobs. @default 100 */
   readonly batchSize?: number
-  /** An occurrence older than this was missed. @default 10000 */
+  /** Age from which an occurrence counts as missed. @default 10000 */
   readonly missedAfterMs?: number
-  /** Once so many runs are to be made, further jobs are left for the next call. One job has up to a thousand. @default 1000000 */
+  /** Number of runs after which further jobs wait for the next call. One job has up to 1000. @default 1000000 */
   readonly runsMax?: number
   readonly onEvent?: OnSchedulerEvent
 }
 
 export interface JobRunsFromDueJobs {
-  /** Jobs that were due, whoever made their runs. */
+  /** Number of due jobs, also if another scheduler created their runs. */
   readonly jobsDue: number
-  /** Of these, those left for the next call. */
+  /** Number of due jobs left for the next call. */
   readonly jobsLeft: number
-  /** The runs that this call made. */
+  /** Runs that this call created. */
   readonly runs: readonly CreatedJobRun[]
 }
 
 /**
- * Makes the runs of the jobs that are due, longest due first. Any number of schedulers may do so at once: each computes the
- * occurrences from what it has seen, and of those that saw the same job, the database lets one make its runs.
+ * Creates the runs of due jobs, longest due first. Any number of schedulers may do so at once. Each computes the
+ * occurrences from the job revision that it read, and the database accepts one scheduler per revision.
  */
 export async function createJobRunsFromDueJobs(
   role: Queryable,
@@ -70,7 +70,7 @@ function lagsOf(runs: readonly CreatedJobRun[], jobs: readonly DueJob[]): number
   return runs.map(({ jobName, scheduledFor }) => (observedAt.get(jobName) ?? 0) - scheduledFor.getTime())
 }
 
-/** A job that this process cannot read must not keep the others waiting. */
+/** Plans the runs of one job. Postpones a job that this process cannot parse, so that it does not block the others. */
 async function planOrPostpone(
   role: Queryable,
   job: DueJob,
@@ -89,7 +89,10 @@ async function planOrPostpone(
   }
 }
 
-/** As few calls as their bound allows; all runs of one job in one call, because it also moves the job. */
+/**
+ * Splits the schedules into as few calls as the batch size allows. All runs of one job share a call, because that call
+ * also sets its next due time.
+ */
 function* batchesOf(schedules: readonly JobSchedule[]): Generator<readonly JobSchedule[]> {
   let batch: JobSchedule[] = []
   let lines = 0
@@ -106,21 +109,21 @@ function* batchesOf(schedules: readonly JobSchedule[]): Generator<readonly JobSc
   if (batch.length > 0) yield batch
 }
 
-/** At most as many jobs as a call may ask for, with as many missed runs as a job may make up for: no limit. */
+/** Upper limit: the maximum number of jobs per call times the maximum number of missed runs per job. */
 const RUNS_MAX = Object.freeze({ min: 1, max: BATCH_SIZE.max * MISSED_RUNS_MAX })
 
 interface PlannedRuns {
-  /** Those to be run, oldest first. */
+  /** Occurrences to run, oldest first. */
   readonly occurrences: readonly Date[]
   readonly nextDueAt: Date
-  /** Whether an occurrence came longer ago than a scheduler that is merely busy would explain. */
+  /** Whether an occurrence is older than a busy scheduler would explain. */
   readonly missed: boolean
 }
 
 /**
- * Returns the runs of a due job to create now. Each occurrence at most `missedAfterMs` old is on time and is run under every
- * policy. If the oldest is older, no scheduler ran, and the policy decides: `skip` creates only those on time, `once` the
- * latest, `all` the newest thousand.
+ * Returns the runs of a due job to create now. Each occurrence at most `missedAfterMs` old is on time and runs under
+ * every policy. If the oldest is older, no scheduler ran, and the policy decides: `skip` creates only those on time,
+ * `once` the latest, `all` the newest thousand.
  */
 export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
   const { nextDueAt: promised, observedAt: now } = job
@@ -128,7 +131,7 @@ export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
   const onTimeFrom = new Date(now.getTime() - missedAfterMs)
   const missed = promised < onTimeFrom
   const following = schedule.next(promised)
-  // The usual case: one has come, the next is ahead.
+  // Usual case: one occurrence is due, and the next is in the future.
   if (following > now) {
     return { occurrences: missed && job.missedRuns === 'skip' ? [] : [promised], nextDueAt: following, missed }
   }
@@ -150,7 +153,10 @@ export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
   }
 }
 
-/** Looks back further and further: an occurrence takes a third of a millisecond to find, and usually a few were missed. */
+/**
+ * Returns the newest occurrences after `promised`. Searches in growing steps: each occurrence takes 0.3 ms, and usually
+ * few were missed.
+ */
 function newestAfter(schedule: CronSchedule, promised: Date, now: Date): Date[] {
   for (let count = 16; ; count *= 4) {
     const found = schedule.latest(Math.min(count, MISSED_RUNS_MAX), now)
@@ -159,7 +165,7 @@ function newestAfter(schedule: CronSchedule, promised: Date, now: Date): Date[] 
   }
 }
 
-/** From an occurrence to a moment, both included. */
+/** Returns the occurrences from `first` to `until`, both included. */
 function between(schedule: CronSchedule, first: Date, until: Date): Date[] {
   const found: Date[] = []
   for (let at = first; at <= until; at = schedule.next(at)) found.push(at)

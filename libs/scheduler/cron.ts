@@ -2,12 +2,12 @@ import { Cron } from 'croner'
 import { ArgumentRangeError, InvalidArgumentError, requiredText } from '../core/index.js'
 
 /**
- * A cron expression in a time zone: five fields (minute, hour, day, month, weekday), or six with the seconds first, or a macro.
- * Days and weekdays that are both given are both meant ("the 1st, and every Monday").
+ * Cron expression in a time zone: five fields (minute, hour, day, month, weekday), six with the seconds first, or a
+ * macro. If both day and weekday are given, either one matches ("the 1st, and every Monday").
  *
- * Where clocks change, two rules. A fixed time (one second, one minute, one hour) happens once on each of its days: in the gap of
- * spring at the first moment after it, in the doubled hour of autumn the first time. Anything else (`*`, lists, ranges, steps)
- * follows the clock on the wall: what the gap leaves out does not happen, and the doubled hour happens twice.
+ * Clock changes follow two rules. A fixed time (one second, one minute, one hour) occurs once per day: in the spring
+ * gap at the first moment after it, in the repeated autumn hour the first time. Every other expression (`*`, lists,
+ * ranges, steps) follows the local clock: times in the gap do not occur, and the repeated hour occurs twice.
  */
 export class CronSchedule {
   readonly #cron: Cron
@@ -16,30 +16,30 @@ export class CronSchedule {
     this.#cron = readPattern(cron, timeZone)
   }
 
-  /** The first occurrence after a moment. */
+  /** Returns the first occurrence after a moment. */
   next(after: Date): Date {
     const next = this.#cron.nextRun(after)
     if (next !== null) return next
-    throw new ArgumentRangeError('cron', 'expected a schedule that comes due some day, got a date that no year has')
+    throw new ArgumentRangeError('cron', 'expected a schedule with an occurrence, got a date that no year has')
   }
 
-  /** The latest occurrences up to a moment and including it, oldest first. */
+  /** Returns the latest occurrences up to and including a moment, oldest first. */
   latest(count: number, until: Date): Date[] {
-    // Occurrences are whole seconds, and croner looks before the moment it is given.
+    // Occurrences are whole seconds, and croner searches before the moment it is given.
     const reference = new Date(Math.floor(until.getTime() / 1_000) * 1_000 + 1_000)
     return this.#cron.previousRuns(count, reference).toReversed()
   }
 }
 
-/** A schedule as somebody defines it: refused at once if it never comes due, or not in a zone that there is. */
+/** Checks the schedule of a new job. Refuses a schedule that never occurs and an unknown time zone. */
 export function requiredSchedule(cron: string, timeZone: string): CronSchedule {
   const schedule = new CronSchedule(requiredCron('cron', cron), requiredTimeZone('timeZone', timeZone))
-  // Without years, dates repeat: whether one comes at all does not depend on when it is asked.
+  // An expression has no year, so any start time shows whether the schedule occurs.
   schedule.next(ANY_TIME)
   return schedule
 }
 
-/** The expression in its one spelling, so that the same schedule is the same text. */
+/** Returns the expression in a normal form, so that equal schedules are equal texts. */
 export function requiredCron(argument: string, value: unknown): string {
   const text = requiredText(argument, value, CRON_LENGTH_MAX).trim().replaceAll(/\s+/g, ' ')
   if (text.startsWith('@')) {
@@ -54,7 +54,7 @@ export function requiredCron(argument: string, value: unknown): string {
   return text
 }
 
-/** Known to this process. Left as it is spelled: what an alias stands for changes with the years. */
+/** Checks that this process knows the time zone. Keeps its spelling, because the target of an alias may change. */
 export function requiredTimeZone(argument: string, value: unknown): string {
   const name = requiredText(argument, value, ZONE_LENGTH_MAX)
   try {

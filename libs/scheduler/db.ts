@@ -19,15 +19,15 @@ import type {
 } from './types.js'
 
 /**
- * The functions of the scheduler, one wrapper each, under the same name. Each takes first who asks: a role of a database, or a
- * transaction in it; timers also the caller's own client. Arguments are checked before any I/O.
+ * Wraps the SQL functions of the scheduler, one wrapper per function, under the same name. The first argument is a role
+ * of a database or a transaction in it; for timers also the caller's own client. Arguments are checked before any I/O.
  */
 
 // Timers, as symphony_ingest; an operator cancels as symphony_control -------------------------------------------------
 
 /**
- * Returns the id, which is also the id of the message that the timer becomes. Committed or rolled back with the caller. Where a
- * call may have to be made again, give it a `timerId`: then it schedules once.
+ * Schedules a timer in the caller's transaction. Returns its id, which becomes the id of its message. Pass a `timerId`
+ * if the call may be repeated: then only one timer is scheduled.
  */
 export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Promise<string> {
   const { topic, payload, dueAt, participantId, delivery, timerId } = timerColumns(timer)
@@ -37,13 +37,13 @@ export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Pr
     dueAt,
     participantId,
     delivery,
-    // Not said where it is not given: a database of the release before this one takes five arguments.
+    // Omitted if not given, because a database of the release before takes five arguments.
     ...(timerId === undefined ? [] : [timerId]),
   ])
   return onlyRow(rows).schedule_timer
 }
 
-/** False: it has ended already, or never was. */
+/** Cancels a timer. Returns false if it has ended or does not exist. */
 export async function cancelTimer(role: Queryable, timerId: string): Promise<boolean> {
   const rows = await call<{ cancel_timer: boolean }>(role, 'cancel_timer', [requiredUuid('timerId', timerId)])
   return onlyRow(rows).cancel_timer
@@ -52,8 +52,8 @@ export async function cancelTimer(role: Queryable, timerId: string): Promise<boo
 // Jobs, as symphony_control -------------------------------------------------------------------------------------------
 
 /**
- * Defines a job by its name. With the expression and zone that it has, its next due time stays; a paused job stays paused. The
- * first occurrence is counted from the database's clock.
+ * Creates or updates a job by name. An unchanged expression and zone keep the next due time, and a paused job stays
+ * paused. The first occurrence is computed from the database's clock.
  */
 export async function createOrUpdateJob(role: Queryable, job: JobDefinition): Promise<DefinedJob> {
   const { name, cron, timeZone, topic, payload, participantId, missedRuns, delivery } = jobColumns(job)
@@ -74,37 +74,43 @@ export async function createOrUpdateJob(role: Queryable, job: JobDefinition): Pr
   return { nextDueAt: row.next_due_at, state: row.state, created: row.created }
 }
 
-/** No more runs are made; those already made go on. False: it was paused already. */
+/** Stops the creation of runs. Existing runs continue. Returns false if the job was already paused. */
 export async function pauseJob(role: Queryable, name: string): Promise<boolean> {
   const rows = await call<{ pause_job: boolean }>(role, 'pause_job', [requiredId('name', name)])
   return onlyRow(rows).pause_job
 }
 
-/** From its next occurrence on; those of the pause are gone, whatever the policy about missed ones. False: it was not paused. */
+/**
+ * Resumes a job from its next occurrence. Occurrences during the pause are skipped under every `missedRuns` policy.
+ * Returns false if the job was not paused.
+ */
 export async function resumeJob(role: Queryable, name: string): Promise<boolean> {
   for (let round = 1; ; round += 1) {
     const job = await readJob(role, name)
     if (job?.state === 'ACTIVE') return false
     const now = await readClock(role)
-    // A job that is not there is the database's to refuse.
+    // The database refuses an unknown job.
     const nextDueAt = job === undefined ? now : new CronSchedule(job.cron, job.timeZone).next(now)
     const rows = await call<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
-    // Otherwise somebody changed it between the look and the call: look again.
+    // False means that the job changed between the read and the call, so read it again.
     if (onlyRow(rows).resume_job) return true
     if (round === RESUME_ROUNDS_MAX) {
-      throw new SymphonyError('JOB_KEEPS_CHANGING', `The job ${name} was changed each time it was about to be resumed.`)
+      throw new SymphonyError('JOB_KEEPS_CHANGING', `The job ${name} was not resumed, because other calls changed it during every attempt.`)
     }
   }
 }
 
-/** A run that is due now, beside the schedule. */
+/** Creates a run that is due now, in addition to the schedule. */
 export async function triggerJob(role: Queryable, name: string): Promise<CreatedJobRun> {
   const rows = await call<{ run_id: string; scheduled_for: Date }>(role, 'trigger_job', [requiredId('name', name)])
   const row = onlyRow(rows)
   return { runId: row.run_id, jobName: name, scheduledFor: row.scheduled_for }
 }
 
-/** Removes the job and its runs that have not begun; what is claimed is left to its holder, what has ended stays as history. */
+/**
+ * Removes the job and its READY runs. Claimed runs stay with their holders, and finished runs stay until their
+ * retention ends.
+ */
 export async function deleteJob(
   role: Queryable,
   name: string,
@@ -137,14 +143,14 @@ export async function dueJobs(role: Queryable, batchSize: number): Promise<DueJo
   }))
 }
 
-/** One job's part of a call: the runs to make, and when it is due next. */
+/** Occurrences of one job, and its next due time. */
 export interface JobSchedule {
   readonly job: DueJob
   readonly nextDueAt: Date
   readonly occurrences: readonly Date[]
 }
 
-/** Makes the runs and moves the jobs, in one; a job that is no longer as it was seen is left alone. */
+/** Creates the runs and updates the jobs in one statement. Skips a job whose revision has changed. */
 export async function createJobRuns(role: Queryable, schedules: readonly JobSchedule[]): Promise<CreatedJobRun[]> {
   const lines = schedules.flatMap(({ job, nextDueAt, occurrences }) =>
     (occurrences.length === 0 ? [null] : occurrences).map((scheduledFor) => ({ job, nextDueAt, scheduledFor })),
@@ -158,27 +164,30 @@ export async function createJobRuns(role: Queryable, schedules: readonly JobSche
   return rows.map((row) => ({ runId: row.run_id, jobName: row.job_name, scheduledFor: row.scheduled_for }))
 }
 
-/** Puts a job off for a minute that this process cannot read, with the reason. What it is due for stays. */
+/** Postpones a job that this process cannot parse by a minute, with the reason. Its due time stays. */
 export async function postponeJob(role: Queryable, job: DueJob, reason: string): Promise<boolean> {
   const rows = await call<{ postpone_job: boolean }>(role, 'postpone_job', [job.name, job.revision, redact(reason)])
   return onlyRow(rows).postpone_job
 }
 
 interface NextEvent {
-  /** Null: nothing is scheduled. */
+  /** Time of the next event; null if nothing is scheduled. */
   readonly at: Date | null
-  /** The database's clock when it was asked. */
+  /** Database time of the query. */
   readonly observedAt: Date
 }
 
-/** With `outboxOnly`, what waits for claimers does not count: a scheduler has nothing to do about it. */
+/**
+ * Returns the next due time. With `outboxOnly`, ignores timers and runs with `delivery: 'claim'`, which a scheduler
+ * does not process.
+ */
 export async function nextSchedulerEvent(role: Queryable, outboxOnly = false): Promise<NextEvent> {
   const rows = await call<{ next_event_at: Date | null; observed_at: Date }>(role, 'next_scheduler_event', [outboxOnly])
   const row = onlyRow(rows)
   return { at: row.next_event_at, observedAt: row.observed_at }
 }
 
-/** The nearest due time of a pending timer, run or active job, or end of a claim; null when there is none. */
+/** Returns the nearest due time of a pending timer, run or active job, or end of a claim; null if there is none. */
 export async function getNextEventTime(role: Queryable): Promise<Date | null> {
   return (await nextSchedulerEvent(role)).at
 }
@@ -189,7 +198,7 @@ interface EnqueuedRow {
   readonly error_message: string | null
 }
 
-/** Due timers become messages, each in the transaction that ends it. */
+/** Turns due timers into messages. Each timer ends in the transaction that enqueues its message. */
 export async function enqueueDueTimers(role: Queryable, batchSize: number): Promise<EnqueuedWork[]> {
   const rows = await call<EnqueuedRow & { timer_id: string }>(role, 'enqueue_due_timers', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
@@ -210,7 +219,7 @@ function toEnqueuedWork(id: string, { topic, outbox_id: outboxId, error_message:
 
 // Retention, as symphony_executor -------------------------------------------------------------------------------------
 
-/** Deletes timers that ended longer ago than that, at most a batch; returns how many. */
+/** Deletes timers that ended longer ago than the retention, at most one batch. Returns their number. */
 export async function purgeFinishedTimers(
   role: Queryable,
   retentionSeconds: number,
@@ -252,7 +261,7 @@ export async function readJob(role: Queryable, name: string): Promise<JobStatus 
   return rows[0]
 }
 
-/** By name, the first thousand. */
+/** Returns the first 1000 jobs by name. */
 export async function readJobs(role: Queryable): Promise<JobStatus[]> {
   const { rows } = await role.query<JobStatus>(
     `SELECT ${JOB_COLUMNS} FROM ${qualify(role, 'scheduler_jobs')} ORDER BY job_name COLLATE "C" LIMIT ${BATCH_SIZE.max}`,
@@ -274,11 +283,11 @@ export async function readTimer(role: Queryable, timerId: string): Promise<Timer
 export interface TimerFilter {
   readonly state: WorkState
   readonly topic?: string
-  /** @default 100 */
+  /** Maximum number of timers. @default 100 */
   readonly limit?: number
 }
 
-/** Of one state, those due first at the top. */
+/** Returns timers of one state, earliest due time first. */
 export async function readTimers(role: Queryable, filter: TimerFilter): Promise<TimerStatus[]> {
   const { state, topic, limit = 100 } = filter
   const { rows } = await role.query<TimerStatus>(
@@ -292,11 +301,11 @@ export async function readTimers(role: Queryable, filter: TimerFilter): Promise<
 export interface JobRunFilter {
   readonly jobName?: string
   readonly state?: WorkState
-  /** @default 100 */
+  /** Maximum number of runs. @default 100 */
   readonly limit?: number
 }
 
-/** Newest first. Of a run that became a message, how it ended is read from the ledger of the outbox. */
+/** Returns runs, newest first. The outcome of a run that became a message comes from the ledger. */
 export async function readJobRuns(role: Queryable, filter: JobRunFilter = {}): Promise<JobRunStatus[]> {
   const { jobName, state, limit = 100 } = filter
   const { rows } = await role.query<JobRunStatus>(
@@ -333,7 +342,7 @@ export async function readSchedulerStats(role: Queryable): Promise<SchedulerStat
   return onlyRow(rows)
 }
 
-/** Occurrences are counted from the clock that will judge whether they are due. */
+/** Reads the database's clock, which also decides when an occurrence is due. */
 async function readClock(role: Queryable): Promise<Date> {
   const { rows } = await role.query<{ now: Date }>('SELECT clock_timestamp() AS now')
   return new Date(onlyRow(rows).now)

@@ -1,6 +1,6 @@
 import type { MissedRuns } from './types.js'
 
-/** Events of a scheduler, one per fact. None carries a payload. */
+/** Events of a scheduler, one per fact. Events contain no payload. */
 export type SchedulerEvent =
   /** This scheduler created runs of due jobs. Another one may have created the others. */
   | {
@@ -24,11 +24,11 @@ export type SchedulerEvent =
   | { readonly type: 'scheduler.enqueued'; readonly kind: 'timer' | 'run'; readonly items: number }
   /** The outbox refused a timer or run, which is FAILED. */
   | { readonly type: 'scheduler.refused'; readonly kind: 'timer' | 'run'; readonly id: string; readonly error: string }
-  /** A notification arrived: an earlier due time. */
+  /** A notification arrived, because a due time became earlier. */
   | { readonly type: 'scheduler.notified' }
-  /** The LISTEN connection was made or lost; polling goes on in any case. */
+  /** The LISTEN connection opened or closed. Polling continues in both cases. */
   | { readonly type: 'scheduler.listening'; readonly connected: boolean }
-  /** A round failed; the next one finds the same work. */
+  /** A round failed. The next round finds the same timers, runs and jobs. */
   | { readonly type: 'scheduler.fault'; readonly during: string; readonly error: unknown }
 
 export type OnSchedulerEvent = (event: SchedulerEvent) => void

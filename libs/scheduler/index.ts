@@ -1,16 +1,16 @@
 /**
- * The scheduler: timers (once) and jobs (by cron), in the database.
+ * Scheduler in the database: timers (once) and jobs (by cron).
  *
- * | state of a timer or run | who moves it | a crash there leaves |
+ * | state of a timer or run | moved by | a crash there leaves |
  * | --- | --- | --- |
- * | READY | when due: a scheduler makes it a message (ENQUEUED), or a claim leases it | the row |
- * | CLAIMED | its holder: `ack` (DONE), `abandon` (READY), `fail` (FAILED); anybody once the lease expired | a lease that expires |
- * | DONE, ENQUEUED, FAILED | nobody; retention removes it | the row |
- * | CANCELLED | nobody. A timer by `cancelTimer`; a run that comes back after its job was deleted | the row |
+ * | READY | a scheduler makes it a message when due (ENQUEUED), or a claim leases it | the row |
+ * | CLAIMED | its holder by `ack` (DONE), `abandon` (READY), `fail` (FAILED); another claim after the lease expires | a lease that expires |
+ * | DONE, ENQUEUED, FAILED | terminal; retention removes it | the row |
+ * | CANCELLED | terminal: a timer by `cancelTimer`, or a run that returns from a claim after its job was deleted | the row |
  *
- * A job is ACTIVE or PAUSED, and has one next due time. Its runs are made in the call that moves that time, and only by the
- * scheduler whose view of the job was still true: one run per occurrence, however many schedulers there are. A message has the
- * id of its timer or run, so a repeat would find the first.
+ * A job is ACTIVE or PAUSED, and has one next due time. One call creates its runs and updates that time, and succeeds only
+ * if the job is unchanged since the scheduler read it. So each occurrence has one run, whatever the number of schedulers. A
+ * message has the id of its timer or run, so a repeated enqueue finds the first.
  */
 export {
   abandonJobRuns,

@@ -2,24 +2,26 @@ import { BATCH_SIZE, boundedInteger, InvalidArgumentError } from '../core/index.
 
 export interface SchedulerOptions {
   /**
-   * How long to wait at the most before looking unasked. A scheduler sleeps until the next event and is woken when one comes
-   * nearer; this is for what it was not told. At most a minute: nobody is woken for what is due later than that. @default 5000
+   * Maximum time between two polls, at most a minute. A scheduler sleeps until the next event, and a notification wakes
+   * it if a due time becomes earlier. Events later than a minute ahead send no notification. @default 5000
    */
   readonly pollMs?: number
-  /** Jobs, runs and timers per round; while a round is full, the next one follows at once. @default 100 */
+  /**
+   * Maximum number of jobs, runs and timers per round. After a full round the next one follows at once. @default 100
+   */
   readonly batchSize?: number
   /**
-   * An occurrence older than this was missed, and the job's policy says what becomes of it; younger ones are on time. Longer: a
-   * short outage is made up for in full. @default 10000
+   * Age from which an occurrence counts as missed and the job's policy applies. Longer: a short outage is made up for
+   * in full. @default 10000
    */
   readonly missedAfterMs?: number
-  /** Whether to LISTEN for changes. Without it, polling alone sees them. @default true */
+  /** Whether to LISTEN for changes. Without it, only polling finds them. @default true */
   readonly listen?: boolean
 }
 
 export type ResolvedSchedulerOptions = Required<SchedulerOptions>
 
-/** At most ten minutes: a job of every second then has 600 occurrences on time, fewer than one call can make. */
+/** At most ten minutes. A job of every second then has 600 occurrences on time, which one call can create. */
 export const MISSED_AFTER_MS = Object.freeze({ min: 1_000, max: 600_000 })
 export const MISSED_AFTER_DEFAULT_MS = 10_000
 

@@ -3,8 +3,8 @@ import { epochMicros, fromEpochMicros, isoMicros, qualify, type Queryable } from
 import type { Delivery, JobState, MissedRuns, WorkState } from './types.js'
 
 /**
- * Lists and pages for people, as symphony_readonly, symphony_auditor or symphony_control: no payload, no token. Times are text,
- * to the microsecond.
+ * Reads lists and pages for people, as symphony_readonly, symphony_auditor or symphony_control. The results contain no
+ * payload and no token. Times are text with microseconds.
  */
 
 export interface JobView {
@@ -21,7 +21,7 @@ export interface JobView {
   readonly scheduleError: string | null
 }
 
-/** By name, the first thousand. */
+/** Returns the first 1000 jobs by name. */
 export async function readJobViews(role: Queryable): Promise<JobView[]> {
   const { rows } = await role.query<JobView>(
     `SELECT job_name AS name, cron, time_zone AS "timeZone", topic, participant_id AS "participantId", delivery,
@@ -48,7 +48,7 @@ export interface JobRunView {
   readonly outboxState: string | null
 }
 
-/** Position in a list ordered by time: microseconds since 1970, and an id where two share a microsecond. */
+/** Position in a list ordered by time: microseconds since 1970, and an id for equal times. */
 export interface TimeCursor {
   readonly micros: string
   readonly id: string
@@ -59,7 +59,9 @@ export interface WithCursor<View> {
   readonly cursor: TimeCursor
 }
 
-/** Runs of one job, the latest occurrence first. Of a run that became a message, how it ended is read from the ledger. */
+/**
+ * Returns runs of one job, latest occurrence first. The outcome of a run that became a message comes from the ledger.
+ */
 export async function readJobRunPage(
   role: Queryable,
   {
@@ -107,7 +109,7 @@ export interface TimerView {
   readonly outboxId: string | null
 }
 
-/** Of a state: what is pending by its due time, the nearest first; what has ended by its end, the latest first. */
+/** Returns timers of one state: pending ones by due time, earliest first; ended ones by end, latest first. */
 export async function readTimerPage(
   role: Queryable,
   { state, after, limit }: { state: WorkState; after?: TimeCursor | undefined; limit: number },
@@ -135,7 +137,7 @@ export async function readTimerPage(
 }
 
 const PAGE = Object.freeze({ min: 1, max: 501 })
-/** Around every time the functions take: within a hundred years of now. */
+/** Bounds beyond every time that the SQL functions accept, which is within a hundred years of now. */
 const FIRST_MICROS = '-10000000000000000'
 const LAST_MICROS = '10000000000000000'
 const FIRST_UUID = '00000000-0000-0000-0000-000000000000'

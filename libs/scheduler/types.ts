@@ -2,53 +2,53 @@ import type { JsonObject } from '../core/index.js'
 import type { TopicContracts, TopicWithPayload } from '../rails/index.js'
 
 /**
- * What becomes of a timer or run that is due. `outbox`: a scheduler makes it a message of the outbox, topic as rail. `claim`: it
- * waits for whoever claims it with `claimTimers` or `claimJobRuns`.
+ * Delivery of a due timer or run. `outbox`: a scheduler makes it a message of the outbox, with the topic as rail.
+ * `claim`: it waits for `claimTimers` or `claimJobRuns`.
  */
 export type Delivery = 'outbox' | 'claim'
 
-/** What becomes of occurrences for which no scheduler was there: none, the latest one, or all of them up to a bound. */
+/** Policy for occurrences that no scheduler processed in time: run none, the latest, or all up to a limit. */
 export type MissedRuns = 'skip' | 'once' | 'all'
 
 export type JobState = 'ACTIVE' | 'PAUSED'
 
-/** READY and CLAIMED are pending; the others have ended. */
+/** States of timers and runs. READY and CLAIMED are pending; the others are terminal. */
 export const WORK_STATES = ['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED'] as const
 export type WorkState = (typeof WORK_STATES)[number]
 
 /** Message of a timer or a job, enqueued when it is due. */
 export type ScheduledMessage<Topics extends TopicContracts = TopicContracts> = TopicWithPayload<Topics> & {
-  /** Owner of the stream of the message. @default its own, so that no stream is hot */
+  /** Id of the message's stream. @default the message's own, so that no stream is contended */
   readonly participantId?: string
-  /** @default 'outbox' */
+  /** Way of delivery. @default 'outbox' */
   readonly delivery?: Delivery
 }
 
 export type TimerDefinition<Topics extends TopicContracts = TopicContracts> = ScheduledMessage<Topics> & {
-  /** A past time is due at once. */
+  /** Due time. A past time is due at once. */
   readonly dueAt: Date
   /**
-   * UUID that the caller chooses before the call. The same timer under it again is the same timer, so a call whose answer was
-   * lost can be repeated. Another timer under it is refused. @default a new one, which the call returns
+   * UUID that the caller chooses before the call, so that a call without an answer can be repeated. The same timer
+   * under it is scheduled once; a different timer under it is refused. @default a new one, which the call returns
    */
   readonly timerId?: string
 }
 
 export type JobDefinition<Topics extends TopicContracts = TopicContracts> = ScheduledMessage<Topics> & {
-  /** Identity of the job: defining it again updates it. */
+  /** Name of the job. A second definition under it updates the job. */
   readonly name: string
   /** Five fields, or six with the seconds first, or a macro such as `@daily`. */
   readonly cron: string
   /** IANA name. @default 'UTC' */
   readonly timeZone?: string
-  /** @default 'once' */
+  /** Policy for missed occurrences. @default 'once' */
   readonly missedRuns?: MissedRuns
 }
 
 export interface DefinedJob {
   readonly nextDueAt: Date
   readonly state: JobState
-  /** False: it was known, and is updated. */
+  /** False if the job existed and was updated. */
   readonly created: boolean
 }
 
@@ -62,15 +62,15 @@ export interface JobStatus {
   readonly missedRuns: MissedRuns
   readonly state: JobState
   readonly nextDueAt: Date
-  /** Not looked at before this, although it is due: no scheduler could read it. */
+  /** Time before which no scheduler tries the due job again, because its schedule could not be parsed. */
   readonly postponedUntil: Date | null
-  /** Grows with every change. */
+  /** Number that grows with every change. */
   readonly revision: bigint
-  /** Why no scheduler could read its expression, when last tried. */
+  /** Error of the last attempt to parse its schedule. */
   readonly scheduleError: string | null
 }
 
-/** A job whose occurrence has come, as a scheduler sees it. */
+/** Due job, as a scheduler reads it. */
 export interface DueJob {
   readonly name: string
   readonly cron: string
@@ -78,11 +78,11 @@ export interface DueJob {
   readonly missedRuns: MissedRuns
   readonly nextDueAt: Date
   readonly revision: bigint
-  /** The database's clock. */
+  /** Database time of the read. */
   readonly observedAt: Date
 }
 
-/** What shows that one has claimed something: its id, and the token of the claim. */
+/** Claim on a timer: its id and its lease token. */
 export interface TimerClaim {
   readonly timerId: string
   readonly leaseToken: string
@@ -97,7 +97,7 @@ interface ClaimedWork {
   readonly topic: string
   readonly participantId: string | null
   readonly payload: JsonObject
-  /** How often it was claimed, this time included. */
+  /** Number of claims, including this one. */
   readonly attemptCount: number
   readonly leaseToken: string
   readonly leaseExpiresAt: Date
@@ -117,7 +117,7 @@ export interface ClaimedJobRun extends ClaimedWork {
 /** Claimed timer or claimed run of a job. */
 export type ScheduledClaim = ClaimedTimer | ClaimedJobRun
 
-/** What became of an item that was due: the outbox item that it is now, or why the outbox refused it. */
+/** Result of enqueueing due work: its outbox item, or the outbox's refusal. */
 export type EnqueuedWork =
   | { readonly id: string; readonly topic: string; readonly outboxId: string }
   | { readonly id: string; readonly topic: string; readonly outboxId: null; readonly error: string }
@@ -145,18 +145,18 @@ export interface JobRunStatus {
   readonly runId: string
   readonly jobName: string
   readonly scheduledFor: Date
-  /** Who asked for it; null: the schedule. */
+  /** Operator who triggered the run; null if the schedule did. */
   readonly triggeredBy: string | null
   readonly topic: string
   readonly delivery: Delivery
   readonly state: WorkState
   readonly attemptCount: number
   readonly startedAt: Date | null
-  /** Of a run that is in the outbox: when its message ended there. */
+  /** End of the run. For a run in the outbox, the end of its message. */
   readonly finishedAt: Date | null
   readonly error: string | null
   readonly outboxId: string | null
-  /** What the outbox says of its message: the state of the latest attempt, or PENDING before the first. */
+  /** State of the message's latest attempt in the outbox; PENDING before the first. */
   readonly outboxState: string | null
 }
 
@@ -167,6 +167,6 @@ export interface SchedulerStats {
   readonly unreadableJobsCount: bigint
   readonly readyTimersCount: bigint
   readonly readyRunsCount: bigint
-  /** How long the first thing that a scheduler has to do has been due. */
+  /** Time since the first pending task of the schedulers became due. */
   readonly lagSeconds: number
 }
