@@ -9,10 +9,10 @@ import { SQLSTATE } from './sqlstates.js'
 import type { Statement } from './statement.js'
 import { toDatabaseError } from './toDatabaseError.js'
 
-/** An unused connection is closed after this long, so that a quiet process does not hold a server's slots. */
+/** Time after which an unused connection is closed, so that an idle process does not occupy server connections. */
 const IDLE_CONNECTION_MS = 30_000
 
-/** A busy connection is replaced after this long, so that a failover or a change in DNS takes effect. */
+/** Age at which a busy connection is replaced, so that a failover or a DNS change takes effect. */
 const CONNECTION_LIFETIME_SECONDS = 1_800
 
 interface ConnectionPoolOptions {
@@ -23,11 +23,11 @@ interface ConnectionPoolOptions {
   readonly prepare: (client: ClientBase) => Promise<void>
   /** Role that a returned connection must be in; undefined if connections keep no role. */
   readonly role: string | undefined
-  /** Types the error of a connection that could not be made. */
+  /** Converts the error of a failed connection attempt. */
   readonly describeFailure: (error: unknown) => DatabaseError
 }
 
-/** A bounded set of connections. Each is checked out by one caller at a time. */
+/** Bounded set of connections. One caller at a time uses a connection. */
 export class ConnectionPool {
   readonly #createPool: () => Pool
   /** Undefined until the first use of an embedded server. */
@@ -80,22 +80,22 @@ export class ConnectionPool {
       return await this.#connect(pool)
     } catch (error) {
       if (this.#target.embedded === undefined || !isServerGone(error)) throw error
-      // An embedded server ends with the process that started it, and a later one may have another port.
+      // An embedded server ends with the process that started it. The next one may have another port.
       return this.#connect(await this.#locateAgain())
     }
   }
 
   /** Closes idle connections now and checked-out ones on their return. The next caller gets a new connection. */
   closeIdle(): void {
-    // A caller that waits for a connection of this pool would wait for ever: an ending pool serves none.
+    // An ending pool serves no waiting caller, so a pool with waiting callers stays.
     const closing = this.#pool
     if (closing === undefined || this.#closed !== undefined || this.#open.size === 0 || closing.waitingCount > 0) return
     this.#pool = this.#createPool()
-    // Ends when the last connection has come back; `close` waits for it too.
+    // Ends when the last connection has been returned; `close` waits for it too.
     void closing.end()
   }
 
-  /** Waits for checked-out connections, and cuts those that have not come back after `timeoutMs`. */
+  /** Waits for checked-out connections, and closes those that were not returned within `timeoutMs`. */
   close(timeoutMs: number): Promise<void> {
     this.#closed ??= this.#closeAll(timeoutMs)
     return this.#closed
@@ -110,7 +110,9 @@ export class ConnectionPool {
     }
   }
 
-  /** Finds or starts the embedded server, once for all callers that wait. After a failure the next caller tries again. */
+  /**
+   * Finds or starts the embedded server, once for all callers that wait. After a failure the next caller tries again.
+   */
   #locate(): Promise<Pool> {
     this.#locating ??= this.#start().finally(() => {
       this.#locating = undefined
@@ -129,15 +131,15 @@ export class ConnectionPool {
   async #start(): Promise<Pool> {
     this.#client = await locate(this.#client, this.#target)
     if (this.#closed !== undefined) throw new DatabaseClosedError()
-    // In place: callers that wait in this pool get their connection from the new address, too.
+    // Changes the options in place, so that callers that wait in this pool use the new address too.
     if (this.#pool !== undefined) Object.assign(this.#pool.options, this.#client)
     this.#pool ??= this.#createPool()
     return this.#pool
   }
 
   async #closeAll(timeoutMs: number): Promise<void> {
-    // The driver calls a pool ended while its sockets are still closing. They would block a DROP DATABASE, so this
-    // waits for the last one.
+    // The driver reports a pool as ended while its sockets are still closing. Open sockets would block a DROP DATABASE,
+    // so this waits for the last one.
     const allRemoved = new Promise<void>((resolve) => {
       this.#whenEmpty = resolve
       if (this.#open.size === 0) resolve()
@@ -162,7 +164,7 @@ export interface QueryAnswer<R> {
   readonly command: string
 }
 
-/** One connection that one caller uses. Internal to libs/db. */
+/** Connection that one caller uses. Internal to libs/db. */
 export class CheckedOutConnection {
   readonly #client: PoolClient
   readonly #role: string | undefined
@@ -183,9 +185,10 @@ export class CheckedOutConnection {
     return this.#client.getTransactionStatus() !== 'I'
   }
 
-  /** Sends at once, behind earlier statements. Rejects with the driver's own error if the statement was sent. */
+  /** Sends at once, behind earlier statements. Rejects with the driver's error if the statement was sent. */
   async send<R>(statement: Statement): Promise<QueryAnswer<R>> {
-    // Not sent, so it had no effect, COMMIT included. The error that ended the connection says more than the driver's.
+    // Not sent, so it had no effect, even a COMMIT. The error that ended the connection is more precise than the
+    // driver's.
     if (this.#loss !== undefined) throw toDatabaseError(this.#loss, { phase: 'uncommitted' })
     const sent = this.#client.query(statement)
     this.#latest = sent
@@ -198,10 +201,11 @@ export class CheckedOutConnection {
   }
 
   /**
-   * Returns the connection to its pool. It is closed instead if the server does not answer, is inside a transaction, or cannot
-   * restore the role. SET ROLE goes at once, behind the caller's last statement, so it costs no round trip. A caller that kept
-   * the role skips it, unless a statement failed or the last SET ROLE is a second old: the role may have been revoked.
-   * Resolves to whether the server answered. If not, an error before may be its last message and not its answer.
+   * Returns the connection to its pool. Closes it instead if the server does not answer, is inside a transaction, or
+   * cannot restore the role. SET ROLE is sent at once, behind the caller's last statement, so it costs no round trip.
+   * With `roleKept` it is skipped, unless a statement failed or the last SET ROLE is a second old, because the role may
+   * have been revoked. Resolves to whether the server answered. If not, an earlier error may not be the answer to the
+   * statement.
    */
   return({ roleKept = false } = {}): Promise<boolean> {
     this.#returned ??= this.#settle(roleKept)
@@ -218,7 +222,7 @@ export class CheckedOutConnection {
       restored = false
     }
     this.#client.off('error', this.#noteLoss)
-    // The pool itself takes no dead connection back.
+    // The pool discards dead connections itself.
     this.#client.release(!restored || this.#onStandby || this.isInTransaction)
     return answered
   }
@@ -231,14 +235,14 @@ export class CheckedOutConnection {
       if (!this.#anyFailed) return
     }
     roleSetMs.set(this.#client, nowMs)
-    // The driver reports an error before the server is ready again: only another answer shows that it still is. SET ROLE is
-    // cheaper than a query of the role, and undoes a change by the caller.
+    // The driver reports an error before the server is ready again, so only another answer shows that the server still
+    // runs. SET ROLE is cheaper than a query of the role, and undoes a change by the caller.
     await this.#client.query(this.#role === undefined ? '' : `SET ROLE ${quoteIdentifier(this.#role)}`)
   }
 
   #noteFailure(error: unknown): void {
     this.#anyFailed = true
-    // The primary is elsewhere by now; the next connection may find it.
+    // The primary has moved. A new connection may reach it.
     if (isServerError(error) && error.code === SQLSTATE.readOnlyServer) this.#onStandby = true
   }
 

@@ -16,17 +16,17 @@ import {
 } from './Queryable.js'
 import { requiredRole, roleErrorIn } from './roles.js'
 
-/** Opens nothing yet: connections are made when first needed. Throws on options that cannot be used. */
+/** Returns a database without opening a connection; the first use does. Throws on invalid options. */
 export function openDatabase(options: DatabaseOptions): Database {
   return new Database(resolveDatabaseOptions(options))
 }
 
-/** Gives handles of roles. A `Database` is one. */
+/** Source of role handles, such as a `Database`. */
 export interface RoleSource {
   as(role: string): Queryable
 }
 
-/** Opens the database of these options, or uses one that the caller opened and closes. */
+/** Opens the database of these options, or uses the given one, which the caller closes. */
 export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { readonly close: () => Promise<void> } {
   requiredObject('options', given)
   if ('as' in given) return { as: (role) => given.as(role), close: async () => {} }
@@ -35,9 +35,8 @@ export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { r
 }
 
 /**
- * One PostgreSQL database, used in roles that each call names. It promises that a statement runs in the role it was
- * given or not at all, and that a transaction which returns was committed. It does not retry: what a failure means for
- * the work is the caller's to decide, by the error's `disposition`.
+ * PostgreSQL database whose calls each name a role. It guarantees that a statement runs in that role or not at all, and
+ * that a transaction that returns was committed. It does not retry: the caller decides by the error's `disposition`.
  */
 export class Database {
   readonly schema: string
@@ -66,7 +65,7 @@ export class Database {
     return this.as(role).query<R>(text, values)
   }
 
-  /** Commits if the callback returns, rolls back if it throws. The handle it receives is dead afterwards. */
+  /** Commits if the callback returns, rolls back if it throws. The callback's handle is unusable afterwards. */
   async transactionAsRole<T>(role: string, callback: RoleTransactionCallback<T>): Promise<T> {
     this.#assertOpen()
     return this.as(role).transaction(callback)
@@ -77,12 +76,12 @@ export class Database {
     return this.#connections.usage
   }
 
-  /** Closes idle connections at once. The next call opens a new one. Listeners stay. */
+  /** Closes idle connections at once. The next call opens a new one. Listeners stay open. */
   closeIdle(): void {
     this.#connections.closeIdle()
   }
 
-  /** Receives the notifications of a channel until closed. Rejects if the first attempt to listen fails. */
+  /** Calls the handler for each notification of a channel until closed. Rejects if the first attempt fails. */
   async listenAsRole(
     role: string,
     channel: string,
@@ -118,13 +117,16 @@ export class Database {
     return tracked
   }
 
-  /** Whether the login can act as each of these roles, and if not, which grant is missing. */
+  /** Returns whether the login can act as each of these roles, and the missing grants. */
   async probeRoles(roles: readonly string[]): Promise<RoleReport> {
     this.#assertOpen()
     return probeRoles(this.#options, roles.map(requiredRole))
   }
 
-  /** Stops listening, waits for work in hand up to `closeTimeoutMs`, then cuts it. Safe to call twice. */
+  /**
+   * Stops listening, waits up to `closeTimeoutMs` for running calls, then closes their connections. May be called
+   * twice.
+   */
   close(): Promise<void> {
     this.#closed ??= this.#closeAll()
     return this.#closed
@@ -142,14 +144,15 @@ export class Database {
   }
 }
 
-/** The person on whose behalf a gateway acts: the owner of an API key, or a person whom only the gateway has authenticated. */
+/** Person for whom a gateway acts: the owner of an API key, or a person that only the gateway has authenticated. */
 export type Actor =
   | { readonly apiKey: { readonly keyId: string; readonly secretHash: Buffer } }
   | { readonly person: string }
 
 /**
- * Returns the role acting for a person. Each statement is a transaction of its own that first presents the person. The database
- * verifies an API key itself. It takes a mere name only from a login in `naming_gateways`, and records that login beside it.
+ * Returns the role acting for a person. Each statement runs in its own transaction, which first sets the person. The
+ * database verifies an API key itself. It accepts a name only from a login in `naming_gateways`, and records that login
+ * with it.
  */
 export function withActor(role: RoleHandle, actor: Actor): Queryable & { readonly schema: string } {
   const [setting, value] =
@@ -160,7 +163,7 @@ export function withActor(role: RoleHandle, actor: Actor): Queryable & { readonl
     schema: role.schema,
     query: (text, values) =>
       role.transaction(async (tx) => {
-        // Bound, never part of the statement's text: statements are shown in pg_stat_activity and in logs.
+        // Passed as a parameter, because the statement text appears in pg_stat_activity and in logs.
         await tx.query('SELECT pg_catalog.set_config($1, $2, true)', [setting, value])
         return tx.query(text, values)
       }),
@@ -171,7 +174,7 @@ const PERSON_LENGTH_MAX = 200
 
 export interface RoleReport {
   readonly login: string
-  /** A superuser may do anything in any role: least privilege proves nothing with such a login. */
+  /** Whether the login is a superuser. A superuser has every right in any role, so the role checks show nothing. */
   readonly loginIsSuperuser: boolean
   readonly roles: readonly RoleProbe[]
 }
@@ -180,16 +183,16 @@ export type RoleProbe =
   | {
       readonly role: string
       readonly usable: true
-      /** True if the login has the rights of the role without switching to it, which a NOINHERIT login has not. */
+      /** Whether the login has the rights of the role without SET ROLE. A NOINHERIT login has not. */
       readonly inherited: boolean
     }
   | { readonly role: string; readonly usable: false; readonly reason: string; readonly remedy: string | undefined }
 
-/** Tries each role on a connection of its own and says what is missing. Changes nothing. */
+/** Tries each role on a separate connection and reports missing grants. Changes nothing. */
 async function probeRoles(options: ResolvedOptions, roles: readonly string[]): Promise<RoleReport> {
   const config = await locate(clientConfig(options.target, options), options.target)
   const client = new Client({ ...config, query_timeout: options.connectTimeoutMs })
-  // What kills the connection also fails the query in hand.
+  // A dead connection also fails the current query, so this listener can ignore the event.
   client.on('error', () => {})
   try {
     await client.connect()

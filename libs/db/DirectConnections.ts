@@ -9,7 +9,7 @@ import { prepareStatement, StatementNames, type FunctionCall, type SqlText } fro
 import { toDatabaseError } from './toDatabaseError.js'
 import { runTransaction, TransactionNesting } from './transaction.js'
 
-/** Connections without a pooler: one pool per role, the role set once per connection, statements kept prepared. */
+/** Connections without a pooler: one pool per role, the role set once per connection, prepared statements kept. */
 export class DirectConnections {
   readonly #options: ResolvedOptions
   readonly #shared: Shared
@@ -58,7 +58,7 @@ export class DirectConnections {
   }
 }
 
-/** State that all roles of one database have in common. */
+/** State shared by all roles of one database. */
 interface Shared {
   readonly options: ResolvedOptions
   readonly names: StatementNames
@@ -79,7 +79,7 @@ class DirectRole extends CallRunner implements RoleHandle {
     this.#shared = shared
   }
 
-  // Fields and not methods: callers detach them, or spread the handle and replace one.
+  // Fields, not methods: callers detach them, or spread the handle and replace one.
   readonly query = <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => this.run<R>({ text, values })
 
   readonly transaction = <T>(callback: RoleTransactionCallback<T>): Promise<T> => {
@@ -92,7 +92,9 @@ class DirectRole extends CallRunner implements RoleHandle {
     })
   }
 
-  /** Runs one statement that commits by itself. A stale prepared statement was not executed, so it runs once more. */
+  /**
+   * Runs one statement that commits by itself. A stale prepared statement was not executed, so it is sent once more.
+   */
   async run<R>(request: SqlText | FunctionCall): Promise<Rows<R>> {
     const { names } = this.#shared
     for (let isLast = false; ; isLast = true) {

@@ -4,13 +4,13 @@ import { type DatabaseOptions, resolveDatabaseOptions, type ResolvedOptions } fr
 import type { TransactionCallback } from './Queryable.js'
 import { runTransaction } from './transaction.js'
 
-/** The options that mean something without a pool and without LISTEN. */
+/** Options that apply without a pool and without LISTEN. */
 export type LoginOptions = Pick<
   DatabaseOptions,
   'url' | 'schema' | 'tls' | 'connectTimeoutMs' | 'statementTimeoutMs' | 'lockTimeoutMs' | 'applicationName'
 >
 
-/** How a transaction begins. `READ ONLY` comes with one snapshot for all its statements. */
+/** Mode of a transaction. `READ ONLY` uses one snapshot for all its statements. */
 export type TransactionMode = 'READ WRITE' | 'READ ONLY'
 
 const BEGIN: Readonly<Record<TransactionMode, string>> = {
@@ -18,15 +18,15 @@ const BEGIN: Readonly<Record<TransactionMode, string>> = {
   'READ ONLY': 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY',
 }
 
-/** Opens nothing yet. Throws on options that cannot be used. */
+/** Returns a database without opening a connection. Throws on invalid options. */
 export function openLoginDatabase(options: LoginOptions): LoginDatabase {
   return new LoginDatabase(resolveDatabaseOptions(options))
 }
 
 /**
- * A database seen in the login's own role: for the installer and the examiner, which work on roles and must not depend
- * on one. One connection, transactions only, nothing kept in the session, so that any pooler may stand in between.
- * Code that moves payments uses `Database`, which runs no statement without a role.
+ * Database in the login's own role, for deploy and doctor, which manage roles and must not depend on one. It uses one
+ * connection and transactions only, and keeps nothing in the session, so it works through any pooler. Code that moves
+ * payments uses `Database`, which runs no statement without a role.
  */
 export class LoginDatabase {
   readonly schema: string
@@ -46,7 +46,7 @@ export class LoginDatabase {
     })
   }
 
-  /** Commits if the callback returns, rolls back if it throws. The handle it receives is dead afterwards. */
+  /** Commits if the callback returns, rolls back if it throws. The callback's handle is unusable afterwards. */
   async transaction<T>(mode: TransactionMode, callback: TransactionCallback<T>): Promise<T> {
     const connection = await this.#pool.checkOut()
     const begin = () => connection.send({ text: `${BEGIN[mode]}; ${asLocalSettings(sessionSettings(this.#options))}` })

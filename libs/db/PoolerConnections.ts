@@ -15,8 +15,8 @@ import { toDatabaseError } from './toDatabaseError.js'
 import { assertCommitted, runTransaction, TransactionNesting } from './transaction.js'
 
 /**
- * Connections through a pooler in transaction mode, which lends a session from BEGIN to COMMIT only. Role and settings are
- * local to each transaction, and no statement is prepared. One pool serves all roles.
+ * Connections through a pooler in transaction mode, which assigns a server session from BEGIN to COMMIT only. Role and
+ * settings are local to each transaction, and no statement is prepared. One pool serves all roles.
  */
 export class PoolerConnections {
   readonly #options: ResolvedOptions
@@ -71,7 +71,7 @@ class PoolerRole extends CallRunner implements RoleHandle {
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL ROLE ${quoteIdentifier(role)}; ${asLocalSettings(sessionSettings(options))}`
   }
 
-  // Fields and not methods: callers detach them, or spread the handle and replace one.
+  // Fields, not methods: callers detach them, or spread the handle and replace one.
   readonly query = <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => this.run<R>({ text, values })
 
   readonly transaction = <T>(callback: RoleTransactionCallback<T>): Promise<T> =>
@@ -82,14 +82,14 @@ class PoolerRole extends CallRunner implements RoleHandle {
       return runTransaction(connection, { schema, role, login: this.#login, begin, names: undefined }, callback)
     })
 
-  /** Runs one statement in a transaction of its own. */
+  /** Runs one statement in its own transaction. */
   async run<R>(request: SqlText | FunctionCall): Promise<Rows<R>> {
     const statement = prepareStatement(request, this.schema, undefined)
     const connection = await this.#pool.checkOut()
     try {
       await this.#beginOn(connection)
-      // In one flight: if the statement fails, COMMIT finds a failed transaction and rolls it back. BEGIN is waited
-      // for, since a statement behind a BEGIN that failed would run as the login, and commit.
+      // Sends both without waiting: if the statement fails, COMMIT rolls the failed transaction back. BEGIN is awaited,
+      // because after a failed BEGIN the statement would run as the login, and commit.
       const answered = connection.send<R>(statement)
       const committed = connection.send({ text: 'COMMIT' })
       const survived = connection.return()

@@ -1,6 +1,5 @@
 import { InvalidArgumentError } from '../core/index.js'
 
-/** The schema that is meant when nobody names another one. */
 export const DEFAULT_SCHEMA = 'symphony'
 
 export interface Rows<R> {
@@ -8,17 +7,17 @@ export interface Rows<R> {
 }
 
 /**
- * The smallest thing that can run a parameterised query. A `pg` client or pool satisfies it as it is; so does what
- * `database.as(role)` returns and the handle a transaction receives. Wrappers of database functions ask for this and
- * nothing more, so they run in our transactions and in the caller's own alike.
+ * Smallest interface that runs a parameterised query. A `pg` client or pool satisfies it, and so do `database.as(role)`
+ * and the handle of a transaction. Wrappers of database functions need nothing more, so they run in our transactions
+ * and in the caller's own.
  */
 export interface Queryable {
   query<R>(text: string, values?: readonly unknown[]): Promise<Rows<R>>
-  /** The schema the product was deployed to. A foreign client has none: see `withSchema`. */
+  /** Schema of the deployment. A `pg` client has none: see `withSchema`. */
   readonly schema?: string
 }
 
-/** The same client, said to work on a deployment in another schema. */
+/** Returns the same client for a deployment in another schema. */
 export function withSchema(queryable: Queryable, schema: string): Queryable & { readonly schema: string } {
   const wrapper: Queryable & { readonly schema: string } = {
     schema,
@@ -35,62 +34,63 @@ function unwrapSchema(queryable: Queryable): Queryable {
 
 const WRAPPED = new WeakMap<Queryable, Queryable>()
 
-/** `"My Schema"."claim_outbox_batch"`: the full name of one of our objects, as this queryable must spell it. */
+/** Returns the full quoted name of a deployed object, such as `"My Schema"."claim_outbox_batch"`. */
 export function qualify(queryable: Queryable, objectName: string): string {
   return `${quoteIdentifier(queryable.schema ?? DEFAULT_SCHEMA)}.${quoteIdentifier(objectName)}`
 }
 
-/** Always quoted, so that no name can be read as a keyword, be folded to lower case, or end the identifier early. */
+/** Quotes every name, so that no name is read as a keyword, is folded to lower case, or ends the identifier early. */
 export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }
 
-/** Given to the callback of a transaction, and dead when it ends. */
+/** Handle for the callback of a transaction, unusable after its end. */
 export type Transaction = Queryable & { readonly schema: string }
 
 export type TransactionCallback<T> = (tx: Transaction) => Promise<T>
 
-/** A transaction in a role, parts of which may run in another one. */
+/** Transaction in a role that can run parts in another role. */
 export interface RoleTransaction extends Transaction {
   /**
-   * Runs the callback inside this same transaction, in another role that the login may act as. When it ends, the transaction
-   * is back in its own role, whatever the callback did; if it throws, what it did is undone. Until then this handle refuses to
-   * be used: its statements would run in the wrong role.
+   * Runs the callback inside this transaction in another role of the login. Afterwards the transaction is in its own
+   * role again, whatever the callback did. If the callback throws, its changes are rolled back. Until then this handle
+   * refuses queries, because they would run in the wrong role.
    */
   asRole<T>(role: string, callback: TransactionCallback<T>): Promise<T>
 }
 
 export type RoleTransactionCallback<T> = (tx: RoleTransaction) => Promise<T>
 
-/** A database in one role: the first argument of the wrappers of database functions. */
+/** Database in one role: the first argument of the wrappers of database functions. */
 export interface RoleHandle extends Queryable {
   readonly role: string
   readonly schema: string
   transaction<T>(callback: RoleTransactionCallback<T>): Promise<T>
 }
 
-/** Use of one connection pool at this moment. */
+/** Current use of one connection pool. */
 export interface PoolUsage {
-  /** Role of the connections; `all` where one pool serves every role, through a pooler. */
+  /** Role of the connections; `all` if one pool serves every role through a pooler. */
   readonly role: string
   readonly inUse: number
   readonly idle: number
-  /** Callers that wait for a connection. */
+  /** Number of callers that wait for a connection. */
   readonly waiting: number
 }
 
 /**
- * A client with an open transaction. The type refuses a `pg.Pool`, which runs each statement in a transaction of its own;
+ * Client with an open transaction. The type refuses a `pg.Pool`, which runs each statement in its own transaction;
  * `requireTransaction` refuses more at run time.
  */
 export type Tx = Queryable & {
-  /** Present on a `pg.Pool` only. */
+  /** Property of a `pg.Pool` only. */
   readonly totalCount?: never
 }
 
 /**
- * Refuses a `tx` that is known not to be a transaction, by properties that the caller's library keeps on it: no statement is
- * sent. A statement outside the caller's transaction would commit a payment that the caller then rolls back.
+ * Refuses a `tx` that is known not to be a transaction. It reads properties that the caller's library keeps on the
+ * client, and sends no statement. A statement outside the caller's transaction would commit a payment that the caller
+ * then rolls back.
  */
 export function requireTransaction(tx: Tx): void {
   if (typeof property(tx, 'query') !== 'function') {
@@ -110,8 +110,9 @@ export function requireTransaction(tx: Tx): void {
 }
 
 /**
- * True if the server reported no transaction (`I`) and the client has sent nothing since. A BEGIN that is not awaited clears
- * `readyForQuery` at once, so a client inside BEGIN is never taken for idle. A client without these properties is not idle.
+ * Returns true if the server reported no transaction (`I`) and the client has sent nothing since. A BEGIN that is not
+ * awaited clears `readyForQuery` at once, so a client inside BEGIN is never idle. A client without these properties
+ * counts as not idle.
  */
 function isIdle(client: Queryable): boolean {
   if (property(client, 'readyForQuery') !== true) return false

@@ -4,8 +4,8 @@ import { callText, type FunctionCall } from './statement.js'
 import { toDatabaseError } from './toDatabaseError.js'
 
 /**
- * Calls one of our functions by its full name and returns its rows. Errors are typed for every client: a lease lost on the
- * caller's own `pg` client is the same `LeaseLostError` as on ours.
+ * Calls a deployed SQL function by its full name and returns its rows. Errors are typed for every client: a lost lease
+ * on the caller's own `pg` client is the same `LeaseLostError`.
  */
 export async function call<R>(
   queryable: Queryable,
@@ -23,7 +23,7 @@ export async function call<R>(
   }
 }
 
-/** A role of a `Database`. It receives a call as a call, so it knows that the connection keeps its role. */
+/** Role of a `Database`. It receives the call without SQL text, so it knows that the connection keeps its role. */
 export abstract class CallRunner {
   abstract run<R>(call: FunctionCall): Promise<Rows<R>>
 }
@@ -33,7 +33,7 @@ export function onlyRow<Row>(rows: readonly Row[]): Row {
   const [row] = rows
   if (row === undefined || rows.length > 1) {
     throw new SymphonyError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
-      remedy: 'The schema and this release do not fit together: run `symphony doctor`.',
+      remedy: 'The schema and this release do not match: run `symphony doctor`.',
     })
   }
   return row

@@ -4,18 +4,18 @@ import { checkServerIdentity, type ConnectionOptions } from 'node:tls'
 import { InvalidArgumentError, kindOf } from '../core/index.js'
 import { TlsError } from './errors.js'
 
-/** A connection URL, taken apart and checked. */
+/** Parsed and checked connection URL. */
 export interface ConnectionUrl {
   readonly host: string
   readonly port: number
   readonly user: string
   readonly password: string | undefined
-  /** As with libpq, the user's own if the URL names none. */
+  /** Database name. As with libpq, the user name if the URL names none. */
   readonly database: string
   readonly parameters: ReadonlyMap<UrlParameter, string>
 }
 
-/** The parameters that mean something here. */
+/** Accepted URL parameters. */
 const URL_PARAMETERS = [
   'application_name',
   'host',
@@ -34,8 +34,9 @@ type UrlParameter = (typeof URL_PARAMETERS)[number]
 const PORT_DEFAULT = 5432
 
 /**
- * The driver's own parser is not used: it lets the URL override what the code asked for (`?statement_timeout=0`), takes
- * any parameter it does not know, and reads `sslmode` its own way. A message never quotes the URL: it holds a password.
+ * Parses a connection URL. The driver's own parser is not used: it lets the URL override options of the code
+ * (`?statement_timeout=0`), accepts unknown parameters, and reads `sslmode` differently. Messages never quote the URL,
+ * because it holds a password.
  */
 export function parseConnectionUrl(argument: string, text: unknown): ConnectionUrl {
   const url = parse(argument, text)
@@ -47,7 +48,7 @@ export function parseConnectionUrl(argument: string, text: unknown): ConnectionU
     throw new InvalidArgumentError(argument, 'expected a port from 1 to 65535')
   }
   const user = parameters.get('user') ?? nonEmpty(decode(argument, url.username))
-  // The driver would take the name of whoever runs this process.
+  // The driver would use the operating system's user name.
   if (user === undefined) throw new InvalidArgumentError(argument, 'expected a user to log in as')
   return {
     host: host === '' ? 'localhost' : host,
@@ -67,7 +68,7 @@ function parse(argument: string, text: unknown): URL {
       `expected postgres://user:password@host:port/database${got}; for development, embedded:FOLDER starts a server`,
     )
   }
-  // WHATWG refuses credentials before an empty host; libpq reads that as the local machine.
+  // WHATWG refuses credentials before an empty host; libpq reads it as the local machine.
   const withHost = text.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost')
   if (!URL.canParse(withHost)) throw badlyEncoded(argument)
   return new URL(withHost)
@@ -109,20 +110,20 @@ function nonEmpty(text: string): string | undefined {
 
 export interface TlsOptions {
   /**
-   * `verify`: TLS, and the certificate must be signed by a trusted authority for this host. `unverified`: TLS to
-   * whoever answers. `plaintext`: anyone on the way can read and change everything.
+   * `verify`: TLS, and a trusted authority must have signed the certificate for this host. `unverified`: TLS to any
+   * server. `plaintext`: anyone on the network path can read and change the traffic.
    *
-   * To a remote host the last two are used only if said here, in code; an `sslmode` in a URL cannot lower the guard.
+   * For a remote host the last two must be set here, in code. An `sslmode` in a URL cannot select them.
    *
    * @default `verify` for a remote host, `plaintext` for this machine
    */
   readonly mode?: TlsMode
-  /** The authorities to trust, as PEM, instead of those built into Node.js. */
+  /** Trusted authorities as PEM, instead of those built into Node.js. */
   readonly ca?: string
-  /** The client's certificate and key, as PEM. */
+  /** Client certificate and key as PEM. */
   readonly cert?: string
   readonly key?: string
-  /** The name the certificate must carry, where it differs from the host. */
+  /** Name that the certificate must have, if it differs from the host. */
   readonly serverName?: string
 }
 
@@ -131,9 +132,9 @@ export type TlsMode = (typeof MODES)[number]
 const MODES = ['verify', 'unverified', 'plaintext'] as const
 
 /**
- * What each `sslmode` asks for. libpq's `require` and `verify-ca` check less than `verify-full`; here they check as
- * much, since a man in the middle can present any certificate. `prefer` and `allow` accept plaintext, so that is what
- * they are worth.
+ * Mode of each `sslmode`. libpq's `require` and `verify-ca` check less than `verify-full`; here they check as much,
+ * because an attacker in the middle can present any certificate. `prefer` and `allow` accept plaintext, so they count
+ * as plaintext.
  */
 const MODE_OF_SSLMODE: Readonly<Record<string, TlsMode>> = {
   disable: 'plaintext',
@@ -145,7 +146,7 @@ const MODE_OF_SSLMODE: Readonly<Record<string, TlsMode>> = {
   'verify-full': 'verify',
 }
 
-/** The driver's `ssl` setting for a connection, or a refusal that says why. */
+/** Returns the driver's `ssl` setting of a connection. Throws if the mode is refused. */
 export function resolveTls(url: ConnectionUrl, options: TlsOptions = {}): false | ConnectionOptions {
   const mode = decideMode(url, options)
   requireKnownNegotiation(url)
@@ -155,12 +156,12 @@ export function resolveTls(url: ConnectionUrl, options: TlsOptions = {}): false 
   const key = options.key ?? readPem(url, 'sslkey')
   const { serverName } = options
   return {
-    // Said aloud, so that NODE_TLS_REJECT_UNAUTHORIZED=0 in the environment cannot switch it off.
+    // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED=0 in the environment cannot disable it.
     rejectUnauthorized: mode === 'verify',
     ...(ca === undefined ? {} : { ca }),
     ...(cert === undefined ? {} : { cert }),
     ...(key === undefined ? {} : { key }),
-    // The driver sets `servername` to the host itself, so the expected name has to be checked here.
+    // The driver sets `servername` to the host, so the expected name is checked here.
     ...(serverName === undefined
       ? {}
       : { checkServerIdentity: (_host, certificate) => checkServerIdentity(serverName, certificate) }),
@@ -204,7 +205,10 @@ function requireKnownNegotiation(url: ConnectionUrl): void {
   }
 }
 
-/** A unix socket or the loopback network: nobody stands in between. Names that merely resolve there do not count. */
+/**
+ * Returns true for a unix socket or the loopback network, where no third party can read the traffic. Other names that
+ * resolve there do not count.
+ */
 function isLocal(given: string): boolean {
   const host = given.toLowerCase()
   return host.startsWith('/') || host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
@@ -220,7 +224,7 @@ function bringsCertificates(url: ConnectionUrl, options: TlsOptions): boolean {
 
 function readPem(url: ConnectionUrl, parameter: 'sslrootcert' | 'sslcert' | 'sslkey'): string | undefined {
   const path = url.parameters.get(parameter)
-  // libpq's word for the authorities the machine trusts; Node.js brings its own list.
+  // In libpq, `system` means the authorities that the machine trusts. Node.js has its own list.
   if (path === undefined || (parameter === 'sslrootcert' && path === 'system')) return undefined
   try {
     return readFileSync(path, 'utf8')

@@ -3,7 +3,7 @@ import { SymphonyError, hasCode } from '../core/index.js'
 /** Scheme of the URL of an embedded server: `embedded:FOLDER`. */
 const SCHEME = 'embedded:'
 
-/** The part of `@symphony-pg/embedded` that this package uses. Its own types are absent where it is not installed. */
+/** Part of `@symphony-pg/embedded` that this package uses. Its own types are absent where it is not installed. */
 export interface EmbeddedPackage {
   readonly startEmbedded: (options: {
     readonly dataDir: string
@@ -26,14 +26,14 @@ export interface RunningServer {
   readonly stop: () => Promise<void>
 }
 
-/** Returns the folder that such a URL names, or undefined for any other URL. */
+/** Returns the folder of an embedded URL, or undefined for any other URL. */
 export function embeddedFolder(url: unknown): string | undefined {
   if (typeof url !== 'string' || !url.startsWith(SCHEME)) return undefined
   const folder = url.slice(SCHEME.length)
   return folder === '' ? '.symphony' : folder
 }
 
-/** Loads the package that starts an embedded PostgreSQL. Production installs no such package. */
+/** Loads the package that starts an embedded PostgreSQL. Production does not install it. */
 export async function loadEmbedded(): Promise<EmbeddedPackage> {
   try {
     return await import('@symphony-pg/embedded')
@@ -50,14 +50,14 @@ export async function loadEmbedded(): Promise<EmbeddedPackage> {
   }
 }
 
-/** Starts the server of a folder, or finds the one that runs there, and returns its address. It ends with this process. */
+/** Starts the server of a folder, or finds it running, and returns its URL. It ends with this process. */
 export async function startEmbeddedIn(folder: string): Promise<string> {
   const { startEmbedded } = await loadEmbedded()
   const { url } = await startEmbedded({ dataDir: folder })
   return url
 }
 
-/** Remedy of an error of `@symphony-pg/embedded`, which shares no class with this package. */
+/** Returns the remedy of an error of `@symphony-pg/embedded`, which shares no class with this package. */
 export function embeddedRemedy(error: unknown): string | undefined {
   if (!(error instanceof Error) || !('remedy' in error)) return undefined
   return typeof error.remedy === 'string' ? error.remedy : undefined

@@ -1,29 +1,29 @@
 import { SymphonyError, type ErrorCode } from '../core/index.js'
 
 /**
- * What a caller may conclude from a failure.
+ * Conclusion that a caller may draw from a failure.
  *
- * - `retry`: surely nothing happened, and trying again may help.
- * - `unknown`: the work may have been committed; find out before doing it again.
- * - `fatal`: surely nothing happened, and trying the same again will not help.
+ * - `retry`: nothing happened, and another attempt may succeed.
+ * - `unknown`: the work may have been committed; check before you repeat it.
+ * - `fatal`: nothing happened, and the same attempt would fail again.
  */
 export type Disposition = 'retry' | 'unknown' | 'fatal'
 
 /**
- * Where the work stood when it failed. Before COMMIT is sent nothing can be durable, so a lost connection is harmless;
- * from then on (and for a statement that commits by itself, from the start) it leaves the outcome open.
+ * Progress of the work when it failed. Nothing is durable before COMMIT is sent, so a lost connection is harmless until
+ * then. After it, the outcome is unknown. A statement that commits by itself is `committing` from its start.
  */
 export type Phase = 'connecting' | 'uncommitted' | 'committing'
 
 export interface FailureContext {
   readonly phase: Phase
   /**
-   * False if the connection was gone after the failure: then an error may be the server's last word and not its answer.
+   * Whether the connection worked after the failure. If not, the error may not be the answer to the statement.
    *
    * @default true
    */
   readonly sessionSurvived?: boolean
-  /** Where the connection led, for the message. */
+  /** Destination of the connection, for the message. */
   readonly destination?: string
   /** Remedy of a failed connection. @default to start the server, or to correct DATABASE_URL */
   readonly remedy?: string
@@ -42,12 +42,12 @@ export interface DatabaseErrorFields {
 }
 
 /**
- * A failure of the database or of the connection to it. It never holds a parameter of the statement: `redactDriverError` removes
- * those that PostgreSQL quotes.
+ * Failure of the database or of its connection. It never holds a parameter of the statement: `redactDriverError`
+ * removes parameters that PostgreSQL quotes.
  */
 export class DatabaseError extends SymphonyError {
   readonly disposition: Disposition
-  /** The five-character code, if the server answered at all. */
+  /** SQLSTATE, if the server answered. */
   readonly sqlstate: string | undefined
   readonly detail: string | undefined
   readonly hint: string | undefined
@@ -80,14 +80,14 @@ export class RoleError extends DatabaseError {
   }
 }
 
-/** The connection is not as private as it must be: no TLS, or a certificate that proves nothing. */
+/** The connection is not secure: no TLS, or a certificate that is not trusted. */
 export class TlsError extends DatabaseError {
   constructor(message: string, fields: Omit<DatabaseErrorFields, 'disposition'> = {}) {
     super('TLS_REFUSED', message, { ...fields, disposition: 'fatal' })
   }
 }
 
-/** A pooler shares server sessions between clients, and this call needs a session of its own. */
+/** A pooler shares server sessions between clients, and this call needs its own session. */
 export class TransactionPoolerError extends DatabaseError {
   constructor(message: string, remedy: string, cause?: unknown) {
     super('TRANSACTION_POOLER', message, { disposition: 'fatal', remedy, cause })
@@ -97,17 +97,17 @@ export class TransactionPoolerError extends DatabaseError {
 /** A transaction was started inside another one of the same database. */
 export class NestedTransactionError extends DatabaseError {
   constructor() {
-    super('NESTED_TRANSACTION', 'a transaction is already open here: it would commit apart from the one around it', {
+    super('NESTED_TRANSACTION', 'a transaction is already open: an inner one would commit separately', {
       disposition: 'fatal',
       remedy: 'pass the handle of the open transaction down and query through it',
     })
   }
 }
 
-/** The handle of a transaction was used after its callback had ended. */
+/** The handle of a transaction was used after the end of its callback. */
 export class TransactionClosedError extends DatabaseError {
   constructor() {
-    super('TRANSACTION_CLOSED', 'this transaction has ended: its handle cannot be used any more', {
+    super('TRANSACTION_CLOSED', 'this transaction has ended, and its handle with it', {
       disposition: 'fatal',
       remedy: 'await every query inside the callback, and do not keep the handle',
     })
@@ -119,7 +119,7 @@ export class TransactionBusyError extends DatabaseError {
   constructor() {
     super(
       'TRANSACTION_BUSY',
-      'a callback of asRole runs in another role: the handle of this transaction must wait for its end',
+      'a callback of asRole runs in another role, so the handle of this transaction is blocked until its end',
       {
         disposition: 'fatal',
         remedy: 'query through the handle of the asRole callback, and await asRole before the next query',
@@ -129,8 +129,8 @@ export class TransactionBusyError extends DatabaseError {
 }
 
 /**
- * The callback returned as if all were well, yet nothing was committed: a statement had failed and its error was
- * swallowed. PostgreSQL answers such a COMMIT with ROLLBACK and no error. `cause` is the error that was swallowed.
+ * The callback returned normally, but nothing was committed: a statement had failed, and the callback caught its error.
+ * PostgreSQL answers such a COMMIT with ROLLBACK and no error. `cause` is the caught error.
  */
 export class TransactionAbortedError extends DatabaseError {
   constructor(message: string, swallowed: DatabaseError | undefined) {
@@ -138,7 +138,7 @@ export class TransactionAbortedError extends DatabaseError {
   }
 }
 
-/** A prepared statement outlived what it was prepared for. Nothing was executed; asked again, it is prepared afresh. */
+/** A prepared statement is no longer valid. Nothing was executed. The next attempt prepares it again. */
 export class StaleStatementError extends DatabaseError {
   constructor(message: string, fields: Omit<DatabaseErrorFields, 'disposition'>) {
     super('STALE_STATEMENT', message, { ...fields, disposition: 'retry' })
@@ -152,15 +152,15 @@ export class DatabaseClosedError extends DatabaseError {
   }
 }
 
-/** What this very lease had already recorded when it was found lost. */
+/** Outcome that this lease had already recorded when it was found lost. */
 export interface RecordedOutcome {
   readonly attemptNo: number
   readonly state: string
 }
 
 /**
- * Completion, renewal or release without a live lease. If `recorded` is there, this very token had recorded that
- * outcome before: the answer to a COMMIT was lost, not the lease, and there is nothing left to do.
+ * Completion, renewal or release without a live lease. With `recorded`, this token had already recorded that outcome:
+ * the answer to COMMIT was lost, not the lease, and nothing remains to do.
  */
 export class LeaseLostError extends DatabaseError {
   readonly recorded: RecordedOutcome | undefined
@@ -171,12 +171,14 @@ export class LeaseLostError extends DatabaseError {
   }
 }
 
-/** The same key came again with other content. */
+/** An idempotency key was repeated with different content. */
 export class IdempotencyConflictError extends DatabaseError {}
 
-/** A known idempotency key of the same HTTP caller came with another instruction. Nothing of the call was enqueued. */
+/**
+ * An idempotency key of the same HTTP caller was repeated with another instruction. Nothing of the call was enqueued.
+ */
 export class KeyReusedError extends DatabaseError {
-  /** Instruction that the key names. */
+  /** Instruction that the key belongs to. */
   readonly firstInstructionId: string | undefined
 
   constructor(code: ErrorCode, message: string, fields: DatabaseErrorFields) {
@@ -193,7 +195,7 @@ interface RaisedDetail {
   readonly instruction_id?: unknown
 }
 
-/** Parses the JSON that our SQL writes into DETAIL. Anything else in its place counts as no detail. */
+/** Parses the JSON that our SQL writes into DETAIL. Any other content counts as no detail. */
 function parseDetail(detail: string | undefined): RaisedDetail {
   try {
     const parsed: unknown = JSON.parse(detail ?? '')

@@ -8,30 +8,33 @@ import { quoteIdentifier } from './Queryable.js'
 import { setRole } from './roles.js'
 import { toDatabaseError } from './toDatabaseError.js'
 
-/** What a notification carries is whatever anyone with a connection wrote there: a hint to go and look, never data. */
+/**
+ * Handles a notification. Any role with a connection can write its payload, so treat it as a hint to query, never as
+ * data.
+ */
 export type NotificationHandler = (untrustedPayload: string) => void
 
 export interface ListenOptions {
   /**
-   * Told when the connection is lost and when it is back. Between the two, notifications went unheard: on `listening`,
-   * look at the tables at once.
+   * Called when the connection is lost and when it is restored. Notifications in between were missed, so query the
+   * tables at once on `listening`.
    */
   readonly onStateChange?: (state: ListenState) => void
-  /** Pause between two questions whether the server is still there. @default 15000 */
+  /** Interval between two checks of the connection. @default 15000 */
   readonly heartbeatIntervalMs?: number
-  /** Longest wait for the answer, after which the connection counts as dead. @default 5000 */
+  /** Maximum wait for an answer before the connection counts as dead. @default 5000 */
   readonly heartbeatTimeoutMs?: number
-  /** Longest pause between two attempts to reconnect. @default 10000 */
+  /** Maximum delay between two attempts to reconnect. @default 10000 */
   readonly reconnectDelayMaxMs?: number
 }
 
 export type ListenState =
   | { readonly state: 'listening' }
-  /** `error` says why: the connection broke, or an attempt to reconnect failed. */
+  /** `error` is the cause: the connection broke, or an attempt to reconnect failed. */
   | { readonly state: 'lost'; readonly error: DatabaseError }
 
 export interface Listener {
-  /** Safe to call twice. */
+  /** Stops listening. May be called twice. */
   close(): Promise<void>
 }
 
@@ -43,15 +46,14 @@ const BOUNDS = {
 
 const RECONNECT_DELAY_FIRST_MS = 100
 
-/** A session that does not hold our channel any more hears nothing, however alive it is. */
+/** Checks that the session still listens on the channel. A session that does not gets no notification. */
 const HEARTBEAT = 'SELECT 1 FROM pg_catalog.pg_listening_channels() AS channel WHERE channel = $1'
 
 /**
- * Listens on a connection of its own and keeps doing so until closed: NOTIFY only wakes, so this never gives up and
- * never throws after the first success. Rejects if the first attempt fails.
+ * Listens on its own connection until closed. NOTIFY only wakes workers, so it reconnects for ever and does not throw
+ * after the first success. Rejects if the first attempt fails.
  *
- * The timers for heartbeat and reconnection live here and not in the module of the workers: they are what makes a
- * connection trustworthy, and no work is done on their ticks.
+ * Its timers check the connection and do no work, so they are here and not in libs/worker.
  */
 export async function listen(
   target: ConnectionTarget,
@@ -69,7 +71,7 @@ interface Subscription extends ListenOptions {
   readonly handler: NotificationHandler
 }
 
-/** A connection that is listening, and the promise of its end. */
+/** Listening connection, and the promise of its loss. */
 interface Ear {
   readonly client: Client
   readonly lost: Promise<DatabaseError>
@@ -116,7 +118,7 @@ class ListenKeeper implements Listener {
     }
   }
 
-  /** Returns why the connection is of no more use, or undefined if it was closed on purpose. */
+  /** Returns the reason why the connection is lost, or undefined after `close()`. */
   async #holdUntilLost({ client, lost }: Ear): Promise<DatabaseError | undefined> {
     for (;;) {
       const error = await Promise.race([lost, this.#pause(this.#heartbeatIntervalMs)])
@@ -133,7 +135,7 @@ class ListenKeeper implements Listener {
 
   async #reconnect(): Promise<Ear | undefined> {
     for (let delayMs = RECONNECT_DELAY_FIRST_MS; ; delayMs *= 2) {
-      // Spread, so that a fleet does not come back in one step when the server does.
+      // Random part of the delay, so that many workers do not reconnect at the same moment.
       await this.#pause(Math.min(delayMs, this.#reconnectDelayMaxMs) * (0.5 + Math.random() / 2))
       if (this.#closing.signal.aborted) return undefined
       try {
@@ -157,7 +159,7 @@ class ListenKeeper implements Listener {
     client.on('notification', (notification) => {
       if (notification.channel === channel) outOfTheDriver(() => handler(notification.payload ?? ''))
     })
-    // Closing does not wait for a server that may never answer.
+    // `close()` does not wait for a server that may never answer.
     const cut = () => client.connection.stream.destroy()
     this.#closing.signal.addEventListener('abort', cut)
     try {
@@ -183,11 +185,13 @@ class ListenKeeper implements Listener {
   }
 }
 
-/** A callback that throws is its author's bug: it surfaces, but not inside the driver, which would lose its place. */
+/**
+ * Runs a callback outside the driver. An exception of the callback surfaces, but does not corrupt the driver's state.
+ */
 function outOfTheDriver(callback: () => void): void {
   queueMicrotask(callback)
 }
 
 function stoppedListening(): DatabaseError {
-  return new DatabaseError('LISTEN_LOST', 'the session does not listen any more', { disposition: 'retry' })
+  return new DatabaseError('LISTEN_LOST', 'the session no longer listens', { disposition: 'retry' })
 }

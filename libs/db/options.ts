@@ -6,38 +6,40 @@ import { DEFAULT_SCHEMA } from './Queryable.js'
 
 export interface DatabaseOptions {
   /**
-   * `postgres://login:password@host:port/database`. The login is a member of the roles it will act as. For development
-   * `embedded:FOLDER`: a PostgreSQL of its own in that folder, started at the first use by `@symphony-pg/embedded`, and again
-   * after the process that started it has ended.
+   * `postgres://login:password@host:port/database`. The login is a member of the roles it acts as. For development
+   * `embedded:FOLDER`: a PostgreSQL server in that folder, started by `@symphony-pg/embedded` at the first use, and
+   * again after the process that started it has ended.
    */
   readonly url: string
   /**
-   * `transaction` if the URL leads to a pooler (PgBouncer and its kin) that hands each transaction to any backend. Then
-   * nothing is kept in a session: each call is a transaction that sets its role and settings for itself, at the price of
-   * one more round trip, and LISTEN needs `listenUrl`.
+   * `transaction` if the URL leads to a pooler (such as PgBouncer) that assigns each transaction to any session. Then
+   * nothing is kept in a session: each call is a transaction that sets its role and settings, which costs one more
+   * round trip. LISTEN then needs `listenUrl`.
    *
    * @default `none`
    */
   readonly pooler?: 'none' | 'transaction'
-  /** A way to the server past the pooler, for LISTEN. @default `url`, unless there is a pooler */
+  /** URL of the server without the pooler, for LISTEN. @default `url`, unless there is a pooler */
   readonly listenUrl?: string
-  /** The schema of the deployment. @default `symphony` */
+  /** Schema of the deployment. @default `symphony` */
   readonly schema?: string
-  /** Encryption towards the server. @default verified for remote hosts, none for this machine */
+  /** Encryption of the connection. @default verified for remote hosts, none for this machine */
   readonly tls?: TlsOptions
-  /** Most connections at once: per role, or in all behind a pooler. @default 10 */
+  /** Maximum number of connections: per role, or in total behind a pooler. @default 10 */
   readonly connectionsMax?: number
-  /** Longest wait for a connection, new or freed by others. @default 10000 */
+  /** Maximum wait for a new or a free connection. @default 10000 */
   readonly connectTimeoutMs?: number
-  /** Longest run of one statement. The client gives up five seconds later. @default 30000 */
+  /** Maximum duration of one statement. The client stops waiting five seconds later. @default 30000 */
   readonly statementTimeoutMs?: number
-  /** Longest wait for a lock; at most `statementTimeoutMs`. @default 10000, or less if a statement has less */
+  /** Maximum wait for a lock, at most `statementTimeoutMs`. @default 10000, or less if a statement has less */
   readonly lockTimeoutMs?: number
-  /** Longest pause inside a transaction, after which the server ends the session and frees its locks. @default 30000 */
+  /**
+   * Maximum idle time inside a transaction. After it the server ends the session and frees its locks. @default 30000
+   */
   readonly idleInTransactionTimeoutMs?: number
-  /** Longest wait of `close()` for work in hand; then its connections are cut. @default 10000 */
+  /** Maximum wait of `close()` for running calls. After it their connections are closed. @default 10000 */
   readonly closeTimeoutMs?: number
-  /** Shown in `pg_stat_activity`. @default `symphony` */
+  /** Name in `pg_stat_activity`. @default `symphony` */
   readonly applicationName?: string
 }
 
@@ -56,7 +58,7 @@ export interface ResolvedOptions {
 }
 
 export interface ConnectionTarget {
-  /** Folder of an embedded server: its port and password are known once it runs. Undefined for any other server. */
+  /** Folder of an embedded server, whose port and password are known once it runs. Undefined for any other server. */
   readonly embedded: string | undefined
   readonly url: ConnectionUrl
   readonly ssl: ReturnType<typeof resolveTls>
@@ -86,7 +88,7 @@ const DEFAULTS = Object.freeze({
 
 const LOCK_TIMEOUT_DEFAULT_MS = 10_000
 
-/** PostgreSQL cuts longer names short, silently. */
+/** PostgreSQL truncates longer names without an error. */
 const IDENTIFIER_BYTES_MAX = 63
 
 export function resolveDatabaseOptions(given: DatabaseOptions): ResolvedOptions {
@@ -109,7 +111,7 @@ export function resolveDatabaseOptions(given: DatabaseOptions): ResolvedOptions 
     lockTimeoutMs: boundedInteger(
       'lockTimeoutMs',
       options.lockTimeoutMs ?? Math.min(LOCK_TIMEOUT_DEFAULT_MS, statementTimeoutMs),
-      // A statement that may wait for a lock longer than it may run would never report the lock.
+      // With a longer lock timeout, the statement timeout would hide the lock as the cause.
       { min: BOUNDS.lockTimeoutMs.min, max: statementTimeoutMs },
     ),
     idleInTransactionTimeoutMs: bounded(options, 'idleInTransactionTimeoutMs'),
@@ -121,7 +123,7 @@ export function resolveDatabaseOptions(given: DatabaseOptions): ResolvedOptions 
   }
 }
 
-/** A name PostgreSQL will keep as it is. */
+/** Checks that PostgreSQL keeps the name unchanged. */
 export function requiredIdentifier(argument: string, value: unknown): string {
   const name = requiredText(argument, value, IDENTIFIER_BYTES_MAX)
   if (Buffer.byteLength(name) > IDENTIFIER_BYTES_MAX) {
@@ -133,7 +135,7 @@ export function requiredIdentifier(argument: string, value: unknown): string {
 function resolveTarget(argument: string, text: unknown, tls: TlsOptions | undefined): ConnectionTarget {
   const embedded = embeddedFolder(text)
   if (embedded !== undefined) {
-    // Absolute: the server may be started again after the program has changed its working directory.
+    // Absolute, because the server may be started again after the program has changed its working directory.
     return { embedded: resolve(embedded), url: parseConnectionUrl(argument, EMBEDDED_URL), ssl: false }
   }
   const url = parseConnectionUrl(argument, text)

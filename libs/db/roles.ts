@@ -7,7 +7,7 @@ import { quoteIdentifier } from './Queryable.js'
 import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
 
-/** A role name that can be switched to. SET ROLE takes `none`, even quoted, as "back to the login". */
+/** Checks a role name. SET ROLE reads `none`, even quoted, as the login. */
 export function requiredRole(role: unknown): string {
   const name = requiredIdentifier('role', role)
   if (name === 'none') throw new InvalidArgumentError('role', 'expected the name of a role, got none')
@@ -22,9 +22,9 @@ interface RoleEntry {
 
 /** Sets the role of a new connection for its lifetime, after a check that no pooler shares the session. */
 export async function setRole(client: ClientBase, { role, login, timeoutMs }: RoleEntry): Promise<void> {
-  // The driver takes a limit per query, though its types do not list it.
+  // The driver accepts a limit per query, though its types omit it.
   const limit = { query_timeout: timeoutMs }
-  // A pooler greets with a process id of its own. SET ROLE comes after this check: the pooler would give the server
+  // A pooler announces its own process id. SET ROLE follows this check, because a pooler would give the server
   // connection, in our role, to its next client.
   const { rows: backends } = await client.query<{ pid: number }>({ text: 'SELECT pg_backend_pid() AS pid', ...limit })
   if (backends[0]?.pid !== announcedPid(client)) throw transactionPoolerError()
@@ -39,7 +39,7 @@ export async function setRole(client: ClientBase, { role, login, timeoutMs }: Ro
   if (current !== role) throw new RoleError(role, `the connection is in role ${current} instead of ${role}`, {})
 }
 
-/** Logins that may act as the role, for the remedy. */
+/** Returns up to three logins that may act as the role, for the remedy. */
 async function loginsOf(client: ClientBase, role: string): Promise<readonly string[]> {
   try {
     const { rows } = await client.query<{ login: string }>(LOGINS, [role])
@@ -68,7 +68,7 @@ export function roleErrorIn(
       remedy: loginRemedy(role, memberLogins),
     })
   }
-  // SET ROLE reports a role that does not exist as a bad value of the setting `role`.
+  // SET ROLE reports a missing role as an invalid value of the setting `role`.
   if (sqlstate === SQLSTATE.invalidParameterValue) {
     return new RoleError(role, `the role ${role} does not exist`, {
       sqlstate,
@@ -79,13 +79,16 @@ export function roleErrorIn(
   return undefined
 }
 
-/** Never a GRANT to the login in use: it may be the login of an application, which must not become a worker or an operator. */
+/**
+ * Returns the remedy. It never suggests a GRANT to the current login, which may be an application that must not become
+ * a worker or operator.
+ */
 function loginRemedy(role: string, memberLogins: readonly string[]): string {
   const known = memberLogins.length === 0 ? '' : `Log in as ${memberLogins.join(' or ')}, which may act as it. `
   return `${known}symphony deploy --create-login NAME=${role.replace(/^symphony_/, '')} creates a login for this role.`
 }
 
-/** The process id from the server's greeting, which the driver keeps for cancel requests. */
+/** Returns the process id that the server announced. The driver keeps it for cancel requests. */
 function announcedPid(client: ClientBase): number | null {
   return 'processID' in client && typeof client.processID === 'number' ? client.processID : null
 }

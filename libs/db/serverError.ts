@@ -1,4 +1,4 @@
-/** Fields of an error that the server reported, with the names that `pg` gives them. */
+/** Fields of an error that the server reported, as `pg` names them. */
 export interface ServerErrorFields {
   readonly code: string
   readonly severity: string
@@ -10,7 +10,7 @@ export interface ServerErrorFields {
   readonly routine?: string | undefined
 }
 
-/** Error of the driver for a report of the server. `redactDriverError` deletes the fields that are not readonly. */
+/** Driver error for a server report. `redactDriverError` deletes the fields that are not readonly. */
 export interface ServerError extends Error, ServerErrorFields {
   detail?: string | undefined
   where?: string | undefined
@@ -18,7 +18,7 @@ export interface ServerError extends Error, ServerErrorFields {
 }
 
 /**
- * Recognises a server error by its shape, because a caller's own client may come from another copy of the driver. Node's
+ * Recognises a server error by its shape, because a caller's client may come from another copy of the driver. Node's
  * errors have no `severity`; their codes (`EPIPE`) can look like a SQLSTATE.
  */
 export function isServerError(error: unknown): error is ServerError {
@@ -30,8 +30,8 @@ function isSqlstate(code: unknown): boolean {
 }
 
 /**
- * Classes whose DETAIL speaks of sessions, locks and resources. Elsewhere it may quote a row ("Failing row contains
- * (…)", "Key (…)=(…) already exists"), and a row may hold a payload.
+ * Classes whose DETAIL concerns sessions, locks and resources. In other classes it may quote a row ("Failing row
+ * contains (…)", "Key (…)=(…) already exists"), and a row may hold a payload.
  */
 const CLASSES_WITH_HARMLESS_DETAIL = new Set([
   '08',
@@ -49,16 +49,16 @@ const CLASSES_WITH_HARMLESS_DETAIL = new Set([
   'P7',
 ])
 
-/** Class 22 quotes the offending value in the message itself: `invalid input syntax for type integer: "4111…"`. */
+/** Class that quotes the invalid value in the message: `invalid input syntax for type integer: "4111…"`. */
 const CLASS_THAT_QUOTES_VALUES = '22'
 
-/** The routine of the server that executes RAISE: such a message was written by a function's author, not by the server. */
+/** Server routine that executes RAISE. The author of a function wrote such a message, not the server. */
 const ROUTINE_OF_RAISE = 'exec_stmt_raise'
 
 /**
- * Removes text that may quote a parameter or a row from the driver's own error, in place. Neither our error nor its `cause`
- * can then carry a payload into a log. CONTEXT always goes: with `log_parameter_max_length_on_error` the server lists every
- * parameter there.
+ * Removes text that may quote a parameter or a row from the driver's error, in place, so that neither our error nor its
+ * `cause` carries a payload into a log. CONTEXT is always removed: with `log_parameter_max_length_on_error` the server
+ * lists every parameter there.
  */
 export function redactDriverError(error: ServerError): void {
   const sqlClass = error.code.slice(0, 2)
@@ -68,8 +68,8 @@ export function redactDriverError(error: ServerError): void {
   if (!writtenByAuthor && !CLASSES_WITH_HARMLESS_DETAIL.has(sqlClass)) delete error.detail
   if (!writtenByAuthor && sqlClass === CLASS_THAT_QUOTES_VALUES) {
     const quoting = error.message
-    error.message = `PostgreSQL refused a value (SQLSTATE ${error.code}); the value is withheld`
-    // V8 writes the message into the stack at its first use, which may have been before.
+    error.message = `PostgreSQL refused a value (SQLSTATE ${error.code}); the value is omitted`
+    // V8 writes the message into the stack at its first use, which may be past.
     if (error.stack !== undefined) error.stack = error.stack.replace(quoting, () => error.message)
   }
 }

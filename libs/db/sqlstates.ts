@@ -1,7 +1,7 @@
 import type { ErrorCode, PostgresErrorCode } from '../core/index.js'
 import type { Disposition } from './errors.js'
 
-/** Every SQLSTATE our SQL raises. A code raised in `schema/`, listed here and documented is one and the same set. */
+/** SQLSTATEs that our SQL raises. A test compares this list with `schema/` and the documentation. */
 export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
   ['P0001', 'APPEND_ONLY'],
   ['P7001', 'ALREADY_TERMINAL'],
@@ -21,8 +21,8 @@ export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
 ])
 
 /**
- * Any bare RAISE EXCEPTION, of anybody's trigger, gives P0001. Ours is told apart by its fixed message and by the
- * table it names; it is the one place where a message is read, because the code alone proves nothing.
+ * Any plain RAISE EXCEPTION of any trigger gives P0001. Ours is recognised by its fixed message and its table. No other
+ * code reads a message.
  */
 export function isAppendOnlyError(message: string, table: string | undefined): boolean {
   return ['UPDATE', 'DELETE', 'TRUNCATE'].some(
@@ -30,7 +30,7 @@ export function isAppendOnlyError(message: string, table: string | undefined): b
   )
 }
 
-/** SQLSTATEs that this module itself acts on, by their meaning. */
+/** SQLSTATEs that this module handles itself. */
 export const SQLSTATE = {
   protocolViolation: '08P01',
   featureNotSupported: '0A000',
@@ -50,12 +50,12 @@ interface PostgresState {
 }
 
 /**
- * PostgreSQL's own SQLSTATEs and what they let a caller conclude. A two-character key speaks for the rest of its class;
- * what is not here at all is `fatal`. `unknown` says that the server went away while it had the statement: it is made
- * milder where nothing can have been committed yet (see `dispositionOf`).
+ * Dispositions of PostgreSQL's own SQLSTATEs. A two-character key applies to the rest of its class; an unlisted state
+ * is `fatal`. `unknown` means that the server disappeared during the statement. `dispositionOf` reduces it to `retry`
+ * where nothing can have been committed yet.
  */
 export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map([
-  // 08: the connection. 08P01 is also how PgBouncer reports a server that died under a statement.
+  // 08: the connection. PgBouncer also reports 08P01 for a server that died during a statement.
   state('08', 'connection_exception', 'unknown'),
   state('08000', 'connection_exception', 'unknown'),
   state('08001', 'sqlclient_unable_to_establish_sqlconnection', 'retry'),
@@ -65,7 +65,7 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('08007', 'transaction_resolution_unknown', 'unknown'),
   state('08P01', 'protocol_violation', 'unknown'),
 
-  // 22 and 23: what was asked is wrong, and stays wrong.
+  // 22 and 23: the request is invalid and stays invalid.
   state('22001', 'string_data_right_truncation', 'fatal'),
   state('22003', 'numeric_value_out_of_range', 'fatal'),
   state('22007', 'invalid_datetime_format', 'fatal'),
@@ -80,8 +80,8 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('23514', 'check_violation', 'fatal'),
   state('23P01', 'exclusion_violation', 'fatal'),
 
-  // 25: the state of the transaction. A session that idled too long was ended before it read our statement; a
-  // read-only server is a standby, and the next connection may reach the primary.
+  // 25: the state of the transaction. A session that idled too long ended before it read our statement. A read-only
+  // server is a standby, and the next connection may reach the primary.
   state('25001', 'active_sql_transaction', 'fatal'),
   state('25006', 'read_only_sql_transaction', 'retry'),
   state('25P01', 'no_active_sql_transaction', 'fatal'),
@@ -89,17 +89,17 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('25P03', 'idle_in_transaction_session_timeout', 'retry'),
   state('25P04', 'transaction_timeout', 'unknown'),
 
-  // 26, 0A: a prepared statement that the server no longer has, or may no longer use.
+  // 26, 0A: a prepared statement that the server no longer has or may no longer use.
   state('26000', 'invalid_sql_statement_name', 'retry'),
   state('0A000', 'feature_not_supported', 'fatal'),
 
-  // 28, 3D, 3F: who may come in, and where to.
+  // 28, 3D, 3F: authentication, and the name of the database or schema.
   state('28000', 'invalid_authorization_specification', 'fatal'),
   state('28P01', 'invalid_password', 'fatal'),
   state('3D000', 'invalid_catalog_name', 'fatal'),
   state('3F000', 'invalid_schema_name', 'fatal'),
 
-  // 40: the server undid the transaction for the sake of another one.
+  // 40: the server rolled back the transaction in favour of another one.
   state('40', 'transaction_rollback', 'retry'),
   state('40000', 'transaction_rollback', 'retry'),
   state('40001', 'serialization_failure', 'retry'),
@@ -119,7 +119,7 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('42P05', 'duplicate_prepared_statement', 'fatal'),
   state('42P18', 'indeterminate_datatype', 'fatal'),
 
-  // 53, 54: the server is short of something. Shortages pass; limits built into PostgreSQL do not.
+  // 53, 54: the server lacks a resource. Shortages pass; limits built into PostgreSQL do not.
   state('53', 'insufficient_resources', 'retry'),
   state('53000', 'insufficient_resources', 'retry'),
   state('53100', 'disk_full', 'retry'),
@@ -129,13 +129,13 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('54000', 'program_limit_exceeded', 'fatal'),
   state('54001', 'statement_too_complex', 'fatal'),
 
-  // 55: somebody else has it right now.
+  // 55: another session uses the object.
   state('55000', 'object_not_in_prerequisite_state', 'fatal'),
   state('55006', 'object_in_use', 'retry'),
   state('55P03', 'lock_not_available', 'retry'),
 
-  // 57: an operator or a timeout stepped in. A cancelled statement was rolled back; a session that was ended may have
-  // committed a moment before.
+  // 57: an operator or a timeout intervened. A cancelled statement was rolled back; a terminated session may have
+  // committed just before.
   state('57', 'operator_intervention', 'unknown'),
   state('57000', 'operator_intervention', 'unknown'),
   state('57014', 'query_canceled', 'retry'),
@@ -145,7 +145,7 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('57P04', 'database_dropped', 'fatal'),
   state('57P05', 'idle_session_timeout', 'retry'),
 
-  // 58, XX: the server itself is ill. A person must look.
+  // 58, XX: the server itself is damaged. An operator must check it.
   state('58000', 'system_error', 'fatal'),
   state('58030', 'io_error', 'fatal'),
   state('58P01', 'undefined_file', 'fatal'),
@@ -155,9 +155,9 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
 ])
 
 const DEPLOY =
-  'Run symphony doctor, which names the differences, and symphony deploy of this release, which mends them.'
+  'Run symphony doctor, which lists the differences, and symphony deploy of this release, which corrects them.'
 
-/** Remedies for the states that a person can meet at the start of a command or a process. */
+/** Remedies for the states that a command or process may meet at its start. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['25006', 'Point DATABASE_URL at the primary: this server is a standby, or its transactions are read-only.'],
   [

@@ -1,21 +1,21 @@
 import { quoteIdentifier } from './Queryable.js'
 import { encodeValues } from './values.js'
 
-/** A text, its parameters, and the name under which the session keeps it prepared. */
+/** SQL text, its parameters, and the name of its prepared statement. */
 export interface Statement {
   readonly text: string
   readonly values?: unknown[]
   readonly name?: string | undefined
 }
 
-/** SQL of a caller. It may do anything, so its connection is told its role again. */
+/** SQL of a caller. It may change the role, so its connection sets the role again. */
 export interface SqlText {
   readonly text: string
   readonly values: readonly unknown[] | undefined
 }
 
 /**
- * A call of one of our functions, with nothing but parameters. It holds no SQL, so it cannot change the role of its session:
+ * Call of a deployed SQL function with parameters only. It holds no SQL, so it cannot change the role of its session:
  * PostgreSQL lets no SECURITY DEFINER function set a role.
  */
 export interface FunctionCall {
@@ -23,7 +23,10 @@ export interface FunctionCall {
   readonly values: readonly unknown[]
 }
 
-/** Encodes the parameters and names the statement. A text without parameters has no name and may hold several statements. */
+/**
+ * Encodes the parameters and names the statement. A text without parameters has no name and may hold several
+ * statements.
+ */
 export function prepareStatement(
   request: SqlText | FunctionCall,
   schema: string,
@@ -35,18 +38,21 @@ export function prepareStatement(
   return { text, values, name: names?.nameFor(text) }
 }
 
-/** `SELECT * FROM "symphony"."renew_lease"($1, $2)`: one spelling, so that one prepared statement serves all calls. */
+/**
+ * Returns `SELECT * FROM "symphony"."renew_lease"($1, $2)`. One spelling, so that one prepared statement serves all
+ * calls.
+ */
 export function callText(schema: string, functionName: string, parameterCount: number): string {
   const placeholders = Array.from({ length: parameterCount }, (_, index) => `$${index + 1}`).join(', ')
   return `SELECT * FROM ${quoteIdentifier(schema)}.${quoteIdentifier(functionName)}(${placeholders})`
 }
 
-/** Texts beyond this many stay unnamed: each name costs memory in every session, and ours are a fixed few dozen. */
+/** Maximum number of named texts. Each name costs memory in every session, and our texts are a few dozen. */
 const NAMES_MAX = 256
 
 /**
- * Names under which repeated statements stay prepared in every session of a pool, so that the server parses each once.
- * Never used behind a transaction pooler, where the next statement may meet another session.
+ * Names of prepared statements, so that the server parses each repeated statement once per session. Not used behind a
+ * transaction pooler, where the next statement may run in another session.
  */
 export class StatementNames {
   #generation = 1
@@ -61,8 +67,8 @@ export class StatementNames {
   }
 
   /**
-   * After a function changed its result type, or somebody discarded the statements of a session, the prepared ones are
-   * of no use. New names make every session prepare anew; the old ones die with their sessions.
+   * Renews the names, so that every session prepares its statements again. Needed after a function changed its result
+   * type or the statements of a session were discarded. Old names end with their sessions.
    */
   renew(): void {
     this.#generation += 1
@@ -71,24 +77,27 @@ export class StatementNames {
 }
 
 /**
- * Times as text, for those who show them: a Date has milliseconds, the server microseconds, and a page that sorts by what it
- * shows must not lose them.
+ * Formats a time as text with microseconds. A Date has only milliseconds, and a page that sorts by a displayed time
+ * must not lose digits.
  */
 export function isoMicros(expression: string): string {
   return `to_char(${expression} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 }
 
-/** Microseconds since 1970 as text: what a cursor holds of a time. */
+/** Returns microseconds since 1970 as text, for a cursor. */
 export function epochMicros(expression: string): string {
   return `(extract(epoch FROM ${expression}) * 1000000)::bigint::text`
 }
 
-/** The time that `epochMicros` gave; to the microsecond, because a double holds so many exactly until the year 2255. */
+/** Returns the time of `epochMicros`, exact to the microsecond: a double holds it exactly until the year 2255. */
 export function fromEpochMicros(parameter: string): string {
   return `('epoch'::timestamptz + ${parameter}::bigint * interval '1 microsecond')`
 }
 
-/** The smallest UUID version 7 of that moment: rows keyed by such ids are found by time without an index on a time. */
+/**
+ * Returns the smallest UUID version 7 of that moment, so that rows with such ids are found by time without another
+ * index.
+ */
 export function minUuidV7At(time: string): string {
   return `(lpad(to_hex((extract(epoch FROM ${time}) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid`
 }

@@ -12,10 +12,10 @@ import {
 import { isServerError, type ServerError, redactDriverError } from './serverError.js'
 import { isAppendOnlyError, classifySqlstate, RAISED_SQLSTATES, remedyForState, SQLSTATE } from './sqlstates.js'
 
-/** Sessions that ended for idleness: they had not read the statement that met this error. */
+/** States of sessions that ended for idleness. They had not read the statement that got this error. */
 const ENDED_WHILE_IDLE: ReadonlySet<string> = new Set([SQLSTATE.idleInTransactionTimeout, SQLSTATE.idleSessionTimeout])
 
-/** Any failure of a query, typed. What already is one of ours passes unchanged. */
+/** Converts any failure of a query into a `DatabaseError`. Returns a `DatabaseError` unchanged. */
 export function toDatabaseError(error: unknown, context: FailureContext): DatabaseError {
   if (error instanceof DatabaseError) return error
   if (!isServerError(error)) return describeDriverError(error, context)
@@ -26,20 +26,20 @@ export function toDatabaseError(error: unknown, context: FailureContext): Databa
 export function dispositionOf(sqlstate: string, { phase, sessionSurvived = true }: FailureContext): Disposition {
   const listed = classifySqlstate(sqlstate)?.disposition ?? 'fatal'
   if (phase !== 'committing') return listed === 'unknown' ? 'retry' : listed
-  // A PANIC while the commit record is being written looks like any shortage, until the connection is found dead.
+  // A PANIC during the write of the commit record looks like a resource shortage, until the connection is found dead.
   if (!sessionSurvived && !ENDED_WHILE_IDLE.has(sqlstate)) return 'unknown'
   return listed
 }
 
 /**
- * True if the error, or anything it wraps (`cause`, the members of an AggregateError), is a lost lease: ours, or the
- * raw error of the caller's own client.
+ * Returns true if the error, or an error inside it (`cause`, AggregateError), is a lost lease: a `LeaseLostError`, or
+ * the raw error of the caller's own client.
  */
 export function isLeaseLostError(error: unknown): boolean {
   return leaseLostErrorIn(error) !== undefined
 }
 
-/** The lost lease inside an error, however deep it is wrapped, with what its token had already recorded. */
+/** Finds the lost lease inside an error, however deep it is wrapped, with the outcome that its token had recorded. */
 export function leaseLostErrorIn(error: unknown): LeaseLostError | undefined {
   const seen = new Set<unknown>()
   const open = [error]
@@ -60,14 +60,14 @@ function raisedByUs(error: ServerError): DatabaseError | undefined {
   const name = RAISED_SQLSTATES.get(error.code)
   if (name === undefined) return undefined
   if (name === 'APPEND_ONLY' && !isAppendOnlyError(error.message, error.table)) return undefined
-  // The name of a P70xx is its code here: without it the message reads well beside the code.
+  // Removes the name of a P70xx from the message, because it is already the error's code.
   const prefix = `${name}: `
   const message = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message
-  // None is worth a retry: the function has answered, and the answer is no.
+  // A retry of a refused call never helps.
   return new (RAISED_CLASSES.get(name) ?? DatabaseError)(name, message, { ...fieldsOf(error), disposition: 'fatal' })
 }
 
-/** Classes with fields of their own, or that applications catch. */
+/** Classes with additional fields, and classes that applications catch. */
 const RAISED_CLASSES: ReadonlyMap<ErrorCode, typeof DatabaseError> = new Map<ErrorCode, typeof DatabaseError>([
   ['LEASE_LOST', LeaseLostError],
   ['IDEMPOTENCY_CONFLICT', IdempotencyConflictError],
@@ -88,14 +88,14 @@ function reportedByServer(error: ServerError, context: FailureContext): Database
   })
 }
 
-/** A function that reads the position of the WAL fails on a standby with the state of many other faults. */
+/** Recognises a standby by the routine that reads the WAL position. Many other faults share its SQLSTATE. */
 function isStandbyRefusal({ code, routine }: ServerError): boolean {
   return code === SQLSTATE.notInPrerequisiteState && routine === 'pg_current_wal_lsn'
 }
 
 /**
- * A prepared statement that the session no longer has, or that fits the schema no more. Found before anything was
- * executed. The second shares its SQLSTATE with all that PostgreSQL cannot do, hence the routine.
+ * Recognises a prepared statement that the session no longer has, or that no longer fits the schema. Nothing was
+ * executed. The second case shares its SQLSTATE with all unsupported features, so the routine decides.
  */
 function isStaleStatement({ code, routine }: ServerError): boolean {
   return (
@@ -109,7 +109,7 @@ function fieldsOf(error: ServerError) {
   return { sqlstate, detail, hint, table, column, constraint, cause: error }
 }
 
-/** Codes of Node, and of the embedded server's package, for a server that cannot be reached for now. */
+/** Codes of Node and of the embedded server's package for a server that is currently unreachable. */
 const NETWORK_CODES = new Set([
   'EADDRNOTAVAIL',
   'EAI_AGAIN',
@@ -130,7 +130,7 @@ const NETWORK_CODES = new Set([
   'ETIMEDOUT',
 ])
 
-/** Node's codes for a certificate that proves nothing, and what each says about the server. */
+/** Reason for each of Node's codes of an untrusted certificate. */
 const CERTIFICATE_REASONS: Readonly<Record<string, string>> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed and not among the trusted ones',
   SELF_SIGNED_CERT_IN_CHAIN: 'its certificate chain ends in an authority that is not trusted',
@@ -147,13 +147,13 @@ const CERTIFICATE_REASONS: Readonly<Record<string, string>> = {
 }
 
 const TLS_REMEDY =
-  'give the authority as sslrootcert (or tls.ca), the expected name as tls.serverName, or mend the server'
+  'give the authority as sslrootcert (or tls.ca), the expected name as tls.serverName, or correct the certificate of the server'
 
 const UNREACHABLE_REMEDY = 'Start the server, or correct host and port in DATABASE_URL; a firewall may be in between.'
 
 /**
- * What the driver says without any code. The text is all there is to go by; a test provokes each of them with the
- * real driver, so that an upgrade that rewords one is noticed.
+ * Driver errors that have no code, recognised by their text. A test provokes each with the real driver, so that an
+ * upgrade that rewords one is noticed.
  */
 const DRIVER_MESSAGES = {
   plaintextServer: 'The server does not support SSL connections',
@@ -163,7 +163,7 @@ const DRIVER_MESSAGES = {
   noAnswer: 'Query read timeout',
 } as const
 
-/** A failure the server did not report: the network, TLS, a timeout, or the driver itself. */
+/** Describes a failure that the server did not report: network, TLS, a timeout, or the driver itself. */
 function describeDriverError(error: unknown, context: FailureContext): DatabaseError {
   const { phase, destination = 'the server' } = context
   const code = codeOf(error)
@@ -180,7 +180,7 @@ function describeDriverError(error: unknown, context: FailureContext): DatabaseE
     return new DatabaseError('POOL_EXHAUSTED', `no connection to ${destination} became free in time`, {
       disposition: 'retry',
       cause: error,
-      remedy: 'raise connectionsMax, or do less at once',
+      remedy: 'raise connectionsMax, or make fewer concurrent calls',
     })
   }
   if (phase === 'connecting') {
@@ -213,12 +213,12 @@ const MESSAGES_WORTH_RETRYING: ReadonlySet<string> = new Set([
   DRIVER_MESSAGES.noAnswer,
 ])
 
-/** A password the server refuses, or a driver that cannot speak to it, will be no better the next time. */
+/** Returns whether another attempt may succeed. A refused password or an incompatible driver fails again. */
 function isWorthRetrying(code: string | undefined, message: string): boolean {
   return code === undefined ? MESSAGES_WORTH_RETRYING.has(message) : NETWORK_CODES.has(code)
 }
 
-/** JavaScript's own errors: thrown by a mistake in code, never by a network. */
+/** Recognises JavaScript's own errors, which come from a mistake in code, never from a network. */
 function isProgramError(error: unknown): error is Error {
   return (
     error instanceof TypeError ||

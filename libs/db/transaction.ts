@@ -53,12 +53,12 @@ export async function runTransaction<T>(
     await commit(connection, handle)
     return result
   } finally {
-    // Returns in the background: the caller has its answer.
+    // Returns the connection in the background: the caller already has its answer.
     void connection.return()
   }
 }
 
-/** Refuses a transaction inside another one of the same database: it would commit apart from the outer one. */
+/** Refuses a transaction inside another one of the same database, because it would commit separately. */
 export class TransactionNesting {
   readonly #current = new AsyncLocalStorage<{ open: boolean }>()
 
@@ -68,7 +68,7 @@ export class TransactionNesting {
     try {
       return await this.#current.run(state, work)
     } finally {
-      // Work that the callback started and did not await still sees this state, and may now begin a transaction.
+      // Work that the callback did not await still sees this state, and may begin a transaction from now on.
       state.open = false
     }
   }
@@ -136,8 +136,8 @@ class TransactionHandle implements RoleTransaction {
   }
 
   /**
-   * Returns to the role of this transaction. The savepoint shows that the callback did not end the transaction, not even to
-   * begin another: its end would have removed the savepoint.
+   * Restores the role of this transaction. The savepoint shows that the callback did not end the transaction, which
+   * would have removed the savepoint.
    */
   async #restoreRole(leaving: string): Promise<void> {
     const { role } = this.#setup
@@ -164,14 +164,14 @@ class TransactionHandle implements RoleTransaction {
 
 const ROLE_SAVEPOINT = 'symphony_as_role'
 
-/** Throws unless the server answered COMMIT: it ends a failed transaction with ROLLBACK. */
+/** Throws unless the server answered COMMIT. It ends a failed transaction with ROLLBACK. */
 export function assertCommitted({ command }: QueryAnswer<unknown>, swallowed: DatabaseError | undefined): void {
   if (command !== 'COMMIT') throw swallowedIn(swallowed)
 }
 
 function swallowedIn(swallowed: DatabaseError | undefined): TransactionAbortedError {
   return new TransactionAbortedError(
-    'nothing was committed: a statement had failed, and its error was swallowed',
+    'nothing was committed: a statement had failed, and its error was ignored',
     swallowed,
   )
 }
@@ -202,13 +202,13 @@ function assertStillOpen(connection: CheckedOutConnection): void {
 }
 
 function endedInside(): DatabaseError {
-  return new DatabaseError('TRANSACTION_ENDED_INSIDE', 'the callback ended the transaction by itself', {
+  return new DatabaseError('TRANSACTION_ENDED_INSIDE', 'the callback ended the transaction', {
     disposition: 'unknown',
     remedy: 'leave COMMIT and ROLLBACK to the transaction: return to commit, throw to roll back',
   })
 }
 
-/** A failed ROLLBACK leaves a dead connection or an open transaction. Closing the connection has the same effect. */
+/** Rolls back. A failed ROLLBACK needs no handling: the connection is then closed, which has the same effect. */
 async function rollBack(connection: CheckedOutConnection): Promise<void> {
   await connection.send({ text: 'ROLLBACK' }).catch(() => {})
 }

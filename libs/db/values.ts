@@ -2,22 +2,22 @@ import type { CustomTypesConfig } from 'pg'
 import { InvalidArgumentError } from '../core/index.js'
 
 /**
- * How values are read, on our connections only and whatever parsers the host application has given the driver.
+ * Parses values on our connections only, independently of parsers that the application has set on the driver.
  *
- * | PostgreSQL | here | why |
+ * | PostgreSQL | JavaScript | reason |
  * | --- | --- | --- |
  * | int8 | bigint | a number loses digits past 2^53 |
- * | numeric | string | the same, and the scale is part of the value |
+ * | numeric | string | as int8; also, the scale is part of the value |
  * | timestamptz | Date | for display. A Date has milliseconds, the server microseconds: compare times in SQL only |
- * | timestamp, date, interval | string | they name no instant: a Date would lend them this process's time zone |
- * | json, jsonb | parsed | numbers inside lose digits like any JSON number: money travels as strings, hashes over `::text` |
+ * | timestamp, date, interval | string | they are no instants: a Date would add this process's time zone |
+ * | json, jsonb | parsed | numbers inside lose digits, so money is sent as strings and hashes are computed over `::text` |
  * | all else | string | as the server writes it |
  */
 export const valueParsers: CustomTypesConfig = {
   getTypeParser: (oid: number) => PARSERS.get(oid) ?? String,
 }
 
-/** By the fixed OIDs of PostgreSQL's built-in types, each with the OID of its array. */
+/** Parsers by the fixed OIDs of PostgreSQL's built-in types and of their arrays. */
 const PARSERS = new Map<number, (text: string) => unknown>(
   [
     typeParser(16, 1000, (text) => text === 't'), // bool
@@ -50,9 +50,9 @@ function typeParser(oid: number, arrayOid: number, parse: (text: string) => unkn
   ]
 }
 
-/** `2026-02-03 04:05:06.789123+02`, the ISO style our sessions ask for. */
+/** Parses `2026-02-03 04:05:06.789123+02`, the ISO style that our sessions set. */
 function parseInstant(text: string): Date {
-  // The rows of one claim have three instants in common. Each gets a Date of its own: a Date can be changed.
+  // The rows of one claim share three instants. Each gets its own Date, because a Date can be changed.
   const known = recentInstants.get(text)
   if (known !== undefined) return new Date(known)
   const instant = instantOf(text)
@@ -65,7 +65,7 @@ const recentInstants = new Map<string, number>()
 const RECENT_MAX = 64
 
 function instantOf(text: string): Date {
-  // Nearly every instant: four digits of a year, in the time zone our sessions ask for. A claim reads two for each item.
+  // Fast path for nearly every instant: a four-digit year in UTC. A claim reads two for each item.
   if (text.charCodeAt(4) === HYPHEN && text.charCodeAt(0) !== ZERO && text.endsWith('+00')) return plainInstant(text)
   if (text.endsWith('infinity')) return new Date(text.startsWith('-') ? -DATE_MAX_MS : DATE_MAX_MS)
   return new Date(text.replace(' ', 'T').replace(/([+-]\d\d)$/, '$1:00'))
@@ -73,7 +73,7 @@ function instantOf(text: string): Date {
 
 function plainInstant(text: string): Date {
   const two = (index: number) => (text.charCodeAt(index) - ZERO) * 10 + text.charCodeAt(index + 1) - ZERO
-  // Cut to milliseconds, not rounded, as Date itself does it. The server leaves out zeros at the end: `.5`, `.12`.
+  // Truncated to milliseconds, not rounded, as Date does. The server omits trailing zeros: `.5`, `.12`.
   const digit = (place: number, worth: number) =>
     text.length > place + 3 && text.charCodeAt(19) === POINT ? (text.charCodeAt(place) - ZERO) * worth : 0
   const ms = digit(20, 100) + digit(21, 10) + digit(22, 1)
@@ -84,13 +84,13 @@ const HYPHEN = 45
 const POINT = 46
 const ZERO = 48
 
-/** The furthest a Date reaches from 1970. */
+/** Maximum distance of a Date from 1970. */
 const DATE_MAX_MS = 8.64e15
 
 /**
- * Makes parameters ready for the driver, or refuses them before anything is sent. The driver would turn `undefined`
- * into NULL; and a value it cannot serialise (a bigint inside an object, a cycle) would be found only while binding,
- * where it leaves the connection believing in a prepared statement that the server has just closed.
+ * Encodes parameters for the driver, or refuses them before anything is sent. The driver would turn `undefined` into
+ * NULL. A value that it cannot serialise (a bigint inside an object, a cycle) would fail only during binding; the
+ * connection would then assume a prepared statement that the server has closed.
  */
 export function encodeValues(values: readonly unknown[]): unknown[] {
   return values.map((value, index) => encodeValue(`values[${index}]`, value))
@@ -98,7 +98,7 @@ export function encodeValues(values: readonly unknown[]): unknown[] {
 
 function encodeValue(argument: string, value: unknown): unknown {
   if (value === undefined)
-    throw new InvalidArgumentError(argument, 'expected a value, got undefined: say null for NULL')
+    throw new InvalidArgumentError(argument, 'expected a value, got undefined; pass null for NULL')
   if (typeof value === 'function' || typeof value === 'symbol') {
     throw new InvalidArgumentError(argument, `expected a value PostgreSQL can store, got a ${typeof value}`)
   }
@@ -111,7 +111,7 @@ function encodeValue(argument: string, value: unknown): unknown {
   return encodeJson(argument, value)
 }
 
-/** PostgreSQL's text form of an array. Written here in one pass: batches are arrays of a thousand, a dozen at a time. */
+/** Encodes an array in PostgreSQL's text form, in one pass: a batch has a dozen arrays of up to 1000 items. */
 function encodeArray(argument: string, items: readonly unknown[]): string {
   let text = '{'
   for (let index = 0; index < items.length; index += 1) {
@@ -135,28 +135,31 @@ function encodeItem(argument: string, item: unknown): string {
 
 function quoteItem(text: string): string {
   if (!NEEDS_ESCAPE.test(text)) return `"${text}"`
-  // JSON escapes these two as an array does, and in one native step. What it escapes besides has to stay as it is.
+  // JSON escapes these two characters as an array does, in one native call. Its other escapes would be wrong here.
   if (!ESCAPED_BY_JSON_ALONE.test(text)) return JSON.stringify(text)
   return `"${text.replaceAll(/["\\]/g, String.raw`\$&`)}"`
 }
 
 const NEEDS_ESCAPE = /["\\]/
-// oxlint-disable-next-line no-control-regex -- they are what is looked for
+// oxlint-disable-next-line no-control-regex -- the expression searches for control characters
 const ESCAPED_BY_JSON_ALONE = /[\u0000-\u001f\ud800-\udfff]/
 
 function encodeJson(argument: string, value: object): string {
   try {
     return JSON.stringify(value)
   } catch (error) {
-    // The error's text names the property at which a cycle closes, never a value.
-    throw new InvalidArgumentError(argument, `expected JSON, got ${error instanceof Error ? error.message : 'neither'}`)
+    // The error's text names the property of a cycle, never a value.
+    throw new InvalidArgumentError(
+      argument,
+      `expected JSON, got ${error instanceof Error ? error.message : 'an unserialisable value'}`,
+    )
   }
 }
 
-/** What an array holds: items, NULLs, and for more dimensions arrays of the same. */
+/** Content of an array: items, NULLs, or arrays for more dimensions. */
 type ArrayItems<T> = (T | null | ArrayItems<T>)[]
 
-/** Reads PostgreSQL's text form of an array: `{1,NULL,"a,b"}`. Lower bounds other than one (`[0:1]={…}`) are skipped. */
+/** Parses PostgreSQL's text form of an array: `{1,NULL,"a,b"}`. Skips lower bounds other than one (`[0:1]={…}`). */
 export function parseArray<T>(text: string, parseItem: (text: string) => T): ArrayItems<T> {
   const outermost: ArrayItems<T> = []
   const open: ArrayItems<T>[] = [outermost]
@@ -177,5 +180,5 @@ export function parseArray<T>(text: string, parseItem: (text: string) => T): Arr
   return Array.isArray(items) ? items : []
 }
 
-/** A brace, a quoted item (without its quotes in the group), or a bare item. */
+/** Brace, quoted item (its group is without the quotes), or bare item. */
 const TOKEN = /[{}]|"((?:[^"\\]|\\.)*)"|[^{},"]+/gs

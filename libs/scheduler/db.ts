@@ -95,7 +95,10 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
     // False means that the job changed between the read and the call, so read it again.
     if (onlyRow(rows).resume_job) return true
     if (round === RESUME_ROUNDS_MAX) {
-      throw new SymphonyError('JOB_KEEPS_CHANGING', `The job ${name} was not resumed, because other calls changed it during every attempt.`)
+      throw new SymphonyError(
+        'JOB_KEEPS_CHANGING',
+        `The job ${name} was not resumed, because other calls changed it during every attempt.`,
+      )
     }
   }
 }
