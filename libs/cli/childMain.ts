@@ -1,4 +1,4 @@
 import { main } from './main.js'
 
-/** The same command line in a process of its own, without the launcher's look at whether the build is fresh. */
+/** Runs the command line in a child process, without the launcher's check that the build is up to date. */
 await main(process.argv)

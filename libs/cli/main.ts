@@ -3,7 +3,7 @@ import { programName } from './terminal/installation.js'
 import { EXIT_OF, InterruptedError, type StopSignal } from './terminal/reportError.js'
 import { Terminal } from './terminal/Terminal.js'
 
-/** The process around a command: its streams, its environment, its signals, its exit code. */
+/** Runs a command in this process: connects its streams, environment and signals, and sets the exit code. */
 export async function main(argv: readonly string[]): Promise<void> {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', endQuietlyWhenReaderIsGone)
   const terminal = new Terminal({
@@ -16,23 +16,20 @@ export async function main(argv: readonly string[]): Promise<void> {
     if (terminal.isInteractive) terminal.note('Stopping. Once more to stop at once.')
   })
   try {
-    // Not process.exit: what was written to a pipe would be cut off.
+    // Not process.exit(): it would cut off text that is still being written to a pipe.
     process.exitCode = await run(argv, { env: process.env, terminal, signal: interruption.signal })
   } finally {
     interruption.stopListening()
   }
 }
 
-/** `symphony … | head` closes our stdout; that is the reader's choice and no fault. */
+/** Exits without an error when the reader of a pipe is gone, as in `symphony … | head`. */
 function endQuietlyWhenReaderIsGone(error: Error): void {
   if ('code' in error && error.code === 'EPIPE') process.exit()
   throw error
 }
 
-/**
- * Turns the first SIGINT or SIGTERM into an abort, which lets the command finish what it must, and the second into an
- * end on the spot, for the person who will not wait.
- */
+/** Aborts the command on the first SIGINT or SIGTERM, so that it can clean up. Exits at once on the second. */
 export class SignalHandler {
   readonly #controller = new AbortController()
   readonly #onFirst: () => void

@@ -5,7 +5,7 @@ import { EXIT, EXIT_CODES_HELP, reportError } from './terminal/reportError.js'
 
 type Register = (program: Command, cli: Cli) => void
 
-/** Every command of `symphony` in the order of its help, with the file in commands/ that registers it. */
+/** Commands in the order of the help, each with the file that registers it. */
 const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   start: async () => (await import('./commands/processes.js')).registerStart,
   api: async () => (await import('./commands/processes.js')).registerApi,
@@ -51,21 +51,21 @@ export async function run(argv: readonly string[], cli: Cli): Promise<number> {
   } catch (error) {
     return reportError(error, {
       terminal: cli.terminal,
-      // Read from the words themselves: a command line that could not be parsed has no options.
+      // Looked up in argv, because a command line that cannot be parsed has no options.
       json: argv.includes('--json'),
       debug: argv.includes('--debug') || (cli.env['SYMPHONY_DEBUG'] ?? '') !== '',
     })
   }
 }
 
-/** With the command that is asked for, or with all of them. */
+/** Returns the program with the requested command, or with all of them. */
 export async function createProgram(argv: readonly string[], cli: Cli): Promise<Command> {
   const program = new Command('symphony')
     .description('Money-safe dispatch on PostgreSQL.')
     .version(packageVersion())
     .option('--debug', 'show stack traces (also: SYMPHONY_DEBUG=1)')
     .addHelpText('after', EXIT_CODES_HELP)
-    // Commands made from here on inherit both: errors are thrown, and reportError is the only one to tell them.
+    // Commands inherit both settings: commander throws its errors, and only reportError prints them.
     .exitOverride()
     .configureOutput({
       writeOut: (text) => cli.terminal.print(text.trimEnd()),
@@ -77,12 +77,12 @@ export async function createProgram(argv: readonly string[], cli: Cli): Promise<
 }
 
 /**
- * The command that is asked for, alone: `symphony status` should not wait for an HTTP server to be loaded. All of them where
- * none is asked for, or none is known by that name: then they are to be listed.
+ * Returns only the requested command, so that `symphony status` does not load the HTTP server. Without a known command
+ * it returns all, because the help lists them.
  */
 function commandsFor(argv: readonly string[]): readonly (() => Promise<Register>)[] {
   const word = argv.slice(2).find((one) => !one.startsWith('-')) ?? ''
-  // What completes all of them must know all of them.
+  // `completion` needs all commands.
   const asked = Object.hasOwn(COMMANDS, word) && word !== 'completion' ? COMMANDS[word] : undefined
   return asked === undefined ? Object.values(COMMANDS) : [asked]
 }

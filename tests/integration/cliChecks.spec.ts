@@ -50,7 +50,7 @@ describe('a worker starts', () => {
   test('with a login of its own in a sound schema, without complaint', async () => {
     const { exitCode, stdout, stderr } = await worker(await processLogin())
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
-    expect(stdout).toContain('carries sepa')
+    expect(stdout).toContain('serves sepa')
   })
 
   test('with a superuser’s login under a warning, and not at all with --strict', async () => {
@@ -251,7 +251,7 @@ describe('a process without EXECUTE on a function that it needs', () => {
   test.each(PROCESSES)('%s ends with 1 when %s is revoked while it runs', async (command, name, role) => {
     const { url, revoke } = await processWithout(name, role)
     const { ended, written } = start(command, url)
-    await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/carries|makes messages/)
+    await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/serves|turns due timers/)
     await revoke()
     expect(await ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FUNCTION_NOT_EXECUTABLE') })
     expect(written.stderr).toContain(`permission denied for function ${name}`)

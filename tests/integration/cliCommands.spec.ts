@@ -146,7 +146,7 @@ describe('enqueue', () => {
     const { exitCode, stderr } = await command(['enqueue', '--file', path])
     expect(exitCode).toBe(1)
     expect(stderr).toContain('IDEMPOTENCY_CONFLICT line 3:')
-    expect(stderr).toContain('Nothing of the lines 1 to 4 was enqueued')
+    expect(stderr).toContain('The lines 1 to 4 were not enqueued')
   })
 })
 
@@ -302,11 +302,11 @@ describe('holds', () => {
   })
 
   test.each([
-    [['holds', 'place', randomUUID()], '--reason: expected why'],
+    [['holds', 'place', randomUUID()], '--reason: expected a reason'],
     [['holds', 'resolve', randomUUID(), '--reason', 'x'], '--decision: expected dispatched, failed or retry'],
     [['holds', 'resolve', randomUUID(), '--reason', 'x', '--decision', 'maybe'], 'Allowed choices are'],
     [['holds', 'place', 'x', '--reason', 'x'], 'outboxId: expected a UUID'],
-    [['pause', 'rail', 'sepa'], '--reason: expected why'],
+    [['pause', 'rail', 'sepa'], '--reason: expected a reason'],
     [['pause', 'country', 'x', '--reason', 'x'], 'Allowed choices are rail, participant, stream'],
   ])('%j is a usage error', async (words, message) => {
     const { exitCode, stderr } = await command(words, people.alice)

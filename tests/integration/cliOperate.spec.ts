@@ -156,8 +156,8 @@ describe('redrive', () => {
   test.for([
     [['--reason', 'r'], 'outbox-id: expected the id of one failed payment, or --all-matching'],
     [['01981', '--all-matching', '--rail', 'r'], 'outbox-id'],
-    [['--all-matching', '--reason', 'r'], '--all-matching: expected something that selects'],
-    [[randomUUID()], '--reason: expected why'],
+    [['--all-matching', '--reason', 'r'], '--all-matching: expected at least one filter'],
+    [[randomUUID()], '--reason: expected a reason'],
   ] as const)('%j is a usage error that says what was expected', async ([words, message]) => {
     const { exitCode, stderr } = await command(['redrive', ...words])
     expect(exitCode).toBe(2)
@@ -194,9 +194,11 @@ describe('filters of lists and of decisions about many', () => {
     const [item] = await failed(1)
     const rail = ['--rail', item!.railType]
     expect((await command(['holds', 'list', ...rail])).stdout).toContain('Nothing is held.')
-    expect((await command(['dlq', 'list', ...rail, '--error-code', 'OTHER'])).stdout).toContain('Nothing has failed')
+    expect((await command(['dlq', 'list', ...rail, '--error-code', 'OTHER'])).stdout).toContain(
+      'No failed payment matches',
+    )
     const resolved = await command(['holds', 'resolve', '--all', ...rail, '--yes', ...decision])
-    expect(resolved).toEqual({ exitCode: 0, stdout: 'Nothing that is held matches.\n', stderr: '' })
+    expect(resolved).toEqual({ exitCode: 0, stdout: 'No held payment matches.\n', stderr: '' })
   })
 })
 
@@ -356,6 +358,6 @@ describe('freeze', () => {
     expect(await claim(db, railType)).toHaveLength(1)
     const epoch = await readDispatchEpoch(db.as('symphony_auditor'))
     expect((await command(['freeze', 'show'])).stdout).toContain(`system identifier  ${epoch!.systemIdentifier}`)
-    expect((await command(['freeze', 'lift'])).stderr).toContain('--reason: expected why')
+    expect((await command(['freeze', 'lift'])).stderr).toContain('--reason: expected a reason')
   })
 })

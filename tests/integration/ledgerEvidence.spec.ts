@@ -76,7 +76,7 @@ describe('a bundle', () => {
   test('is accepted without a database, and with a key that somebody brings', async () => {
     expect(await symphony(['evidence', 'check', folder])).toMatchObject({
       exitCode: 0,
-      stdout: expect.stringContaining('Who wrote it is not proven'),
+      stdout: expect.stringContaining('Its author is not verified'),
     })
     const checked = await symphony(['evidence', 'check', folder, '--public-key', fixture.file('pub.pem'), '--json'])
     expect(JSON.parse(checked.stdout)).toMatchObject({

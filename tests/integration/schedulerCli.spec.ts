@@ -121,7 +121,10 @@ test('symphony scheduler makes messages of what is due until it is told to stop'
   const state = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state
   await expect.poll(state).toBe('ENQUEUED')
   stopping.abort()
-  expect(await running).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('The scheduler makes messages') })
+  expect(await running).toMatchObject({
+    exitCode: 0,
+    stdout: expect.stringContaining('The scheduler turns due timers'),
+  })
 })
 
 test('symphony scheduler removes what is past the retention that it was given, and nothing younger', async () => {

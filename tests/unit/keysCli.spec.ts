@@ -56,7 +56,7 @@ describe('symphony keys', () => {
     const list = await keys('list')
     expect(list.stdout).toContain(json.keyId)
     expect(list.stdout).toMatch(
-      /carol ACTIVE read\n {2}for acme, bolt; made 20\S+Z by operator_\S+; expires 20\S+Z; used in the hour of 20\S+Z/,
+      /carol ACTIVE read\n {2}for acme, bolt; created 20\S+Z by operator_\S+; expires 20\S+Z; used in the hour of 20\S+Z/,
     )
     expect(list.stdout + (await keys('list', '--json')).stdout).not.toContain(key.split('_').slice(2).join('_'))
 

@@ -59,7 +59,7 @@ describe('symphony leases list', () => {
   test('is explained by --help', async () => {
     const { exitCode, stdout } = await symphony(['leases', '--help'])
     expect(exitCode).toBe(0)
-    expect(stdout).toContain('who holds which resource')
+    expect(stdout).toContain('named leases and their holders')
     expect(stdout).toContain('symphony leases list --all')
   })
 })

@@ -84,7 +84,7 @@ test('show --replay exits with 1 and names each column that no event explains', 
   expect(stdout).toContain('DIFFERENT hold_reason: folded null, pending "x"')
   expect(stdout).toContain('DIFFERENT held_by: folded null, pending "dba"')
   expect(stderr).toContain(
-    `REPLAY_DIFFERS The pending row of ${outboxId} is not what its events say: hold_reason, held_by`,
+    `REPLAY_DIFFERS The pending row of ${outboxId} differs from its events: hold_reason, held_by`,
   )
   expect(await showJson(outboxId)).toMatchObject({ exitCode: 1, error: { code: 'REPLAY_DIFFERS' } })
 })

@@ -5,11 +5,11 @@ import { addExamples, parseWholeNumber } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony contradictions`: payments about which two reports do not agree. */
+/** Registers `symphony contradictions`: lists and reviews late outcomes that contradict the ledger. */
 export function registerContradictions(program: Command, cli: Cli): void {
   const contradictions = program
     .command('contradictions')
-    .description('ended payments for which a worker reported another outcome than the ledger')
+    .description('payments for which a worker reported a different outcome than the ledger records')
   addExamples(
     contradictions,
     'symphony contradictions list',
@@ -20,9 +20,9 @@ export function registerContradictions(program: Command, cli: Cli): void {
     contradictions.command('list').description('contradictions that no operator has reviewed, newest first'),
   )
     .option('--reviewed', 'list the reviewed ones instead')
-    .option('--before <event-id>', 'the next page: what the last one said')
+    .option('--before <event-id>', 'next page: the value that the previous page printed')
     .addOption(
-      new Option('--limit <n>', 'how many at the most, up to 1000').argParser(parseWholeNumber).default(LISTED),
+      new Option('--limit <n>', 'maximum number listed, up to 1000').argParser(parseWholeNumber).default(LISTED),
     )
     .action((flags: GivenFlags) => runList(flags, cli))
   addExamples(list, 'symphony contradictions list --json | jq -r .items[].eventId')

@@ -8,11 +8,11 @@ interface DbOptions {
   readonly json?: boolean
 }
 
-/** `symphony db`: the embedded PostgreSQL alone, without anything that uses it. */
+/** Registers `symphony db`: starts, stops and addresses the embedded PostgreSQL. */
 export function registerDb(program: Command, cli: Cli): void {
   const db = program
     .command('db')
-    .description('the embedded PostgreSQL alone')
+    .description('start or stop the embedded PostgreSQL, or print its address')
     .addHelpText(
       'after',
       `
@@ -25,14 +25,14 @@ Examples:
   addExamples(db.command('start'), 'symphony db start --port 5544')
     .description('start PostgreSQL and leave it running')
     .addOption(dataDirOption())
-    .option('--port <number>', 'port that must be used (default: the last one, or any free one)', parseWholeNumber)
+    .option('--port <number>', 'port to listen on (default: the previous port, or a free one)', parseWholeNumber)
     .addOption(jsonOption())
     .action((options: DbOptions & { readonly port?: number }) => startDb(options, cli))
 
   addExamples(db.command('stop'), 'symphony db stop')
-    .description('stop PostgreSQL; nothing to do is fine')
+    .description('stop PostgreSQL; succeeds if none is running')
     .addOption(dataDirOption())
-    .option('--force', 'stop it also when it belongs to a running symphony process')
+    .option('--force', 'also stop a server that belongs to a running symphony process')
     .addOption(jsonOption())
     .action((options: DbOptions & { readonly force?: boolean }) => stopDb(options, cli))
 
@@ -53,7 +53,7 @@ async function startDb({ dataDir, port, json }: DbOptions & { readonly port?: nu
     signal: cli.signal,
   })
   const { version, adopted, ownerPid } = server
-  // The address holds the password; it is printed only where it was asked for.
+  // The address contains the password. Only `db url` prints it.
   const shown = { dataDir: server.dataDir, port: server.port, version, adopted, ownerPid: ownerPid ?? null }
   if (json === true) return cli.terminal.printJson(shown)
   const verb = adopted ? 'was already running' : 'is running'

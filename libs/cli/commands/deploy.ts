@@ -16,19 +16,19 @@ interface DeployCommandOptions extends DatabaseFlags {
   readonly json?: boolean
 }
 
-/** `symphony deploy`: the schema of this release into a database. */
+/** Registers `symphony deploy`: deploys the schema of this release. */
 export function registerDeploy(program: Command, cli: Cli): void {
   addDatabaseSettings(
-    program.command('deploy').description('bring the schema of this release to a database; safe to repeat'),
+    program.command('deploy').description('deploy the schema of this release to a database; safe to repeat'),
   )
     .option('--dry-run', 'print the SQL and change nothing')
-    .option('--roles-only', 'create the roles and the logins, and leave the database as it is: before a restore')
-    .option('--drop-legacy', 'drop the outbox that came before this one: its view, its table, its type')
-    .option('--reapply', 'apply every file, also if none has changed: mends functions, views, triggers, indexes')
-    .option('--dedicated-database', 'take TEMP and CREATE in this database away from PUBLIC')
+    .option('--roles-only', 'create only the roles and the logins, for example before a restore')
+    .option('--drop-legacy', 'drop the previous outbox: its view, its table, its type')
+    .option('--reapply', 'apply every file, even unchanged ones: repairs functions, views, triggers, indexes')
+    .option('--dedicated-database', 'revoke TEMP and CREATE in this database from PUBLIC')
     .option(
       '--create-login <name=role>',
-      'create a login and print the password made for it; may be repeated',
+      'create a login and print its generated password; may be repeated',
       collect,
       [],
     )
@@ -39,13 +39,12 @@ export function registerDeploy(program: Command, cli: Cli): void {
 
 const HELP = `
 Roles for --create-login: ingest, for an application that enqueues in its own transactions; executor, control,
-readonly, auditor, or several joined by +, for processes of Symphony and for people, who switch to them; api, for
-"symphony api": all that its routes need, and the right to act for owners of API keys, which the database verifies;
-api+names, the same for people of an identity provider and the access token: it can name any person at will.
-For a single login, SYMPHONY_LOGIN_PASSWORD sets the password. A login that exists keeps its own;
-the command then says so.
+readonly, auditor, or several joined by +, for processes of Symphony and for operators, who switch to them; api, for
+"symphony api": the privileges of its routes, and the right to act for owners of API keys, which the database verifies;
+api+names, the same for an identity provider or the access token: this login can act as any person.
+For a single login, SYMPHONY_LOGIN_PASSWORD sets the password. An existing login keeps its password.
 
-The login that deploys needs CREATEROLE and CREATE on the database. Without them, the command says what a DBA
+The deploying login needs CREATEROLE and CREATE on the database. Without them, the command prints the SQL that a DBA
 has to run first.
 
 Examples:
@@ -76,7 +75,7 @@ function printReport({ outcome, schema, release, logins }: DeployReport, { termi
 function describeLogin({ name, created, password }: DeployReport['logins'][number], given: boolean): string {
   if (!created) {
     const unchanged = given ? ` Its password was not changed. To change it, run \\password ${name} in psql.` : ''
-    return `The login ${name} existed; it has the roles that were asked for.${unchanged}`
+    return `The login ${name} already existed; it has the requested roles.${unchanged}`
   }
   return password === undefined
     ? `The login ${name} was created with the password of SYMPHONY_LOGIN_PASSWORD.`
@@ -114,18 +113,17 @@ interface DoctorCommandOptions extends DatabaseFlags {
   readonly json?: boolean
 }
 
-/** `symphony doctor`: is the database still what was deployed, and does its data keep the promises? */
+/** Registers `symphony doctor`: compares a database with this release and checks the invariants of its data. */
 export function registerDoctor(program: Command, cli: Cli): void {
   addDatabaseSettings(
     program.command('doctor').description('compare a database with what this release deploys; changes nothing'),
   )
-    .option('--full', 'look at every item, not only at the newest')
+    .option('--full', 'check every item, not only the newest ones')
     .addOption(jsonOption())
     .addHelpText(
       'after',
       `
-The login must be a member of symphony_auditor, or a superuser. The exit code is 1 if anything was found that is
-more than a note.
+The login must be a member of symphony_auditor, or a superuser. The exit code is 1 if a finding is more than a note.
 
 Examples:
   symphony doctor --full

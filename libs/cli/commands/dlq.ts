@@ -22,16 +22,18 @@ import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony dlq`: payments that ended as FAILED. */
+/** Registers `symphony dlq`: lists payments that ended FAILED. */
 export function registerDlq(program: Command, cli: Cli): void {
   const dlq = program.command('dlq').description('payments that ended as FAILED')
   addExamples(dlq, 'symphony dlq list --rail sepa', 'symphony redrive 01981… --reason "the account was opened"')
 
   const list = addPaging(
-    addSelection(addOperatorOptions(dlq.command('list').description('what has failed, the latest first, and why'))),
+    addSelection(
+      addOperatorOptions(dlq.command('list').description('list failed payments and their errors, newest first')),
+    ),
   )
-    .option('--error-code <code>', 'with this error')
-    .option('--open', 'only what was not sent again, and is not proposed to be')
+    .option('--error-code <code>', 'only payments with this error code')
+    .option('--open', 'only payments without a redrive and without an open proposal')
     .action((flags: GivenFlags) => runList(flags, cli))
   addExamples(
     list,
@@ -47,12 +49,12 @@ async function runList(flags: GivenFlags, cli: Cli): Promise<void> {
   )
   const items = failed.map(listed)
   if (flags['json'] === true) return cli.terminal.printJson({ items, next })
-  if (items.length === 0) cli.terminal.print('Nothing has failed, as far as was asked.')
+  if (items.length === 0) cli.terminal.print('No failed payment matches.')
   for (const item of items) print(item, cli)
   if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
 }
 
-/** What the list says of each: its end, in the words of its last attempt, and what became of it since. */
+/** Returns the fields to print: the last attempt, its error, and the redrive. */
 function listed({ item, errorMessage, proposal, redrivenAs }: FailedItemView) {
   const { outboxId, instructionId, idempotencyKey, participantId, sequenceId, railType } = item
   return {
@@ -82,13 +84,13 @@ function print(item: ReturnType<typeof listed>, { terminal }: Cli): void {
   terminal.print(`  ${describeMoney(item)}`)
   const told = [item.errorCode, item.railCode, item.errorMessage].filter((word) => word !== null)
   const at = item.failedAt ?? 'an unknown time'
-  terminal.print(`  ${dim('failed')} at ${at}, attempt ${item.attempts}: ${told.join(', ') || 'nothing was said'}`)
-  if (item.redrivenAs !== null) terminal.print(`  ${dim('sent again')} as ${item.redrivenAs}`)
+  terminal.print(`  ${dim('failed')} at ${at}, attempt ${item.attempts}: ${told.join(', ') || 'no details'}`)
+  if (item.redrivenAs !== null) terminal.print(`  ${dim('redriven')} as ${item.redrivenAs}`)
   else if (item.proposalId !== null)
-    terminal.print(`  ${dim('to be sent again')}, if someone else agrees: symphony approve ${item.proposalId}`)
+    terminal.print(`  ${dim('redrive proposed')}; someone else must approve it: symphony approve ${item.proposalId}`)
 }
 
-/** `symphony redrive`: proposes to send failed payments again. */
+/** Registers `symphony redrive`: proposes redrives of failed payments. */
 export function registerRedrive(program: Command, cli: Cli): void {
   const command = addSelection(
     addOperatorOptions(
@@ -98,16 +100,16 @@ export function registerRedrive(program: Command, cli: Cli): void {
         .argument('[outbox-id]'),
     ),
   )
-    .option('--error-code <code>', 'with this error')
-    .option('--all-matching', 'every failed payment that the options select and that was not sent again yet')
+    .option('--error-code <code>', 'only payments with this error code')
+    .option('--all-matching', 'every failed payment that the options select, without a redrive or an open proposal')
     .addOption(reasonOption())
-    .option('--dry-run', 'say what would happen, and change nothing')
+    .option('--dry-run', 'print what would happen; change nothing')
     .action((id: string | undefined, flags: GivenFlags) => runRedrive(id, flags, cli))
   command.addHelpText(
     'after',
     `
-A failed payment of a halted ordered stream keeps its place: redrive it, let it be approved, then "symphony resume stream
-PARTICIPANT". The redrive is refused once a later payment of the stream was sent.`,
+A failed payment of a halted ordered stream keeps its place: redrive it, have the redrive approved, then "symphony resume
+stream PARTICIPANT". The redrive is refused once a later payment of the stream was sent.`,
   )
   addExamples(
     command,
@@ -150,7 +152,7 @@ async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Pro
   if (!hasFilter(search)) {
     throw new InvalidArgumentError(
       '--all-matching',
-      'expected something that selects: --rail, --participant, --error-code, --since or --until',
+      'expected at least one filter: --rail, --participant, --error-code, --since or --until',
     )
   }
   const { items: failed, next } = await requireKnownNames(control, search, await readFailedItems(control, search))

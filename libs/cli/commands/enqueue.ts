@@ -30,20 +30,20 @@ import { ProgressBar, type Cli } from '../terminal/Terminal.js'
 const SETTINGS_TAKEN = [...TARGET, ...PROTECTION] as const
 type EnqueueSettings = TargetSettings & ProtectionSettings
 
-/** `symphony enqueue`: one payment from the command line, or a file of them. */
+/** Registers `symphony enqueue`: enqueues one payment, or a file of payments. */
 export function registerEnqueue(program: Command, cli: Cli): void {
   addSettings(
     program.command('enqueue').description('enqueue one payment, or a file of them; repeating it changes nothing'),
     SETTINGS_TAKEN,
   )
-    .option('--file <file>', 'a file with one instruction per line, as JSON; - for standard input')
-    .option('--instruction <id>', 'what the payment is called')
-    .option('--participant <id>', 'whose stream it belongs to')
-    .option('--rail <type>', 'which rail carries it')
-    .option('--payload <json>', 'what the rail is told: amount, currency, destination')
-    .option('--key <key>', 'the idempotency key (default: the instruction id)')
-    .option('--not-before <time>', 'not to be sent before this time, such as 2026-01-31T12:00:00Z')
-    .option('--ordered', 'in sequence with the other ordered payments of the participant')
+    .option('--file <file>', 'file with one JSON instruction per line; - for standard input')
+    .option('--instruction <id>', 'instruction id')
+    .option('--participant <id>', 'participant that the payment belongs to')
+    .option('--rail <type>', 'rail type')
+    .option('--payload <json>', 'payload for the rail: amount, currency, destination')
+    .option('--key <key>', 'idempotency key (default: the instruction id)')
+    .option('--not-before <time>', 'earliest time of dispatch, such as 2026-01-31T12:00:00Z')
+    .option('--ordered', 'dispatch in sequence with the other ordered payments of the participant')
     .addOption(jsonOption())
     .addHelpText('after', HELP)
     .action((flags: GivenFlags) => run(flags, cli))
@@ -52,9 +52,9 @@ export function registerEnqueue(program: Command, cli: Cli): void {
 const HELP = `
 A line of a file: {"instructionId":"INV-1","participantId":"ACME","railType":"sepa","payload":{"amount":"12.50",
 "currency":"EUR","destination":"DE89370400440532013000"}}, and optionally idempotencyKey, notBefore, ordered.
-With --rails, the rail checks each new payment before it is enqueued, and its field classes apply: some fields are refused, and
-some encrypted with --vault-keys. A payment that is known already is answered from the record.
-A rail that no worker has served within a day gives a warning; the payment is enqueued all the same.
+With --rails, the rail validates each new payment before it is enqueued, and its field classes apply: forbidden fields are
+refused, encrypted fields need --vault-keys. An existing payment is not validated again: its record is returned.
+If no worker has served the rail within a day, the command prints a warning and enqueues the payment.
 
 Examples:
   symphony enqueue --instruction INV-1 --participant ACME --rail sepa \\
@@ -141,11 +141,11 @@ interface EnqueuedCounts {
 }
 
 interface EnqueuedFile extends EnqueuedCounts {
-  /** One per rail without a worker. */
+  /** Warnings, one per rail without a worker. */
   readonly warnings: readonly EnqueueWarning[]
 }
 
-/** Where instructions go, and what happens to their fields on the way. */
+/** Database role, rails and encryption that instructions go through. */
 interface EnqueueTarget {
   readonly ingest: Queryable
   readonly rails: KnownContracts
@@ -158,8 +158,8 @@ interface NumberedInstruction {
 }
 
 /**
- * Enqueues a file of instructions, one per line, some hundreds per transaction. Killed half-way, or stopped by a bad line, it
- * has enqueued what came before; run again, it goes on from there, because the same key is the same payment.
+ * Enqueues a file of instructions, one per line, a batch per transaction. After a crash or an invalid line the earlier
+ * batches stay enqueued. A second run skips them, because their idempotency keys exist.
  */
 async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promise<EnqueuedFile> {
   const source = await openSource(file)
@@ -180,7 +180,7 @@ async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promi
       if (items[index]?.state === 'PENDING') waitingRails.add(instruction.railType)
     }
     batch = []
-    // How many lines are to come nobody knows; how many bytes, the file system does.
+    // Shows progress in bytes, because the number of lines is unknown.
     if (source.bytes > 0) bar.show(Math.min(bytesRead, source.bytes), `bytes, ${counts.read} payments`)
   }
   try {
@@ -222,16 +222,16 @@ async function enqueueBatch(
   }
 }
 
-/** Names the line instead of the item's place in the batch. */
+/** Returns the error with the line of the file instead of the index in the batch. */
 function invalidIn(batch: readonly NumberedInstruction[], { code, message }: InvalidPayloadError): SymphonyError {
   const [, index = '0', fault = message] = /^instructions\[(\d+)\]\.(.*)$/s.exec(message) ?? []
   const [first, last] = [batch[0]?.line, batch.at(-1)?.line]
   return new SymphonyError(code, `line ${batch[Number(index)]?.line}, ${fault}`, {
-    remedy: `Nothing of the lines ${first} to ${last} was enqueued. Correct the line and run the file again.`,
+    remedy: `The lines ${first} to ${last} were not enqueued. Correct the line and run the file again.`,
   })
 }
 
-/** The database says which item of the batch it was; a person wants the line. */
+/** Returns the error with the line of the file instead of the ordinal that the database reports. */
 function conflictIn(
   batch: readonly NumberedInstruction[],
   { code, detail = '{}' }: IdempotencyConflictError,
@@ -241,18 +241,18 @@ function conflictIn(
   const line = batch[ordinal - 1]?.line ?? `${first} to ${last}`
   return new SymphonyError(
     code,
-    `line ${line}: this instruction and key are known with another participant, rail or payload.`,
+    `line ${line}: this instruction id and key already exist with another participant, rail or payload.`,
     {
       remedy:
-        `Nothing of the lines ${first} to ${last} was enqueued; what came before them was. ` +
-        'Give the new payment a key of its own, or repeat the old one as it was, and run the file again.',
+        `The lines ${first} to ${last} were not enqueued; the lines before them were. ` +
+        'Use a new key for a new payment, or repeat the old payment unchanged; then run the file again.',
     },
   )
 }
 
 interface Source {
   readonly lines: AsyncIterable<string>
-  /** 0 if nobody knows. */
+  /** Size of the file; 0 if unknown. */
   readonly bytes: number
   close(): Promise<void>
 }

@@ -12,45 +12,47 @@ import { describeFreeze, describeMarks } from '../operator/wording.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
-/** `symphony freeze`: after a restore or a failover nothing is sent until a person has looked. */
+/** Registers `symphony freeze`: shows, places and lifts a freeze of dispatch. */
 export function registerFreeze(program: Command, cli: Cli): void {
   const freeze = program
     .command('freeze')
-    .description('stop all dispatch after a restore, and let it go on when the books agree')
+    .description('stop all dispatch after a restore, and resume it after a comparison with the rail')
     .addHelpText('after', HELP)
 
   addOperatorOptions(
-    freeze.command('show').description('whether dispatch is frozen, why, and on which server the work goes on'),
+    freeze.command('show').description('show whether dispatch is frozen, why, and on which server it runs'),
   )
     .addHelpText('after', '\nExamples:\n  symphony freeze show\n  symphony freeze show --json | jq .frozen')
     .action((flags: GivenFlags) => show(flags, cli))
 
   addOperatorOptions(
-    freeze.command('place').description('freeze dispatch by hand, after a restore that nothing else can notice'),
+    freeze.command('place').description('freeze dispatch manually, after a restore that Symphony cannot detect'),
   )
     .addOption(reasonOption())
-    .option('--dry-run', 'say what would happen, and change nothing')
+    .option('--dry-run', 'print what would happen; change nothing')
     .addHelpText(
       'after',
       '\nExamples:\n  symphony freeze place --reason "snapshot of 03:00 restored, workers were down"',
     )
     .action((flags: GivenFlags) => place(flags, cli))
 
-  addOperatorOptions(freeze.command('lift').description('let dispatch go on; what is unknown is decided by its rail'))
+  addOperatorOptions(
+    freeze.command('lift').description('lift the freeze; the policy of each rail decides unknown outcomes'),
+  )
     .addOption(reasonOption())
-    .option('--dry-run', 'say what would happen, and change nothing')
+    .option('--dry-run', 'print what would happen; change nothing')
     .addHelpText('after', '\nExamples:\n  symphony freeze lift --reason "bank statement compared up to 11:40, OPS-812"')
     .action((flags: GivenFlags) => lift(flags, cli))
 }
 
 const HELP = `
-Frozen means: nothing is claimed and no marked call begins. Enqueueing, and recording what is in flight, go on.
-Every payment that waited is of unknown outcome then: it is asked about, sent again or held, as its rail declares.
+During a freeze workers claim nothing and start no marked call. Enqueueing and completing items in flight continue.
+The outcome of every pending payment becomes unknown: the payment is inquired about, resent or held, as its rail declares.
 "symphony pause all" stops claims without marking payments.
 
 Examples:
   symphony freeze show
-  symphony freeze lift --reason "both books agree up to 11:40, OPS-812"`
+  symphony freeze lift --reason "ledger and bank statement agree up to 11:40, OPS-812"`
 
 async function show(flags: GivenFlags, cli: Cli): Promise<void> {
   const epoch = await asControl('freeze', flags, cli, readDispatchEpoch)
@@ -91,13 +93,13 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
     if (!changed) return printResult({ frozen: true, changed }, 'Dispatch was frozen already.', flags, cli)
     const waiting = await countUnmarked(control)
     const epoch = await readDispatchEpoch(control)
-    // A worker may have marked them since.
+    // A worker may have marked them in the meantime.
     const sentence = epoch === undefined || epoch.markedAt === null ? describeWaiting(waiting) : describeMarks(epoch)
     printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${sentence}`, flags, cli)
   })
 }
 
-/** Payments that wait and are not of unknown outcome: those that a freeze marks. */
+/** Counts pending payments whose outcome is not unknown: a freeze marks these. */
 async function countUnmarked(control: RoleHandle): Promise<number> {
   const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(control)
   return Number(pendingCount - outcomeUnknownCount)
@@ -126,5 +128,5 @@ async function lift(flags: GivenFlags, cli: Cli): Promise<void> {
   await asControl('freeze', flags, cli, body, { statementTimeoutMs: LIFT_TIMEOUT_MS })
 }
 
-/** A queue of many millions may have to be marked first, in one statement. */
+/** Lifting may first mark a queue of many millions in one statement. */
 const LIFT_TIMEOUT_MS = 3_600_000

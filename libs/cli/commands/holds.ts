@@ -34,15 +34,15 @@ import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony holds`: payments that wait for a person. */
+/** Registers `symphony holds`: lists, places and resolves holds. */
 export function registerHolds(program: Command, cli: Cli): void {
-  const holds = program.command('holds').description('payments that wait for a person').addHelpText('after', HELP)
+  const holds = program.command('holds').description('payments held until operators decide').addHelpText('after', HELP)
 
   addPaging(
     addSelection(
       addOperatorOptions(
         addExamples(holds.command('list'), 'symphony holds list --rail sepa', 'symphony holds list --json').description(
-          'what is held, newest first, since when and why, and what is proposed',
+          'list held payments and open proposals, newest first',
         ),
       ),
     ),
@@ -50,7 +50,7 @@ export function registerHolds(program: Command, cli: Cli): void {
 
   addOperatorOptions(
     addExamples(holds.command('place'), 'symphony holds place 01981… --reason "the payee called"')
-      .description('keep an item from being claimed')
+      .description('hold a pending payment, so that no worker claims it')
       .argument('<outbox-id>'),
   )
     .addOption(reasonOption())
@@ -64,7 +64,7 @@ export function registerHolds(program: Command, cli: Cli): void {
         'symphony holds resolve 01981… --decision dispatched --rail-reference TX-17 --reason "seen in the report"',
         'symphony holds resolve --all --rail sepa --decision retry --reason "restored, not in the book" --dry-run',
       )
-        .description('decide what becomes of held items: one decision and one reason for all of them')
+        .description('resolve held payments: one decision and one reason for all of them')
         .argument('[outbox-id...]'),
     ),
   )
@@ -79,13 +79,14 @@ export function registerHolds(program: Command, cli: Cli): void {
     )
     .addOption(reasonOption())
     .option('--rail-reference <text>', 'the reference under which the rail paid, with --decision dispatched')
-    .option('--dry-run', 'say what would happen, and change nothing')
+    .option('--dry-run', 'print what would happen; change nothing')
     .action((ids: readonly string[], flags: GivenFlags) => resolve(ids, flags, cli))
 }
 
 const HELP = `
 A decision about money takes two people: one proposes it with "holds resolve", another approves it with
-"symphony approve". Who acts is the login of --database-url. Only a retry where nothing is unknown is done at once.
+"symphony approve". The login of --database-url is recorded as the actor. Only a retry of a payment whose outcome is not
+unknown takes effect at once.
 
 Examples:
   symphony deploy --create-login alice=control --create-login bob=control
@@ -98,7 +99,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
     ...(await requireKnownNames(control, search, await readHeldItems(control, search))),
     proposals: await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED }),
   }))
-  // Proposals about what is not listed: redrives of items that have failed, above all.
+  // Proposals for items that are not listed, mostly redrives of failed items.
   const others = proposals.filter(({ outboxId }) => !items.some(({ item }) => item.outboxId === outboxId))
   if (flags['json'] === true) {
     const held = items.map(({ item, proposal }) => ({ ...item, proposal }))
@@ -173,7 +174,7 @@ async function resolveOne(
   printResult({ outboxId, decision, ...result }, describeDecided(decision, { outboxId, ...result }), flags, cli)
 }
 
-/** Each in a transaction of its own; two people for each, as for one. */
+/** Decides each item in its own transaction. The rule of two people applies to each. */
 async function resolveMany(
   control: RoleHandle,
   ids: readonly string[],
@@ -200,19 +201,14 @@ async function resolveMany(
       'CONFIRMATION_MISSING',
       `${decision} of ${items.length} held payments needs a confirmation.`,
       {
-        remedy: 'Look at them with --dry-run, then add --yes.',
+        remedy: 'Review them with --dry-run, then add --yes.',
       },
     )
   }
   const decided = await decideEach(outboxIds, (id) => resolveOutboxHold(control, id, decision, reason, null), cli)
   const lines = [...decided.done.map((one) => describeDecided(decision, one)), ...describeRefusals(decided)]
   const result = { decision, decided: decided.done, refused: decided.refused, more }
-  printResult(
-    result,
-    items.length === 0 ? 'Nothing that is held matches.' : `${lines.join('\n')}${further}`,
-    flags,
-    cli,
-  )
+  printResult(result, items.length === 0 ? 'No held payment matches.' : `${lines.join('\n')}${further}`, flags, cli)
   requireNoRefusal('RESOLVE_REFUSED', decided)
 }
 
@@ -229,10 +225,7 @@ async function selected(control: RoleHandle, ids: readonly string[], flags: Give
   }
   const search = { ...selectionOf(flags), undecided: true }
   if (!hasFilter(search)) {
-    throw new InvalidArgumentError(
-      '--all',
-      'expected an option that selects: --rail, --participant, --since or --until',
-    )
+    throw new InvalidArgumentError('--all', 'expected at least one filter: --rail, --participant, --since or --until')
   }
   const { items, next } = await requireKnownNames(control, search, await readHeldItems(control, search))
   return { items: items.map(({ item }) => item), more: next !== null }

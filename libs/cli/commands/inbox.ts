@@ -18,29 +18,29 @@ import { resolveSettings, type GivenFlags } from '../settings/resolveSettings.js
 import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony inbox`: messages of other systems. */
+/** Registers `symphony inbox`: lists, shows and revives messages from other systems. */
 export function registerInbox(program: Command, cli: Cli): void {
-  const inbox = program.command('inbox').description('messages of other systems').addHelpText('after', HELP)
+  const inbox = program.command('inbox').description('messages received from other systems').addHelpText('after', HELP)
 
   addOperatorOptions(
     addExamples(inbox.command('list'), 'symphony inbox list --state dead --limit 20').description(
-      'the latest messages in a state',
+      'list the newest messages in a state',
     ),
   )
-    .addOption(new Option('--state <state>', 'which messages').choices(STATES).default('dead'))
-    .addOption(new Option('--limit <n>', 'how many at the most').argParser(parseWholeNumber).default(100))
+    .addOption(new Option('--state <state>', 'state of the messages').choices(STATES).default('dead'))
+    .addOption(new Option('--limit <n>', 'maximum number listed').argParser(parseWholeNumber).default(100))
     .action((flags: GivenFlags & ListFlags) => list(flags, cli))
 
   addOperatorOptions(
     addExamples(inbox.command('show'), 'symphony inbox show bank-of-x evt_17')
-      .description('one message, and what happened to it')
+      .description('show one message and its events')
       .argument('<source>')
       .argument('<id>'),
   ).action((source: string, messageId: string, flags: GivenFlags) => show({ source, messageId }, flags, cli))
 
   addOperatorOptions(
     addExamples(inbox.command('revive'), 'symphony inbox revive bank-of-x evt_17 --reason "the account exists now"')
-      .description('bring a dead message back, with a fresh count of attempts')
+      .description('make a dead message due again and reset its attempts')
       .argument('<source>')
       .argument('<id>'),
   )
@@ -51,8 +51,8 @@ export function registerInbox(program: Command, cli: Cli): void {
 const STATES: readonly InboxState[] = ['seen', 'processing', 'done', 'dead']
 
 const HELP = `
-A message is named by its source and its id. It is dead when its handler said so, or when its last attempt had failed;
-then it waits for a person. Who acts is the login of --database-url. Payloads are never shown.
+A message is identified by its source and its id. It is dead after its handler declared it dead, or after its last attempt
+failed; then an operator can revive it. The login of --database-url is recorded as the actor. Payloads are never shown.
 
 Examples:
   symphony inbox list
@@ -85,7 +85,7 @@ async function show(key: InboxKey, flags: GivenFlags, cli: Cli): Promise<void> {
       'MESSAGE_NOT_FOUND',
       `There is no message ${key.messageId} of ${key.source} in the inbox.`,
       {
-        remedy: 'Look in the database and schema it came to (--database-url, --schema); retention may have removed it.',
+        remedy: 'Check --database-url and --schema; retention may have removed the message.',
       },
     )
   }

@@ -23,28 +23,29 @@ import { addExamples, parseWholeNumber } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
-/** `symphony jobs`: what runs again and again, and what became of its runs. */
+/** Registers `symphony jobs`: manages cron jobs and lists their runs. */
 export function registerJobs(program: Command, cli: Cli): void {
-  const jobs = program.command('jobs').description('jobs by cron expression, and their runs').addHelpText('after', HELP)
+  const jobs = program.command('jobs').description('cron jobs and their runs').addHelpText('after', HELP)
 
   addOperatorOptions(
-    addExamples(jobs.command('list'), 'symphony jobs list --json').description('every job, and when it is due next'),
+    addExamples(jobs.command('list'), 'symphony jobs list --json').description('list every job and its next due time'),
   ).action((flags: GivenFlags) => list(flags, cli))
 
   addOperatorOptions(
     addExamples(jobs.command('add'), 'symphony jobs add nightly-report --cron "0 2 * * *" --topic reports')
-      .description('define a job, or update the one of that name')
+      .description('create a job, or update the job of this name')
       .argument('<name>'),
   )
     .option('--cron <expression>', 'five fields, or six with the seconds first, or @hourly, @daily …')
-    .option('--time-zone <zone>', 'in which the expression is read (default: UTC)')
-    .option('--topic <topic>', 'the rail that carries its messages')
-    .option('--payload <json>', 'what each message says (default: {})')
-    .option('--participant <id>', 'whose stream the messages belong to (default: each its own)')
+    .option('--time-zone <zone>', 'time zone of the expression (default: UTC)')
+    .option('--topic <topic>', 'topic of its messages')
+    .option('--payload <json>', 'payload of each message (default: {})')
+    .option('--participant <id>', 'participant of the messages (default: one per message)')
     .addOption(
-      new Option('--missed-runs <policy>', 'what becomes of runs nobody was there for (default: once)').choices([
-        ...POLICIES,
-      ]),
+      new Option(
+        '--missed-runs <policy>',
+        'policy for occurrences missed while no scheduler ran (default: once)',
+      ).choices([...POLICIES]),
     )
     .action((name: string, flags: GivenFlags) => add(name, flags, cli))
 
@@ -59,23 +60,23 @@ export function registerJobs(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(jobs.command('runs'), 'symphony jobs runs nightly-report --limit 5')
       .description('runs, newest first')
-      .argument('[name]', 'of this job alone'),
+      .argument('[name]', 'only runs of this job'),
   )
-    .addOption(new Option('--limit <n>', 'so many (default: 20)').argParser(parseWholeNumber))
+    .addOption(new Option('--limit <n>', 'maximum number listed (default: 20)').argParser(parseWholeNumber))
     .action((name: string | undefined, flags: GivenFlags & { readonly limit?: number }) => runs(name, flags, cli))
 }
 
 const POLICIES: readonly MissedRuns[] = ['skip', 'once', 'all']
 
 const VERBS: readonly (readonly [string, string, (name: string, flags: GivenFlags, cli: Cli) => Promise<void>])[] = [
-  ['pause', 'make no more runs of a job; those already made go on', pause],
-  ['resume', 'make runs again, from the next occurrence on', resume],
-  ['trigger', 'make a run now, beside the schedule', trigger],
-  ['delete', 'remove a job and its runs that have not begun', remove],
+  ['pause', 'create no more runs of a job; existing runs continue', pause],
+  ['resume', 'create runs again, from the next occurrence on', resume],
+  ['trigger', 'create a run now, in addition to the schedule', trigger],
+  ['delete', 'delete a job and its runs that have not started', remove],
 ]
 
 const HELP = `
-Runs are made by "symphony scheduler" (or "symphony start"), and carried by "symphony worker". The login needs the role control.
+"symphony scheduler" or "symphony start" creates runs; "symphony worker" dispatches them. The login needs the role control.
 
 Examples:
   symphony jobs add nightly-report --cron "0 2 * * *" --time-zone Africa/Cairo --topic reports --payload '{"kind":"nightly"}'
@@ -109,7 +110,7 @@ async function add(name: string, flags: GivenFlags, cli: Cli): Promise<void> {
 function definitionOf(name: string, flags: GivenFlags): JobDefinition {
   const { cron, timeZone, topic, payload = '{}', participant, missedRuns } = flags
   if (typeof cron !== 'string') throw new InvalidArgumentError('--cron', 'expected a cron expression')
-  if (typeof topic !== 'string') throw new InvalidArgumentError('--topic', 'expected where its messages go')
+  if (typeof topic !== 'string') throw new InvalidArgumentError('--topic', 'expected the topic of its messages')
   const policy = POLICIES.find((word) => word === missedRuns)
   return {
     name,
@@ -175,32 +176,32 @@ function printRun(run: JobRunStatus, { terminal }: Cli): void {
 
 type TimerFlags = GivenFlags & { readonly state?: WorkState; readonly topic?: string; readonly limit?: number }
 
-/** `symphony timers`: what is to be done once, at a moment. Applications schedule it; an operator may call it off. */
+/** Registers `symphony timers`: lists timers and cancels one. Applications schedule timers. */
 export function registerTimers(program: Command, cli: Cli): void {
-  const timers = program.command('timers').description('what is scheduled once').addHelpText('after', TIMERS_HELP)
+  const timers = program.command('timers').description('one-shot timers').addHelpText('after', TIMERS_HELP)
 
   addOperatorOptions(
     addExamples(
       timers.command('list'),
       'symphony timers list --topic reminders --limit 100',
       'symphony timers list --state FAILED --json',
-    ).description('timers, those due first at the top'),
+    ).description('list timers, the next due first'),
   )
-    .addOption(new Option('--state <state>', 'in this state (default: READY)').choices([...WORK_STATES]))
-    .option('--topic <topic>', 'of this topic alone')
-    .addOption(new Option('--limit <n>', 'so many (default: 20)').argParser(parseWholeNumber))
+    .addOption(new Option('--state <state>', 'only timers in this state (default: READY)').choices([...WORK_STATES]))
+    .option('--topic <topic>', 'only timers of this topic')
+    .addOption(new Option('--limit <n>', 'maximum number listed (default: 20)').argParser(parseWholeNumber))
     .action((flags: TimerFlags) => listTimers(flags, cli))
 
   addOperatorOptions(
     addExamples(timers.command('cancel'), 'symphony timers cancel 0199c0de-0000-7000-8000-000000000000')
-      .description('call a timer off, also one in somebody’s hands')
+      .description('cancel a timer, even one that a worker has claimed')
       .argument('<id>'),
   ).action((timerId: string, flags: GivenFlags) => cancelTimerById(timerId, flags, cli))
 }
 
 const TIMERS_HELP = `
-A timer is scheduled by an application, in its own transaction, and becomes a message when it is due. The login needs the role
-control.
+An application schedules a timer in its own transaction. When the timer is due, it becomes a message. The login needs the
+role control.
 
 Examples:
   symphony timers list --topic reminders --limit 100
@@ -228,7 +229,7 @@ async function cancelTimerById(timerId: string, flags: GivenFlags, cli: Cli): Pr
   const cancelled = await asControl('timers', flags, cli, (control) => cancelTimer(control, timerId))
   const sentence = cancelled
     ? `The timer ${timerId} is cancelled.`
-    : `There is nothing to cancel: the timer ${timerId} has ended, or never was.`
+    : `There is nothing to cancel: the timer ${timerId} has ended or does not exist.`
   printResult({ timerId, cancelled }, sentence, flags, cli)
 }
 

@@ -8,7 +8,7 @@ import { resolveSettings, type GivenFlags } from '../settings/resolveSettings.js
 import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony keys`: who may ask the HTTP API for what. */
+/** Registers `symphony keys`: creates, lists and revokes keys of the HTTP API. */
 export function registerKeys(program: Command, cli: Cli): void {
   const keys = program.command('keys').description('keys of the HTTP API').addHelpText('after', HELP)
 
@@ -17,36 +17,36 @@ export function registerKeys(program: Command, cli: Cli): void {
       keys.command('create'),
       'symphony keys create --scope ingest --owner shop --participant acme',
       'symphony keys create --scope read --scope operate --owner alice --expires 90d',
-    ).description('make a key, and show it this once'),
+    ).description('create a key and show it once'),
   )
     .addOption(
-      new Option('--scope <scope>', `what it may do: ${SCOPES.join(', ')}; may be repeated`).argParser(collect),
+      new Option('--scope <scope>', `scope of the key: ${SCOPES.join(', ')}; may be repeated`).argParser(collect),
     )
-    .option('--owner <person>', 'who holds it: the person of two-person actions')
+    .option('--owner <person>', 'person who holds the key; two-person decisions record this name')
     .addOption(
-      new Option('--participant <id>', 'see and pay for this participant alone; may be repeated').argParser(collect),
+      new Option('--participant <id>', 'restrict the key to this participant; may be repeated').argParser(collect),
     )
-    .option('--expires <when>', 'a time with its offset, or so many days: 2027-01-31T00:00:00Z, 90d (default: never)')
+    .option('--expires <when>', 'time with its offset, or a number of days: 2027-01-31T00:00:00Z, 90d (default: never)')
     .action((flags: GivenFlags & CreateFlags) => create(flags, cli))
 
   addOperatorOptions(
     addExamples(keys.command('list'), 'symphony keys list --json').description(
-      'every key, newest first; never a secret',
+      'list every key, newest first, without secrets',
     ),
   ).action((flags: GivenFlags) => list(flags, cli))
 
   addOperatorOptions(
     addExamples(keys.command('revoke'), 'symphony keys revoke k3y1d0000000000a')
-      .description('end a key for ever; servers notice within five seconds')
+      .description('revoke a key for ever; servers refuse it within five seconds')
       .argument('<key-id>'),
   ).action((keyId: string, flags: GivenFlags) => revoke(keyId, flags, cli))
 }
 
 const HELP = `
-A key is shown once, when it is made; the database keeps a hash of it. Each scope acts in its own role: ingest
-enqueues, read shows everything but payloads, audit shows the ledger with them, operate decides and pauses. Nobody
-hands out a scope whose role they do not have, and a key that operates belongs to whoever makes it, unless an
-administrator does: otherwise one person could be their own second.
+A key is shown once, when it is created; the database stores a hash of it. Each scope acts in its own role: ingest
+enqueues, read shows everything except payloads, audit shows the ledger with payloads, operate decides and pauses. You
+can only grant a scope whose role you have. A key with the scope operate belongs to its creator, unless an administrator
+creates it: otherwise one person could approve their own proposals.
 
 Examples:
   symphony keys create --scope ingest --owner shop --participant acme
@@ -61,7 +61,7 @@ interface CreateFlags {
 
 async function create(flags: GivenFlags & CreateFlags, cli: Cli): Promise<void> {
   const { owner, expires, participant } = flags
-  if (typeof owner !== 'string') throw new InvalidArgumentError('--owner', 'expected the person who will hold it')
+  if (typeof owner !== 'string') throw new InvalidArgumentError('--owner', 'expected the person who holds the key')
   const request = {
     scopes: scopesOf(flags.scope ?? []),
     owner,
@@ -70,7 +70,7 @@ async function create(flags: GivenFlags & CreateFlags, cli: Cli): Promise<void> 
   }
   const { keyId, key, createdAt } = await withKeys(flags, cli, (keys) => keys.create(request))
   if (flags['json'] === true) return cli.terminal.printJson({ keyId, key, ...request, createdAt })
-  cli.terminal.print(`The key ${keyId} of ${owner} is made. It is shown only now:`)
+  cli.terminal.print(`The key ${keyId} of ${owner} is created. It is shown only now:`)
   cli.terminal.print(`  ${key}`)
 }
 
@@ -86,13 +86,13 @@ function scopesOf(words: readonly string[]): readonly Scope[] {
   throw new InvalidArgumentError('--scope', `expected ${SCOPES.join(', ')}; it may be repeated`)
 }
 
-/** Days are counted by this machine's clock; whether a key has expired is judged by the database's. */
+/** Counts days by the clock of this machine. The database decides by its own clock whether a key has expired. */
 function timeOf(text: string): Date {
   const [, days] = /^(\d{1,5})d$/.exec(text) ?? []
   if (days !== undefined) return new Date(systemClock.now().getTime() + Number(days) * DAY_MS)
   const time = parseTimestamp(text)
   if (time !== undefined) return time
-  throw new InvalidArgumentError('--expires', 'expected 2027-01-31T00:00:00Z, or so many days, such as 90d')
+  throw new InvalidArgumentError('--expires', 'expected 2027-01-31T00:00:00Z, or a number of days, such as 90d')
 }
 
 const DAY_MS = 86_400_000
@@ -110,7 +110,7 @@ function printKey(key: ApiKeyStatus, { terminal }: Cli): void {
   terminal.print(`${bold(keyId)} ${owner} ${bold(status)} ${scopes.join('+')}`)
   const facts = [
     participants === null ? undefined : `for ${participants.join(', ')}`,
-    `made ${createdAt.toISOString()} by ${createdBy}`,
+    `created ${createdAt.toISOString()} by ${createdBy}`,
     expiresAt === null ? undefined : `expires ${expiresAt.toISOString()}`,
     revokedBy === null ? undefined : `revoked by ${revokedBy}`,
     lastUsedAt === null ? 'never used' : `used in the hour of ${lastUsedAt.toISOString()}`,

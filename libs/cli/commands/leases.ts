@@ -6,23 +6,23 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony leases`: who holds what. It only looks: a lease is ended by its holder or by time. */
+/** Registers `symphony leases`: lists named leases. No command ends a lease. */
 export function registerLeases(program: Command, cli: Cli): void {
-  const leases = program.command('leases').description('who holds which resource').addHelpText('after', HELP)
+  const leases = program.command('leases').description('named leases and their holders').addHelpText('after', HELP)
 
   addSettings(
     addExamples(leases.command('list'), 'symphony leases list --all').description(
-      'who holds what, until when, and with which fencing token',
+      'list leases with holder, expiry and fencing token',
     ),
     TARGET,
   )
     .addOption(jsonOption())
-    .option('--all', 'also what was released')
+    .option('--all', 'also released leases')
     .action((flags: GivenFlags) => list(flags, cli))
 }
 
 const HELP = `
-HELD: nobody else can have it. EXPIRED: its holder did not come back, and nobody has asked for it since.
+HELD: no other process can acquire the lease. EXPIRED: the holder did not renew it, and no other process acquired it since.
 
 Examples:
   symphony leases list --all

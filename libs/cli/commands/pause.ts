@@ -14,7 +14,7 @@ import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony pause`: keeps a rail, a participant, a stream or everything from being claimed. */
+/** Registers `symphony pause`: stops claims for a rail, a participant, a stream or everything. */
 export function registerPause(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(
@@ -23,13 +23,13 @@ export function registerPause(program: Command, cli: Cli): void {
       'symphony pause participant acme --reason OPS-812 --dry-run',
       'symphony pause all --reason "reconciliation with the bank"',
     )
-      .description('claim nothing of a rail, a participant, an ordered stream or at all; what is in flight goes on')
+      .description('stop claims for a rail, a participant, an ordered stream or everything; calls in flight continue')
       .addArgument(pauseKindArgument())
       .addArgument(pauseNameArgument()),
   )
     .addOption(reasonOption())
-    .option('--force', 'also a name that the database does not know yet')
-    .option('--dry-run', 'say what would happen, and change nothing')
+    .option('--force', 'accept a name that the database does not know yet')
+    .option('--dry-run', 'print what would happen; change nothing')
     .action((kind: PauseKind, name: string | undefined, flags: GivenFlags) =>
       runPause(kind, pauseName(kind, name), flags, cli),
     )
@@ -54,20 +54,20 @@ async function runPause(kind: PauseKind, name: string, flags: GivenFlags, cli: C
   })
 }
 
-/** `symphony resume`: ends a pause. */
+/** Registers `symphony resume`: ends a pause. */
 export function registerResume(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(
       program.command('resume'),
       'symphony resume rail sepa --reason "the bank is open again"',
-      'symphony resume all --reason "the books agree"',
+      'symphony resume all --reason "ledger and bank statement agree"',
     )
       .description('end a pause')
       .addArgument(pauseKindArgument())
       .addArgument(pauseNameArgument()),
   )
     .addOption(reasonOption())
-    .option('--dry-run', 'say what would happen, and change nothing')
+    .option('--dry-run', 'print what would happen; change nothing')
     .action((kind: PauseKind, name: string | undefined, flags: GivenFlags) =>
       runResume(kind, pauseName(kind, name), flags, cli),
     )
@@ -95,25 +95,25 @@ async function runResume(kind: PauseKind, name: string, flags: GivenFlags, cli: 
 function describeSkipped(skipped: SkippedHead | undefined): string {
   if (skipped === undefined) return ''
   const { instructionId, outboxId, waiting } = skipped
-  return ` ${instructionId} (${outboxId}) failed and was not redriven: it is left behind, and the ${waiting} behind it are sent without it.`
+  return ` ${instructionId} (${outboxId}) failed and was not redriven: it is skipped, and the ${waiting} payments after it are sent without it.`
 }
 
 function pauseKindArgument(): Argument {
-  return new Argument('<kind>', 'what is meant').choices(['rail', 'participant', 'stream', 'all'])
+  return new Argument('<kind>', 'kind of pause').choices(['rail', 'participant', 'stream', 'all'])
 }
 
 function pauseNameArgument(): Argument {
-  return new Argument('[name]', 'the rail or participant; none for all')
+  return new Argument('[name]', 'rail or participant; none for all')
 }
 
-/** The name of a pause: required for each kind but `all`, which has none. */
+/** Returns the name of a pause. Every kind except `all` requires one. */
 function pauseName(kind: PauseKind, name: string | undefined): string {
   if (kind !== 'all' && name === undefined) throw new InvalidArgumentError('name', `expected the name of the ${kind}`)
   if (kind === 'all' && name !== undefined) throw new InvalidArgumentError('name', 'expected none for all')
   return name ?? 'all'
 }
 
-/** `The rail sepa`, or `Everything`. */
+/** Returns `The rail sepa`, or `Everything`. */
 function pauseSubject(kind: PauseKind, name: string): string {
   return kind === 'all' ? 'Everything' : `The ${kind} ${name}`
 }

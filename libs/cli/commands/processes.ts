@@ -15,22 +15,24 @@ import {
 import type { Cli } from '../terminal/Terminal.js'
 
 /**
- * Commands that run until stopped. Each imports its process when it runs: `symphony --help` takes 0.5 s, and would take twice as
- * long with the HTTP server and the rails loaded.
+ * Commands that run until stopped. Each imports its process only when it runs, because the HTTP server and the rails
+ * would double the 0.5 s that `symphony --help` takes.
  */
 
 const START_SETTINGS = [...TARGET, ...RELAY, ...SCHEDULER, ...CLEANUP, ...PROCESS, ...API, ...ALERTS] as const
 
-/** `start` runs in a terminal: it should stop fast, and log lines would hide the printed text. */
+/**
+ * `start` runs in a terminal: it stops fast, and it logs only warnings, so that log lines do not hide the printed text.
+ */
 const START_DEFAULTS: Partial<Settings> = { shutdownMs: 1_500, logLevel: 'warn' }
 
-/** `symphony start`: everything in one process, in the foreground. */
+/** Registers `symphony start`: runs everything in one process, in the foreground. */
 export function registerStart(program: Command, cli: Cli): void {
   addSettings(
     program
       .command('start')
       .description(
-        'everything: PostgreSQL if none is given, schema, checks, API, relayer, lease repair, scheduler, cleanup',
+        'run everything: PostgreSQL if none is given, schema, checks, API, relayer, lease repair, scheduler, cleanup',
       ),
     START_SETTINGS,
     START_DEFAULTS,
@@ -40,9 +42,9 @@ export function registerStart(program: Command, cli: Cli): void {
 }
 
 const START_HELP = `
-Without --database-url and DATABASE_URL it starts a PostgreSQL of its own in --data-dir. The schema is deployed, and the
-processes log in as a login made for them, which inherits nothing. Without --rails there is one simulated rail, named
-"simulated", whose book is rail-book.ndjson in --data-dir.
+Without --database-url and DATABASE_URL the command starts a PostgreSQL in --data-dir. It deploys the schema and creates a
+login for its processes, which inherits no privileges. Without --rails there is one simulated rail, named "simulated"; its
+book is rail-book.ndjson in --data-dir.
 
 Examples:
   symphony start
@@ -56,21 +58,18 @@ async function start(flags: GivenFlags, cli: Cli): Promise<void> {
 
 const API_SETTINGS = [...TARGET, ...PROTECTION, ...PROCESS, ...API, ...ALERTS] as const
 
-/** `symphony api`: the HTTP API and the dashboard alone, one of the processes of a deployment. */
+/** Registers `symphony api`: serves the HTTP API and the dashboard. */
 export function registerApi(program: Command, cli: Cli): void {
-  addSettings(
-    program.command('api').description('serve the HTTP API and the dashboard until stopped, and nothing else'),
-    API_SETTINGS,
-  )
+  addSettings(program.command('api').description('serve the HTTP API and the dashboard until stopped'), API_SETTINGS)
     .addHelpText('after', API_HELP)
     .action((flags: GivenFlags) => api(flags, cli))
 }
 
 const API_HELP = `
-Who asks shows a key (symphony keys create), a token of the identity provider that --oidc names, or the token of
-SYMPHONY_ACCESS_TOKEN, which may do everything. It listens on this machine alone unless --host says otherwise; put TLS
-before it where others come in. The login needs what "symphony deploy --create-login NAME=api" gives it. What your rails say
-about the fields of payloads (--rails) it does: it masks, it refuses, and with --vault-keys it encrypts.
+A request presents a key (symphony keys create), a token of the identity provider that --oidc names, or the token of
+SYMPHONY_ACCESS_TOKEN, which has every scope. The API listens on this machine only, unless --host says otherwise; put a TLS
+proxy in front of it for other machines. The login needs the privileges of "symphony deploy --create-login NAME=api". With
+--rails the API applies their field classes: it masks and refuses fields, and encrypts them with --vault-keys.
 
 Examples:
   symphony deploy --create-login web=api
@@ -85,10 +84,10 @@ async function api(flags: GivenFlags, cli: Cli): Promise<void> {
 
 const WORKER_SETTINGS = [...TARGET, ...RELAY, ...PROCESS, 'http'] as const
 
-/** `symphony worker`: the relayer and lease repair alone, one of many processes of a deployment. */
+/** Registers `symphony worker`: runs the relayer and lease repair. */
 export function registerWorker(program: Command, cli: Cli): void {
   addSettings(
-    program.command('worker').description('carry items to your rails until stopped: relayer and lease repair'),
+    program.command('worker').description('dispatch items to your rails until stopped: relayer and lease repair'),
     WORKER_SETTINGS,
   )
     .addOption(new Option('--until-stdin-closes', 'stop when standard input is closed').hideHelp())
@@ -97,9 +96,9 @@ export function registerWorker(program: Command, cli: Cli): void {
 }
 
 const WORKER_HELP = `
-The file of --rails is an ES module whose default export is an array of rails; only those are served. The login needs
-the role executor, and readonly for /readyz and /metrics. SIGTERM and SIGINT stop it: claims end, calls in progress
-get --shutdown-ms, leases go back. A second signal ends it at once.
+The file of --rails is an ES module whose default export is an array of rails; the worker serves only these. The login needs
+the role executor, and readonly for /readyz and /metrics. SIGTERM and SIGINT stop the worker: it claims nothing more, waits
+up to --shutdown-ms for calls in progress and releases its leases. A second signal ends it at once.
 
 Examples:
   symphony deploy --create-login relayer=executor+readonly
@@ -110,7 +109,7 @@ async function worker(flags: GivenFlags, cli: Cli): Promise<void> {
   const settings = await resolveSettings(WORKER_SETTINGS, flags, cli)
   const { rails } = settings
   if (rails === undefined) {
-    throw new InvalidArgumentError('--rails', 'expected a file; without rails there is nowhere to carry anything')
+    throw new InvalidArgumentError('--rails', 'expected a file; a worker without rails has nothing to dispatch to')
   }
   const { runWorker } = await import('../processes/runWorker.js')
   await runWorker({ ...settings, rails, untilStdinCloses: flags['untilStdinCloses'] === true }, cli)
@@ -118,10 +117,10 @@ async function worker(flags: GivenFlags, cli: Cli): Promise<void> {
 
 const SCHEDULER_SETTINGS = [...TARGET, ...SCHEDULER, ...CLEANUP, 'listen', ...PROCESS, 'http'] as const
 
-/** `symphony scheduler`: timers and jobs alone, one of many processes of a deployment. */
+/** Registers `symphony scheduler`: runs timers, jobs and retention. */
 export function registerScheduler(program: Command, cli: Cli): void {
   addSettings(
-    program.command('scheduler').description('make messages of due timers and jobs until stopped'),
+    program.command('scheduler').description('turn due timers and jobs into messages until stopped'),
     SCHEDULER_SETTINGS,
   )
     .addHelpText('after', SCHEDULER_HELP)
@@ -129,9 +128,9 @@ export function registerScheduler(program: Command, cli: Cli): void {
 }
 
 const SCHEDULER_HELP = `
-Start as many as you like: each occurrence of a job is run once. The login needs the role executor, and readonly for
-/readyz and /metrics. What it makes is carried by "symphony worker". It also removes what is finished and past its
-retention: runs, timers, handled messages of the inbox, leases that nobody holds.
+Start any number of them: each occurrence of a job runs once. The login needs the role executor, and readonly for /readyz
+and /metrics. "symphony worker" dispatches the messages. The scheduler also removes rows past their retention: finished
+runs and timers, handled messages of the inbox, leases without a holder.
 
 Examples:
   symphony deploy --create-login scheduler=executor+readonly

@@ -22,7 +22,7 @@ import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony approve`: the second person's yes. */
+/** Registers `symphony approve`: approves proposals of another person. */
 export function registerApprove(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(
@@ -31,10 +31,10 @@ export function registerApprove(program: Command, cli: Cli): void {
       'symphony redrive --all-matching --rail sepa --reason OPS-812 --json | jq -r .proposed[].proposalId > proposals',
       'xargs symphony approve < proposals    # as someone else',
     )
-      .description('approve decisions that someone else has proposed; a refused one is named, and the others go on')
+      .description('approve decisions that someone else has proposed; prints each refused one and continues')
       .argument('<proposal-id...>'),
   )
-    .option('--dry-run', 'show the payment, its hold, the proposal and its effect, and change nothing')
+    .option('--dry-run', 'print the payment, its hold, the proposal and its effect; change nothing')
     .action((ids: readonly string[], flags: GivenFlags) => runApprove(ids, flags, cli))
 }
 
@@ -47,7 +47,7 @@ async function runApprove(proposalIds: readonly string[], flags: GivenFlags, cli
 async function approve(control: RoleHandle, proposalId: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const isDryRun = flags['dryRun'] === true
   const proposal = isDryRun ? await requiredProposal(control, proposalId) : await readProposal(control, proposalId)
-  // Before the approval, which ends the hold.
+  // Read before the approval, which ends the hold.
   const [item] = proposal === undefined ? [] : await readItems(control, { outboxId: proposal.outboxId })
   const payment = item === undefined ? '' : ` ${describePayment(item)}.`
   const facts = factsOf(item)
@@ -63,7 +63,7 @@ async function approve(control: RoleHandle, proposalId: string, flags: GivenFlag
   printResult({ proposalId, ...approved, ...facts }, `${sentence}${payment}`, flags, cli)
 }
 
-/** `INV-1 on sepa: 12.50 EUR to ••••3000, outcome unknown, held by relayer: no answer` */
+/** Returns `INV-1 on sepa: 12.50 EUR to ••••3000, outcome unknown, held by relayer: no answer`. */
 function describePayment(item: ItemStatus): string {
   const unknown = item.outcomeUnknown ? ', outcome unknown' : ''
   const held = item.holdReason === null ? '' : `, held by ${item.heldBy}: ${item.holdReason}`
@@ -87,15 +87,15 @@ async function requiredProposal(control: RoleHandle, proposalId: string): Promis
   const proposal = await readProposal(control, proposalId)
   if (proposal?.status === 'OPEN') return proposal
   throw new SymphonyError('PROPOSAL_NOT_FOUND', `There is no open proposal with the id ${proposalId}.`, {
-    remedy: 'symphony holds list shows those that are open.',
+    remedy: 'List the open proposals with symphony holds list.',
   })
 }
 
-/** `symphony withdraw`: the proposer's second thought, or the second person's no. */
+/** Registers `symphony withdraw`: the proposer withdraws a proposal, or another person refuses it. */
 export function registerWithdraw(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(program.command('withdraw'), 'symphony withdraw 01981… --reason "it was paid after all"')
-      .description('withdraw or refuse proposed decisions: the items stay as they are')
+      .description('withdraw or refuse proposed decisions; the items stay as they are')
       .argument('<proposal-id...>'),
   )
     .addOption(reasonOption())
@@ -114,8 +114,8 @@ async function runWithdraw(proposalIds: readonly string[], flags: GivenFlags, cl
 }
 
 /**
- * Decides about each proposal in a transaction of its own. Of several, each refusal is printed with its id and the others go on.
- * A fault of the database, or a signal, ends the command and names the ids that have no answer.
+ * Decides each proposal in its own transaction. Of several, prints each refusal and continues. A database fault or a
+ * signal ends the command, which then prints the ids without an answer.
  */
 async function decideEachProposal(
   proposalIds: readonly string[],

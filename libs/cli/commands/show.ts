@@ -21,7 +21,7 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { TARGET } from '../settings/settings.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
-/** `symphony show`: the whole story of one payment. */
+/** Registers `symphony show`: prints the timeline of one payment. */
 export function registerShow(program: Command, cli: Cli): void {
   addSettings(
     addExamples(
@@ -30,11 +30,14 @@ export function registerShow(program: Command, cli: Cli): void {
       'symphony show 01981… --json | jq .items[0].state',
       'symphony show INV-2026-17 --replay',
     )
-      .description('the whole timeline of one payment')
+      .description('show the whole timeline of one payment')
       .argument('<id>', 'an instruction id, or the id of an outbox item; an idempotency key alone finds no item'),
     TARGET,
   )
-    .option('--replay', 'fold the full trail of events and compare the result with the queue, as an auditor')
+    .option(
+      '--replay',
+      'replay the events of the full trail and compare the result with the queue; needs the role auditor',
+    )
     .addOption(jsonOption())
     .action((id: string, flags: GivenFlags) => run(id, flags, cli))
 }
@@ -64,11 +67,11 @@ async function run(id: string, flags: GivenFlags, cli: Cli): Promise<void> {
 
 async function findItems(role: RoleHandle, id: string): Promise<readonly ItemStatus[]> {
   const byItem = UUID.test(id) ? await readItems(role, { outboxId: id }) : []
-  // An instruction may be named by a UUID, too.
+  // An instruction id may be a UUID, too.
   const items = byItem.length > 0 ? byItem : await readItems(role, { instructionId: id })
   if (items.length > 0) return items
   throw new SymphonyError('ITEM_NOT_FOUND', `There is no instruction and no outbox item with the id ${id}.`, {
-    remedy: 'Look it up in the database and schema it was enqueued in: --database-url, --schema.',
+    remedy: 'Check --database-url and --schema: they must name the database in which it was enqueued.',
   })
 }
 
@@ -121,11 +124,13 @@ function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
 interface Moment {
   readonly at: Date | null
   readonly line: string
-  /** The outcome was unknown after it. */
+  /** True if the outcome is unknown after this entry. */
   readonly isUnknown: boolean
 }
 
-/** Attempts and events in the order they happened; at the same instant, the attempt that an event speaks of comes first. */
+/**
+ * Returns attempts and events by time. At equal times the attempt comes before its event, because the sort is stable.
+ */
 function momentsOf({ createdAt, attempts, events }: Timeline): readonly Moment[] {
   return [
     { at: createdAt, line: 'enqueued', isUnknown: false },
@@ -232,7 +237,7 @@ function requireEqual(replays: readonly ItemReplay[]): void {
     )
     throw new SymphonyError(
       'REPLAY_DIFFERS',
-      `The pending row of ${different.map(({ outboxId }) => outboxId).join(', ')} is not what its events say: ${[...columns].join(', ')}.`,
+      `The pending row of ${different.map(({ outboxId }) => outboxId).join(', ')} differs from its events: ${[...columns].join(', ')}.`,
       {
         remedy:
           'Keep the database as it is and find out what wrote to it; run symphony ledger verify and symphony doctor --full.',

@@ -11,11 +11,14 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { ALERTS, TARGET, type AlertSettings } from '../settings/settings.js'
 import type { Cli, Colors } from '../terminal/Terminal.js'
 
-/** `symphony status`: the queue at a glance, and what somebody should look at. */
+/** Registers `symphony status`: prints the counts of the queue and the active alerts. */
 export function registerStatus(program: Command, cli: Cli): void {
-  addSettings(program.command('status').description('the queue at a glance'), [...TARGET, ...ALERTS])
+  addSettings(program.command('status').description('show the counts of the queue and the active alerts'), [
+    ...TARGET,
+    ...ALERTS,
+  ])
     .addOption(jsonOption())
-    .option('--watch', 'look again every second until stopped')
+    .option('--watch', 'refresh every second until stopped')
     .addHelpText(
       'after',
       `
@@ -95,11 +98,11 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta 
     [
       '  expired',
       status.expiredLeaseCount,
-      'leases nobody has taken over yet',
+      'leases that no worker has taken over yet',
       alarming(status.expiredLeaseCount, yellow),
     ],
-    ['  blocked', status.blockedCount, 'behind an earlier one, or paused'],
-    ['  held', status.heldCount, 'waiting for a person: symphony holds list', alarming(status.heldCount, red)],
+    ['  blocked', status.blockedCount, 'behind an earlier payment, or paused'],
+    ['  held', status.heldCount, 'until operators decide: symphony holds list', alarming(status.heldCount, red)],
     [
       'unknown',
       status.outcomeUnknownCount,
@@ -139,10 +142,12 @@ function duration(seconds: number): string {
   return `${Math.floor(whole / 3_600)} h`
 }
 
-/** `symphony workers`: relayers that run, or were killed. */
+/** Registers `symphony workers`: lists relayers that run or died. */
 export function registerWorkers(program: Command, cli: Cli): void {
   const workers = addSettings(
-    program.command('workers').description('relayers that reported within a day and did not stop, with their leases'),
+    program
+      .command('workers')
+      .description('list relayers that reported within a day and did not stop, with their leases'),
     TARGET,
   )
     .addOption(jsonOption())
@@ -171,15 +176,15 @@ function printWorker(worker: WorkerReport & { readonly deadSince: string | null 
   if (clockJump !== undefined) terminal.print(dim(`  last clock jump: ${JSON.stringify(clockJump)}`))
 }
 
-/** `symphony alerts`: the rules with their thresholds, for people and for Prometheus. */
+/** Registers `symphony alerts`: prints the alert rules, as text or for Prometheus. */
 export function registerAlerts(program: Command, cli: Cli): void {
-  addSettings(program.command('alerts').description('the alert rules with their thresholds'), ALERTS)
+  addSettings(program.command('alerts').description('list the alert rules with their thresholds'), ALERTS)
     .option('--prometheus', 'print a rules file for Prometheus')
     .addOption(jsonOption())
     .addHelpText(
       'after',
       `
-Needs no database. symphony status and the dashboard show which rules fire.
+This command needs no database. symphony status and the dashboard show which rules fire.
 
 Examples:
   symphony alerts

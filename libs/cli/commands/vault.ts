@@ -9,27 +9,27 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** `symphony vault`: the keys of encrypted fields. */
+/** Registers `symphony vault`: manages the keys of encrypted fields. */
 export function registerVault(program: Command, cli: Cli): void {
   const vault = program.command('vault').description('keys of encrypted fields').addHelpText('after', HELP)
 
   addExamples(vault.command('keygen'), 'symphony vault keygen vault.json', 'symphony vault keygen vault.json --id 2027')
-    .description('make a file of master keys, or add one to it and make it the current one')
-    .argument('<file>', 'readable by its owner alone; every process that encrypts or dispatches needs it')
-    .option('--id <id>', 'what the key is called (default: a random name)')
-    .option('--not-current', 'add it, and go on wrapping under the one before: first every process must have it')
+    .description('create a file of master keys, or add a key and make it the current one')
+    .argument('<file>', 'file that only its owner can read; every process that encrypts or dispatches needs it')
+    .option('--id <id>', 'id of the key (default: random)')
+    .option('--not-current', 'add the key but keep wrapping with the current one, until every process has the new file')
     .addOption(jsonOption())
     .action((file: string, flags: GivenFlags) => keygen(file, flags, cli))
 
   addOperatorOptions(
     addExamples(vault.command('status'), 'symphony vault status --json').description(
-      'how many subjects have a key, and under which master keys',
+      'count the subjects with a key, per master key',
     ),
   ).action((flags: GivenFlags) => status(flags, cli))
 
   addSettings(
     addExamples(vault.command('rotate'), 'symphony vault rotate --vault-keys vault.json').description(
-      'put every data key under the current master key; payloads and ledger stay as they are',
+      'wrap every data key with the current master key; payloads and ledger do not change',
     ),
     [...TARGET, 'vaultKeys'],
   )
@@ -38,17 +38,17 @@ export function registerVault(program: Command, cli: Cli): void {
 
   addOperatorOptions(
     addExamples(vault.command('shred'), 'symphony vault shred customer-4711 --reason "erasure request 88" --yes')
-      .description('destroy the key of a subject for ever: nobody can read its encrypted fields again')
-      .argument('<subject>', 'the participant, or what the rail’s subject names')
-      .option('--reason <text>', 'why; kept with the fact that it was destroyed')
-      .addOption(new Option('--yes', 'really: there is no way back')),
+      .description('destroy the key of a subject for ever: its encrypted fields can never be read again')
+      .argument('<subject>', 'participant, or the value that the rail’s subject selects')
+      .option('--reason <text>', 'why; stored with the record of the destruction')
+      .addOption(new Option('--yes', 'confirm: this cannot be undone')),
   ).action((subject: string, flags: GivenFlags) => shred(subject, flags, cli))
 }
 
 const HELP = `
 A rail declares which fields of its payloads are encrypted. They are encrypted before they reach the database and decrypted
-just before the rail is called, under a data key for each subject, which the database keeps wrapped under a master key that
-it never gets. Payments of a subject whose key is destroyed are held, not sent: end them first.
+just before the call of the rail. Each subject has its own data key. The database stores it wrapped by a master key, which
+the database never receives. Payments of a subject whose key is destroyed are held: complete them first.
 
 Examples:
   symphony vault keygen vault.json
@@ -66,7 +66,7 @@ async function keygen(file: string, flags: GivenFlags, cli: Cli): Promise<void> 
   const current = added.current === added.id ? 'It is the current one.' : `The current one stays ${added.current}.`
   printResult(
     added,
-    `The master key ${added.id} is in ${file}. ${current} Keep a copy where no database is.`,
+    `The master key ${added.id} is in ${file}. ${current} Keep a copy outside the database server.`,
     flags,
     cli,
   )
@@ -91,14 +91,19 @@ async function rotate(flags: GivenFlags, cli: Cli): Promise<void> {
   const masterKeys = await MasterKeyFile.open(vaultKeys)
   const result = await withVault(flags, cli, (vault) => vault.rotate({ masterKeys }))
   const { rewrapped, masterKeyId } = result
-  printResult(result, `${rewrapped} keys were put under the master key ${masterKeyId}, as all others are.`, flags, cli)
+  printResult(
+    result,
+    `${rewrapped} keys were wrapped with the master key ${masterKeyId}; all keys are under it now.`,
+    flags,
+    cli,
+  )
 }
 
 async function shred(subject: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const { reason } = flags
-  if (typeof reason !== 'string') throw new InvalidArgumentError('--reason', 'expected why; it is kept')
+  if (typeof reason !== 'string') throw new InvalidArgumentError('--reason', 'expected a reason; it is stored')
   if (flags['yes'] !== true) {
-    throw new InvalidArgumentError('--yes', 'expected, because nobody can bring a destroyed key back')
+    throw new InvalidArgumentError('--yes', 'expected, because a destroyed key cannot be restored')
   }
   const changed = await withVault(flags, cli, (vault) => vault.shred({ subject, reason }))
   const verb = changed ? 'is destroyed' : 'was destroyed already'

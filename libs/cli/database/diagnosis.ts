@@ -3,15 +3,15 @@ import { checkStart, type Diagnosis, type Finding, type StartCheckOptions } from
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
 /**
- * Refuses to start on a server that is not durable, or in a schema that this release did not deploy. The error has a remedy.
- * Prints warnings, and with `strict` refuses them too.
+ * Refuses to start on a server that is not durable, or in a schema that this release did not deploy. The error has a
+ * remedy. Prints warnings, and with `strict` refuses them too.
  */
 export async function requireStartChecks(
   { strict = false, ...options }: StartCheckOptions & { readonly strict?: boolean },
   cli: Cli,
 ): Promise<void> {
   const { refusals, warnings } = await checkStart(options)
-  // Without a schema the login is the deployer's, which needs more rights than the warnings allow.
+  // With `part: 'server'` the login is the deployer's, which needs more rights than the warnings allow.
   const unwise = options.part === 'server' ? [] : warnings
   const refused = strict ? [...refusals, ...unwise] : refusals
   if (!strict) for (const finding of unwise) warn(finding, cli)
@@ -21,7 +21,10 @@ export async function requireStartChecks(
   throw findingError(first, `Refusing to start. ${describe(first)}.${more}`)
 }
 
-/** Returns an error with the code of a finding. The checks of the doctor are SQL files, so `ErrorCode` cannot list their names. */
+/**
+ * Returns an error with the code of a finding. The checks of the doctor are SQL files, so `ErrorCode` cannot list their
+ * names.
+ */
 export function findingError({ code, remedy }: Pick<Finding, 'code' | 'remedy'>, message: string): SymphonyError {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the command prints the code, and no program branches on it
   return new SymphonyError(code as ErrorCode, message, { remedy })
@@ -57,7 +60,7 @@ export function requireHealth({ ok, schema, findings }: Diagnosis): void {
     'DOCTOR_FOUND_DRIFT',
     `The schema ${schema} is not what was deployed: ${countOf(count, 'finding')}.`,
     {
-      remedy: 'Go through the findings above; each says what to do.',
+      remedy: 'Follow the remedy of each finding above.',
     },
   )
 }

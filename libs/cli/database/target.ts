@@ -5,7 +5,7 @@ import { addSettings, resolveSettings } from '../settings/resolveSettings.js'
 import type { TargetSettings } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** The address that was given, else that of the embedded server that runs in the data folder. */
+/** Returns the given address, or that of the embedded server that runs in the data folder. */
 export async function urlOfTarget({
   databaseUrl,
   dataDir,
@@ -17,15 +17,15 @@ export async function urlOfTarget({
 
 export interface OpenedServer {
   readonly url: string
-  /** Undefined for a server that was given. */
+  /** Embedded server; undefined if an address was given. */
   readonly embedded:
     | { readonly version: number; readonly dataDir: string; readonly port: number; readonly adopted: boolean }
     | undefined
-  /** Ends only a server that this process started. */
+  /** Stops the server only if this process started it. */
   readonly stop: () => Promise<void>
 }
 
-/** The server that was given, else the embedded one of the data folder, which is started unless it runs. */
+/** Returns the given server, or the embedded one of the data folder, which it starts unless it runs. */
 export async function openServer(
   { databaseUrl, dataDir }: { readonly databaseUrl: string | undefined; readonly dataDir: string },
   { searchPath, signal }: { readonly searchPath: string | undefined; readonly signal: AbortSignal },
@@ -38,7 +38,7 @@ export async function openServer(
   return { url: server.url, embedded: server, stop: server.stop }
 }
 
-/** Options of a connection as the settings say. */
+/** Returns the connection options of the settings. */
 export function targetOptions(
   url: string,
   { schema, pooler, listenUrl }: TargetSettings,
@@ -53,7 +53,7 @@ export function targetOptions(
   }
 }
 
-/** For a statement that may run longer than those of a worker. */
+/** Limits for a statement that may run longer than those of a worker. */
 export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs'>
 
 /** Opens the target for one command, and closes it afterwards. */
@@ -66,7 +66,7 @@ export function withTarget<T>(
   return withOpened(settings, application, async (options) => openDatabase({ ...options, ...limits }), body)
 }
 
-/** The same for an object that opens the database itself. Explains a failure that the schema causes. */
+/** Opens an object that opens the database itself. If the schema caused a failure, throws an error that explains it. */
 export async function withOpened<Opened extends { close(): Promise<void> }, T>(
   settings: TargetSettings,
   application: string,
@@ -84,7 +84,7 @@ export async function withOpened<Opened extends { close(): Promise<void> }, T>(
   }
 }
 
-/** How a statement fails where the schema is missing, or is that of another release. */
+/** Error codes of statements where the schema is missing or belongs to another release. */
 const MISFITS: ReadonlySet<string> = new Set([
   'INVALID_SCHEMA_NAME',
   'ROLE_UNAVAILABLE',
@@ -93,7 +93,7 @@ const MISFITS: ReadonlySet<string> = new Set([
   'UNDEFINED_TABLE',
 ])
 
-/** The reason in terms of the deployment, if the schema is not what this release deploys. */
+/** Returns an error about the deployment if the schema is not what this release deploys. */
 async function schemaRefusal(error: unknown, url: string, schema: string): Promise<SymphonyError | undefined> {
   if (!(error instanceof DatabaseError) || !MISFITS.has(error.code)) return undefined
   const { checkStart } = await import('../../deployment/index.js')
@@ -105,15 +105,15 @@ async function schemaRefusal(error: unknown, url: string, schema: string): Promi
     const { object, expected, found } = finding
     return findingError(finding, `${object}: expected ${expected}, found ${found}.`)
   } catch {
-    // The first error says more than this one.
+    // The first error is the more useful one.
     return undefined
   }
 }
 
-/** Which database a command works on that opens it by itself, before there is anything in it to log in as. */
+/** Settings of commands that open the database themselves, e.g. before anything is deployed. */
 const DATABASE = ['databaseUrl', 'schema', 'dataDir'] as const
 
-/** Their flags, as commander parsed them. */
+/** Flags of these settings, as commander parsed them. */
 export interface DatabaseFlags {
   readonly databaseUrl?: string
   readonly schema?: string
@@ -125,7 +125,7 @@ export function addDatabaseSettings(command: Command): Command {
   return addSettings(command, DATABASE)
 }
 
-/** The address that was given, else that of the embedded server that runs in the data folder; and the schema in it. */
+/** Returns the address, given or of the embedded server in the data folder, and the schema. */
 export async function resolveDatabase(
   { databaseUrl, schema, dataDir, config }: DatabaseFlags,
   cli: Cli,

@@ -8,21 +8,21 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { TARGET } from '../settings/settings.js'
 import { ProgressBar, type Cli } from '../terminal/Terminal.js'
 
-/** What every command of an operator takes: the database, and `--json`. Who acts is the login, and nobody else. */
+/** Adds the options of operator commands: the database, and `--json`. The actor is always the login. */
 export function addOperatorOptions(command: Command): Command {
   return addSettings(command, TARGET).addOption(jsonOption())
 }
 
 export function reasonOption(): Option {
-  return new Option('--reason <text>', 'why; kept in the ledger for ever')
+  return new Option('--reason <text>', 'why; stored in the ledger for ever')
 }
 
 export function requiredReason({ reason }: GivenFlags): string {
   if (typeof reason === 'string') return reason
-  throw new InvalidArgumentError('--reason', 'expected why; it is kept in the ledger for ever')
+  throw new InvalidArgumentError('--reason', 'expected a reason; it is stored in the ledger for ever')
 }
 
-/** Runs an operator's action in the role that may act. */
+/** Runs an operator's action in the role `symphony_control`. */
 export async function asControl<T>(
   name: string,
   flags: GivenFlags,
@@ -34,27 +34,27 @@ export async function asControl<T>(
   return withTarget(settings, name, (database) => body(database.as('symphony_control')), limits)
 }
 
-/** The result as JSON, or as a sentence. */
+/** Prints the result as JSON, or as a sentence. */
 export function printResult(result: object, sentence: string, { json }: GivenFlags, { terminal }: Cli): void {
   if (json === true) terminal.printJson(result)
   else terminal.print(sentence)
 }
 
-/** The flags with which the lists of operators are narrowed, and read page by page. */
+/** Adds the filters of the operators' lists. */
 export function addSelection(command: Command): Command {
   return command
-    .option('--rail <name>', 'of this rail')
-    .option('--participant <id>', 'of this participant')
+    .option('--rail <name>', 'only payments of this rail')
+    .option('--participant <id>', 'only payments of this participant')
     .option('--since <time>', 'not before this time, as in 2026-01-31T08:00:00Z')
     .option('--until <time>', 'before this time')
     .addOption(
-      new Option('--limit <n>', 'how many at the most, up to 1000').argParser(parseWholeNumber).default(LISTED),
+      new Option('--limit <n>', 'maximum number listed, up to 1000').argParser(parseWholeNumber).default(LISTED),
     )
 }
 
-/** With the cursor of a list: the next page begins after what this one ended with. */
+/** Adds the cursor of the next page. */
 export function addPaging(command: Command): Command {
-  return command.option('--before <cursor>', 'the next page: what the last one said')
+  return command.option('--before <cursor>', 'next page: the value that the previous page printed')
 }
 
 type ItemSelection = Omit<ItemSearch, 'state'>
@@ -72,7 +72,7 @@ export function selectionOf(flags: GivenFlags & { readonly limit?: unknown }): I
   }
 }
 
-/** Returns the page. An empty one is refused if the database does not know a name of the search: it would be a false all-clear. */
+/** Returns the page. Refuses an empty page if the database does not know a name in the search: it may be misspelt. */
 export async function requireKnownNames<Page extends FoundPage>(
   control: RoleHandle,
   search: ItemSelection,
@@ -87,7 +87,7 @@ interface FoundPage {
   readonly next: string | null
 }
 
-/** Whether anything narrows it down. */
+/** True if the search has a filter. */
 export function hasFilter({ railType, participants, since, until, errorCode }: ItemSelection): boolean {
   return [railType, participants, since, until, errorCode].some((value) => value !== undefined)
 }
@@ -119,7 +119,7 @@ interface Decided<Result> {
   readonly refused: readonly Refusal[]
 }
 
-/** Decides about each payment in a transaction of its own. A refusal concerns one of them, and the others go on. */
+/** Decides each payment in its own transaction. Collects refusals and continues. */
 export async function decideEach<Result extends object>(
   outboxIds: readonly string[],
   decide: (outboxId: string) => Promise<Result>,
@@ -133,7 +133,7 @@ export async function decideEach<Result extends object>(
     try {
       done.push({ outboxId, ...(await decide(outboxId)) })
     } catch (error) {
-      // Another person was faster, or the rail was reported to have paid it after all.
+      // For example, another operator has decided it meanwhile, or a late outcome says that the rail paid.
       if (!(error instanceof DatabaseError) || error.disposition !== 'fatal') throw error
       refused.push({ outboxId, code: error.code, message: error.message })
     }
@@ -143,15 +143,15 @@ export async function decideEach<Result extends object>(
   return { done, refused }
 }
 
-/** Ends the command with an error if any was refused. Each is listed in the output before. */
+/** Throws if a decision was refused. The output lists each refusal before. */
 export function requireNoRefusal(code: ErrorCode, { done, refused }: Decided<object>): void {
   if (refused.length === 0) return
   throw new SymphonyError(code, `${describeRefusedOf(refused.length, done.length + refused.length)}.`, {
-    remedy: 'Each is named above with its reason.',
+    remedy: 'Read the reason of each refusal above.',
   })
 }
 
-/** Returns how many of all were refused, as a clause. */
+/** Returns a clause such as `1 of 3 was refused`. */
 export function describeRefusedOf(refused: number, all: number): string {
   return `${refused} of ${all} ${refused === 1 ? 'was' : 'were'} refused`
 }

@@ -1,6 +1,6 @@
 import { describeFreezeCause, type DispatchEpoch, type ItemFreeze, type ShownMoney } from '../../outbox/index.js'
 
-/** `12.50 EUR to ••••3000`, as far as the field classes of the rail allow. */
+/** Returns `12.50 EUR to ••••3000`, as far as the field classes of the rail allow. */
 export function describeMoney({ amount, currency, destination, destinationWithheld }: ShownMoney): string {
   const money = amount === null ? 'an amount that is not shown' : `${amount}${currency === null ? '' : ` ${currency}`}`
   return `${money} to ${destination ?? describeWithheld(destinationWithheld)}`
@@ -14,9 +14,9 @@ function describeWithheld(why: ShownMoney['destinationWithheld']): string {
 }
 
 const REMEDY =
-  'Compare the rail’s book with this one (docs/operate/restore.md), then: symphony freeze lift --reason "…"'
+  'Compare the ledger with the rail’s records (docs/operate/restore.md), then: symphony freeze lift --reason "…"'
 
-/** A freeze in words, with what to do about it; nothing while dispatch is open. */
+/** Returns lines that explain a freeze and its remedy; none while dispatch is open. */
 export function describeFreeze(epoch: DispatchEpoch | undefined): readonly string[] {
   if (epoch?.frozen !== true) return []
   const { frozenAt, freezeCause, freezeReason, frozenBy } = epoch
@@ -29,13 +29,13 @@ export function describeFreeze(epoch: DispatchEpoch | undefined): readonly strin
   ]
 }
 
-/** How many payments a freeze has marked. */
+/** Returns a sentence about the payments that a freeze has marked. */
 export function describeMarks({ markedAt, itemsMarked }: DispatchEpoch): string {
-  if (markedAt === null) return 'What waits is not marked yet: a worker does it, or the lifting.'
+  if (markedAt === null) return 'Pending payments are not marked yet: a worker or the lift marks them.'
   return `${itemsMarked} waiting payments were marked as of unknown outcome; the policy of each rail decides about them.`
 }
 
-/** Why the outcome of an item is unknown: it waited while dispatch was frozen. */
+/** Returns which freeze made the outcome of an item unknown. */
 export function describeItemFreeze({ epochNo, cause, reason, frozenAt }: ItemFreeze): string {
   return `unknown since the freeze of epoch ${epochNo} at ${frozenAt}, ${cause}: ${reason}`
 }

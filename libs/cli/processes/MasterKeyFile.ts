@@ -12,8 +12,8 @@ import {
 } from '../../protection/index.js'
 
 /**
- * The master keys of a file that only its owner and group can read. A name that is not in it is looked for once more in the file
- * as it is by then: a key may be added to a running process before others use it.
+ * Reads master keys from a file that only its owner and group can read. An unknown id makes it read the file again,
+ * because a key may be added while the process runs.
  */
 export class MasterKeyFile implements MasterKeys {
   readonly #path: string
@@ -43,7 +43,7 @@ export class MasterKeyFile implements MasterKeys {
     try {
       this.#ring = await readRing(this.#path)
     } catch {
-      // While somebody writes it, what was read before is what there is.
+      // Another process may be writing the file. The keys read before stay valid.
       return undefined
     }
     return this.#ring.find(id)
@@ -63,7 +63,7 @@ async function readRing(path: string): Promise<KeyRing> {
 async function readPrivately(path: string): Promise<Buffer> {
   try {
     const { mode } = await stat(path)
-    // Windows has no such bits, and says that everybody may.
+    // Windows has no such permission bits and reports that everybody may read.
     if (process.platform !== 'win32' && (mode & OTHERS) !== 0) {
       throw new MasterKeysError(`${path} can be read by everybody on this machine: chmod o= it first.`)
     }
@@ -81,7 +81,7 @@ interface AddedMasterKey {
   readonly current: string
 }
 
-/** Makes the file, or adds a key to it. It is whole at every moment, and only its owner can read it. */
+/** Creates the file, or adds a key to it. The write is atomic; a new file is readable only by its owner. */
 export async function addMasterKey(
   file: string,
   { id = randomBytes(6).toString('hex'), isCurrent = true }: { readonly id?: string; readonly isCurrent?: boolean },
@@ -107,7 +107,7 @@ async function readIfAny(path: string): Promise<KeyFile | undefined> {
     const { mode } = await stat(path)
     const text = await readFile(path)
     const content = parseStrictJson(text, { argument: path })
-    // Refuses what is none, in words that hold nothing of it.
+    // Refuses an invalid file with a message that contains no key.
     readKeyRing(content)
     const { current, keys }: Omit<KeyFile, 'mode'> = JSON.parse(text.toString())
     return { current, keys, mode: mode & 0o770 }
@@ -118,7 +118,9 @@ async function readIfAny(path: string): Promise<KeyFile | undefined> {
   }
 }
 
-/** A file that is there is replaced in one step; one that is not must not be there by then either. */
+/**
+ * Replaces an existing file by a rename. Creates a new one by a link, which fails if the file has appeared meanwhile.
+ */
 async function write(path: string, content: string, mode: number | undefined): Promise<void> {
   const unfinished = `${path}.${randomUUID()}`
   try {

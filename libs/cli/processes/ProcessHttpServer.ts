@@ -19,15 +19,15 @@ import { packageVersion } from '../terminal/installation.js'
 interface ProcessHttpServerOptions extends Pick<HttpServerOptions, 'symphony'> {
   readonly log: Logger
   readonly accessToken: string | undefined
-  /** Serve the API and the dashboard, too. */
+  /** Options of the API and the dashboard; undefined serves neither. */
   readonly api?: Pick<HttpServerOptions, 'accessTokenOwner' | 'oidc' | 'limits' | 'alertRules'>
-  /** Receive the webhooks of these senders. */
+  /** Senders whose webhooks are received. */
   readonly webhooks?: WebhookSources | undefined
 }
 
-/** The HTTP server of a process, on the port that its settings name. */
+/** HTTP server of a process. */
 export class ProcessHttpServer {
-  /** Fed by the workers of this process. */
+  /** Metrics that the workers of this process update. */
   readonly metrics = new Metrics({ version: packageVersion() })
   readonly #server: HttpServer
 
@@ -44,7 +44,9 @@ export class ProcessHttpServer {
     })
   }
 
-  /** Listens on the port of the settings, which must be free; without one, on the usual port or else on any. */
+  /**
+   * Listens on the port of the settings, which must be free. Without one, on the usual port, or any if it is in use.
+   */
   async listen({ host, port }: Pick<ProcessSettings, 'host' | 'port'>, usualPort: number): Promise<string> {
     try {
       return await this.#server.listen({ host, port: port ?? usualPort })
@@ -63,7 +65,7 @@ export class ProcessHttpServer {
   }
 }
 
-/** Files that the settings of an API name. The process reads them before it opens anything, so a mistake costs nothing. */
+/** Files of an API's settings. The process reads them before it opens anything, so that a mistake costs nothing. */
 export interface ApiFiles {
   readonly webhooks: WebhookSources | undefined
   readonly oidc: OidcOptions | undefined
@@ -90,7 +92,7 @@ function whoStarted(): string {
   try {
     return userInfo().username
   } catch {
-    // A container's uid need not have a name.
+    // A container's uid may have no name.
     return `uid-${process.getuid?.() ?? 'unknown'}`
   }
 }

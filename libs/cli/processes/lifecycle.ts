@@ -11,14 +11,14 @@ export function createLog(level: Settings['logLevel'], name: string): Logger {
   return pino({ level, base: { name, pid: process.pid } }, pino.destination({ dest: 2, sync: true }))
 }
 
-/** Waits for the signal with a timer, which keeps the process alive. A signal alone does not. */
+/** Waits until the signal aborts. Its timer keeps the process alive; a signal alone would not. */
 export async function untilAborted(signal: AbortSignal): Promise<void> {
   while (!signal.aborted) await sleep(DAY_MS, signal)
 }
 
 const DAY_MS = 86_400_000
 
-/** Returns a signal that aborts when standard input closes, so that a child stops after its parent was killed. */
+/** Returns a signal that aborts when standard input closes, so that a child stops if its parent is killed. */
 export function stdinClosed(): AbortSignal {
   const closed = new AbortController()
   process.stdin.once('close', () => closed.abort()).once('error', () => closed.abort())
@@ -26,18 +26,18 @@ export function stdinClosed(): AbortSignal {
   return closed.signal
 }
 
-/** Refusals that no retry changes: a missing right, a missing role, a pooler that keeps no role. */
+/** Errors that a retry does not change: a missing privilege, a missing role, a pooler that does not keep the role. */
 const REFUSALS: ReadonlySet<string> = new Set(['INSUFFICIENT_PRIVILEGE', 'ROLE_UNAVAILABLE', 'TRANSACTION_POOLER'])
 
 /**
- * Ends a process that the database does not allow to work. A process that only retried would look healthy and send nothing.
- * The first event with a refusal aborts `signal`.
+ * Stops a process that the database does not allow to work: one that kept retrying would look healthy and send nothing.
+ * The first such error aborts `signal`.
  */
 export class RefusalWatch {
   readonly #refused = new AbortController()
   #refusal: DatabaseError | undefined
 
-  /** Watches the events of a Symphony, and makes log lines and metrics of them. */
+  /** Watches the events of a Symphony, and feeds them to the log and the metrics. */
   static of({ events }: AnySymphony, log: Logger, metrics: Metrics | undefined): RefusalWatch {
     const watch = new RefusalWatch()
     for (const listener of [metrics?.onEvent, logEvents(log), watch.onEvent]) {

@@ -43,15 +43,15 @@ const TYPESCRIPT = /\.[cm]?tsx?$/i
 const TYPESCRIPT_REMEDY =
   'Compile it (npx tsc rails.ts --module nodenext --target es2022) and give --rails the .js file. Node.js 20 reads no TypeScript; Node.js 24 reads a .ts or .mts file without enums, namespaces and parameter properties, outside node_modules.'
 
-/** Rails, and the vault that encrypts and masks the fields of their payloads. */
+/** Rails, and the vault that encrypts and masks fields of their payloads. */
 export interface Protection {
   readonly rails: ReadonlyMap<string, LoadedRail>
   readonly vault: FieldVault
 }
 
 /**
- * Loads rails for a process that enqueues or shows payloads and calls no rail, and closes them afterwards. Without rails
- * no field has a class, so every field is public.
+ * Loads rails for a process that enqueues or shows payloads and calls no rail, and closes them afterwards. Without
+ * rails no field has a class, so every field is public.
  */
 export async function withProtection<T>(
   { rails, vaultKeys }: ProtectionSettings,
@@ -68,7 +68,7 @@ export async function withProtection<T>(
   }
 }
 
-/** Reads the master keys before anything is opened, so a mistake in the file costs nothing. */
+/** Reads the master keys before anything is opened, so that a mistake in the file costs nothing. */
 export async function openMasterKeys(file: string | undefined): Promise<MasterKeyFile | undefined> {
   return file === undefined ? undefined : MasterKeyFile.open(file)
 }

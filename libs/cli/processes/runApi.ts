@@ -21,7 +21,7 @@ import { openSymphony } from './workerOptions.js'
 
 export type ApiProcessSettings = TargetSettings & ProtectionSettings & ProcessSettings & ApiSettings & AlertSettings
 
-/** Serves the API and the dashboard until stopped. Afterwards this process holds no connection. */
+/** Serves the API and the dashboard until stopped, then closes its connections. */
 export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<void> {
   const { strict, schema, accessToken, rails: railsFile } = settings
   const files = await loadApiFiles(settings)
@@ -51,7 +51,7 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
   }
 }
 
-/** Reports which people cannot use the scope operate: requests of them are refused. */
+/** Warns if the login cannot act for people, because the API then refuses requests with the scope operate. */
 async function reportWhoCannotOperate(
   database: Database,
   settings: ApiProcessSettings,
@@ -62,13 +62,13 @@ async function reportWhoCannotOperate(
   const { strict, oidc, accessToken } = settings
   if (!(await isActorGateway(control, 'keys'))) {
     const message = 'This login is no gateway: requests that need the scope operate or ingest are refused.'
-    const remedy = 'Create or mend a login for the API: symphony deploy --create-login NAME=api'
+    const remedy = 'Create or repair a login for the API: symphony deploy --create-login NAME=api'
     if (strict) throw new SymphonyError('NO_ACTOR_GATEWAY', message, { remedy })
     terminal.note(`${message} ${remedy}`)
   } else if (oidc !== undefined || accessToken !== undefined) {
     terminal.note(
       'This login may act for owners of API keys only: requests with a token that need the scope operate are refused. ' +
-        'symphony deploy --create-login NAME=api+names lets it name people without a key.',
+        'symphony deploy --create-login NAME=api+names lets it act for people without a key.',
     )
   }
 }

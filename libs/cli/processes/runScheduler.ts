@@ -17,7 +17,7 @@ export type SchedulerProcessSettings = TargetSettings &
   ProcessSettings &
   Pick<Settings, 'listen' | 'http'>
 
-/** Runs until stopped. Afterwards this process holds no connection. */
+/** Runs until stopped, then closes its connections. */
 export async function runScheduler(settings: SchedulerProcessSettings, cli: Cli): Promise<void> {
   const { strict, schema } = settings
   const url = await urlOfTarget(settings)
@@ -35,7 +35,7 @@ export async function runScheduler(settings: SchedulerProcessSettings, cli: Cli)
       await worker.start()
       const address = await httpServer?.listen(settings, USUAL_PORT)
       log.info({ address }, 'scheduler_started')
-      cli.terminal.print('The scheduler makes messages of due timers and jobs.')
+      cli.terminal.print('The scheduler turns due timers and jobs into messages.')
       await untilAborted(AbortSignal.any([cli.signal, watch.signal]))
     } finally {
       await httpServer?.close()

@@ -33,10 +33,10 @@ export type StartSettings = TargetSettings &
 
 const USUAL_PORT = 7_420
 const SIMULATED_RAIL = 'simulated'
-/** Everything in one process: what its workers need, and what its API does for people. */
+/** Roles of the workers and of the API, which run in one process. */
 const PROCESS_ROLES = ['ingest', 'executor', 'readonly', 'auditor', 'control', 'auth'] as const
 
-/** Everything in one process. Whatever this call has started is stopped before it returns, whatever happens. */
+/** Runs everything in one process. Stops all that it has started before it returns or throws. */
 export async function runStart(settings: StartSettings, cli: Cli): Promise<void> {
   const { databaseUrl, dataDir } = settings
   const { signal } = cli
@@ -49,7 +49,7 @@ export async function runStart(settings: StartSettings, cli: Cli): Promise<void>
   }
 }
 
-/** Deploys and examines; returns the address under which the processes log in. */
+/** Deploys, runs the doctor and returns the address under which the processes log in. */
 async function prepareDatabase(server: OpenedServer, settings: StartSettings, cli: Cli): Promise<string> {
   const { schema, dataDir, strict } = settings
   const target = { url: server.url, schema }
@@ -140,7 +140,8 @@ function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void
   const place = token.file === undefined ? 'SYMPHONY_ACCESS_TOKEN' : `the file ${token.file}`
   terminal.print(`The API listens on ${bold(address)}. Its access token is in ${place}.`)
   if (dashboardFolder() !== undefined) {
-    // Shown once, to a person: a log or a pipe gets the path of the file alone. After the # it stays in the browser.
+    // Printed only on a terminal: a log or a pipe gets the file's path. Browsers do not send the part after the # to
+    // the server.
     const isShown = token.file !== undefined && terminal.isPrintedToPerson
     const link = bold(isShown ? `${address}/#token=${token.value}` : address)
     terminal.print(`The dashboard: ${link}${isShown ? '' : ' (sign in with the access token)'}`)
@@ -152,8 +153,8 @@ function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void
 }
 
 /**
- * Prints lines that enqueue and show a payment on the simulated rail, and never on a rail that may move money. Each start prints
- * another payment: pasted after a restart, the line enqueues again.
+ * Prints commands that enqueue and show a payment on the simulated rail, never on a rail that may move money. Each
+ * start prints another instruction id, so that a command pasted after a restart enqueues a new payment.
  */
 function printFirstPayment({ address, token }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
   const { dim } = terminal.colors
@@ -171,14 +172,14 @@ function printFirstPayment({ address, token }: Welcome, { dataDir }: StartSettin
     `curl -sS ${address}/v1/instructions ${authorization} ` +
       `-H 'Idempotency-Key: ${instructionId}' -H 'Content-Type: application/json' -d '${body}'`,
   )
-  terminal.print(dim('Then see what became of it:'))
+  terminal.print(dim('Then check the result:'))
   terminal.print(`curl -sS ${address}/v1/instructions/${instructionId} ${authorization}`)
   terminal.print(
     `symphony show ${instructionId}${dataDir === SETTINGS.dataDir.default ? '' : ` --data-dir ${shellWord(dataDir)}`}`,
   )
 }
 
-/** The access token and the file that keeps it; a token that was given has no file, and is never printed. */
+/** Access token and its file. A token from the settings has no file and is never printed. */
 interface AccessToken {
   readonly value: string
   readonly file: string | undefined

@@ -12,7 +12,7 @@ export interface WorkerSettings extends TargetSettings, Omit<RelaySettings, 'rai
   readonly untilStdinCloses: boolean
 }
 
-/** Runs until stopped. Afterwards this process holds no lease and no connection. */
+/** Runs until stopped, then releases its leases and closes its connections. */
 export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<void> {
   const { strict, schema } = settings
   const url = await urlOfTarget(settings)
@@ -22,7 +22,7 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
   try {
     const worker = symphony.worker({
       ...relayerOptions(settings),
-      // Finished rows are removed by `scheduler` and `start`.
+      // `scheduler` and `start` remove finished rows.
       maintenance: { ...ledgerOptions(settings), retention: false },
     })
     await requireStartChecks({ url, schema, strict }, cli)
@@ -35,7 +35,7 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
       await worker.start()
       const address = await httpServer?.listen(settings, USUAL_PORT)
       log.info({ workerId, rails: railTypes, address }, 'worker_started')
-      cli.terminal.print(`Worker ${workerId} carries ${railTypes.join(', ')}.`)
+      cli.terminal.print(`Worker ${workerId} serves ${railTypes.join(', ')}.`)
       await untilAborted(
         AbortSignal.any([cli.signal, watch.signal, ...(settings.untilStdinCloses ? [stdinClosed()] : [])]),
       )

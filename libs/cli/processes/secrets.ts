@@ -4,16 +4,16 @@ import { dirname, join } from 'node:path'
 import { SymphonyError, hasCode } from '../../core/index.js'
 
 /**
- * Reads a secret from a file that only its owner can read, or creates it. The file is linked to its name when complete, so
- * a crash leaves no partial secret. If two processes create it at once, both use the first one's.
+ * Reads a secret from a file that only its owner can read, or creates it. The complete file is linked to its name, so
+ * that a crash leaves no partial secret. If two processes create it at once, both use the one linked first.
  */
 export async function readOrCreateSecret(path: string, make: () => string): Promise<string> {
   try {
     return (await readIfAny(path)) ?? (await create(path, make()))
   } catch (error) {
-    throw new SymphonyError('SECRET_UNREADABLE', `The file ${path} cannot be read or made.`, {
+    throw new SymphonyError('SECRET_UNREADABLE', `The file ${path} cannot be read or created.`, {
       cause: error,
-      remedy: 'Run as the user who made it, or choose another --data-dir.',
+      remedy: 'Run as the user who created it, or choose another --data-dir.',
     })
   }
 }
@@ -45,7 +45,7 @@ async function readIfAny(path: string): Promise<string | undefined> {
   }
 }
 
-/** Database login of Symphony's processes: a member of roles, which it switches to. */
+/** Database login of Symphony's processes. It is a member of roles and switches to them. */
 interface ProcessLogin {
   readonly name: string
   readonly password: string
@@ -56,8 +56,8 @@ export function newLogin(prefix: string): ProcessLogin {
 }
 
 /**
- * Returns the login of one data folder. Its name is random, because logins belong to the whole cluster and another folder
- * may use the same one. The file is written before the login is created, so a crash in between changes nothing.
+ * Returns the login of a data folder. Its name is random, because logins are shared by the whole cluster and two
+ * folders may use one cluster. The file is written before the login is created, so that a crash in between is harmless.
  */
 export async function loginOf(dataDir: string): Promise<ProcessLogin> {
   const kept = await readOrCreateSecret(join(dataDir, 'process-login'), () => {
@@ -70,11 +70,11 @@ export async function loginOf(dataDir: string): Promise<ProcessLogin> {
 
 /** Returns the address of the same database with another login. */
 export function urlOfLogin(url: string, { name, password }: ProcessLogin): string {
-  // An empty host means this machine; WHATWG refuses it beside credentials.
+  // An empty host means this machine. WHATWG URLs refuse it beside credentials.
   const address = new URL(url.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost'))
   address.username = encodeURIComponent(name)
   address.password = encodeURIComponent(password)
-  // Parameters of the same name would win.
+  // Query parameters of these names would take precedence.
   address.searchParams.delete('user')
   address.searchParams.delete('password')
   return address.href

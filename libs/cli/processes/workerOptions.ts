@@ -10,7 +10,7 @@ import type {
   TargetSettings,
 } from '../settings/settings.js'
 
-/** Opens no connection yet. */
+/** Creates a Symphony from the settings. It opens no connection yet. */
 export function openSymphony(
   url: string,
   settings: TargetSettings,
@@ -24,7 +24,7 @@ export function openSymphony(
   })
 }
 
-/** Options of the relayer in `worker` and `start`. */
+/** Returns the options of the relayer in `worker` and `start`. */
 export function relayerOptions({
   workerId,
   epochFile,
@@ -51,7 +51,7 @@ export function relayerOptions({
   }
 }
 
-/** Lease repair and sealing in `worker` and `start`. */
+/** Returns the options of lease repair and sealing in `worker` and `start`. */
 export function ledgerOptions({
   repairIntervalMs,
   repairBatchSize,
@@ -61,7 +61,7 @@ export function ledgerOptions({
   return { repairIntervalMs, repairBatchSize, sealIntervalMs, verifyRowsPerSecond }
 }
 
-/** The scheduler in `scheduler` and `start`. */
+/** Returns the options of the scheduler in `scheduler` and `start`. */
 export function schedulerOptions({
   schedulerPollMs: pollMs,
   missedAfterMs,
@@ -70,7 +70,7 @@ export function schedulerOptions({
   return { pollMs, missedAfterMs, listen }
 }
 
-/** Retention in `scheduler` and `start`. */
+/** Returns the retention options in `scheduler` and `start`. */
 export function retentionOptions(settings: CleanupSettings) {
   return {
     cleanupIntervalMs: settings.cleanupIntervalMs,

@@ -13,7 +13,7 @@ import type { Cli } from '../terminal/Terminal.js'
 import type { Place, SettingKind } from './settingKinds.js'
 import { SETTINGS, type SettingName, type Settings } from './settings.js'
 
-/** Gives a command the flags of these settings, and `--config`. */
+/** Adds the flags of these settings and `--config` to a command. */
 export function addSettings(
   command: Command,
   names: readonly SettingName[],
@@ -24,19 +24,21 @@ export function addSettings(
     if (flag === undefined) continue
     const value = defaults[name] ?? SETTINGS[name].default
     const notes = [env === undefined ? undefined : `also ${env}`, value === undefined ? undefined : `default: ${value}`]
-    // No default of commander's own: it would hide whether the flag was given.
+    // Sets no default of commander, which would hide whether the flag was given.
     command.addOption(new Option(flag, `${help} (${notes.filter(Boolean).join('; ')})`))
     if (offFlag !== undefined) command.addOption(new Option(offFlag, `the opposite of ${flag}`))
   }
-  return command.addOption(new Option('--config <file>', 'a JSON file of settings; flags and environment win over it'))
+  return command.addOption(
+    new Option('--config <file>', 'JSON file of settings; flags and environment variables take precedence'),
+  )
 }
 
-/** The flags as commander parsed them, by setting name. */
+/** Flags as commander parsed them, by setting name. */
 export type GivenFlags = Readonly<Record<string, string | boolean | undefined>>
 
 /**
- * The values of these settings: from the flag, else the environment, else the configuration file, else the default, which
- * a command may have of its own. An error names the setting as it was written, which says where to mend it.
+ * Returns the values of these settings: from the flag, else the environment, else the configuration file, else the
+ * default of the command or of the setting. An error names the flag, variable or key that holds the wrong value.
  */
 export async function resolveSettings<Name extends SettingName>(
   names: readonly Name[],
@@ -49,7 +51,7 @@ export async function resolveSettings<Name extends SettingName>(
     name,
     valueOf(name, flags, cli, file) ?? defaults[name] ?? SETTINGS[name].default,
   ])
-  // Each value was made by the kind of its own setting.
+  // Each value was parsed by the kind of its setting.
   return Object.fromEntries(resolved)
 }
 
@@ -58,7 +60,7 @@ interface ConfigFile {
   readonly content: JsonObject
 }
 
-/** What was given, by whatever is nearest to the command line. */
+/** Returns the value from the flag, else the environment, else the configuration file. */
 function valueOf(name: SettingName, flags: GivenFlags, { env }: Cli, file: ConfigFile | undefined): unknown {
   const { flag, offFlag, env: variable } = SETTINGS[name]
   const kind: SettingKind<unknown> = SETTINGS[name].kind

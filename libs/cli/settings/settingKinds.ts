@@ -1,15 +1,15 @@
 import { dirname, resolve } from 'node:path'
 import { boundedInteger, InvalidArgumentError, requiredText, type Bounds, type JsonValue } from '../../core/index.js'
 
-/** Where a value stands, in the words of the person who wrote it. */
+/** Origin of a value, for error messages. */
 export interface Place {
-  /** `--lease-seconds`, `LEASE_SECONDS`, `leaseSeconds in symphony.json`: what an error calls it. */
+  /** `--lease-seconds`, `LEASE_SECONDS` or `leaseSeconds in symphony.json`. */
   readonly name: string
-  /** The configuration file that holds it. */
+  /** Configuration file that holds the value. */
   readonly file?: string
 }
 
-/** How a value is read: from the text of a flag or a variable, or from the JSON of a configuration file. */
+/** Parsers of a setting: for the text of a flag or variable, and for JSON of a configuration file. */
 export interface SettingKind<Value> {
   fromText(place: Place, text: string): Value
   fromJson(place: Place, value: JsonValue): Value
@@ -20,7 +20,7 @@ export function text(lengthMax: number): SettingKind<string> {
   return { fromText: read, fromJson: read }
 }
 
-/** In a configuration file, a path is relative to the file: it means the same wherever the process is started. */
+/** Parses a path. In a configuration file it is relative to the file, so that the working directory does not matter. */
 export function path(): SettingKind<string> {
   return { fromText: readPath, fromJson: readPath }
 }

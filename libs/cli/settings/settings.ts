@@ -2,11 +2,11 @@ import { BATCH_SIZE, LEASE_SECONDS } from '../../core/index.js'
 import { DEFAULT_SCHEMA } from '../../db/index.js'
 import { choice, path, switchedOn, text, wholeNumber, type SettingKind } from './settingKinds.js'
 
-/** One setting, whatever names it: a flag, a variable of the environment, a key of the configuration file. */
+/** One setting, given by a flag, an environment variable or a key of the configuration file. */
 interface Setting<Value, Default> {
-  /** As commander spells it. The key of the configuration file is its name in camel case. Absent: a secret. */
+  /** Flag as commander spells it. The key of the configuration file is its name in camel case. Secrets have no flag. */
   readonly flag?: string
-  /** Switches have a second flag that turns them off. */
+  /** Flag that turns a switch off. */
   readonly offFlag?: string
   readonly env?: string
   readonly kind: SettingKind<Value>
@@ -19,13 +19,13 @@ function setting<Value, Default>(given: Setting<Value, Default>): Setting<Value,
 }
 
 const RETENTION_DAYS = Object.freeze({ min: 1, max: 3_650 })
-/** Up to a year. */
+/** At most one year. */
 const ALERT_SECONDS = Object.freeze({ min: 0, max: 31_536_000 })
 const PORT = Object.freeze({ min: 0, max: 65_535 })
 
 /**
- * Every setting of Symphony's processes, one row each; `docs/reference/options.md` says more, and a test holds the two
- * against each other. What only one call of a command needs (an id, a reason) is an option of that command instead.
+ * Settings of Symphony's processes. A test compares them with `docs/reference/options.md`, which explains more. Values
+ * for a single call, such as an id or a reason, are options of their command instead.
  */
 export const SETTINGS = Object.freeze({
   databaseUrl: setting({
@@ -33,98 +33,98 @@ export const SETTINGS = Object.freeze({
     env: 'DATABASE_URL',
     kind: text(8_192),
     default: undefined,
-    help: 'the database; in the environment its password stays out of `ps`',
+    help: 'connection URL of the database; in the environment variable `ps` does not show its password',
   }),
   listenUrl: setting({
     flag: '--listen-url <url>',
     env: 'SYMPHONY_LISTEN_URL',
     kind: text(8_192),
     default: undefined,
-    help: 'a way to the server past a pooler, for LISTEN',
+    help: 'URL of the server without the pooler, for LISTEN',
   }),
   pooler: setting({
     flag: '--pooler <mode>',
     env: 'SYMPHONY_POOLER',
     kind: choice(['none', 'transaction']),
     default: 'none',
-    help: 'what stands before the server',
+    help: 'connection pooler between this process and PostgreSQL',
   }),
   schema: setting({
     flag: '--schema <name>',
     env: 'SYMPHONY_SCHEMA',
     kind: text(63),
     default: DEFAULT_SCHEMA,
-    help: 'the schema of the deployment',
+    help: 'schema of the deployment',
   }),
   dataDir: setting({
     flag: '--data-dir <folder>',
     env: 'SYMPHONY_DATA_DIR',
     kind: path(),
     default: '.symphony',
-    help: 'folder of the embedded PostgreSQL, of tokens and of the simulated rail’s book',
+    help: 'folder for the embedded PostgreSQL, tokens and the book of the simulated rail',
   }),
   rails: setting({
     flag: '--rails <file>',
     env: 'SYMPHONY_RAILS',
     kind: path(),
     default: undefined,
-    help: 'an ES module that exports an array of rails as its default',
+    help: 'ES module whose default export is an array of rails',
   }),
   vaultKeys: setting({
     flag: '--vault-keys <file>',
     env: 'SYMPHONY_VAULT_KEYS',
     kind: path(),
     default: undefined,
-    help: 'a file of the master keys under which fields of payloads are encrypted',
+    help: 'file of the master keys for encrypted payload fields',
   }),
   workerId: setting({
     flag: '--worker-id <id>',
     env: 'OUTBOX_WORKER_ID',
     kind: text(128),
     default: undefined,
-    help: 'names this process in leases and in the ledger',
+    help: 'name of this process in leases and in the ledger',
   }),
   leaseSeconds: setting({
     flag: '--lease-seconds <n>',
     env: 'LEASE_SECONDS',
     kind: wholeNumber(LEASE_SECONDS),
     default: 60,
-    help: 'how long a lease lasts without renewal',
+    help: 'length of a lease without renewal',
   }),
   batchSize: setting({
     flag: '--batch-size <n>',
     env: 'OUTBOX_BATCH_SIZE',
     kind: wholeNumber(BATCH_SIZE),
     default: 50,
-    help: 'items per claim at the most',
+    help: 'maximum number of items per claim',
   }),
   concurrency: setting({
     flag: '--concurrency <n>',
     env: 'OUTBOX_CONCURRENCY',
     kind: wholeNumber({ min: 1, max: 1_000 }),
     default: 10,
-    help: 'calls at once in this process, over all rails that set no concurrency of their own',
+    help: 'maximum concurrent calls of this process, for all rails without their own concurrency',
   }),
   pollMs: setting({
     flag: '--poll-ms <n>',
     env: 'OUTBOX_POLL_MS',
     kind: wholeNumber({ min: 10, max: 60_000 }),
     default: 500,
-    help: 'longest pause before looking for work unasked',
+    help: 'longest pause between claims without a notification',
   }),
   railTimeoutMs: setting({
     flag: '--rail-timeout-ms <n>',
     env: 'RAIL_TIMEOUT_MS',
     kind: wholeNumber({ min: 1, max: 3_597_000 }),
     default: 30_000,
-    help: 'longest wait for a rail that does not say',
+    help: 'timeout of calls to rails that declare none',
   }),
   repairIntervalMs: setting({
     flag: '--repair-interval-ms <n>',
     env: 'LEASE_REPAIR_INTERVAL_MS',
     kind: wholeNumber({ min: 100, max: 3_600_000 }),
     default: 60_000,
-    help: 'how often expired leases are looked for',
+    help: 'interval of lease repair',
   }),
   repairBatchSize: setting({
     flag: '--repair-batch-size <n>',
@@ -138,63 +138,63 @@ export const SETTINGS = Object.freeze({
     env: 'LEDGER_SEAL_INTERVAL_MS',
     kind: wholeNumber({ min: 100, max: 3_600_000 }),
     default: 1_000,
-    help: 'how often new rows of the ledger are sealed in a block',
+    help: 'interval at which new ledger rows are sealed in a block',
   }),
   verifyRowsPerSecond: setting({
     flag: '--verify-rows-per-second <n>',
     env: 'LEDGER_VERIFY_ROWS_PER_SECOND',
     kind: wholeNumber({ min: 0, max: 1_000_000 }),
     default: 2_000,
-    help: 'rows of the ledger that all workers together compare with their blocks per second; 0 for none',
+    help: 'ledger rows per second that all workers together compare with their blocks; 0 for none',
   }),
   schedulerPollMs: setting({
     flag: '--scheduler-poll-ms <n>',
     env: 'SCHEDULER_POLL_MS',
     kind: wholeNumber({ min: 10, max: 60_000 }),
     default: 5_000,
-    help: 'longest pause before looking for due timers and jobs unasked',
+    help: 'longest pause between polls for due timers and jobs without a notification',
   }),
   missedAfterMs: setting({
     flag: '--missed-after-ms <n>',
     env: 'SCHEDULER_MISSED_AFTER_MS',
     kind: wholeNumber({ min: 1_000, max: 600_000 }),
     default: 10_000,
-    help: 'how late a run of a job may be before the job’s policy about missed runs applies',
+    help: 'delay after which a run of a job counts as missed',
   }),
   cleanupIntervalMs: setting({
     flag: '--cleanup-interval-ms <n>',
     env: 'CLEANUP_INTERVAL_MS',
     kind: wholeNumber({ min: 1_000, max: 86_400_000 }),
     default: 3_600_000,
-    help: 'how often what is past its retention is removed',
+    help: 'interval at which rows past their retention are removed',
   }),
   inboxRetentionDays: setting({
     flag: '--inbox-retention-days <n>',
     env: 'INBOX_RETENTION_DAYS',
     kind: wholeNumber(RETENTION_DAYS),
     default: 30,
-    help: 'how long handled messages of the inbox are kept, and their repeats recognised',
+    help: 'retention of handled inbox messages, and of their deduplication',
   }),
   jobRunRetentionDays: setting({
     flag: '--job-run-retention-days <n>',
     env: 'JOB_RUN_RETENTION_DAYS',
     kind: wholeNumber(RETENTION_DAYS),
     default: 30,
-    help: 'how long finished runs of jobs are kept',
+    help: 'retention of finished job runs',
   }),
   timerRetentionDays: setting({
     flag: '--timer-retention-days <n>',
     env: 'TIMER_RETENTION_DAYS',
     kind: wholeNumber(RETENTION_DAYS),
     default: 30,
-    help: 'how long finished and cancelled timers are kept',
+    help: 'retention of finished and cancelled timers',
   }),
   leaseRetentionDays: setting({
     flag: '--lease-retention-days <n>',
     env: 'LEASE_RETENTION_DAYS',
     kind: wholeNumber(RETENTION_DAYS),
     default: 30,
-    help: 'how long a resource that nobody holds is remembered',
+    help: 'retention of leases without a holder',
   }),
   listen: setting({
     flag: '--listen',
@@ -202,7 +202,7 @@ export const SETTINGS = Object.freeze({
     env: 'SYMPHONY_LISTEN',
     kind: switchedOn(),
     default: true,
-    help: 'wake up by LISTEN; without it, polling alone finds the work',
+    help: 'wake up by LISTEN; without it the process only polls',
   }),
   renewLeases: setting({
     flag: '--renew-leases',
@@ -210,14 +210,14 @@ export const SETTINGS = Object.freeze({
     env: 'SYMPHONY_RENEW_LEASES',
     kind: switchedOn(),
     default: true,
-    help: 'renew the lease of a call that takes long; without it, a lease must outlive every call',
+    help: 'renew the lease during a long call; without it a lease must be longer than every call',
   }),
   shutdownMs: setting({
     flag: '--shutdown-ms <n>',
     env: 'SYMPHONY_SHUTDOWN_MS',
     kind: wholeNumber({ min: 0, max: 600_000 }),
     default: 25_000,
-    help: 'how long a stop waits for calls in progress before it gives them up',
+    help: 'time that a stop waits for calls in progress before it abandons them',
   }),
   epochFile: setting({
     flag: '--epoch-file <file>',
@@ -239,48 +239,48 @@ export const SETTINGS = Object.freeze({
     env: 'SYMPHONY_HOST',
     kind: text(255),
     default: '127.0.0.1',
-    help: 'the address to listen on for HTTP',
+    help: 'address to listen on for HTTP',
   }),
   port: setting({
     flag: '--port <n>',
     env: 'SYMPHONY_PORT',
     kind: wholeNumber(PORT),
     default: undefined,
-    help: 'the port for HTTP; one that was asked for must be free',
+    help: 'port for HTTP; a port given here must be free',
   }),
   accessToken: setting({
     env: 'SYMPHONY_ACCESS_TOKEN',
     kind: text(1_024),
     default: undefined,
-    help: 'what a request must present as its bearer token',
+    help: 'bearer token that requests must present',
   }),
   webhooks: setting({
     flag: '--webhooks <file>',
     env: 'SYMPHONY_WEBHOOKS',
     kind: path(),
     default: undefined,
-    help: 'a JSON file of the senders whose signed webhooks go into the inbox',
+    help: 'JSON file of the senders whose signed webhooks go into the inbox',
   }),
   oidc: setting({
     flag: '--oidc <file>',
     env: 'SYMPHONY_OIDC',
     kind: path(),
     default: undefined,
-    help: 'a JSON file about the identity provider whose tokens the API takes beside keys',
+    help: 'JSON file of the identity provider whose tokens the API accepts besides keys',
   }),
   requestsPerSecond: setting({
     flag: '--requests-per-second <n>',
     env: 'SYMPHONY_REQUESTS_PER_SECOND',
     kind: wholeNumber({ min: 1, max: 1_000_000 }),
     default: 500,
-    help: 'requests of one key per second, and twice as many at once; one counts again for each further 16 KiB',
+    help: 'requests per second of one key, with bursts of twice as many; each further 16 KiB of a body counts as one more',
   }),
   streamsMax: setting({
     flag: '--streams-max <n>',
     env: 'SYMPHONY_STREAMS_MAX',
     kind: wholeNumber({ min: 0, max: 100_000 }),
     default: 100,
-    help: 'open streams of server-sent events at the most',
+    help: 'maximum number of open streams of server-sent events',
   }),
   alertDueSeconds: setting({
     flag: '--alert-due-seconds <n>',
@@ -322,7 +322,7 @@ export const SETTINGS = Object.freeze({
     env: 'SYMPHONY_ALERT_RETRIES',
     kind: wholeNumber({ min: 0, max: 1_000_000_000 }),
     default: 20,
-    help: 'alert when more attempts of a quarter of an hour are to be tried again, and more than succeeded',
+    help: 'alert when more attempts within 15 minutes are retryable, and more than succeeded',
   }),
   alertSchedulerSeconds: setting({
     flag: '--alert-scheduler-seconds <n>',
@@ -343,7 +343,7 @@ export const SETTINGS = Object.freeze({
     env: 'SYMPHONY_LOG_LEVEL',
     kind: choice(['debug', 'info', 'warn', 'error', 'silent']),
     default: 'info',
-    help: 'the least important log lines to write',
+    help: 'lowest level of log lines to write',
   }),
   strict: setting({
     flag: '--strict',
@@ -351,7 +351,7 @@ export const SETTINGS = Object.freeze({
     env: 'SYMPHONY_STRICT',
     kind: switchedOn(),
     default: false,
-    help: 'refuse to start where there would only be a warning',
+    help: 'refuse to start on a warning',
   }),
 })
 
@@ -360,13 +360,13 @@ export type SettingName = keyof typeof SETTINGS
 type ValueOf<S> =
   S extends Setting<infer Value, infer Default> ? Value | (undefined extends Default ? undefined : never) : never
 
-/** Settings with their values: checked, and each from the nearest source that names it. */
+/** Checked values of all settings. */
 export type Settings = { readonly [Name in SettingName]: ValueOf<(typeof SETTINGS)[Name]> }
 
-/** Settings that go together: which database is meant, and how to get there. */
+/** Settings that name the database. */
 export const TARGET = ['databaseUrl', 'schema', 'dataDir', 'pooler', 'listenUrl'] as const
 
-/** How items are carried. */
+/** Settings of dispatch. */
 export const RELAY = [
   'rails',
   'vaultKeys',
@@ -386,13 +386,13 @@ export const RELAY = [
   'epochFile',
 ] as const
 
-/** How fields of payloads are protected, for a process that enqueues or shows them. */
+/** Settings of field protection, for a process that enqueues or shows payloads. */
 export const PROTECTION = ['rails', 'vaultKeys'] as const
 
-/** How timers and jobs are scheduled. */
+/** Settings of timers and jobs. */
 export const SCHEDULER = ['schedulerPollMs', 'missedAfterMs'] as const
 
-/** How long what is finished is kept. */
+/** Settings of retention. */
 export const CLEANUP = [
   'cleanupIntervalMs',
   'inboxRetentionDays',
@@ -401,10 +401,10 @@ export const CLEANUP = [
   'leaseRetentionDays',
 ] as const
 
-/** How a long-running process is reached, and how it speaks. */
+/** Settings of HTTP and logging of a long-running process. */
 export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
 
-/** How an API knows who asks, what it bears, and what it receives beside instructions. */
+/** Settings of the API: identity, limits and webhooks. */
 export const API = ['webhooks', 'oidc', 'requestsPerSecond', 'streamsMax'] as const
 
 /** Thresholds of the alert rules. */

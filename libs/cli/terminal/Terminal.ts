@@ -9,28 +9,28 @@ interface TerminalOptions {
   readonly stdout: Stream
   readonly stderr: Stream
   readonly env: Readonly<Record<string, string | undefined>>
-  /** How this program is called from here, and its commands. Printed commands begin with it. @default symphony */
+  /** Name by which this program is called, and its commands. Printed commands begin with the name. @default symphony */
   readonly program?: { readonly name: string; readonly commands: readonly string[] }
 }
 
-/** Process of a command: its environment, its output and the signal that stops it. Commands use nothing else of the process. */
+/** Environment, output and stop signal of a command. Commands use nothing else of the process. */
 export interface Cli {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly terminal: Terminal
   /**
-   * Aborted by SIGINT or SIGTERM, with an `InterruptedError` as the reason. A command that runs until told to stop
-   * waits for it, cleans up and returns; any other passes it on and lets the reason be thrown.
+   * Aborts on SIGINT or SIGTERM, with an `InterruptedError` as the reason. A long-running command waits for it, cleans
+   * up and returns. Any other passes it on, so that the reason is thrown.
    */
   readonly signal: AbortSignal
 }
 
-/** Results go to stdout, so that they can be piped; everything said to a person goes to stderr. */
+/** Writes results to stdout, so that they can be piped, and messages for people to stderr. */
 export class Terminal {
   readonly #stdout: Stream
   readonly #stderr: Stream
-  /** For `print`. They do nothing unless stdout is a terminal. */
+  /** Colours for `print`, without effect unless stdout is a terminal. */
   readonly colors: Colors
-  /** For `note`. They do nothing unless stderr is a terminal. */
+  /** Colours for `note`, without effect unless stderr is a terminal. */
   readonly noteColors: Colors
 
   readonly #program: TerminalOptions['program']
@@ -43,12 +43,12 @@ export class Terminal {
     this.noteColors = pc.createColors(wantsColors(stderr, env))
   }
 
-  /** Whether a person is looking: only then is there progress to show. */
+  /** True if stderr is a terminal. Progress is shown only then. */
   get isInteractive(): boolean {
     return this.#stderr.isTTY === true
   }
 
-  /** Whether a person, and no file or pipe, gets what is printed: only then a secret may be. */
+  /** True if stdout is a terminal, not a file or a pipe. A secret is printed only then. */
   get isPrintedToPerson(): boolean {
     return this.#stdout.isTTY === true
   }
@@ -57,12 +57,12 @@ export class Terminal {
     this.printRaw(this.#callable(line))
   }
 
-  /** For text that is no message: JSON, SQL, scripts. */
+  /** Prints JSON, SQL or scripts, without replacing the program name. */
   printRaw(text: string): void {
     this.#stdout.write(`${text}\n`)
   }
 
-  /** One line, so that many of them are NDJSON. bigints are written as text: their digits must survive the reader. */
+  /** Prints one line, so that several are NDJSON. Writes bigints as text, to keep all digits. */
   printJson(value: unknown): void {
     this.printRaw(JSON.stringify(value, bigintAsText))
   }
@@ -71,18 +71,18 @@ export class Terminal {
     this.#stderr.write(`${this.#callable(line)}\n`)
   }
 
-  /** Draws a line over the one before, on a terminal; elsewhere nothing: a log is no place for progress. */
+  /** Replaces the last line on a terminal. Does nothing elsewhere, so that logs contain no progress. */
   redraw(line: string): void {
     if (this.isInteractive) this.#stderr.write(`\r\u001B[2K${line}`)
   }
 
-  /** Draws a page over the one before, where stdout is a terminal; elsewhere the pages follow each other. */
+  /** Replaces the last page on a terminal. Elsewhere pages follow each other. */
   printPage(lines: readonly string[]): void {
     const page = lines.map((line) => `${this.#callable(line)}\n`).join('')
     this.#stdout.write(this.#stdout.isTTY === true ? `\u001B[H\u001B[2J${page}` : page)
   }
 
-  /** Replaces `symphony COMMAND` by the words that call it from here. */
+  /** Replaces `symphony COMMAND` by the name under which this program is called. */
   #callable(text: string): string {
     if (this.#program === undefined || this.#program.name === 'symphony') return text
     const { name, commands } = this.#program
@@ -96,11 +96,11 @@ function bigintAsText(_key: string, value: unknown): unknown {
 }
 
 function wantsColors(stream: Stream, env: TerminalOptions['env']): boolean {
-  // https://no-color.org: present and not empty, whatever the value.
+  // https://no-color.org: any non-empty value counts.
   return stream.isTTY === true && (env['NO_COLOR'] ?? '') === '' && env['TERM'] !== 'dumb'
 }
 
-/** One line that is drawn over and over, for a person who is looking; nothing at all for a pipe or a log. */
+/** Progress bar on a terminal; prints nothing to a pipe or a log. */
 export class ProgressBar {
   readonly #terminal: Terminal
   readonly #total: number
@@ -119,7 +119,7 @@ export class ProgressBar {
     )
   }
 
-  /** Takes the line away. */
+  /** Removes the line. */
   clear(): void {
     this.#terminal.redraw('')
   }

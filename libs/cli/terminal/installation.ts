@@ -4,17 +4,17 @@ import { fileURLToPath } from 'node:url'
 import { isObject } from '../../core/index.js'
 
 /**
- * Returns how to call this program from here, for commands that are printed to be pasted: `symphony` where the shell finds it,
- * `npx symphony-pg` for an installed package, otherwise the path of the file, such as `./bin/symphony` in a checkout.
+ * Returns how to call this program, for printed commands: `symphony` if the shell finds it, `npx symphony-pg` for an
+ * installed package, otherwise the path of the file, such as `./bin/symphony` in a checkout.
  */
 export function programName(
   script: string | undefined = process.argv[1],
   { path = process.env['PATH'] ?? '', cwd = process.cwd() }: { readonly path?: string; readonly cwd?: string } = {},
 ): string {
   const file = realPath(script ?? '')
-  // Called from a test or another program.
+  // Called by a test or another program.
   if (file === undefined || !file.endsWith(join('bin', 'symphony'))) return 'symphony'
-  // npx and npm add the `.bin` folders for this process alone.
+  // npx and npm add the `.bin` folders only for this process.
   const folders = path
     .split(delimiter)
     .filter((folder) => folder !== '' && !folder.endsWith(join('node_modules', '.bin')))
@@ -24,7 +24,7 @@ export function programName(
   return shellWord(near.startsWith('..') ? file : `./${near}`)
 }
 
-/** Returns a text as one word of a shell. */
+/** Quotes a text as one word of a shell, if needed. */
 export function shellWord(text: string): string {
   return /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 }
@@ -37,7 +37,10 @@ function realPath(path: string): string | undefined {
   }
 }
 
-/** Found by walking up, because compiled code lies deeper in the package than its source. */
+/**
+ * Returns the version of the package. Walks up to its `package.json`, because compiled code lies deeper than the
+ * source.
+ */
 export function packageVersion(): string {
   let folder = dirname(fileURLToPath(import.meta.url))
   while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder)

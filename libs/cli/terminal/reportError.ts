@@ -5,17 +5,17 @@ import type { Terminal } from './Terminal.js'
 
 interface ReportOptions {
   readonly terminal: Terminal
-  /** Write the error as one JSON object. */
+  /** True writes the error as one JSON object. */
   readonly json: boolean
-  /** Add stack traces. */
+  /** True adds stack traces. */
   readonly debug: boolean
 }
 
-/** Prints the error and its remedy for a person or a script, and returns the exit code. */
+/** Prints the error and its remedy, and returns the exit code. */
 export function reportError(error: unknown, { terminal, json, debug }: ReportOptions): number {
-  // Help or the version was asked for and has been printed.
+  // The help or the version was printed on request.
   if (error instanceof CommanderError && error.exitCode === 0) return EXIT.ok
-  // Commander printed the whole help, because a command was missing.
+  // Commander has printed the help, because a command is missing.
   if (error instanceof CommanderError && error.code === 'commander.help') return EXIT.usage
   const described = describe(error)
   if (json) terminal.note(JSON.stringify({ error: described }))
@@ -52,7 +52,7 @@ function describe(error: unknown): Described {
     code: code ?? 'UNEXPECTED',
     message,
     causes: causesOf(error),
-    remedy: 'This was not foreseen. Run it again with --debug to see where it happened.',
+    remedy: 'This is an unexpected error. Run the command again with --debug to see its stack trace.',
   }
 }
 
@@ -83,7 +83,7 @@ function remedyOf(error: SymphonyError): string | undefined {
   return error.remedy ?? (error instanceof DatabaseError ? error.hint : undefined)
 }
 
-/** Returns the first line of each cause that adds a word to the code and the message. --debug shows the rest. */
+/** Returns the first line of each cause that adds a word to the code and the message. */
 function causesOf(error: unknown): readonly string[] {
   const causes: string[] = []
   let cause = error instanceof Error ? error.cause : undefined
@@ -97,12 +97,12 @@ function causesOf(error: unknown): readonly string[] {
   return causes
 }
 
-/** True if each word of the line was said already. */
+/** True if each word of the line was printed already. */
 function repeats(line: string, said: string): boolean {
   return line.split(/[\s"'“”‘’()]+/).every((word) => said.includes(word))
 }
 
-/** Returns the system call that Node names at the start of such a message, as in `getaddrinfo ENOTFOUND`. */
+/** Returns the system call that Node.js puts into such a message, as in `getaddrinfo ENOTFOUND`. */
 function systemCallOf(error: Error): string {
   return 'syscall' in error ? String(error.syscall) : ''
 }
@@ -112,10 +112,10 @@ function stackOf(error: Error): string {
   return error.cause instanceof Error ? `${own}\ncaused by ${stackOf(error.cause)}` : own
 }
 
-/** Bounds a chain that loops. */
+/** Limits a chain of causes that loops. */
 const CAUSES_MAX = 5
 
-/** Exit codes. Scripts branch on them, so a number never changes its meaning. */
+/** Exit codes. Scripts depend on them, so a number never changes its meaning. */
 export const EXIT = Object.freeze({
   ok: 0,
   failed: 1,
@@ -125,17 +125,17 @@ export const EXIT = Object.freeze({
   terminated: 143,
 })
 
-/** Shown by `symphony --help`. */
+/** Text below `symphony --help`. */
 export const EXIT_CODES_HELP = `
 Exit codes:
   0    done; for a check: everything holds; for start, worker, api and scheduler: stopped by SIGINT or SIGTERM
   1    the command failed, a check found something, or the database refused a right that a process needs
   2    the command line is wrong; nothing was done
-  3    no database: it is not running, starting up or shutting down, not reachable, or not to be found
+  3    no database: it is not running, starting up or shutting down, not reachable, or does not exist
   130  interrupted (SIGINT) before the command was done
   143  terminated (SIGTERM) before the command was done`
 
-/** Errors that mean "no database", by code: a script may start one and try again. */
+/** Error codes that mean "no database". A script may start one and repeat the command. */
 const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   'EMBEDDED_NOT_RUNNING',
   'EMBEDDED_NO_POSTGRES',
@@ -146,7 +146,7 @@ const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   'INVALID_CATALOG_NAME',
 ])
 
-/** Errors that mean "the settings are wrong", by code: nothing was done, and nothing will be until they are mended. */
+/** Error codes of wrong settings. Nothing was done. */
 const USAGE_CODES: ReadonlySet<string> = new Set([
   'ARGUMENT_OUT_OF_RANGE',
   'CONFIG_UNREADABLE',
@@ -163,7 +163,7 @@ export const EXIT_OF = { SIGINT: EXIT.interrupted, SIGTERM: EXIT.terminated } as
 
 export type StopSignal = keyof typeof EXIT_OF
 
-/** A person or a supervisor asked the command to stop. */
+/** Thrown when SIGINT or SIGTERM stopped a command. */
 export class InterruptedError extends SymphonyError {
   readonly exitCode: number
 

@@ -1,9 +1,9 @@
 import type { Command, Option } from 'commander'
 import { EXIT_CODES_HELP } from './reportError.js'
 
-/** What a command line may say, read from the program itself: for shells that complete it, and for the reference. */
+/** Description of the commands, for completion scripts and the CLI reference. */
 export interface CommandSurface {
-  /** `['holds', 'list']`; empty for the program. */
+  /** Path such as `['holds', 'list']`; empty for the program. */
   readonly path: readonly string[]
   readonly description: string
   readonly arguments: readonly ArgumentSurface[]
@@ -17,15 +17,15 @@ interface ArgumentSurface {
 }
 
 export interface OptionSurface {
-  /** `--reason`, and its short form if it has one. */
+  /** Long form such as `--reason`, and the short form if there is one. */
   readonly names: readonly string[]
   readonly description: string
-  /** What stands after it; undefined for a switch. */
+  /** Kind of the value; undefined for a switch. */
   readonly value: 'choice' | 'file' | 'folder' | 'text' | undefined
   readonly choices: readonly string[]
 }
 
-/** Of every command that is registered; hidden ones are left out. */
+/** Returns the description of a registered command and its subcommands, without hidden options. */
 export function surfaceOf(command: Command, path: readonly string[] = []): CommandSurface {
   const help = command.createHelp()
   return {
@@ -36,12 +36,12 @@ export function surfaceOf(command: Command, path: readonly string[] = []): Comma
       choices: argument.argChoices ?? [],
     })),
     options: help.visibleOptions(command).map(surfaceOfOption),
-    // Without `help`, which commander adds to groups and which --help says as well.
+    // `command.commands` lacks the `help` command that commander adds to groups.
     commands: command.commands.map((child) => surfaceOf(child, [...path, child.name()])),
   }
 }
 
-/** The program, and every command below it, groups included. */
+/** Returns the program and every command below it, groups included. */
 export function everyCommand(surface: CommandSurface): readonly CommandSurface[] {
   return [surface, ...surface.commands.flatMap(everyCommand)]
 }
@@ -63,24 +63,24 @@ function valueOf({ required, optional, flags }: Option, choices: readonly string
   return /<(?:folder|dir)>/.test(flags) ? 'folder' : 'text'
 }
 
-/** A placeholder may list them: `<none|transaction>`. */
+/** Returns the choices that a placeholder lists: `<none|transaction>`. */
 function choicesIn({ flags }: Option): readonly string[] {
   const placeholder = /<([a-z]+(?:\|[a-z]+)+)>/.exec(flags)?.[1]
   return placeholder?.split('|') ?? []
 }
 
-/** The page of every command, as the program itself explains it: `docs/reference/cli.md`. */
+/** Returns the page `docs/reference/cli.md`. */
 export function cliReference(program: Command): string {
   const commands = program.commands.flatMap((command) => withDescendants(command, []))
   return `# Every command
 
-Generated from the program by \`node scripts/cliReference.mjs\`; a test holds the two together. \`symphony COMMAND --help\` says the same.
+Generated from the program by \`node scripts/cliReference.mjs\`; a test compares them. \`symphony COMMAND --help\` prints the same.
 
 In a project that has installed the package, write \`npx symphony-pg COMMAND\`; in a checkout, \`./bin/symphony COMMAND\`.
 
-Results go to stdout and everything said to a person to stderr. \`--json\` writes the result as one JSON object, and an error as
-\`{"error": {"code", "message", "causes", "remedy"}}\` to stderr. Colours and progress bars appear only on a terminal, and colours not where
-\`NO_COLOR\` is set. \`symphony completion bash|zsh|fish\` prints a script with which your shell completes all of this.
+Results go to stdout, messages for people to stderr. \`--json\` writes the result as one JSON object, and an error as
+\`{"error": {"code", "message", "causes", "remedy"}}\` to stderr. Colours and progress bars appear only on a terminal. \`NO_COLOR\`
+switches colours off. \`symphony completion bash|zsh|fish\` prints a completion script for your shell.
 
 ## Exit codes
 
@@ -106,7 +106,7 @@ function section({ command, path }: Placed): string {
   return `## symphony ${path.join(' ')}\n\n\`\`\`text\n${helpOf(command).trim()}\n\`\`\``
 }
 
-/** What --help prints, in the width of a page. */
+/** Returns the help of a command, 120 characters wide. */
 export function helpOf(command: Command): string {
   let text = ''
   command.configureOutput({

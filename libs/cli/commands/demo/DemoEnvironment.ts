@@ -12,11 +12,11 @@ interface DemoEnvironmentOptions {
   readonly signal: AbortSignal
 }
 
-/** Everything a demo needs that is not a worker: a server, a schema of its own, a login, the rail's book. */
+/** Server, schema, login and rail book of a demo. */
 export class DemoEnvironment {
   readonly folder: string
   readonly bookFile: string
-  /** The workers' address: a login that inherits nothing and switches role. */
+  /** Address for the workers. Their login inherits no privileges and switches roles. */
   readonly url: string
   readonly schema: string
   readonly book: RailBookProcess
@@ -36,7 +36,7 @@ export class DemoEnvironment {
 
   static async open({ databaseUrl, searchPath, signal }: DemoEnvironmentOptions): Promise<DemoEnvironment> {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-demo-'))
-    // As root, the server runs as another account and must be able to pass.
+    // As root, the server runs under another account, which must be able to traverse the folder.
     await chmod(folder, 0o711)
     const server = await openServer({ databaseUrl, dataDir: join(folder, 'symphony') }, { searchPath, signal })
     try {
@@ -58,7 +58,7 @@ export class DemoEnvironment {
     }
   }
 
-  /** True if the schema and the login stay behind, in a database that is not ours. */
+  /** True if the schema and the login remain in the database of `--database-url`. */
   get leavesSchema(): boolean {
     return this.#server.embedded === undefined
   }

@@ -7,19 +7,19 @@ import type { Random } from './seededRandom.js'
 
 interface DemoFleetOptions {
   readonly size: number
-  /** The command line of a worker, after `node`. */
+  /** Arguments of a worker process, after `node`. */
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Where workers write what they log. */
+  /** File that receives the workers' logs. */
   readonly logFile: string
   readonly random: Random
 }
 
-/** Real worker processes, and somebody who kills them. Whoever is killed is replaced at once. */
+/** Worker processes of a demo. Each killed worker is replaced at once. */
 export class DemoFleet {
   readonly #options: DemoFleetOptions
   readonly #workers = new Set<ChildProcess>()
-  /** Those that have said that they are at work. */
+  /** Workers that have printed that they run. */
   readonly #atWork = new Set<ChildProcess>()
   #kills = 0
   #deaths = 0
@@ -38,9 +38,8 @@ export class DemoFleet {
   }
 
   /**
-   * `kill -9`: no handler runs, nothing is flushed, nothing is given back. Only of a worker that is at work, and only while most
-   * of them are: to kill those that are still starting would prove nothing, and on a slow machine nothing would ever be done.
-   * False if it was not the time.
+   * Kills a random worker with SIGKILL: no handler runs and no lease is released. Returns false without a kill while
+   * more than one worker is starting: such kills would interrupt no work, and a slow machine would never finish.
    */
   killOne(): boolean {
     const workers = [...this.#atWork]
@@ -53,15 +52,15 @@ export class DemoFleet {
     return true
   }
 
-  /** A worker that ends by itself is a bug; one that cannot even start would be replaced for ever. */
+  /** Throws if more than 5 workers exited without being killed. A worker that cannot start is not replaced for ever. */
   requireHealth(): void {
     if (this.#deaths <= DEATHS_MAX) return
-    throw new SymphonyError('DEMO_WORKERS_DIE', `${this.#deaths} workers ended although nobody had killed them.`, {
-      remedy: `Their last words are in ${this.#options.logFile}.`,
+    throw new SymphonyError('DEMO_WORKERS_DIE', `${this.#deaths} workers exited without being killed.`, {
+      remedy: `Read their logs in ${this.#options.logFile}.`,
     })
   }
 
-  /** The gentle way; who does not listen is killed. */
+  /** Stops all workers by SIGTERM, and after 15 s by SIGKILL. */
   async stop(): Promise<void> {
     this.#stopping = true
     await Promise.all([...this.#workers].map((worker) => stopWorker(worker)))
@@ -72,7 +71,7 @@ export class DemoFleet {
     const log = openSync(logFile, 'a')
     const worker = spawn(process.execPath, args, {
       env,
-      // A group of its own: Ctrl-C is for the demo, which then stops its workers. Its end of the pipe keeps them alive.
+      // Own process group: Ctrl-C reaches only the demo, which stops its workers. They also exit when this pipe closes.
       detached: true,
       stdio: ['pipe', 'pipe', log],
     })
@@ -88,7 +87,7 @@ export class DemoFleet {
     })
   }
 
-  /** False if it was forgotten before: then its end was our doing. */
+  /** Returns false if the worker was removed before, i.e. killed by `killOne()`. */
   #forget(worker: ChildProcess): boolean {
     this.#atWork.delete(worker)
     return this.#workers.delete(worker)

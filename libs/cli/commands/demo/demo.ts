@@ -13,14 +13,16 @@ interface DemoCommandOptions {
   readonly json?: boolean
 }
 
-/** `symphony demo`: the promise, kept before your eyes. */
+/** Registers `symphony demo`: kills workers while payments run, then compares the ledger with the rail book. */
 export function registerDemo(program: Command, cli: Cli): void {
   program
     .command('demo')
-    .description('many payments, workers killed at random, a rail that fails in every way; then both books compared')
-    .option('--payments <n>', 'how many payments', parseWholeNumber, 1_000)
-    .option('--workers <n>', 'how many worker processes', parseWholeNumber, 4)
-    .option('--seed <text>', 'chooses payments, fates, victims and moments; printed, so that a run can be repeated')
+    .description(
+      'dispatch payments on a failing rail, kill workers at random, then compare the ledger with the rail book',
+    )
+    .option('--payments <n>', 'number of payments', parseWholeNumber, 1_000)
+    .option('--workers <n>', 'number of worker processes', parseWholeNumber, 4)
+    .option('--seed <text>', 'seed of payments, rail behaviour and kills; printed, so that a run can be repeated')
     .addOption(databaseUrlOption())
     .addOption(jsonOption())
     .addHelpText('after', HELP)
@@ -28,9 +30,9 @@ export function registerDemo(program: Command, cli: Cli): void {
 }
 
 const HELP = `
-Without --database-url it starts a PostgreSQL of its own in a temporary folder, and removes it afterwards. With one, it
-deploys to a schema and with a login of its own there, which stay. DATABASE_URL is not read: a demo must not end up in a
-database by accident. The exit code is 0 only if nothing was lost and nothing was paid twice.
+Without --database-url the demo starts a PostgreSQL in a temporary folder and removes it afterwards. With it, the
+demo creates a schema and a login in that database; both stay. DATABASE_URL is not read, so that a demo never runs in
+a database by accident. The exit code is 0 only if no payment was lost and none was paid twice.
 
 Examples:
   symphony demo
@@ -58,7 +60,7 @@ function printOutcome({ result, leftBehind }: DemoOutcome, { terminal }: Cli): v
   for (const [word, count, meaning] of [
     ['dispatched', dispatched, 'recorded as paid, under the rail’s own reference'],
     ['failed', failed, 'recorded as refused, and not paid'],
-    ['held', held, 'waiting for a person, because nobody knows'],
+    ['held', held, 'outcome unknown; operators must decide'],
     ['rail effects', railEffects, 'payments in the rail’s own book'],
     ['paid twice', doublePaid, ''],
     ['lost', lost, ''],
@@ -68,13 +70,13 @@ function printOutcome({ result, leftBehind }: DemoOutcome, { terminal }: Cli): v
   if (leftBehind !== undefined) terminal.note(`The schema ${leftBehind} and a login of that name are still there.`)
 }
 
-/** The books were compared; this makes the shell see it. */
+/** Throws if the ledger and the rail book differ, so that the exit code is not 0. */
 function requireSound({ result, audit, kept }: DemoOutcome, seed: string): void {
   if (audit.ok && result.lost === 0 && result.doublePaid === 0) return
   const broken = audit.invariants
     .filter(({ ok }) => !ok)
     .map(({ id, sentence, found }) => `${id} ${sentence}: ${found.join(', ')}`)
-  throw new SymphonyError('DEMO_BOOKS_DIFFER', `The books do not agree. ${broken.join('; ')}`, {
-    remedy: `Please report it with the seed ${seed}. Everything is kept in ${kept}.`,
+  throw new SymphonyError('DEMO_BOOKS_DIFFER', `The ledger and the rail book differ. ${broken.join('; ')}`, {
+    remedy: `Report this with the seed ${seed}. The evidence is in ${kept}.`,
   })
 }

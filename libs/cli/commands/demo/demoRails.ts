@@ -23,7 +23,7 @@ export default [
   simulatedRail({ ...shared, type: RESENDING_RAIL, onUnknown: 'resend' }),
 ]
 
-/** What the rail does to a payment, attempt by attempt; the last word is repeated. Per thousand payments. */
+/** Behaviours of the rail, one per attempt; the last one repeats. The remaining payments of a thousand succeed. */
 const FATES: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
   { perThousand: 40, script: ['terminal'] },
   { perThousand: 40, script: ['slow'] },
@@ -35,11 +35,11 @@ const FATES: readonly { readonly perThousand: number; readonly script: readonly 
   { perThousand: 30, script: ['duplicate', 'success'] },
 ]
 
-/** A payment like any other, and its fate. */
+/** Returns a payment with random fields and a random behaviour of its rail. */
 export function demoPayment(number: number, run: string, random: Random): OutboxInstruction {
   const instructionId = `${run}-${String(number).padStart(7, '0')}`
   const script = chooseScript(random)
-  // A request that arrives twice is paid twice by a rail that is not idempotent, whatever anybody does.
+  // A duplicated request pays twice on a rail that is not idempotent, so only the resending rail duplicates requests.
   const railType = script.includes('duplicate') || random() < 0.3 ? RESENDING_RAIL : INQUIRING_RAIL
   return {
     instructionId,

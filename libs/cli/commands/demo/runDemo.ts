@@ -18,7 +18,7 @@ export interface DemoOptions {
   readonly databaseUrl: string | undefined
 }
 
-/** What `--json` prints. */
+/** Output of `--json`. */
 export interface DemoResult {
   readonly payments: number
   readonly dispatched: number
@@ -34,15 +34,15 @@ export interface DemoResult {
 export interface DemoOutcome {
   readonly result: DemoResult
   readonly audit: AuditReport
-  /** Where everything is kept that shows what went wrong; undefined when nothing did. */
+  /** Folder with the evidence of a failure; undefined after a success. */
   readonly kept: string | undefined
-  /** The schema and login left behind in a database that was given. */
+  /** Schema and login that remain in the database of `--database-url`. */
   readonly leftBehind: string | undefined
 }
 
 /**
- * The whole story on one machine: payments, real workers, somebody who kills them, a rail that fails in every way. At the
- * end our book is held against the rail's, which is kept by a process that nobody kills.
+ * Enqueues payments, runs worker processes against a failing rail and kills some of them. Then audits the ledger
+ * against the rail book, which a process of its own keeps and which is never killed.
  */
 export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutcome> {
   const stage = await DemoEnvironment.open({ ...options, searchPath: cli.env['PATH'], signal: cli.signal })
@@ -69,7 +69,7 @@ export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutco
     }
   } finally {
     await stage.close()
-    // An interrupted demo has shown nothing; one that found something keeps its evidence.
+    // Keeps the files after a failure; removes them after a success or an interruption.
     if (sound || cli.signal.aborted) await stage.remove()
   }
 }
@@ -80,7 +80,7 @@ interface DemoTools {
   readonly cli: Cli
 }
 
-/** Returns the number of kills when nothing but held items is left. */
+/** Returns the number of kills once only held items are left. */
 async function carryAll(options: DemoOptions, { stage, database, cli }: DemoTools): Promise<number> {
   const { payments, workers, seed } = options
   const fleet = new DemoFleet({
@@ -117,10 +117,7 @@ interface KillTools {
   readonly signal: AbortSignal
 }
 
-/**
- * Each kill is followed by the next few payments, so that there is work in somebody's hands at every kill, however fast the
- * machine is: 5000 payments see at least fifty.
- */
+/** Enqueues a few payments before each kill, so that each kill interrupts work, however fast the machine is. */
 async function enqueueAmongKills(
   { payments, seed }: DemoOptions,
   { database, fleet, look, signal }: KillTools,
@@ -155,7 +152,7 @@ function isDrained({ pendingCount, heldCount }: OutboxStatus): boolean {
   return pendingCount === heldCount
 }
 
-/** Short leases: what a killed worker had in hand is taken over within seconds instead of a minute. */
+/** Returns settings with short leases: the items of a killed worker are taken over within seconds. */
 function workerSettings(stage: DemoEnvironment): Record<string, string> {
   return {
     DATABASE_URL: stage.url,
@@ -178,7 +175,7 @@ function summarise(payments: number, report: AuditReport, workerKills: number, s
   const dispatched = Number(counts.dispatched)
   const failed = Number(counts.failed)
   const held = Number(counts.held)
-  // Gone from our book, or in it as paid and not in the rail's: either way somebody waits for money that will not come.
+  // A payment is lost if the ledger misses it, or records it as paid while the rail book misses it.
   const unpaid = invariants.find(({ id }) => id === 'I3')?.found.length ?? 0
   const lost = payments - dispatched - failed - held + unpaid
   return {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** Numbers from 0 up to 1, the same for the same seed on every machine. */
+/** Returns numbers from 0 up to 1, the same for the same seed on every machine. */
 export type Random = () => number
 
 export function seededRandom(seed: string): Random {
@@ -12,7 +12,7 @@ export function seededRandom(seed: string): Random {
   }
 }
 
-/** A whole number from min to max, both included. */
+/** Returns a whole number from min to max, both included. */
 export function between(random: Random, min: number, max: number): number {
   return min + Math.floor(random() * (max - min + 1))
 }

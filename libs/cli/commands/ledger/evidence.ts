@@ -16,13 +16,13 @@ import {
 } from './withLedger.js'
 import { printReport } from './verify.js'
 
-/** `symphony evidence`: a bundle for auditors, and the check of one. */
+/** Registers `symphony evidence`: writes and checks evidence bundles for auditors. */
 export function registerEvidence(program: Command, cli: Cli): void {
   const evidence = addSettings(
-    program.command('evidence').description('write a folder that proves what is deployed and that the ledger holds'),
+    program.command('evidence').description('write an evidence bundle: the deployed schema and the verified ledger'),
     TARGET,
   )
-    .option('--out <folder>', 'a folder that does not exist yet')
+    .option('--out <folder>', 'new folder for the bundle')
     .option('--key <file>', 'sign the manifest with this private key')
     .addOption(checkpointsOption())
     .addOption(publicKeyOption())
@@ -34,7 +34,7 @@ export function registerEvidence(program: Command, cli: Cli): void {
     'symphony evidence check ./evidence',
     'symphony evidence check ./evidence --public-key checkpoint-public.pem --json',
   )
-    .description('check a bundle without a database: every byte is as it was written, and its parts agree')
+    .description('check a bundle without a database: its bytes are unchanged, and its parts agree')
     .addOption(publicKeyOption())
     .addOption(jsonOption())
     .action((folder: string, _flags: GivenFlags, command: Command) =>
@@ -43,8 +43,8 @@ export function registerEvidence(program: Command, cli: Cli): void {
 }
 
 const HELP = `
-The same state of the database gives the same bytes. Nothing is written unless the schema is what was deployed (symphony doctor)
-and the ledger holds (symphony ledger verify): then the exit code is 1. The login must be a member of symphony_auditor.
+The same state of the database gives the same bytes. Nothing is written, and the exit code is 1, if the schema is not what was
+deployed (symphony doctor) or the ledger is broken (symphony ledger verify). The login must be a member of symphony_auditor.
 
 Examples:
   symphony evidence --out ./evidence --checkpoints checkpoints.ndjson --public-key checkpoint-public.pem
@@ -67,7 +67,7 @@ async function runEvidence(flags: GivenFlags, cli: Cli): Promise<void> {
   cli.terminal.print(`To check it: symphony evidence check ${folder}`)
 }
 
-/** Prints the findings that caused the refusal: there is no bundle that contains them. */
+/** Prints the findings that caused the refusal, because no bundle contains them. */
 function printFindings({ found }: EvidenceError, cli: Cli): void {
   if (found === undefined) return
   if (!found.doctor.ok) printDiagnosis(found.doctor, cli)
@@ -85,5 +85,5 @@ async function runEvidenceCheck(folder: string, flags: GivenFlags, cli: Cli): Pr
   cli.terminal.print(
     `${countOf(checkpoints, 'checkpoint fits', 'checkpoints fit')}. The SHA-256 of the manifest is ${sha256}`,
   )
-  cli.terminal.print(signed ? 'It is signed with the key you gave.' : 'Who wrote it is not proven: no key was given.')
+  cli.terminal.print(signed ? 'It is signed with the key you gave.' : 'Its author is not verified: no key was given.')
 }

@@ -7,10 +7,10 @@ import { countOf, type Cli } from '../../terminal/Terminal.js'
 import { runVerify } from './verify.js'
 import { checkpointsOption, publicKeyOption, requiredFlag, textFlag, withLedger, withProgress } from './withLedger.js'
 
-/** `symphony ledger`: for auditors. */
+/** Registers `symphony ledger`: verifies, signs and exports the ledger. */
 export function registerLedger(program: Command, cli: Cli): void {
   const ledger = addExamples(program.command('ledger'), 'symphony ledger verify --json').description(
-    'the ledger, for auditors',
+    'verify, sign and export the ledger',
   )
   registerVerify(ledger, cli)
   registerCheckpoint(ledger, cli)
@@ -22,19 +22,17 @@ function registerVerify(ledger: Command, cli: Cli): void {
   addSettings(
     ledger
       .command('verify')
-      .description(
-        'recompute every hash and check what must always hold, against checkpoints and the rail’s book if given',
-      ),
+      .description('recompute every hash and check every invariant, against checkpoints and a rail book if given'),
     TARGET,
   )
     .addOption(checkpointsOption())
     .addOption(publicKeyOption())
     .option('--export <folder>', 'verify this export instead of a database')
-    .option('--book <file>', 'the book of a simulated rail; without it I3, I4 and I5 cannot be judged')
-    .option('--drained', 'check also that nothing but held items is left (I10)')
+    .option('--book <file>', 'book of a simulated rail; without it I3, I4 and I5 are not checked')
+    .option('--drained', 'also check that only held items are pending (I10)')
     .option(
       '--textfile <file>',
-      'write the number of broken hashes as a metric, for node_exporter’s textfile collector',
+      'write the number of broken hashes as a metric for the textfile collector of node_exporter',
     )
     .addOption(jsonOption())
     .addHelpText('after', VERIFY_HELP)
@@ -42,13 +40,13 @@ function registerVerify(ledger: Command, cli: Cli): void {
 }
 
 const VERIFY_HELP = `
-Each finding names its place: table, item or scope, attempt or event, block. Without checkpoints, whoever can write to the
-database as a superuser could have rewritten all of it; with them, everything after the last one. What is open is said.
+Each finding names its place: table, item or scope, attempt or event, block. Without checkpoints, a superuser of the
+database could have rewritten the whole ledger; with them, only the rows after the last one. The output states this window.
 
-The result is recorded in the database (not with --export, not on a standby), and every process raises or ends its alert by it.
+The result is recorded in the database (not with --export, not on a standby). Every process sets its alert by it.
 
-The login must be a member of symphony_auditor. Exit codes: 0 everything holds, 1 something was found (or the checkpoints, the
-export or a key cannot be used), 2 the command line is wrong, 3 no database.
+The login must be a member of symphony_auditor. Exit codes: 0 everything holds, 1 a finding (or unusable checkpoints,
+export or key), 2 the command line is wrong, 3 no database.
 
 Examples:
   symphony ledger verify
@@ -58,19 +56,19 @@ Examples:
 
 function registerCheckpoint(ledger: Command, cli: Cli): void {
   addSettings(
-    ledger.command('checkpoint').description('verify the blocks since the last checkpoint, and sign the newest'),
+    ledger.command('checkpoint').description('verify the blocks since the last checkpoint and sign the newest'),
     TARGET,
   )
-    .requiredOption('--key <file>', 'the private key, which only you can read; made by ledger keygen')
-    .requiredOption('--out <file>', 'the file of checkpoints; a line is added to it')
+    .requiredOption('--key <file>', 'private key from ledger keygen, readable only by you')
+    .requiredOption('--out <file>', 'file of checkpoints; a line is appended')
     .addOption(jsonOption())
     .addHelpText('after', CHECKPOINT_HELP)
     .action((flags: GivenFlags) => runCheckpoint(flags, cli))
 }
 
 const CHECKPOINT_HELP = `
-Keep key and file where whoever administers the database cannot write. A ledger that contradicts the last checkpoint (restored,
-truncated, forked) is not signed: exit code 1. Without a new block nothing is added, and the exit code is 0.
+Keep key and file where administrators of the database cannot write. A ledger that contradicts the last checkpoint (restored,
+truncated, forked) is not signed: exit code 1. Without a new block nothing is appended, and the exit code is 0.
 
 Examples:
   symphony ledger checkpoint --key /secure/checkpoint.pem --out /secure/checkpoints.ndjson`
@@ -80,9 +78,9 @@ function registerKeygen(ledger: Command, cli: Cli): void {
     ledger.command('keygen'),
     'symphony ledger keygen --key /secure/checkpoint.pem --public-key checkpoint-public.pem',
   )
-    .description('make a pair of Ed25519 keys for checkpoints; existing files are never replaced')
-    .requiredOption('--key <file>', 'where the private key goes (mode 0600)')
-    .requiredOption('--public-key <file>', 'where the public key goes, for whoever verifies')
+    .description('create a pair of Ed25519 keys for checkpoints; existing files are never replaced')
+    .requiredOption('--key <file>', 'new file for the private key (mode 0600)')
+    .requiredOption('--public-key <file>', 'new file for the public key, for verifiers')
     .addOption(jsonOption())
     .action((flags: GivenFlags) => runKeygen(flags, cli))
 }
@@ -91,16 +89,16 @@ function registerExport(ledger: Command, cli: Cli): void {
   addSettings(
     ledger
       .command('export')
-      .description('write the whole ledger as text into a new folder, to be verified without a database'),
+      .description('write the whole ledger as text to a new folder, for verification without a database'),
     TARGET,
   )
-    .requiredOption('--out <folder>', 'a folder that does not exist yet')
+    .requiredOption('--out <folder>', 'new folder for the export')
     .addOption(checkpointsOption())
     .addOption(jsonOption())
     .addHelpText(
       'after',
       `
-It holds payloads: let few read it. The login must be a member of symphony_auditor.
+The export contains payloads: restrict access to it. The login must be a member of symphony_auditor.
 
 Examples:
   symphony ledger export --out ./ledger-2026-11 && symphony ledger verify --export ./ledger-2026-11`,

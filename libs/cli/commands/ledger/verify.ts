@@ -27,18 +27,18 @@ async function verifyDatabase(flags: GivenFlags, cli: Cli): Promise<AuditReport>
   })
 }
 
-/** Makes the result known to every process. A standby cannot record it; the verdict of this command stands all the same. */
+/** Records the result for every process. A standby cannot; the exit code of this command is the same either way. */
 async function record(ledger: Ledger, report: AuditReport, { terminal }: Cli): Promise<void> {
   try {
     await ledger.record(report)
   } catch (error) {
     const cause = error instanceof Error ? error.message : String(error)
-    terminal.note(`The result is not recorded, so alerts do not know of it: ${cause}`)
+    terminal.note(`The result is not recorded, so no alert shows it: ${cause}`)
   }
 }
 
 async function verifyExport(exportFolder: string, flags: GivenFlags, cli: Cli): Promise<AuditReport> {
-  // Before the files are read, which takes minutes.
+  // Checked before the files are read, which takes minutes.
   if (flags['drained'] === true)
     throw new InvalidArgumentError('--drained', 'expected a database: an export has no queue')
   return audit(await openLedger({ exportFolder }), flags, cli)
@@ -83,7 +83,7 @@ export function printReport(
   if (notJudged.length > 0) terminal.print(dim(`not judged: ${notJudged.join(', ')}`))
 }
 
-/** How far detection reaches, said each time: a verdict without it would say too much. */
+/** Returns how far detection reaches. Every report states it, because a result without it would promise too much. */
 function openWindow({ openRows, openBlocks, checkpoints, blocks }: AuditReport['chain']): string {
   const rows = `Open window: ${countOf(openRows, 'row is', 'rows are')} in no block yet`
   if (blocks === 0) return `${rows}, and there is no block: whether rows are missing from the end cannot be seen.`
@@ -93,7 +93,7 @@ function openWindow({ openRows, openBlocks, checkpoints, blocks }: AuditReport['
   return `${rows}; ${openBlocks} of ${countOf(blocks, 'block')} came after the last of ${countOf(checkpoints, 'checkpoint')}.`
 }
 
-/** The verdicts were printed; this makes the shell see them. */
+/** Throws if a check failed, so that the exit code is not 0. */
 function requireSound({ ok, invariants, chain }: AuditReport): void {
   if (ok) return
   const broken = invariants.filter((one) => !one.ok).map(({ id }) => id)
@@ -101,14 +101,14 @@ function requireSound({ ok, invariants, chain }: AuditReport): void {
     'LEDGER_BROKEN',
     `The ledger does not hold: ${broken.join(', ')}; ${chain.breakCount} broken hashes.`,
     {
-      remedy: 'Keep the database as it is and find out what wrote to it; what was found is listed above.',
+      remedy: 'Keep the database as it is and find out what wrote to it; the findings are listed above.',
     },
   )
 }
 
 /**
- * What a verification found, for the textfile collector of node_exporter: a verification is a job of its own, which nobody can
- * scrape. The file appears whole: whoever reads it meanwhile sees the one before.
+ * Writes the result for the textfile collector of node_exporter, because a finished job cannot be scraped. The rename
+ * is atomic: a reader sees the old file or the new one.
  */
 async function writeLedgerMetrics(file: string, found: VerifiedLedger): Promise<void> {
   const registry = new Registry()

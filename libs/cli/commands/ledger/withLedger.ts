@@ -6,12 +6,12 @@ import type { GivenFlags } from '../../settings/resolveSettings.js'
 import type { TargetSettings } from '../../settings/settings.js'
 import { ProgressBar, type Cli } from '../../terminal/Terminal.js'
 
-/** Opens the ledger of the target for one command. */
+/** Opens the ledger of the target for one command, and closes it afterwards. */
 export function withLedger<T>(settings: TargetSettings, body: (ledger: Ledger) => Promise<T>): Promise<T> {
   return withOpened(settings, 'ledger', openLedger, body)
 }
 
-/** Draws a progress bar, and removes it at the end. */
+/** Shows a progress bar while `body` runs. */
 export async function withProgress<T>(
   { terminal }: Cli,
   note: string,
@@ -28,13 +28,13 @@ export async function withProgress<T>(
   }
 }
 
-/** Returns the checkpoints that the ledger is compared with, as an option of its verbs. */
+/** Returns the checkpoint files as an option for methods of the ledger. */
 export function checkpointsOf(flags: GivenFlags): { readonly checkpoints?: CheckpointFiles } {
   const file = textFlag(flags, 'checkpoints')
   const publicKey = textFlag(flags, 'publicKey')
   if (publicKey !== undefined && file !== undefined) return { checkpoints: { publicKey, file } }
   if (publicKey !== undefined) {
-    // An export may contain checkpoints of its own.
+    // An export may contain its own checkpoints.
     if (textFlag(flags, 'export') !== undefined) return { checkpoints: { publicKey } }
     throw new InvalidArgumentError('--public-key', 'expected together with --checkpoints, which it verifies')
   }
@@ -57,14 +57,17 @@ export function requiredFlag(flags: GivenFlags, name: string, flag: string): str
 }
 
 export function checkpointsOption(): Option {
-  return new Option('--checkpoints <file>', 'the file of checkpoints')
+  return new Option('--checkpoints <file>', 'file of checkpoints')
 }
 
 export function publicKeyOption(): Option {
-  return new Option('--public-key <file>', 'the public key of the checkpoints')
+  return new Option('--public-key <file>', 'public key of the checkpoints')
 }
 
-/** Reads a rail book for the auditor: one entry per payment that the rail made. Only `--book` needs the rails module. */
+/**
+ * Reads a rail book for the audit: one entry per payment of the rail. Imports the rails module, which only `--book`
+ * needs.
+ */
 export async function readRailEffects(bookFile: string): Promise<readonly RailEffect[]> {
   const { readBook } = await import('../../../rails/index.js')
   const effects: RailEffect[] = []
