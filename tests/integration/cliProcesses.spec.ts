@@ -242,7 +242,7 @@ describe('symphony worker', () => {
     worker.child.kill('SIGTERM')
     expect(await worker.ended).toMatchObject({
       exitCode: 0,
-      stdout: expect.stringMatching(/^Worker \S+ carries quick\.\n$/),
+      stdout: expect.stringMatching(/^Worker \S+ serves quick\.\n$/),
     })
     expect(worker.stderr()).toContain('worker_stopped')
     expect(worker.stderr()).not.toContain('secret-of-the-worker')

@@ -34,7 +34,7 @@ export class KillableWorker {
   /** Resolves when it has said that it is at work. */
   async atWork(): Promise<void> {
     const { stdout, ended, child } = this.#running
-    while (!stdout().includes(`Worker ${this.workerId} carries`)) {
+    while (!stdout().includes(`Worker ${this.workerId} serves`)) {
       if (child.stdout === null) throw new Error(`${this.workerId} has no output`)
       const said = await Promise.race([once(child.stdout, 'data'), ended])
       if ('stderr' in said) throw new Error(`${this.workerId} ended before it was at work: ${said.stderr}`)
