@@ -43,7 +43,7 @@ const statesOf = (reading: MetricSamples, rules: readonly AlertRule[]) =>
   new AlertEvaluator(rules).observe(reading).map(stateOf)
 
 describe('AlertEvaluator', () => {
-  test('returns an alert as JSON with what an operator needs', () => {
+  test('returns alerts with severity, state, age, value and remedy', () => {
     expect(new AlertEvaluator([WARNING]).observe(at(0, { level: 6 }))).toEqual([
       {
         name: 'Warning',
@@ -59,14 +59,14 @@ describe('AlertEvaluator', () => {
     ])
   })
 
-  test('takes the age of a condition from the reading, so that the first look knows it', () => {
+  test('takes the age of a condition from its age metric, at the first observation', () => {
     const aged: AlertRule = { ...RULE, age: { metric: 'age' } }
     expect(statesOf(at(1_000, { level: 6, age: 59 }), [aged])).toEqual(['TooHigh pending since 941'])
     expect(statesOf(at(1_000, { level: 6, age: 60 }), [aged])).toEqual(['TooHigh firing since 940'])
     expect(statesOf(at(1_000, { level: 5, age: 60 }), [aged])).toEqual([])
   })
 
-  test('remembers the start of a condition without an age until the condition ends', () => {
+  test('remembers the start of a condition without an age metric until it ends', () => {
     const evaluator = new AlertEvaluator([RULE])
     const look = (seconds: number, level: number) => evaluator.observe(at(seconds, { level })).map(stateOf)
     expect(look(0, 6)).toEqual(['TooHigh pending since 0'])
@@ -75,13 +75,13 @@ describe('AlertEvaluator', () => {
     expect(look(120, 6)).toEqual(['TooHigh pending since 120'])
   })
 
-  test('puts firing before pending, and critical before warning', () => {
+  test('sorts firing before pending, and critical before warning', () => {
     const pending = { ...RULE, name: 'Pending', forSeconds: 600 }
     const states = statesOf(at(0, { level: 9 }), [pending, WARNING, { ...RULE, forSeconds: 0 }])
     expect(states).toEqual(['TooHigh firing since 0', 'Warning firing since 0', 'Pending pending since 0'])
   })
 
-  test('a missing metric is neither above nor below a number', () => {
+  test('treats a missing metric as neither above nor below a number', () => {
     const below: AlertRule = { ...WARNING, when: { is: 'below', left: { metric: 'level' }, right: 5 } }
     expect(statesOf(at(0, { other: 9 }), [RULE, below])).toEqual([])
   })
@@ -90,7 +90,7 @@ describe('AlertEvaluator', () => {
 describe('thresholds', () => {
   const rules = alertRules({ ...ALERT_THRESHOLDS, alertDueSeconds: 7_200 })
 
-  test('move the rule, its summary and the rules file of Prometheus', () => {
+  test('change the rule, its summary and the Prometheus rules', () => {
     const name = 'SymphonyOldestPendingAge'
     const rule = rules.find((one) => one.name === name)!
     expect(rule.threshold).toEqual({ setting: 'alertDueSeconds', value: 7_200 })
@@ -100,7 +100,7 @@ describe('thresholds', () => {
     expect(prometheusRules(rules)).toContain('max by (job) (oldest_due_age_seconds) > 7200')
   })
 
-  test('are settings with the same defaults, and `symphony alerts` prints them', async () => {
+  test('are settings with the same defaults, printed by `symphony alerts`', async () => {
     for (const [name, value] of Object.entries(ALERT_THRESHOLDS)) {
       expect([name, Object.entries(SETTINGS).find(([setting]) => setting === name)?.[1].default]).toEqual([name, value])
     }
@@ -126,14 +126,14 @@ describe('alerts from the database', () => {
   })
   afterAll(() => db.drop())
 
-  /** By a process that has never looked before. */
+  /** Returns the alerts as a new process sees them. */
   const look = async () => new AlertWatch().look(await readSystemStatus(db.database))
   const find = async (name: string) => (await look()).find((alert) => alert.name === name)
 
   const beat = (detail: object) =>
     heartbeatOutboxWorker(db.as('symphony_executor'), 'worker-1', JSON.parse(JSON.stringify(detail)))
 
-  test('a held payment fires after five minutes, and a quiet database has no alert', async () => {
+  test('SymphonyPaymentsHeld fires after five minutes; an idle database has no alert', async () => {
     expect((await symphony(words)).stdout).toMatch(/^No alert\.$/m)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(db.as('symphony_control'), outboxId, 'please wait')
@@ -153,13 +153,13 @@ describe('alerts from the database', () => {
     await db.queryNoRole('UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL')
   })
 
-  test('a payment that has retried for 48 hours fires, also between two attempts', async () => {
+  test('SymphonyOldestUnfinishedAge fires for a payment unfinished for 48 hours', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 300 })
     await enqueue(db, { notBefore: new Date('2099-01-01') })
     const backdate = (age: string, filter: string) =>
       db.queryNoRole(`UPDATE payment_outbox_pending SET created_at = now() - interval '${age}' WHERE ${filter}`)
-    // Scheduled for later and never attempted: not late.
+    // An item scheduled for later and never attempted is not late.
     await backdate('30 days', `next_attempt_at > now() + interval '1 year'`)
     expect(await find('SymphonyOldestUnfinishedAge')).toBeUndefined()
     await backdate('48 hours', `outbox_id = '${lease.outboxId}'`)
@@ -170,7 +170,7 @@ describe('alerts from the database', () => {
     expect(ageMinutes(await find('SymphonyOldestUnfinishedAge'))).toBe(48 * 60)
   })
 
-  test('unknown codes and clock jumps come from heartbeats; a hostile heartbeat changes nothing', async () => {
+  test('unknown codes and clock jumps come from heartbeats; invalid ones are ignored', async () => {
     for (const secondsAgo of ['soon', null, {}, [1]]) {
       await beat({ unknownCode: { secondsAgo }, clockJump: { secondsAgo } })
       expect(await find('SymphonyUnknownRailCodes')).toBeUndefined()
@@ -205,7 +205,7 @@ describe('alerts from the database', () => {
     expect(rows).toEqual([{ code: 'X9' }])
   })
 
-  test('a broken chain fires from the first verification that found it until a sound one', async () => {
+  test('SymphonyLedgerChainBroken fires from the first failed verification to the next good one', async () => {
     const auditor = db.as('symphony_auditor')
     const verified = (breakCount: number) => recordLedgerVerification(auditor, { rowsChecked: 9, breakCount })
     await verified(0)
@@ -223,7 +223,7 @@ describe('alerts from the database', () => {
     expect(ledgerVerifiedAt).toBeInstanceOf(Date)
   })
 
-  test('an expired lease fires after three minutes, a failed payment at once', async () => {
+  test('SymphonyExpiredLeases fires after three minutes, SymphonyDlqGrowing at once', async () => {
     const [lease] = await claim(db, (await enqueue(db, { railType: 'to-expire' })).railType)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET lease_expires_at = now() - interval '2 minutes' WHERE outbox_id = $1`,
@@ -240,7 +240,7 @@ describe('alerts from the database', () => {
     expect(await find('SymphonyDlqGrowing')).toMatchObject({ state: 'firing', value: 1 })
   })
 
-  test('payments that are due without a worker fire, since the last worker reported', async () => {
+  test('SymphonyNoWorkerAlive fires for due payments since the last heartbeat', async () => {
     await enqueue(db)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET next_attempt_at = now() - interval '20 minutes'
@@ -255,7 +255,7 @@ describe('alerts from the database', () => {
     expect(ageMinutes(await find('SymphonyOldestPendingAge'))).toBe(20)
   })
 
-  test('a timer that no scheduler takes fires', async () => {
+  test('SymphonySchedulerLate fires for a timer that no scheduler takes', async () => {
     await db.queryNoRole(
       `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at)
        VALUES (gen_random_uuid(), 't', '{}', 'outbox', now() - interval '10 minutes')`,
@@ -270,7 +270,7 @@ describe('alerts from the database', () => {
   })
 })
 
-test('a database that does not answer is an alert after five minutes, remembered by the process', async () => {
+test('SymphonyStatusMissing fires after five minutes without an answer of the database', async () => {
   let nowMs = 0
   const clock = { now: () => new Date(nowMs), monotonicMs: () => nowMs }
   const watch = new AlertWatch(undefined, clock)
@@ -279,7 +279,7 @@ test('a database that does not answer is an alert after five minutes, remembered
   expect(await watch.look(undefined)).toMatchObject([{ name: 'SymphonyStatusMissing', state: 'firing' }])
 })
 
-test('symphony ledger verify leaves what it found as a metric and as a record in the database', async () => {
+test('symphony ledger verify writes its result as a metric and as a row in the database', async () => {
   await withTestDatabase(async (own) => {
     const { url } = await own.createLogin('auditor', { roles: ['symphony_auditor'] })
     const folder = await mkdtemp(join(tmpdir(), 'symphony-textfile-'))

@@ -10,7 +10,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 
-/** The library reads answers packed into one row. They say the same as the functions with one row per item. */
+/** The library reads results packed into one row. They equal those of the functions with one row per item. */
 let db: TestDatabase
 
 beforeAll(async () => {
@@ -54,7 +54,7 @@ function shown(item: ClaimedItem) {
   }
 }
 
-test('an enqueue returns each item in the order given: new, repeated within the call and known before', async () => {
+test('a packed enqueue returns new, repeated and known items in the given order', async () => {
   const [first, second] = [buildPayment('packed'), buildPayment('packed')]
   const [before] = await enqueuePaymentOutboxBatch(ingest(), [second])
   const items = await enqueuePaymentOutboxBatch(ingest(), [first, second, first])
@@ -72,7 +72,7 @@ test('an enqueue returns each item in the order given: new, repeated within the 
   expect(rows).toEqual([{ created_at: items[0]!.createdAt, sequence_id: items[0]!.sequenceId }])
 })
 
-test('a claim returns what its rows say: plain, traced, ordered, of unknown outcome, taken over and held', async () => {
+test('a packed claim returns the same as the rows of claim_outbox_batch', async () => {
   const rail = `rail-${randomUUID()}`
   const claim = (options = {}) => claimOutboxBatch(executor(), 100, 'w', 60, { rails: [rail], ...options })
   const [unknown, expired, held, plain] = await enqueuePaymentOutboxBatch(ingest(), [
@@ -100,7 +100,7 @@ test('a claim returns what its rows say: plain, traced, ordered, of unknown outc
   await db.expireLease(expired!.outboxId)
   await db.expireLease(held!.outboxId)
 
-  // The rows first, undone; then the packed answer of the same queue.
+  // Reads the rows in a transaction that is rolled back, then the packed result of the same queue.
   const client = await db.connect('symphony_executor')
   await client.query('BEGIN')
   const { rows } = await client.query(
@@ -115,7 +115,7 @@ test('a claim returns what its rows say: plain, traced, ordered, of unknown outc
   const items = await claim({ onUnleased: (takeover: UnleasedTakeover) => unleased.push(takeover) })
   const expected = rows.filter((row) => !row['unleased'])
   expect(expected).toHaveLength(5)
-  // What an expiry records is made anew by the second claim, and with it the time at which it is due.
+  // Leaves out due_at: the rolled-back takeover is repeated by the second claim, at another time.
   expect(items.map(shown)).toEqual(
     expected.map(({ due_at: _due, unleased: _none, hold_reason: _reason, ...row }) => row),
   )
@@ -131,7 +131,7 @@ test('a claim returns what its rows say: plain, traced, ordered, of unknown outc
   expect(await claim()).toEqual([])
 })
 
-test('a completion returns a verdict for each outcome in the order given, lost and recorded ones between', async () => {
+test('a packed completion returns one verdict per outcome, in the given order', async () => {
   const rail = `rail-${randomUUID()}`
   await enqueuePaymentOutboxBatch(ingest(), [
     buildPayment(rail),

@@ -37,7 +37,7 @@ afterEach(closeTransactions)
 afterAll(() => db.drop())
 
 const KINDS = ['rail', 'participant', 'stream'] as const
-/** The kinds that mark the items they keep from being claimed. */
+/** Kinds that mark their items as blocked. */
 const MARKING_KINDS = ['participant', 'stream'] as const
 
 function nameOf(kind: PauseKind, stream: Stream): string {
@@ -49,10 +49,10 @@ const resume = (kind: PauseKind, stream: Stream, by = olga.control) =>
   resumeOutbox(by, kind, nameOf(kind, stream), 'go on')
 
 const pauseAll = () => pauseOutbox(olga.control, 'all', 'all', 'reconciliation')
-const resumeAll = () => resumeOutbox(olga.control, 'all', 'all', 'the books agree')
+const resumeAll = () => resumeOutbox(olga.control, 'all', 'all', 'compared with the bank')
 
-describe('while it is paused', () => {
-  test('a rail is not claimed, whether it is named or all are asked for; other rails are', async () => {
+describe('a pause', () => {
+  test('stops claims of its rail, named or not, and of no other rail', async () => {
     const paused = new Stream(db)
     const other = new Stream(db)
     await paused.enqueue(false)
@@ -65,7 +65,7 @@ describe('while it is paused', () => {
     expect(all.filter((item) => item.railType === paused.railType)).toEqual([])
   })
 
-  test('a participant is not claimed on any rail; its neighbours are', async () => {
+  test('stops claims of its participant on all rails, and of no other participant', async () => {
     const paused = new Stream(db)
     const first = await paused.enqueue(false)
     const second = await enqueue(db, { participantId: paused.participantId })
@@ -76,7 +76,7 @@ describe('while it is paused', () => {
     for (const id of [first, second.outboxId]) expect(await pendingRow(db, id)).toMatchObject({ blocked: true })
   })
 
-  test('a stream is not claimed; what is not ordered is', async () => {
+  test('stops claims of its stream, not of unordered items', async () => {
     const paused = new Stream(db)
     await paused.enqueue()
     const unordered = await paused.enqueue(false)
@@ -84,7 +84,7 @@ describe('while it is paused', () => {
     expect(await paused.claimed()).toEqual([unordered])
   })
 
-  test.for(KINDS)('a %s takes what is enqueued, and gives it when it is resumed', async (kind) => {
+  test.for(KINDS)('accepts enqueues of its %s, which are claimable after a resume', async (kind) => {
     const paused = new Stream(db)
     await pause(kind, paused)
     const ids = [await paused.enqueue(), await paused.enqueue()]
@@ -93,7 +93,7 @@ describe('while it is paused', () => {
     expect(await paused.drain()).toEqual(ids)
   })
 
-  test('a participant takes what is redriven, and gives it when it is resumed', async () => {
+  test('accepts redrives of its participant, which are claimable after a resume', async () => {
     const paused = new Stream(db)
     const { participantId, railType } = paused
     const failed = await enqueueFailed(db, { participantId, railType })
@@ -104,7 +104,7 @@ describe('while it is paused', () => {
     expect(await paused.claimed()).toEqual([redrivenAs])
   })
 
-  test('a stream lets what is not ordered be enqueued and claimed', async () => {
+  test('accepts and claims unordered items enqueued beside its stream', async () => {
     const paused = new Stream(db)
     await pause('stream', paused)
     const unordered = await paused.enqueue(false)
@@ -113,7 +113,7 @@ describe('while it is paused', () => {
   })
 })
 
-describe.for(KINDS)('a pause of a %s leaves leases in hand alone', (kind) => {
+describe.for(KINDS)('an item leased before a pause of its %s', (kind) => {
   async function leasedAndPaused() {
     const stream = new Stream(db)
     await stream.enqueue()
@@ -122,20 +122,20 @@ describe.for(KINDS)('a pause of a %s leaves leases in hand alone', (kind) => {
     return { stream, lease }
   }
 
-  test.for(['DISPATCHED', 'FAILED'] as const)('they end as %s', async (state) => {
+  test.for(['DISPATCHED', 'FAILED'] as const)('can end as %s', async (state) => {
     const { stream, lease } = await leasedAndPaused()
     const second = await stream.enqueue()
-    // A claim confirms that it waits.
+    // The claim verifies that the item is blocked.
     expect(await stream.claimed()).toEqual([])
     expect(await complete(db, lease, { state })).toMatchObject({ state, held: false })
     expect(await stream.claimed()).toEqual([])
-    // A rail is skipped as a whole; what the others keep is marked, so that a claim need not read it.
+    // A claim skips a paused rail as a whole. The other kinds mark items, so that a claim does not read them.
     expect(await pendingRow(db, second)).toMatchObject({ blocked: kind !== 'rail' })
     await resume(kind, stream)
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('they end as RETRYABLE, are renewed and given back, and the item waits', async () => {
+  test('can be renewed, end as RETRYABLE or be released, and is not claimed again', async () => {
     const { stream, lease } = await leasedAndPaused()
     await renewOutboxLease(db.as('symphony_executor'), lease, WORKER, 3_600)
     await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 0 })
@@ -149,7 +149,7 @@ describe.for(KINDS)('a pause of a %s leaves leases in hand alone', (kind) => {
     expect(await stream.claimed()).toEqual([lease.outboxId])
   })
 
-  test('they expire and are repaired, but no claim takes them over', async () => {
+  test('is repaired after its lease expires, but not taken over by a claim', async () => {
     const { stream, lease } = await leasedAndPaused()
     await db.expireLease(lease.outboxId)
     expect(await stream.claimed()).toEqual([])
@@ -164,7 +164,7 @@ describe.for(KINDS)('a pause of a %s leaves leases in hand alone', (kind) => {
 })
 
 describe.for(KINDS)('pausing a %s', (kind) => {
-  test('says whether it changed anything, and so does resuming it', async () => {
+  test('returns whether it changed anything, and so does resuming', async () => {
     const stream = new Stream(db)
     expect(await resume(kind, stream)).toBe(false)
     expect(await pause(kind, stream)).toBe(true)
@@ -173,7 +173,7 @@ describe.for(KINDS)('pausing a %s', (kind) => {
     expect(await resume(kind, stream)).toBe(false)
   })
 
-  test('is an event with the person and the reason, and so is resuming it', async () => {
+  test('writes an event with actor and reason, and so does resuming', async () => {
     const stream = new Stream(db)
     await pause(kind, stream)
     const { rows } = await db.queryNoRole('SELECT * FROM outbox_pauses WHERE name = $1', [nameOf(kind, stream)])
@@ -187,7 +187,7 @@ describe.for(KINDS)('pausing a %s', (kind) => {
     ])
   })
 
-  test('twice at once is done once', async () => {
+  test('takes effect once if two operators do it at the same time', async () => {
     const stream = new Stream(db)
     const [first, second] = [
       await openTransaction(db, 'symphony_control'),
@@ -210,7 +210,7 @@ async function scopeEvents(scope: string) {
   return rows
 }
 
-test('a participant is paused while its policy is being set, and each has its own trail', async () => {
+test('a pause does not wait for a policy change, and each has its own event scope', async () => {
   const stream = new Stream(db)
   const setting = await openTransaction(db, 'symphony_control')
   await setParticipantOutboxPolicy(setting, stream.participantId, 'halt')
@@ -220,7 +220,7 @@ test('a participant is paused while its policy is being set, and each has its ow
   expect(await scopeEvents(`policy:${stream.participantId}`)).toHaveLength(1)
 })
 
-test('a pause asks for a kind, a name and a reason (22023), by the functions themselves', async () => {
+test('pause_outbox and resume_outbox refuse an invalid kind, name or reason (22023)', async () => {
   const asked: (readonly (string | null)[])[] = [
     [null, 'SEPA', 'why'],
     ['RAIL', 'SEPA', 'why'],
@@ -242,8 +242,8 @@ test('a pause asks for a kind, a name and a reason (22023), by the functions the
   expect(rows).toEqual([])
 })
 
-describe('resuming wakes the workers', () => {
-  test.for([true, false])('where notifications are on: %s', async (enabled) => {
+describe('resuming', () => {
+  test.for([true, false])('notifies the workers if notify_enabled is true: %s', async (enabled) => {
     const stream = new Stream(db)
     await pause('rail', stream)
     const listener = await db.connect()
@@ -253,15 +253,15 @@ describe('resuming wakes the workers', () => {
     await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = $1', [enabled])
     await resume('rail', stream)
     await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = true')
-    // Notifications arrive before the answer to the next statement.
+    // Notifications arrive before the result of the next statement.
     await listener.query('SELECT 1')
     expect(heard).toEqual(enabled ? ['new_work'] : [])
     await listener.end()
   })
 })
 
-describe.for(MARKING_KINDS)('an item enqueued beside a pause of its %s', (kind) => {
-  test('that it has not seen is not claimed, whoever commits first, and is when it is resumed', async () => {
+describe.for(MARKING_KINDS)('an item enqueued during a pause transaction of its %s', (kind) => {
+  test('is not claimed until the resume, whichever transaction commits first', async () => {
     for (const first of ['enqueue', 'pause']) {
       const stream = new Stream(db)
       const enqueuer = await openTransaction(db, 'symphony_ingest')
@@ -278,7 +278,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside a pause of its %s', (kind) 
     }
   })
 
-  test('that was rolled back is claimed', async () => {
+  test('is claimed if the pause rolls back', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
@@ -288,7 +288,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside a pause of its %s', (kind) 
   })
 })
 
-describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %s is not stranded', (kind) => {
+describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its %s', (kind) => {
   async function createFixture() {
     const stream = new Stream(db)
     await pause(kind, stream)
@@ -298,10 +298,10 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
       operator: await openTransaction(db, 'symphony_control'),
     }
   }
-  // What is not ordered is no business of a stream's pause.
+  // A pause of a stream does not concern unordered items.
   const flags = kind === 'stream' ? [true] : [true, false]
 
-  test('when it is enqueued, then the pause ends and commits, then it commits', async () => {
+  test('is claimable if its enqueue starts before the resume and commits after it', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
@@ -312,13 +312,13 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
     }
   })
 
-  test('when the pause ends, then it is enqueued and commits, then the pause commits', async () => {
+  test('is claimable if its enqueue starts and commits during the resume', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
       const item = await stream.enqueueOn(enqueuer, ordered)
       await enqueuer.query('COMMIT')
-      // The pause may still stand: a claim must not decide yet, and must not forget to look again.
+      // The resume may still roll back, so a claim leaves the item blocked and unverified.
       expect(await stream.claimed()).toEqual([])
       expect(await pendingRow(db, item)).toMatchObject({ blocked: true, block_unverified: true })
       await operator.query('COMMIT')
@@ -326,7 +326,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
     }
   })
 
-  test('when the end of the pause is rolled back', async () => {
+  test('stays blocked if the resume rolls back, until the next resume', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
@@ -341,7 +341,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
     }
   })
 
-  test('when a claim has just confirmed that it must wait: the end of the pause waits for that claim, and then sees it', async () => {
+  test('is unblocked by a resume that waits for a concurrent claim', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
@@ -357,7 +357,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
     }
   })
 
-  test('when the pause ends on a snapshot older than the item: it is refused (40001), not blind', async () => {
+  test('makes a resume fail if its snapshot is older than the enqueue (40001)', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       await operator.query('COMMIT')
@@ -375,7 +375,7 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
     }
   })
 
-  test('when the pause ends on a snapshot older than the last look at the item (40001)', async () => {
+  test('makes a resume fail if its snapshot is older than the last claim (40001)', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
@@ -394,13 +394,13 @@ describe.for(MARKING_KINDS)('an item enqueued beside the end of a pause of its %
   })
 })
 
-/** A leased head with another item behind it, which waits and is known to wait. */
+/** Returns a leased head and a second item that a claim has verified as blocked. */
 async function createHeadAndAnother() {
   const stream = new Stream(db)
   await stream.enqueue()
   const lease = await stream.claimOnly()
   const second = await stream.enqueue()
-  // The next claim confirms that the second one waits.
+  // This claim verifies that the second item is blocked.
   expect(await stream.claimed()).toEqual([])
   return {
     stream,
@@ -411,8 +411,8 @@ async function createHeadAndAnother() {
   }
 }
 
-describe.for(MARKING_KINDS)('a head that ends beside a pause of its %s', (kind) => {
-  test('lets nobody go: the pause came while the next one was being unblocked', async () => {
+describe.for(MARKING_KINDS)('a head that ends during a pause transaction of its %s', (kind) => {
+  test('leaves the next item blocked if the pause waits for the completion', async () => {
     const { stream, lease, second, completer, operator } = await createHeadAndAnother()
     await completeOn(completer, lease)
     const pausing = pauseOutbox(operator, kind, stream.participantId, 'please wait')
@@ -425,7 +425,7 @@ describe.for(MARKING_KINDS)('a head that ends beside a pause of its %s', (kind) 
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('lets nobody go: the completion waited for the pause', async () => {
+  test('leaves the next item blocked if the completion waits for the pause', async () => {
     const { stream, lease, second, completer, operator } = await createHeadAndAnother()
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
     const completion = completeOn(completer, lease)
@@ -438,7 +438,7 @@ describe.for(MARKING_KINDS)('a head that ends beside a pause of its %s', (kind) 
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('lets the next one go: the completion waited for a pause that was rolled back', async () => {
+  test('unblocks the next item if the completion waits for a pause that rolls back', async () => {
     const { stream, lease, second, completer, operator } = await createHeadAndAnother()
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
     const completion = completeOn(completer, lease)
@@ -450,7 +450,7 @@ describe.for(MARKING_KINDS)('a head that ends beside a pause of its %s', (kind) 
   })
 })
 
-describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %s strands nobody', (kind) => {
+describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
   async function createFixture() {
     const stream = new Stream(db)
     await stream.enqueue()
@@ -467,7 +467,7 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
     }
   }
 
-  test('when the end of the pause waits for the completion, which commits or not', async () => {
+  test('unblocks the next item if it waits for the head’s completion or its rollback', async () => {
     for (const outcome of ['COMMIT', 'ROLLBACK']) {
       const { stream, lease, second, completer, operator } = await createFixture()
       await completeOn(completer, lease)
@@ -481,7 +481,7 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
     }
   })
 
-  test('when the completion waits for the end of the pause, which commits or not', async () => {
+  test('unblocks the next item if the head’s completion waits for it, after a rollback too', async () => {
     for (const outcome of ['COMMIT', 'ROLLBACK']) {
       const { stream, lease, second, completer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
@@ -490,36 +490,36 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
       await operator.query(outcome)
       await completion
       await completer.query('COMMIT')
-      // Rolled back, the pause stands.
+      // After a rollback the pause is still in force.
       expect(await resume(kind, stream)).toBe(outcome === 'ROLLBACK')
       expect(await stream.claimed()).toEqual([second])
     }
   })
 
-  test('when the head was leased before the pause was committed, and neither of the two ends sees what waits', async () => {
+  test('unblocks the next item although neither resume nor completion saw it', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
-    // Neither marked nor hidden by the pause: it is leased while the pause is open.
+    // The open pause neither marks nor hides the head, so it is leased.
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
     await stream.enqueue()
     const lease = await stream.claimOnly()
     await operator.query('COMMIT')
-    // Its ending cannot see the next one, which is not committed.
+    // The completion cannot see the second item, which is not committed.
     const enqueuer = await openTransaction(db, 'symphony_ingest')
     const second = await stream.enqueueOn(enqueuer)
     const completer = await openTransaction(db, 'symphony_executor')
     await completeOn(completer, lease)
     await enqueuer.query('COMMIT')
-    // A claim finds the pause standing, and that is enough for it.
+    // The claim finds the pause in force and verifies the block.
     expect(await stream.claimed()).toEqual([])
     expect(await pendingRow(db, second)).toMatchObject({ blocked: true, block_unverified: false })
-    // The end of the pause finds the head still there.
+    // The resume finds the head still pending.
     await resume(kind, stream)
     await completer.query('COMMIT')
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('and its lease, if it expires, is taken over by nobody while the pause stands', async () => {
+  test('makes an expired lease from an open pause claimable; no claim takes it over before', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
@@ -533,7 +533,7 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
     expect(await stream.claimed()).toEqual([lease.outboxId])
   })
 
-  test('when what waits first is being decided by people, and is gone when the pause has ended', async () => {
+  test('unblocks the next items if a middle item is decided FAILED meanwhile', async () => {
     const stream = new Stream(db)
     await pause(kind, stream)
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
@@ -551,7 +551,7 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
   })
 
-  test('when the head ends, what waits first is decided, and what waits second is seen by neither', async () => {
+  test('unblocks the third item if the head ends and the second is decided meanwhile', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
@@ -578,7 +578,7 @@ describe.for(MARKING_KINDS)('a head that ends beside the end of a pause of its %
   })
 })
 
-test('a blocked item whose lease expired is left to repair, whatever blocks it', async () => {
+test('a claim leaves a blocked item with an expired lease to lease repair', async () => {
   const stream = new Stream(db)
   await stream.enqueue()
   const { outboxId } = await stream.claimOnly()
@@ -589,7 +589,7 @@ test('a blocked item whose lease expired is left to repair, whatever blocks it',
   expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
 })
 
-test('a participant and its stream, paused both, stay paused until both are resumed', async () => {
+test('a participant and its stream, both paused, stay paused until both are resumed', async () => {
   for (const order of [['participant', 'stream'] as const, ['stream', 'participant'] as const]) {
     const stream = new Stream(db)
     const [ordered, unordered] = [await stream.enqueue(), await stream.enqueue(false)]
@@ -602,13 +602,13 @@ test('a participant and its stream, paused both, stay paused until both are resu
   }
 })
 
-test('a participant and its stream, resumed by two people at once, strand nobody', async () => {
+test('a participant and its stream, resumed at the same time, leave no item blocked', async () => {
   const stream = new Stream(db)
   const ids = [await stream.enqueue(), await stream.enqueue()]
   for (const kind of MARKING_KINDS) await pause(kind, stream)
   const first = await openTransaction(db, 'symphony_control')
   const second = await openTransaction(db, 'symphony_control')
-  // Each sees the other's pause still standing.
+  // Each sees the other's pause still in force.
   await resumeOutbox(first, 'participant', stream.participantId, 'go on')
   const other = resumeOutbox(second, 'stream', stream.participantId, 'go on')
   await untilWaiting(db, second)
@@ -618,7 +618,7 @@ test('a participant and its stream, resumed by two people at once, strand nobody
   expect(await stream.drain()).toEqual(ids)
 })
 
-/** Two leased items, the first of them ordered or not, whose numbers in the stream run against the order of their ids. */
+/** Returns two leased items, the first of them ordered or not, whose sequence numbers run against their ids. */
 async function twoAgainstTheOrder(isFirstOrdered: boolean) {
   const stream = new Stream(db)
   await stream.enqueue(isFirstOrdered)
@@ -634,16 +634,16 @@ async function twoAgainstTheOrder(isFirstOrdered: boolean) {
   return { stream, leases, outcomes }
 }
 
-describe('a pause and a completion of several items of its participant', () => {
+describe('a pause and a completion of several items of one participant', () => {
   test.for([
-    ['pausing', 'two items without order', false],
+    ['pausing', 'two unordered items', false],
     ['pausing', 'a head and another item', true],
-    ['resuming', 'two items without order', false],
+    ['resuming', 'two unordered items', false],
     ['resuming', 'a head and another item', true],
-  ] as const)('do not deadlock while %s, on %s: they lock in one order', async ([action, , isFirstOrdered]) => {
+  ] as const)('do not deadlock while %s, with %s', async ([action, , isFirstOrdered]) => {
     const { stream, leases, outcomes } = await twoAgainstTheOrder(isFirstOrdered)
     if (action === 'resuming') await pause('participant', stream)
-    // Both parties are stopped at the item that comes first in their order, if they have the same order.
+    // Both transactions wait at this item, if both lock it first.
     const lock = await openTransaction(db)
     await lock.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [leases[0]!.outboxId])
     const completer = await openTransaction(db, 'symphony_executor')
@@ -665,7 +665,7 @@ describe('a pause and a completion of several items of its participant', () => {
 describe('a pause of everything', () => {
   afterEach(async () => void (await resumeAll()))
 
-  test('stops claims of payments and messages, also of expired leases, and is no freeze', async () => {
+  test('stops claims of payments, messages and expired leases, without a freeze', async () => {
     const executor = db.as('symphony_executor')
     const store = new OutboxStore(db.database)
     const payment = await enqueue(db)
@@ -687,7 +687,7 @@ describe('a pause of everything', () => {
     expect(await claim(db, payment.railType)).toHaveLength(2)
   })
 
-  test('lets renewals, completions, releases, late outcomes and repair go on', async () => {
+  test('still accepts renewals, completions, releases, late outcomes and repair', async () => {
     const executor = db.as('symphony_executor')
     const { railType } = await enqueue(db)
     for (const _ of [1, 2, 3]) await enqueue(db, { railType })
@@ -709,7 +709,7 @@ describe('a pause of everything', () => {
     expect(await recordLateOutcome(executor, WORKER, late)).toMatchObject({ eventType: 'LATE_OUTCOME' })
   })
 
-  test('leaves no next event, so that workers do not spin', async () => {
+  test('makes next_outbox_event return null, so that workers do not poll', async () => {
     const { railType } = await enqueue(db)
     const [expired] = await claim(db, (await enqueue(db)).railType)
     await db.expireLease(expired!.outboxId)
@@ -720,7 +720,7 @@ describe('a pause of everything', () => {
     expect(await nextOutboxEvent(db.as('symphony_executor'), [railType])).toBeInstanceOf(Date)
   })
 
-  test('has one name, and its events one scope', async () => {
+  test('refuses another name than all (22023), and its events have scope all', async () => {
     await expect(pauseOutbox(olga.control, 'all', 'sepa', 'odd')).rejects.toMatchObject({ sqlstate: '22023' })
     await pauseAll()
     await resumeAll()
@@ -729,14 +729,14 @@ describe('a pause of everything', () => {
        WHERE scope = 'all' ORDER BY event_no DESC LIMIT 2`,
     )
     expect(rows).toEqual([
-      { event_type: 'RESUMED', reason: 'the books agree' },
+      { event_type: 'RESUMED', reason: 'compared with the bank' },
       { event_type: 'PAUSED', reason: 'reconciliation' },
     ])
   })
 })
 
-describe('a name that is to be paused', () => {
-  test('is refused with the nearest known name when the database does not know it', async () => {
+describe('requireKnownName', () => {
+  test('refuses an unknown name and suggests the nearest known one', async () => {
     const { railType, participantId } = await enqueue(db)
     for (const [kind, name] of [
       ['rail', railType],
@@ -752,7 +752,7 @@ describe('a name that is to be paused', () => {
     await requireKnownName(olga.control, 'all', 'all')
   })
 
-  test('is refused although items wait for it, when it is a misspelt declared rail', async () => {
+  test('refuses a misspelt declared rail although items wait for it', async () => {
     await db.queryNoRole(`SELECT declare_outbox_rail('spelt-bank', true, '{}', 'worker-1')`)
     await enqueue(db, { railType: 'Spelt-Bank' })
     await expect(requireKnownName(olga.control, 'rail', 'Spelt-Bank')).rejects.toMatchObject({
@@ -764,7 +764,7 @@ describe('a name that is to be paused', () => {
     await requireKnownName(olga.control, 'rail', 'of-a-worker-in-sql')
   })
 
-  test('is known once a process declared the rail, or while it is paused', async () => {
+  test('accepts a rail that a process declared or that is paused', async () => {
     await expect(requireKnownName(olga.control, 'rail', 'declared-bank')).rejects.toBeInstanceOf(UnknownNameError)
     await db.queryNoRole(`SELECT declare_outbox_rail('declared-bank', true, '{}', 'worker-1')`)
     await requireKnownName(olga.control, 'rail', 'declared-bank')

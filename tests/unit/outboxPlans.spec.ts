@@ -15,9 +15,9 @@ import { createPerson, enqueueHeld, propose, type Person } from '../support/outb
 import { insertMany, PlanRecorder, scansOf, waysOf, type Execution } from '../support/plans.js'
 
 /**
- * Plans must not depend on when a table was last analysed, and a claim must not read what it cannot claim. Everything is
- * measured inside the functions, in rows and pages, on tables that were analysed while they were empty and then filled:
- * 250,000 items that wait, of which almost none can be claimed, and 200,000 that have ended. Time is not looked at.
+ * Plans must not depend on when a table was last analysed, and a claim must not read items that it cannot claim. The
+ * tests count rows and pages inside the functions, not time. The tables are analysed while empty, then filled with
+ * 250,000 pending items, of which almost none can be claimed, and 200,000 ended ones.
  */
 
 const LARGE_TABLES = [
@@ -27,9 +27,9 @@ const LARGE_TABLES = [
   'payment_outbox_events',
 ] as const
 
-/** How many items an operation is about. */
+/** Number of items per operation. */
 const BATCH = 50
-/** For each of them it may look at a row a few times: before, under the lock, afterwards. */
+/** Maximum number of rows per scan. An operation may read each item before, under and after the lock. */
 const ROWS_MAX = 4 * BATCH
 
 const CROWDED_RAIL = 'rail-crowded'
@@ -37,19 +37,19 @@ const PAUSED_RAIL = 'rail-paused'
 
 interface Fixture {
   readonly db: TestDatabase
-  /** Who proposes what another must approve. */
+  /** Person who proposes decisions. */
   readonly ann: Person
 }
 
 interface Operation {
   readonly role: 'symphony_ingest' | 'symphony_executor' | 'symphony_control'
   readonly name: string
-  /** Its arguments, about items made for it. */
+  /** Creates items for the operation and returns its arguments. */
   readonly prepare: (fixture: Fixture) => Promise<readonly unknown[]>
 }
 
 const OPERATIONS: Readonly<Record<string, Operation>> = {
-  // These first, while there is not a single row yet: that is when a plan that reads everything looks cheapest.
+  // These come first, while the tables are empty: then a sequential scan looks cheapest to the planner.
   'enqueue of many': ingest('enqueue_payment_outbox_batch', async () => {
     const rows = Array.from({ length: BATCH }, () => instructionValues())
     return [0, 1, 2, 3, 4].map((column) => rows.map((row) => row[column]))
@@ -89,7 +89,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     const items = await leasedItems(db)
     return [...leasesOf(items), items.map((_, index) => ['DISPATCHED', 'RETRYABLE', 'FAILED'][index % 3])]
   }),
-  'completion of many that were paid': executor('complete_outbox_attempts', async ({ db }) => {
+  'completion of many, all DISPATCHED': executor('complete_outbox_attempts', async ({ db }) => {
     const items = await leasedItems(db)
     return [...leasesOf(items), items.map(() => 'DISPATCHED'), items.map(({ outboxId }) => `ref-${outboxId}`)]
   }),
@@ -136,7 +136,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   'renewal of one': executor('renew_outbox_lease', async ({ db }) => [...leaseOf(await enqueueAndClaim(db)), 600]),
   'release of many': executor('release_outbox_leases', async ({ db }) => leasesOf(await leasedItems(db))),
   'release of one': executor('release_outbox_lease', async ({ db }) => leaseOf(await enqueueAndClaim(db))),
-  'announcement of a call': executor('begin_outbox_dispatch', async ({ db }) => leaseOf(await enqueueAndClaim(db))),
+  'dispatch mark of a call': executor('begin_outbox_dispatch', async ({ db }) => leaseOf(await enqueueAndClaim(db))),
   'a worker’s hold': executor('hold_leased_outbox_item', async ({ db }) => [
     ...leaseOf(await enqueueAndClaim(db)),
     'odd',
@@ -154,12 +154,12 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   'the next event': executor('next_outbox_event', async () => [null]),
   'the next event of some rails': executor('next_outbox_event', async () => [[CROWDED_RAIL, PAUSED_RAIL, 'nothing']]),
   'an operator’s hold': control('place_outbox_hold', async ({ db }) => [(await enqueue(db)).outboxId, 'odd']),
-  'lifting a hold': control('resolve_outbox_hold', async ({ db, ann }) => [
+  'resolving a hold': control('resolve_outbox_hold', async ({ db, ann }) => [
     (await enqueueHeld(db, ann)).outboxId,
     'RETRY',
     'checked',
   ]),
-  'approving an ending': control('approve_outbox_proposal', async ({ db, ann }) => {
+  'approving FAILED': control('approve_outbox_proposal', async ({ db, ann }) => {
     const { outboxId } = await enqueueHeld(db, ann)
     return [await propose(ann, outboxId, 'FAILED')]
   }),
@@ -188,7 +188,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
 }
 const titles = Object.keys(OPERATIONS)
 
-/** What happened inside, by operation. */
+/** Statements inside the functions, by operation. */
 type Recording = Readonly<Record<string, Execution>>
 
 const recordings: Record<string, Recording> = {}
@@ -224,9 +224,9 @@ afterAll(() => Promise.all(databases.map((db) => db.drop())))
 describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full trail', 'full, analysed again'])(
   'tables: %s',
   (state) => {
-    test.each(titles)('%s reads what it is about, by index, and nothing else', (title) => {
+    test.each(titles)('%s reads only its own items, by index', (title) => {
       const execution = recordings[state]![title]!
-      // What people do by hand may take the way of a bitmap.
+      // Operator actions are rare and may use a bitmap scan.
       const isRare = OPERATIONS[title]!.role === 'symphony_control'
       expect(execution.scanned.filter((table) => isLarge(table))).toEqual([])
       for (const table of LARGE_TABLES) {
@@ -236,7 +236,7 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
       }
     })
 
-    test.each(titles)('%s goes through what it was given a few times, not once for each item', (title) => {
+    test.each(titles)('%s scans its arguments a few times, not once per item', (title) => {
       const given = recordings[state]![title]!.statements.flatMap(({ nodes }) =>
         nodes.filter(({ type }) => type === 'Function Scan' || type === 'CTE Scan'),
       )
@@ -246,7 +246,7 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
     test.each([
       'completion of one',
       'completion of many',
-      'completion of many that were paid',
+      'completion of many, all DISPATCHED',
       'acknowledgement of messages',
       'completion of many, lost or recorded already',
       'renewal of many',
@@ -254,10 +254,10 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
       'repair of expired leases',
       'claim that takes expired leases over',
       'late outcome of a waiting item',
-    ])('%s looks items up by their id or their place, and their ledger by their id', (title) => {
+    ])('%s looks up items by id or ctid, and their attempts by id', (title) => {
       const execution = recordings[state]![title]!
       const inQueue = scansOf(execution, 'payment_outbox_pending').map((scan) => scan.index ?? scan.type)
-      // What has expired, or could be claimed, must be found before it can be looked up.
+      // Repair and claim find expired or claimable items by these indexes first.
       const finds = new Set(['ix_pending_lease_expired', 'ix_pending_claimable', 'ix_pending_block_unverified'])
       const lookUps = inQueue.filter((index) => !(/^(?:repair|claim)/.test(title) && finds.has(index)))
       expect(new Set(lookUps)).toEqual(
@@ -270,7 +270,7 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
   },
 )
 
-/** A session keeps the plans it made while the tables were empty, so those must be good for full ones too. */
+/** A session keeps plans from the time when the tables were empty, so those must suit full tables too. */
 describe('the plan of each operation', () => {
   test.each(titles)('%s is the same on empty tables, full ones, and full ones analysed again', (title) => {
     const ways = waysOf(recordings['full']![title]!, LARGE_TABLES)
@@ -281,7 +281,7 @@ describe('the plan of each operation', () => {
   })
 })
 
-test('50,000 leased, held, blocked and future items each, and as many of a paused rail, cost a claim nothing', () => {
+test('a claim reads no more pages beside 250,000 items that it cannot claim', () => {
   expect(pages.clean).toBeGreaterThan(BATCH)
   expect(pages.crowded).toBeLessThanOrEqual(1.2 * pages.clean)
 })
@@ -305,7 +305,7 @@ test('a claim of payments reads no message of the same rail, and a claim of mess
   }
 })
 
-test('the three queries that the indexes are for are served by them', async () => {
+test('queries for expired leases and for attempts of an item use their indexes', async () => {
   const { db } = full
   for (const [sql, index] of [
     [
@@ -338,7 +338,7 @@ const LEDGER_LOOK_UPS = new Set<string | undefined>([
   'payment_outbox_attempts_pkey',
 ])
 
-/** 50,000 each of leased, held, blocked and future items, 50,000 due ones of another rail, and 2,000 that can be claimed. */
+/** 50,000 items each that are leased, held, blocked, in the future or of a paused rail, and 2,000 claimable ones. */
 const CROWD = `
   INSERT INTO payment_outbox_pending
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at,
@@ -369,7 +369,7 @@ const DUE_OF_BOTH_KINDS = `
     now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours', n NOT BETWEEN 20001 AND 40001
   FROM generate_series(1, 40002) n`
 
-/** As many, all of which can be claimed: the trees of the indexes are as high, and nothing is in the way. */
+/** The same number of items, all claimable, so that the indexes have the same height. */
 const DUE = `
   INSERT INTO payment_outbox_pending
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)
@@ -395,7 +395,7 @@ const ENDED_EVENTS = `
   INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor)
   SELECT uuid_v7(), i.outbox_id, 1, 'ENQUEUED', 'app' FROM payment_outbox_identities i WHERE i.instruction_id LIKE 'l-%'`
 
-/** A database whose tables were analysed while they were empty, or never, and are not touched by anybody else's hand. */
+/** Creates a database whose tables were analysed while empty, or never, without autovacuum. */
 async function createFixture({ isAnalysed = true } = {}): Promise<Fixture> {
   const db = await createTestDatabase({ countBranches: false })
   databases.push(db)
@@ -411,13 +411,13 @@ async function fill(db: TestDatabase, table: string, sql: string): Promise<void>
   await client.end()
 }
 
-/** Each in a session of its own, because a function keeps its plans for as long as its session lasts. */
+/** Records each operation in its own session, because a session keeps the plans of a function. */
 async function record(fixture: Fixture): Promise<Recording> {
   const recording: Record<string, Execution> = {}
   const sweeper = await fixture.db.connect()
   await sweeper.query('SET enable_seqscan = off')
   for (const [title, { role, name, prepare }] of Object.entries(OPERATIONS)) {
-    // What the one before left behind would be found by the next.
+    // Removes the items of the previous operation.
     await sweeper.query(
       `DELETE FROM payment_outbox_pending WHERE instruction_id >= 'instruction' AND instruction_id LIKE 'instruction-%'`,
     )
@@ -431,7 +431,7 @@ async function record(fixture: Fixture): Promise<Recording> {
   return recording
 }
 
-/** Of a vacuumed queue, by a session that has done it before, so that neither dead rows nor the catalog are counted. */
+/** Returns the pages that a claim reads. Vacuum and a repeated call exclude dead rows and catalog reads. */
 async function pagesOfAClaim(db: TestDatabase): Promise<number> {
   const recorder = await PlanRecorder.open(db, 'symphony_executor')
   const counts: number[] = []
@@ -460,7 +460,7 @@ function control(name: string, prepare: Operation['prepare']): Operation {
   return { role: 'symphony_control', name, prepare }
 }
 
-/** A batch of one participant on one rail. */
+/** Enqueues a batch of one participant on one rail. */
 async function enqueueMany(
   db: TestDatabase,
   overrides: Parameters<typeof buildInstruction>[0] = {},
@@ -471,12 +471,12 @@ async function enqueueMany(
   return { railType, participantId }
 }
 
-/** The rail of some. */
+/** Enqueues due items and returns their rail. */
 async function dueItems(db: TestDatabase): Promise<string> {
   return (await enqueueMany(db)).railType
 }
 
-/** The topic of some. */
+/** Enqueues due messages and returns their topic. */
 async function dueMessages(db: TestDatabase): Promise<string> {
   const { railType } = buildInstruction()
   const messages = Array.from({ length: BATCH }, () => buildInstruction({ railType }))

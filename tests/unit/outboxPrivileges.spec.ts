@@ -36,21 +36,21 @@ import { refusalIn } from '../support/refusal.js'
 import { createClaimedJobRun, createClaimedTimer, createJob } from '../support/scheduled.js'
 
 /**
- * Every role × every object × every right, exercised on rows that exist. The objects come from the catalog, so that a new
- * one without an entry here fails; what each role may do is written down here, as the specification says it.
+ * Every role × every object × every right, exercised on existing rows. The objects come from the catalog, so that a new
+ * one without an entry here fails. The rights of each role are listed here, after the specification.
  */
 
 const ROLES = ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth'] as const
 type Role = (typeof ROLES)[number]
-/** PUBLIC is a login that is a member of nothing. */
+/** PUBLIC is a login without any role. */
 const ACTORS = [...ROLES, 'PUBLIC'] as const
 type Actor = (typeof ACTORS)[number]
 
-/** Who may read a table or view. A role that is not named may not; the columns are those it may not see. */
+/** Readers of each table and view, with the columns that they may not see. A role that is missing may read nothing. */
 const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: readonly string[] }>>>> = {
   symphony_settings: { auditor: whole() },
   api_keys: { control: except('secret_hash'), auditor: except('secret_hash') },
-  // The wrapped key is for those who rewrap it.
+  // Only control rewraps keys, so only it reads the wrapped key.
   subject_keys: { control: whole(), auditor: except('wrapped_key') },
   inbox_messages: {
     control: except('fence'),
@@ -59,7 +59,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   },
   inbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   symphony_deployments: { control: whole(), auditor: whole(), readonly: whole() },
-  // How much each participant pays is for operators alone.
+  // The sequence shows how much each participant pays, so only operators read it.
   participant_outbox_sequences: { control: whole() },
   participant_outbox_policies: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_identities: { control: whole(), auditor: whole(), readonly: whole() },
@@ -68,7 +68,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
     auditor: except('lease_token'),
     readonly: except('lease_token', 'payload', 'late_outcome', 'block_unverified'),
   },
-  // The tokens in the ledger are spent.
+  // The lease tokens in the ledger are no longer valid.
   payment_outbox_attempts: { control: whole(), auditor: whole(), readonly: except('lease_token', 'payload') },
   payment_outbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_blocks: { control: whole(), auditor: whole(), readonly: whole() },
@@ -81,7 +81,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_rails: { control: whole(), auditor: whole(), readonly: whole() },
   dispatch_epochs: { control: whole(), auditor: whole(), readonly: whole() },
-  // Not lease_id, with which another's lease can be renewed and released.
+  // Not lease_id, because it can renew and release a lease.
   symphony_leases: {
     control: except('lease_id', 'floor_seen'),
     auditor: except('lease_id'),
@@ -102,8 +102,8 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   outbox_throughput: { control: whole(), auditor: whole(), readonly: whole() },
 }
 
-/** Who may call a function. Nobody: it is called by other functions alone, as their owner. */
-const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
+/** Caller of each function. Only other functions call an internal one, as its owner. */
+const CALLERS: Readonly<Record<string, Role | 'internal'>> = {
   enqueue_payment_outbox: 'ingest',
   enqueue_payment_outbox_batch: 'ingest',
   enqueue_outbox_packed: 'ingest',
@@ -196,130 +196,130 @@ const CALLERS: Readonly<Record<string, Role | 'nobody'>> = {
 
   authenticate_api_key: 'auth',
 
-  admit_outbox_items: 'nobody',
-  find_new_outbox_items: 'nobody',
-  place_outbox_items: 'nobody',
-  raise_idempotency_conflict: 'nobody',
-  report_outbox_items: 'nobody',
-  reserve_outbox_numbers: 'nobody',
-  require_key_scope: 'nobody',
-  advance_outbox_streams: 'nobody',
-  api_scope_role: 'nobody',
-  append_outbox_events: 'nobody',
-  append_outbox_scope_event: 'nobody',
-  append_trail_events: 'nobody',
-  apply_outbox_decision: 'nobody',
-  begin_dispatch_epoch: 'nobody',
-  bump_participant_outbox_seq: 'nobody',
-  check_lease_duration: 'nobody',
-  dead_letter_inbox_messages: 'nobody',
-  check_api_key: 'nobody',
-  check_api_key_parts: 'nobody',
-  check_wrapped_keys: 'nobody',
-  check_inbox_claims: 'nobody',
-  check_inbox_errors: 'nobody',
-  check_inbox_key: 'nobody',
-  check_inbox_messages: 'nobody',
-  check_job_runs: 'nobody',
-  check_outbox_items: 'nobody',
-  check_outbox_leases: 'nobody',
-  check_outbox_outcomes: 'nobody',
-  check_outbox_pause: 'nobody',
-  check_scheduled_message: 'nobody',
-  check_scheduler_leases: 'nobody',
-  claim_tasks: 'nobody',
-  claimable_outbox_rails: 'nobody',
-  count_open_brackets: 'nobody',
-  create_outbox_redrive: 'nobody',
-  current_dispatch_epoch: 'nobody',
-  server_identity: 'nobody',
-  complete_dispatched_outbox_items: 'nobody',
-  settle_ordered_heads: 'nobody',
-  end_task_claims: 'nobody',
-  enqueue_due_tasks: 'nobody',
-  enqueue_scheduled_messages: 'nobody',
-  epoch_micros: 'nobody',
-  expire_outbox_leases: 'nobody',
-  roll_up_outbox_tallies: 'nobody',
-  freeze_dispatch_epoch: 'nobody',
-  has_inexact_number: 'nobody',
-  is_double_number: 'nobody',
-  shows_long_number: 'nobody',
-  inbox_content_hash: 'nobody',
-  is_dispatch_open: 'nobody',
-  check_id: 'nobody',
-  check_number: 'nobody',
-  check_text: 'nobody',
-  check_time: 'nobody',
-  is_id: 'nobody',
-  is_id_list: 'nobody',
-  is_inbox_id: 'nobody',
-  is_outbox_paused: 'nobody',
-  is_person_name: 'nobody',
-  is_plain_payload_text: 'nobody',
-  is_replicated_synchronously: 'nobody',
-  is_short_text: 'nobody',
-  lock_due_outbox_rows: 'nobody',
-  redrive_position: 'nobody',
-  lock_held_outbox_item: 'nobody',
-  lock_live_lease: 'nobody',
-  lock_inbox_message: 'nobody',
-  lock_live_inbox_claims: 'nobody',
-  lock_live_outbox_leases: 'nobody',
-  lock_open_outbox_proposal: 'nobody',
-  lock_outbox_item: 'nobody',
-  lock_outbox_payment: 'nobody',
-  hold_outbox_redrives: 'nobody',
-  late_paid_item: 'nobody',
-  outbox_payment_items: 'nobody',
-  lock_redrivable_outbox_item: 'nobody',
-  mark_frozen_outbox_items: 'nobody',
-  mark_inbox_message: 'nobody',
-  notify_outbox_pending: 'nobody',
-  outbox_actor: 'nobody',
-  outbox_actor_of_key: 'nobody',
-  outbox_attempt_ceiling: 'nobody',
-  outbox_base_key: 'nobody',
-  outbox_block_entries: 'nobody',
-  outbox_block_hash: 'nobody',
-  outbox_block_root: 'nobody',
-  outbox_content_hash: 'nobody',
-  outbox_evidence: 'nobody',
-  outbox_hold_detail: 'nobody',
-  contradicting_late_success: 'nobody',
-  is_claimable_item: 'nobody',
-  payload_defect: 'nobody',
-  person_key: 'nobody',
-  propose_outbox_decision: 'nobody',
-  raise_already_terminal: 'nobody',
-  raise_dispatch_frozen: 'nobody',
-  raise_lease_lost: 'nobody',
-  raise_unknown_job: 'nobody',
-  record_completion_events: 'nobody',
-  record_outbox_contradictions: 'nobody',
-  record_deployment: 'nobody',
-  record_full_trail: 'nobody',
-  refuse_argument: 'nobody',
-  require_no_open_proposal: 'nobody',
-  require_read_committed: 'nobody',
-  refuse_mutation: 'nobody',
-  require_operator_arguments: 'nobody',
-  require_utf8_session: 'nobody',
-  set_actor_gateway: 'nobody',
-  upsert_inbox_message: 'nobody',
-  small_payload_text: 'nobody',
-  trace_context_or_null: 'nobody',
-  purge_finished_tasks: 'nobody',
-  release_expired_tasks: 'nobody',
-  release_tasks: 'nobody',
-  uuid_v7: 'nobody',
-  verify_blocked_outbox_items: 'nobody',
-  wake_inbox_workers: 'nobody',
-  wake_outbox_workers: 'nobody',
-  wake_schedulers: 'nobody',
+  admit_outbox_items: 'internal',
+  find_new_outbox_items: 'internal',
+  place_outbox_items: 'internal',
+  raise_idempotency_conflict: 'internal',
+  report_outbox_items: 'internal',
+  reserve_outbox_numbers: 'internal',
+  require_key_scope: 'internal',
+  advance_outbox_streams: 'internal',
+  api_scope_role: 'internal',
+  append_outbox_events: 'internal',
+  append_outbox_scope_event: 'internal',
+  append_trail_events: 'internal',
+  apply_outbox_decision: 'internal',
+  begin_dispatch_epoch: 'internal',
+  bump_participant_outbox_seq: 'internal',
+  check_lease_duration: 'internal',
+  dead_letter_inbox_messages: 'internal',
+  check_api_key: 'internal',
+  check_api_key_parts: 'internal',
+  check_wrapped_keys: 'internal',
+  check_inbox_claims: 'internal',
+  check_inbox_errors: 'internal',
+  check_inbox_key: 'internal',
+  check_inbox_messages: 'internal',
+  check_job_runs: 'internal',
+  check_outbox_items: 'internal',
+  check_outbox_leases: 'internal',
+  check_outbox_outcomes: 'internal',
+  check_outbox_pause: 'internal',
+  check_scheduled_message: 'internal',
+  check_scheduler_leases: 'internal',
+  claim_tasks: 'internal',
+  claimable_outbox_rails: 'internal',
+  count_open_brackets: 'internal',
+  create_outbox_redrive: 'internal',
+  current_dispatch_epoch: 'internal',
+  server_identity: 'internal',
+  complete_dispatched_outbox_items: 'internal',
+  settle_ordered_heads: 'internal',
+  end_task_claims: 'internal',
+  enqueue_due_tasks: 'internal',
+  enqueue_scheduled_messages: 'internal',
+  epoch_micros: 'internal',
+  expire_outbox_leases: 'internal',
+  roll_up_outbox_tallies: 'internal',
+  freeze_dispatch_epoch: 'internal',
+  has_inexact_number: 'internal',
+  is_double_number: 'internal',
+  shows_long_number: 'internal',
+  inbox_content_hash: 'internal',
+  is_dispatch_open: 'internal',
+  check_id: 'internal',
+  check_number: 'internal',
+  check_text: 'internal',
+  check_time: 'internal',
+  is_id: 'internal',
+  is_id_list: 'internal',
+  is_inbox_id: 'internal',
+  is_outbox_paused: 'internal',
+  is_person_name: 'internal',
+  is_plain_payload_text: 'internal',
+  is_replicated_synchronously: 'internal',
+  is_short_text: 'internal',
+  lock_due_outbox_rows: 'internal',
+  redrive_position: 'internal',
+  lock_held_outbox_item: 'internal',
+  lock_live_lease: 'internal',
+  lock_inbox_message: 'internal',
+  lock_live_inbox_claims: 'internal',
+  lock_live_outbox_leases: 'internal',
+  lock_open_outbox_proposal: 'internal',
+  lock_outbox_item: 'internal',
+  lock_outbox_payment: 'internal',
+  hold_outbox_redrives: 'internal',
+  late_paid_item: 'internal',
+  outbox_payment_items: 'internal',
+  lock_redrivable_outbox_item: 'internal',
+  mark_frozen_outbox_items: 'internal',
+  mark_inbox_message: 'internal',
+  notify_outbox_pending: 'internal',
+  outbox_actor: 'internal',
+  outbox_actor_of_key: 'internal',
+  outbox_attempt_ceiling: 'internal',
+  outbox_base_key: 'internal',
+  outbox_block_entries: 'internal',
+  outbox_block_hash: 'internal',
+  outbox_block_root: 'internal',
+  outbox_content_hash: 'internal',
+  outbox_evidence: 'internal',
+  outbox_hold_detail: 'internal',
+  contradicting_late_success: 'internal',
+  is_claimable_item: 'internal',
+  payload_defect: 'internal',
+  person_key: 'internal',
+  propose_outbox_decision: 'internal',
+  raise_already_terminal: 'internal',
+  raise_dispatch_frozen: 'internal',
+  raise_lease_lost: 'internal',
+  raise_unknown_job: 'internal',
+  record_completion_events: 'internal',
+  record_outbox_contradictions: 'internal',
+  record_deployment: 'internal',
+  record_full_trail: 'internal',
+  refuse_argument: 'internal',
+  require_no_open_proposal: 'internal',
+  require_read_committed: 'internal',
+  refuse_mutation: 'internal',
+  require_operator_arguments: 'internal',
+  require_utf8_session: 'internal',
+  set_actor_gateway: 'internal',
+  upsert_inbox_message: 'internal',
+  small_payload_text: 'internal',
+  trace_context_or_null: 'internal',
+  purge_finished_tasks: 'internal',
+  release_expired_tasks: 'internal',
+  release_tasks: 'internal',
+  uuid_v7: 'internal',
+  verify_blocked_outbox_items: 'internal',
+  wake_inbox_workers: 'internal',
+  wake_outbox_workers: 'internal',
+  wake_schedulers: 'internal',
 }
 
-/** Beside the one whom a function is for: operators call off what an application has scheduled. */
+/** Further callers of a function, such as operators who cancel a timer. */
 const FURTHER_CALLERS: Readonly<Record<string, readonly Role[]>> = {
   cancel_timer: ['control'],
   declare_outbox_rail: ['control'],
@@ -331,7 +331,7 @@ function mayCall(actor: Actor, name: string): boolean {
   return CALLERS[name] === actor || (FURTHER_CALLERS[name] ?? []).some((role) => role === actor)
 }
 
-/** A call of each public function that must succeed, on items made for it. */
+/** A call of each public function that must succeed, on items created for it. */
 const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   enqueue_payment_outbox: (call) => call(...instructionValues()),
   enqueue_payment_outbox_batch: (call) => call(...instructionValues().map((value) => [value])),
@@ -434,7 +434,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   create_api_key: (call) => call('privileged', Buffer.alloc(32), ['read'], 'alice'),
   revoke_api_key: async (call) => call(await createKeyId()),
   rewrap_subject_keys: (call) => call([randomUUID()], ['A'.repeat(80)], 'next', 'first'),
-  destroy_subject_key: (call) => call('nobody', 'asked to'),
+  destroy_subject_key: (call) => call('unknown-subject', 'asked to'),
   read_subject_keys: (call) => call([randomUUID()]),
   master_keys_in_use: (call) => call(),
   ensure_subject_keys: (call) => call([randomUUID()], [randomUUID()], ['A'.repeat(80)], 'first'),
@@ -446,7 +446,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   authenticate_api_key: async (call) => call(await createKeyId(), Buffer.alloc(32)),
 }
 
-/** Everything that changes a table, its rows or its shape, and what only holds it up. */
+/** Statements that change or lock a table, its rows or its definition. */
 const WRITES: readonly { readonly right: string; readonly sql: (table: Relation) => string }[] = [
   { right: 'INSERT', sql: ({ name }) => `INSERT INTO ${name} DEFAULT VALUES` },
   { right: 'INSERT by COPY', sql: ({ name }) => `COPY ${name} FROM STDIN` },
@@ -489,7 +489,7 @@ let deployed: Fingerprint
 const clients = new Map<Actor, Client>()
 
 beforeAll(async () => {
-  // Of the catalog itself: functions that count their branches would be other functions.
+  // Without branch counts, because they would change the functions in the catalog.
   db = await createTestDatabase({ countBranches: false })
   stranger = await db.createLogin('stranger')
   second = await db.createLogin('second', { roles: ['symphony_control'] })
@@ -497,7 +497,7 @@ beforeAll(async () => {
   await putARowInEveryTable()
   relations = await readRelations()
   functions = await readFunctions()
-  // Somewhere for them to create what they need for an attempt; the rest is refused by us or not at all.
+  // A schema in which every actor may create the objects that a statement needs.
   await db.queryNoRole(`CREATE SCHEMA scratch; GRANT ALL ON SCHEMA scratch TO PUBLIC;
     CREATE FUNCTION scratch.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';`)
   for (const role of ROLES) clients.set(role, await db.connect(`symphony_${role}`))
@@ -508,20 +508,20 @@ afterAll(async () => {
   await db.drop()
 })
 
-test('every table and view has its readers written down here', () => {
+test('every table and view has an entry in READERS', () => {
   expect([...relations.keys()].toSorted()).toEqual(Object.keys(READERS).toSorted())
 })
 
-test('every function has its callers written down here', () => {
+test('every function has an entry in CALLERS', () => {
   expect([...functions.keys()].toSorted()).toEqual(Object.keys(CALLERS).toSorted())
 })
 
-test('every function with a caller has a use, and no other', () => {
-  const called = Object.entries(CALLERS).flatMap(([name, caller]) => (caller === 'nobody' ? [] : [name]))
+test('every function with a caller has an entry in USES, and no other', () => {
+  const called = Object.entries(CALLERS).flatMap(([name, caller]) => (caller === 'internal' ? [] : [name]))
   expect(Object.keys(USES).toSorted()).toEqual(called.toSorted())
 })
 
-test('every table has a row, so that nothing is allowed only for want of one', async () => {
+test('every table and view has a row', async () => {
   for (const { name } of relations.values()) {
     const { rows } = await db.queryNoRole(`SELECT $1::text AS name FROM ${name} LIMIT 1`, [name])
     expect(rows).toEqual([{ name }])
@@ -529,7 +529,7 @@ test('every table has a row, so that nothing is allowed only for want of one', a
 })
 
 describe.each(ACTORS)('%s', (actor) => {
-  test.each(Object.keys(READERS))('reads of %s what it may, column by column', async (table) => {
+  test.each(Object.keys(READERS))('reads only the permitted columns of %s', async (table) => {
     const { name, columns } = relations.get(table)!
     const access = actor === 'PUBLIC' ? undefined : READERS[table]![actor]
     const mayRead = (column: string) => access !== undefined && !access.except.includes(column)
@@ -544,18 +544,18 @@ describe.each(ACTORS)('%s', (actor) => {
     expect(access?.except.filter((column) => !columns.includes(column)) ?? []).toEqual([])
   })
 
-  test.each(Object.keys(READERS))('cannot write, lock, alter or drop %s', async (table) => {
+  test.each(Object.keys(READERS))('cannot write, lock, alter or drop %s (42501)', async (table) => {
     const relation = relations.get(table)!
-    // PostgreSQL looks at some rights only after it has found that the statement fits the kind of object.
+    // PostgreSQL checks some rights only after it has checked that the statement fits the kind of object.
     const refusals = relation.kind === 'table' ? ['42501'] : ['42501', '42809', '55000', '0A000']
     const outcomes: [right: string, outcome: string][] = []
     for (const { right, sql } of WRITES) outcomes.push([right, await outcomeOf(actor, sql(relation))])
     expect(outcomes.filter(([, outcome]) => !refusals.includes(outcome))).toEqual([])
-    // What has no key cannot be referenced by anybody.
+    // A relation without a primary key cannot be referenced.
     for (const sql of referencing(relation)) expect(await outcomeOf(actor, sql)).toBe('42501')
   })
 
-  test('holds no right but SELECT on any table, and none on any column', async () => {
+  test('has no right but SELECT on any table or column', async () => {
     const rights = ['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']
     // PostgreSQL 17 has one more.
     if (inject('postgresVersion') >= 17) rights.push('MAINTAIN')
@@ -570,7 +570,7 @@ describe.each(ACTORS)('%s', (actor) => {
     expect(rows).toEqual([])
   })
 
-  test('uses the schema if it has any business there, and creates nothing in it', async () => {
+  test('creates nothing in the schema (42501), and only PUBLIC lacks USAGE', async () => {
     const { rows } = await db.queryNoRole(
       `SELECT has_schema_privilege($1, $2, 'USAGE') AS usage, has_schema_privilege($1, $2, 'CREATE') AS create`,
       [roleName(actor), db.schema],
@@ -589,12 +589,12 @@ describe.each(ACTORS)('%s', (actor) => {
       `ALTER SCHEMA ${schema} RENAME TO mine`,
       `DROP SCHEMA ${schema} CASCADE`,
     ]) {
-      // Making our function anew needs its owner; PostgreSQL may find the schema closed first.
+      // Replacing a function needs its owner. PostgreSQL may check the schema first.
       expect([statement, await outcomeOf(actor, statement)]).toEqual([statement, '42501'])
     }
   })
 
-  test('builds nothing on our types', async () => {
+  test('cannot use the types of the schema (42501)', async () => {
     const { rows } = await db.queryNoRole<{ name: string }>(
       `SELECT t.oid::regtype::text AS name FROM pg_type t
        WHERE t.typnamespace = $1::regnamespace AND t.typcategory <> 'A' AND has_type_privilege($2, t.oid, 'USAGE')`,
@@ -609,7 +609,7 @@ describe.each(ACTORS)('%s', (actor) => {
   })
 
   test.each(Object.entries(CALLERS).filter(([name]) => !mayCall(actor, name)))(
-    'may not call %s, which is for %s',
+    'may not call %s (42501); its caller is %s',
     async (name) => {
       const { nulls, signature } = functions.get(name)!
       expect(await outcomeOf(actor, `SELECT ${quoteIdentifier(db.schema)}.${name}(${nulls})`)).toBe('42501')
@@ -621,7 +621,7 @@ describe.each(ACTORS)('%s', (actor) => {
     },
   )
 
-  test('cannot become the owner, or any other of our roles', async () => {
+  test('cannot set the role to the owner or another symphony role (42501)', async () => {
     const login = await db.createLogin(`only_${actor.toLowerCase()}`, {
       roles: actor === 'PUBLIC' ? [] : [`symphony_${actor}`],
     })
@@ -639,7 +639,7 @@ describe.each(ROLES.filter((role) => Object.values(CALLERS).includes(role)))('%s
   })
 })
 
-test('the roles are roles only: no login, no attribute, no member among them, no member of the owner', async () => {
+test('symphony roles have no login, no attribute and no membership in each other', async () => {
   const { rows } = await db.queryNoRole(
     `SELECT rolname, rolsuper OR rolinherit OR rolcreaterole OR rolcreatedb OR rolcanlogin OR rolreplication
          OR rolbypassrls AS has_an_attribute,
@@ -662,7 +662,7 @@ test('the roles are roles only: no login, no attribute, no member among them, no
   expect(owners.rows).toEqual([])
 })
 
-test('auth is mentioned by the schema and one function of this database: it owns nothing and was granted nothing else', async () => {
+test('symphony_auth has rights on the schema and on authenticate_api_key only', async () => {
   const { rows } = await db.queryNoRole(
     `SELECT CASE classid WHEN 'pg_proc'::regclass THEN objid::regproc::text ELSE 'the schema' END AS object,
        deptype AS kind, classid = 'pg_proc'::regclass OR objid = $1::regnamespace AS known
@@ -677,7 +677,7 @@ test('auth is mentioned by the schema and one function of this database: it owns
   ])
 })
 
-test('a blanket grant to readonly and auditor is taken back by the privileges file, sequences first of all', async () => {
+test('a deployment revokes rights granted to symphony roles and PUBLIC by hand', async () => {
   const { schema } = db
   await db.queryNoRole(
     `GRANT ALL ON ALL TABLES IN SCHEMA ${quoteIdentifier(schema)} TO symphony_readonly, symphony_auditor, PUBLIC;
@@ -787,7 +787,7 @@ async function failedItem(): Promise<string> {
   return item.outboxId
 }
 
-/** Made by another person, so that the caller may be its second. */
+/** Creates a proposal by another person, so that the caller may approve it. */
 async function proposal(): Promise<string> {
   const proposer = second.database.as('symphony_control')
   const { proposalId } = await resolveOutboxHold(proposer, await heldItem(), 'FAILED', 'the rail never saw it')
@@ -796,20 +796,20 @@ async function proposal(): Promise<string> {
 
 async function putARowInEveryTable(): Promise<void> {
   const executor = db.as('symphony_executor')
-  // By hand: sealing waits for every writer of the server, those of other test files too.
+  // Inserted directly: sealing would wait for every writer of the server, those of other test files included.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
      VALUES (1, 1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
   )
   await db.queryNoRole(
     `INSERT INTO subject_keys (key_id, subject, master_key_id, wrapped_key, created_at)
-     VALUES (gen_random_uuid(), 'somebody', 'first', repeat('A', 80), now())`,
+     VALUES (gen_random_uuid(), 'subject-1', 'first', repeat('A', 80), now())`,
   )
   await proposal()
   await failedItem()
   await createContradiction(db)
   await recordLedgerVerification(db.as('symphony_auditor'), { rowsChecked: 1, breakCount: 0 })
-  await repairExpiredLeases(executor, 10, WORKER) // Folds the tallies so far into the totals.
+  await repairExpiredLeases(executor, 10, WORKER) // Rolls up the tallies so far into the totals.
   await failedItem()
   await enqueueAndClaim(db)
   await heartbeatOutboxWorker(executor, WORKER)
@@ -846,22 +846,21 @@ async function readRelations(): Promise<ReadonlyMap<string, Relation>> {
 async function readFunctions(): Promise<typeof functions> {
   const { rows } = await db.queryNoRole<{ name: string; signature: string; nulls: string }>(
     `SELECT p.proname AS name, p.oid::regprocedure::text AS signature, (
-       -- Without our types, which PUBLIC cannot name.
+       -- Omits the types of this schema, which PUBLIC cannot use.
        SELECT COALESCE(string_agg(CASE WHEN t.typnamespace = p.pronamespace THEN 'NULL' ELSE 'NULL::' || format_type(t.oid, NULL) END,
          ', ' ORDER BY a.position), '')
        FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, position) JOIN pg_type t ON t.oid = a.type) AS nulls
      FROM pg_proc p WHERE p.pronamespace = $1::regnamespace
-       -- The overload for a state of the enum type is under test in outboxComplete.spec.ts.
+       -- outboxComplete.spec.ts tests the overload for the enum type.
        AND (p.proname <> 'complete_outbox_attempt' OR 'outbox_attempt_state'::regtype <> ALL (p.proargtypes))`,
     [quoteIdentifier(db.schema)],
   )
   const byName = new Map(rows.map(({ name, ...rest }) => [name, rest]))
-  if (byName.size < rows.length)
-    throw new Error('two functions of one name: the entries here could not tell them apart')
+  if (byName.size < rows.length) throw new Error('two functions have one name; CALLERS cannot distinguish them')
   return byName
 }
 
-/** A table that points at this one, by its key. */
+/** Returns a statement that creates a table with a foreign key to this one. */
 function referencing({ name, primaryKey }: Relation): readonly string[] {
   if (primaryKey.length === 0) return []
   const columns = primaryKey.map((key) => `${key.name} ${key.type}`).join(', ')

@@ -70,19 +70,19 @@ const unserved = async (rails: readonly (string | null)[] | null) =>
   (await db.as('symphony_ingest').query(`SELECT * FROM ${db.qualify('unserved_outbox_rails')}($1)`, [rails])).rows
 
 describe('unserved_outbox_rails', () => {
-  test('returns a rail that no process declared once, however often it is named', async () => {
+  test('returns an undeclared rail once, however often it is named', async () => {
     const rail = newRail()
     expect(await unserved([rail, rail])).toEqual([{ rail_type: rail, served_at: null }])
   })
 
-  test('returns a rail that only an API declared, and none that a worker serves', async () => {
+  test('returns a rail that only an API declared, not one that a worker serves', async () => {
     const [declared, served] = [newRail(), newRail()]
     await declare(declared, { serving: false })
     await declare(served, { serving: true })
     expect(await unserved([served, declared])).toEqual([{ rail_type: declared, served_at: null }])
   })
 
-  test('returns a rail with its last time when its workers are gone for more than a day', async () => {
+  test('returns a rail and its served_at if no worker has served it for more than a day', async () => {
     const rail = newRail()
     await declare(rail, { serving: true })
     await silenceWorkers(rail, '23 hours')
@@ -104,7 +104,7 @@ describe('unserved_outbox_rails', () => {
 })
 
 describe('POST /v1/instructions', () => {
-  test('warns until a worker starts, and again when the worker is gone for 25 hours', async () => {
+  test('warns until a worker starts, and again 25 hours after it stopped', async () => {
     const rail = newRail()
     const first = buildInstruction(rail)
     expect(await post(first)).toMatchObject({ status: 201, warnings: [warningOf(rail)] })
@@ -128,13 +128,13 @@ describe('POST /v1/instructions', () => {
     expect(repeated).not.toHaveProperty('warnings')
   })
 
-  test('counts an API that declares a rail as no worker', async () => {
+  test('warns if only an API has declared the rail', async () => {
     const rail = newRail()
     await declare(rail, { serving: false })
     expect(await post(buildInstruction(rail))).toMatchObject({ warnings: [warningOf(rail)] })
   })
 
-  test('as a batch has one warning per rail beside its items', async () => {
+  test('returns one warning per rail for a batch, beside its items', async () => {
     const [served, one, two] = [newRail(), newRail(), newRail()]
     await declare(served, { serving: true })
     const response = await fixture.call('/v1/instructions/batch', {
@@ -149,7 +149,7 @@ describe('POST /v1/instructions', () => {
   })
 })
 
-/** An API whose queries about rails are counted. */
+/** Opens an API that counts its queries for unserved rails. */
 async function openCountingStage() {
   const { ingest } = await apiRolesOf(db)
   const counts = { reads: 0 }
@@ -166,7 +166,7 @@ async function openCountingStage() {
 }
 
 describe('the query for unserved rails', () => {
-  test('runs once per rail and 10 s, also for requests at the same time', async () => {
+  test('runs once per rail and 10 s, also for concurrent requests', async () => {
     const { counted, counts } = await openCountingStage()
     const rail = newRail()
     const together = await Promise.all(Array.from({ length: 8 }, () => post(buildInstruction(rail), counted)))
@@ -178,7 +178,7 @@ describe('the query for unserved rails', () => {
     expect(counts.reads).toBe(2)
   })
 
-  test('that the database refuses leaves the answer of a committed payment without a warning', async () => {
+  test('leaves out the warning of a committed payment if the database refuses it', async () => {
     const right = `EXECUTE ON FUNCTION ${db.qualify('unserved_outbox_rails')}(text[])`
     await db.queryNoRole(`REVOKE ${right} FROM symphony_ingest`)
     onTestFinished(async () => void (await db.queryNoRole(`GRANT ${right} TO symphony_ingest`)))
@@ -187,7 +187,7 @@ describe('the query for unserved rails', () => {
     expect([accepted.status, 'warnings' in accepted, counts.reads]).toEqual([201, false, 1])
   })
 
-  test('that waits for a lock does not keep the answer of a committed payment waiting', async () => {
+  test('does not delay the response for a committed payment while it waits for a lock', async () => {
     const blocker = await openConnection(db)
     onTestFinished(() => blocker.close())
     await blocker.query('BEGIN')
@@ -201,7 +201,7 @@ describe('the query for unserved rails', () => {
     expect(rows).toHaveLength(1)
   })
 
-  test('is repeated for a rail that 10,000 later names have pushed out of the cache', async () => {
+  test('runs again for a rail that 10,000 later names have evicted from the cache', async () => {
     const warnings = new RailWarnings(db.as('symphony_ingest'), clock)
     const rail = newRail()
     expect(await warnings.find([rail])).toHaveLength(1)
@@ -249,7 +249,7 @@ describe('symphony enqueue', () => {
   })
 })
 
-test('a worker that listens has declared its rails when start() returns', async () => {
+test('a listening worker has declared its rails when start() returns', async () => {
   const rail = newRail()
   await startWorker(rail)
   expect(await new RailWarnings(db.as('symphony_ingest')).find([rail])).toEqual([])

@@ -45,7 +45,7 @@ describe('a declared rail', () => {
     expect(row!.declared_login).not.toBe('')
   })
 
-  test('keeps the strictest class of each field, whoever declares last', async () => {
+  test('keeps the strictest class of each field, in any order of declarations', async () => {
     await declare('conflict', { '/a': 'public', '/b': 'masked', '/c': 'forbidden', '/d': 'encrypted', '/e': 'masked' })
     await declare('conflict', { '/a': 'masked', '/b': 'forbidden', '/c': 'encrypted', '/d': 'public', '/f': 'masked' })
     expect(await recorded('conflict')).toMatchObject({
@@ -62,7 +62,7 @@ describe('a declared rail', () => {
     expect(await recorded('conflict')).toMatchObject({ fields: { '/a': 'masked', '/d': 'encrypted' } })
   })
 
-  test('carries money as soon as one declaration says so', async () => {
+  test('has money: true after one such declaration, whatever follows', async () => {
     await declare('topic', {}, { money: false })
     expect(await recorded('topic')).toMatchObject({ money: false, fields: {} })
     await declare('topic', {}, { money: true })
@@ -70,7 +70,7 @@ describe('a declared rail', () => {
     expect(await recorded('topic')).toMatchObject({ money: true })
   })
 
-  test('counts as served only by a process that carries it', async () => {
+  test('gets served_at only from a process that serves it', async () => {
     await declare('served', {}, { by: 'api', serving: false })
     expect(await recorded('served')).toMatchObject({ declared_by: 'api', served_at: null })
     await declare('served', {}, { by: 'worker-2' })
@@ -83,7 +83,7 @@ describe('a declared rail', () => {
   })
 })
 
-test('a worker declares its rails with its first round and with its first heartbeat', async () => {
+test('a worker declares its rails at its first runOnce() and at its first heartbeat', async () => {
   const round = new OutboxRelayer(db.database, railsOf('round', { '/memo': 'forbidden' }), {
     workerId: 'round-1',
     listen: false,
@@ -101,8 +101,8 @@ test('a worker declares its rails with its first round and with its first heartb
 
 test.for([
   ['a class that does not exist', '{"/memo": "secret"}'],
-  ['a class that is no text', '{"/memo": 7}'],
-  ['a field that is no JSON pointer', '{"memo": "masked"}'],
+  ['a class that is not text', '{"/memo": 7}'],
+  ['a field that is not a JSON pointer', '{"memo": "masked"}'],
   ['a pointer with a bare tilde', '{"/a~b": "masked"}'],
   ['a pointer that is 33 keys deep', JSON.stringify({ ['/a'.repeat(33)]: 'masked' })],
   ['a list instead of an object', '["/memo"]'],
@@ -117,7 +117,7 @@ function twoHundredFields(from: number): FieldClasses {
   return Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`/f${from + index}`, 'masked' as const]))
 }
 
-test('many declarations of one rail cannot add up to more than 1000 fields (22023)', async () => {
+test('declarations of one rail cannot add up to more than 1000 fields (22023)', async () => {
   for (let from = 0; from < 1_000; from += 200) await declare('hoard', twoHundredFields(from))
   await expect(declare('hoard', { '/one-more': 'masked' })).rejects.toMatchObject({ sqlstate: '22023' })
   expect(Object.keys((await recorded('hoard'))!.fields)).toHaveLength(1_000)

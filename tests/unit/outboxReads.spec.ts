@@ -14,7 +14,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
 
-/** What people are shown of the outbox: which payments, in which order, and nobody's but those they may see. */
+/** Lists and searches of the outbox: filters, order and restriction to participants. */
 
 let db: TestDatabase
 let alice: Person
@@ -28,7 +28,7 @@ afterAll(() => db.drop())
 
 const readonly = () => db.as('symphony_readonly')
 
-/** Two payments of a rail; the older one failed last. */
+/** Creates two FAILED payments of a rail; the older one failed last. */
 async function failedInTurn(): Promise<{ railType: string; older: string; younger: string }> {
   const railType = `rail-${randomUUID()}`
   await enqueue(db, { railType })
@@ -42,8 +42,8 @@ function later(time: Date): Date {
   return new Date(time.getTime() + 1)
 }
 
-describe('of what has failed', () => {
-  test('the latest failure comes first, in every list, page by page', async () => {
+describe('reads of failed and held items', () => {
+  test('return the latest failure first, page by page', async () => {
     const { railType, older, younger } = await failedInTurn()
     expect(older < younger).toBe(true)
     const first = await readFailedItems(readonly(), { railType, limit: 1 })
@@ -56,7 +56,7 @@ describe('of what has failed', () => {
     })
   })
 
-  test('what was decided, or is proposed, is not among the undecided; withdrawn, it is again', async () => {
+  test('count redriven and proposed items as decided, withdrawn ones as undecided', async () => {
     const railType = `rail-${randomUUID()}`
     const proposed = await enqueueFailed(db, { railType })
     const redriven = await enqueueFailed(db, { railType })
@@ -81,7 +81,7 @@ describe('of what has failed', () => {
     expect(await undecided()).toEqual([untouched.outboxId, proposed.outboxId])
   })
 
-  test('a time is the one at which it failed; of what is held, the one since which it is', async () => {
+  test('filter failed items by completed_at and held items by held_at', async () => {
     const railType = `rail-${randomUUID()}`
     const failed = await enqueueFailed(db, { railType })
     const held = await enqueueUnknown(db, { railType })
@@ -95,7 +95,7 @@ describe('of what has failed', () => {
       (await readFailedItems(readonly(), { railType, limit: 10, ...search })).items.length,
       (await readHeldItems(readonly(), { railType, limit: 10, ...search })).items.length,
     ]
-    // A Date has milliseconds, the server microseconds: the millisecond in which it happened is before it.
+    // A Date is truncated to milliseconds, so failedAt is not later than the stored microseconds.
     expect(await counts({ since: failedAt })).toEqual([1, 0])
     expect(await counts({ since: later(failedAt) })).toEqual([0, 0])
     expect(await counts({ until: later(failedAt) })).toEqual([1, 1])
@@ -105,8 +105,8 @@ describe('of what has failed', () => {
   })
 })
 
-describe('the payments of others do not crowd out those of the participants that may be seen', () => {
-  test('in what changed lately', async () => {
+describe('a limit with a participant filter', () => {
+  test('counts only matching items in readRecentlyChanged', async () => {
     const participantId = `mine-${randomUUID()}`
     const mine = await enqueue(db, { participantId })
     for (let other = 0; other < 3; other += 1) await enqueue(db)
@@ -115,7 +115,7 @@ describe('the payments of others do not crowd out those of the participants that
     expect(await readRecentlyChanged(readonly(), lately)).not.toContain(mine.outboxId)
   })
 
-  test('in a search by a word that names theirs, too', async () => {
+  test('counts only matching items in findItems', async () => {
     const participantId = `mine-${randomUUID()}`
     const instructionId = `the-same-${randomUUID()}`
     const mine = await enqueue(db, { participantId, instructionId })

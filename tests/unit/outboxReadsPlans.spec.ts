@@ -10,13 +10,13 @@ import {
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 
-/** What people ask costs what they are shown, and not what there is: rows read by each question, in a ledger of 20,000. */
+/** Each query reads rows in proportion to its result, not to the ledger of 20,000 items. */
 
 const ITEMS = 20_000
 let db: TestDatabase
 beforeAll(async () => {
   db = await createTestDatabase({ countBranches: false })
-  // Rows that look as if the functions had made them, one second apart; each five hundredth has failed.
+  // Rows like those of the functions, one second apart; every 500th has failed.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_identities
        (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash, created_at)
@@ -45,7 +45,7 @@ interface PlanNode {
   readonly Plans?: readonly PlanNode[]
 }
 
-/** The readonly role, whose every question is explained first; and how many rows its scans have read. */
+/** Returns a readonly role that explains each query first, and the number of rows that its scans have read. */
 function explained(): { readonly role: Queryable; readonly read: () => number } {
   const readonly = db.as('symphony_readonly')
   let total = 0
@@ -73,32 +73,32 @@ function explained(): { readonly role: Queryable; readonly read: () => number } 
 const LIMIT = 10
 
 test.each<[string, (role: Queryable) => Promise<unknown>]>([
-  ['the newest', (role) => searchItems(role, { limit: LIMIT })],
+  ['search for the newest items', (role) => searchItems(role, { limit: LIMIT })],
   [
-    'a page in the middle',
+    'search for a page in the middle',
     (role) => searchItems(role, { limit: LIMIT, before: '01981f0e-7c00-7000-8000-000000000000' }),
   ],
-  ['those that have failed', (role) => searchItems(role, { state: 'FAILED', limit: LIMIT })],
-  ['those that were dispatched', (role) => searchItems(role, { state: 'DISPATCHED', limit: LIMIT })],
-  ['those that are held', (role) => searchItems(role, { state: 'HELD', limit: LIMIT })],
-  ['a participant’s', (role) => searchParticipant(role, 'p-7', { limit: LIMIT })],
-  ['an instruction', (role) => findItems(role, 'i-12345', { limit: LIMIT })],
-  ['an idempotency key of a caller', (role) => findItems(role, 'k-12345', { keyScope: 'key:shop', limit: LIMIT })],
-  ['a participant by name', (role) => findItems(role, 'p-7', { limit: LIMIT })],
-  ['a rail’s reference', (role) => findItems(role, 'ref-i-12345', { limit: LIMIT })],
-  ['a word that names nothing', (role) => findItems(role, 'nothing', { limit: LIMIT })],
-  ['what changed lately', (role) => readRecentlyChanged(role, { seconds: 10, limit: LIMIT })],
+  ['search for FAILED items', (role) => searchItems(role, { state: 'FAILED', limit: LIMIT })],
+  ['search for DISPATCHED items', (role) => searchItems(role, { state: 'DISPATCHED', limit: LIMIT })],
+  ['search for HELD items', (role) => searchItems(role, { state: 'HELD', limit: LIMIT })],
+  ['search for items of a participant', (role) => searchParticipant(role, 'p-7', { limit: LIMIT })],
+  ['find by instruction', (role) => findItems(role, 'i-12345', { limit: LIMIT })],
+  ['find by idempotency key and scope', (role) => findItems(role, 'k-12345', { keyScope: 'key:shop', limit: LIMIT })],
+  ['find by participant', (role) => findItems(role, 'p-7', { limit: LIMIT })],
+  ['find by rail reference', (role) => findItems(role, 'ref-i-12345', { limit: LIMIT })],
+  ['find by an unknown word', (role) => findItems(role, 'nothing', { limit: LIMIT })],
+  ['read of recent changes', (role) => readRecentlyChanged(role, { seconds: 10, limit: LIMIT })],
   [
-    'their states',
+    'read of item states',
     async (role) => readItemViews(role, (await searchItems(db.as('symphony_readonly'), { limit: LIMIT })).ids),
   ],
-])('%s: some rows per row shown, by an index', async (_, ask) => {
+])('%s reads at most 30 rows per row of its limit', async (_, ask) => {
   const { role, read } = explained()
   await ask(role)
   expect(read()).toBeLessThanOrEqual(30 * LIMIT)
 })
 
-test('latencies and errors: the attempts of the last hour, each read once', async () => {
+test('readLatestAttempts reads each attempt of the last hour once', async () => {
   const { role, read } = explained()
   await readLatestAttempts(role)
   const { rows } = await db.queryNoRole<{ lately: bigint }>(

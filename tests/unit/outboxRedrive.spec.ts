@@ -42,14 +42,14 @@ async function redrive(outboxId: string): Promise<string> {
   return redrivenAs!
 }
 
-/** The next attempt of an item, with this end. */
+/** Claims the due item of the rail and completes it with this state. */
 async function end(railType: string, state: 'DISPATCHED' | 'FAILED'): Promise<ClaimedItem> {
   const lease = await claimOnly(db, railType)
   await complete(db, lease, { state, railReference: `reference of ${lease.outboxId}` })
   return lease
 }
 
-/** A worker's word, too late, about an item that has ended. */
+/** Reports a late outcome of an ended item. */
 function tellLate({ outboxId, leaseToken }: ClaimedItem, state: 'DISPATCHED' | 'FAILED' | 'RETRYABLE') {
   return recordLateOutcome(db.as('symphony_executor'), WORKER, {
     outboxId,
@@ -64,7 +64,7 @@ async function identity(outboxId: string) {
   return rows[0]
 }
 
-/** Every key under which an instruction was queued. */
+/** Returns all idempotency keys of an instruction. */
 async function keysOf(instructionId: string): Promise<string[]> {
   const { rows } = await db.queryNoRole<{ idempotency_key: string }>(
     'SELECT idempotency_key FROM payment_outbox_identities WHERE instruction_id = $1 ORDER BY created_at',
@@ -73,8 +73,8 @@ async function keysOf(instructionId: string): Promise<string[]> {
   return rows.map((row) => row.idempotency_key)
 }
 
-describe('a FAILED item that two people redrive', () => {
-  test('is queued again as a new item of the same instruction, under a key of its own, naming the old one', async () => {
+describe('a redriven FAILED item', () => {
+  test('gets a new item of the same instruction, with its own key and redrive_of', async () => {
     const item = await enqueueFailed(db, { payload: { amount: 12.5, text: 'é\n', nested: { list: [1, null] } } })
     const redrivenAs = await redrive(item.outboxId)
     expect(redrivenAs).not.toBe(item.outboxId)
@@ -96,7 +96,7 @@ describe('a FAILED item that two people redrive', () => {
     expect(brokenLedgerRules(await readLedgerText(db.as('symphony_auditor')))).toEqual([])
   })
 
-  test('stays as it ended, with both people in its trail', async () => {
+  test('stays FAILED, with events that name both people', async () => {
     const item = await enqueueFailed(db)
     const redrivenAs = await redrive(item.outboxId)
     await end(item.railType, 'DISPATCHED')
@@ -117,7 +117,7 @@ describe('a FAILED item that two people redrive', () => {
     ])
   })
 
-  test('is still what its instruction and key stand for', async () => {
+  test('is still returned for its instruction and key', async () => {
     const { instructionId, participantId, idempotencyKey, railType, payload, outboxId } = await enqueueFailed(db)
     await redrive(outboxId)
     const instruction: OutboxInstruction = { instructionId, participantId, idempotencyKey, railType, payload }
@@ -128,7 +128,7 @@ describe('a FAILED item that two people redrive', () => {
     })
   })
 
-  test('takes its place at the end of an ordered stream', async () => {
+  test('gets its redrive at the end of an ordered stream', async () => {
     const item = await enqueueFailed(db, { ordered: true })
     const next = await enqueue(db, { participantId: item.participantId, railType: item.railType, ordered: true })
     const redrivenAs = await redrive(item.outboxId)
@@ -138,7 +138,7 @@ describe('a FAILED item that two people redrive', () => {
 })
 
 describe('redrives of one payment', () => {
-  test('are numbered through, whichever of its items is sent again', async () => {
+  test('are numbered consecutively, whichever of its items is redriven', async () => {
     const item = await enqueueFailed(db)
     const first = await redrive(item.outboxId)
     await end(item.railType, 'FAILED')
@@ -151,7 +151,7 @@ describe('redrives of one payment', () => {
     expect(await identity(third)).toMatchObject({ redrive_of: item.outboxId })
   })
 
-  test('are open one at a time: while one is on its way, none of its items can be sent again (P7006)', async () => {
+  test('are refused while one redrive is pending (P7006)', async () => {
     const item = await enqueueFailed(db)
     const first = await redrive(item.outboxId)
     await end(item.railType, 'FAILED')
@@ -163,11 +163,11 @@ describe('redrives of one payment', () => {
     await redrive(second)
   })
 
-  test('end with the first that was paid: none of its items can be sent again (P7001)', async () => {
+  test('are refused after one of its items was DISPATCHED (P7001)', async () => {
     const item = await enqueueFailed(db)
     const first = await redrive(item.outboxId)
     await end(item.railType, 'FAILED')
-    // Proposed while it could still be, approved when it cannot.
+    // Proposed before the redrive was paid, approved after it.
     const stale = await propose(olga, item.outboxId, 'REDRIVE')
     const second = await redrive(first)
     await end(item.railType, 'DISPATCHED')
@@ -178,12 +178,12 @@ describe('redrives of one payment', () => {
     expect(await keysOf(item.instructionId)).toHaveLength(3)
   })
 
-  test('of an item and of its redrive, approved at once by eight, create one new item', async () => {
+  test('create one item if two proposals are approved eight times concurrently (P7006)', async () => {
     const item = await enqueueFailed(db)
     const first = await redrive(item.outboxId)
     await end(item.railType, 'FAILED')
     const proposals = [await propose(olga, item.outboxId, 'REDRIVE'), await propose(olga, first, 'REDRIVE')]
-    // All of them meet at the identity of the first item.
+    // All approvals lock the identity of the first item.
     const lock = await openConnection(db)
     await lock.query('BEGIN')
     await lock.query('SELECT FROM payment_outbox_identities WHERE outbox_id = $1 FOR UPDATE', [item.outboxId])
@@ -202,7 +202,7 @@ describe('redrives of one payment', () => {
     expect(await claim(db, item.railType)).toHaveLength(1)
   })
 
-  test('are not hindered by another payment of the same instruction', async () => {
+  test('do not depend on another payment of the same instruction', async () => {
     const item = await enqueueFailed(db)
     const { instructionId, participantId, railType, payload } = item
     const other = { instructionId, participantId, railType, payload, idempotencyKey: `${item.idempotencyKey}~other` }
@@ -215,22 +215,22 @@ describe('redrives of one payment', () => {
   })
 })
 
-describe('a redrive is refused', () => {
-  test('of a payment that was made (P7001)', async () => {
+describe('a redrive proposal', () => {
+  test('is refused for a DISPATCHED item (P7001)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'DISPATCHED', railReference: 'r-1' })
     await expect(propose(olga, lease.outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7001' })
     expect(await eventRows(db, lease.outboxId)).toEqual([])
   })
 
-  test('of an item that is due, leased or held (P7006)', async () => {
+  test('is refused for an item that is due, leased or held (P7006)', async () => {
     const items = [await enqueue(db), await enqueueAndClaim(db), await enqueueHeld(db, olga)]
     for (const { outboxId } of items) {
       await expect(propose(olga, outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
     }
   })
 
-  test('of an id that nobody has, and without a reason (22023)', async () => {
+  test('is refused for an unknown id or an invalid reason (22023)', async () => {
     await expect(propose(olga, randomUUID(), 'REDRIVE')).rejects.toMatchObject({ sqlstate: '22023' })
     const { outboxId } = await enqueueFailed(db)
     for (const reason of [null, ' ', 'x'.repeat(1001)]) {
@@ -240,14 +240,14 @@ describe('a redrive is refused', () => {
     }
   })
 
-  test('where a worker reported, too late, that the rail paid it (P7006)', async () => {
+  test('is refused after a late report that the rail paid the item (P7006)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     expect(await tellLate(lease, 'DISPATCHED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
     await expect(propose(olga, lease.outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
   })
 
-  test('where a worker did so after it was proposed (P7006)', async () => {
+  test('is not approved after a late report that the rail paid the item (P7006)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const proposalId = await propose(olga, lease.outboxId, 'REDRIVE')
@@ -256,7 +256,7 @@ describe('a redrive is refused', () => {
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('where a worker did so about an earlier item of the same payment (P7006)', async () => {
+  test('is refused after a late report that the rail paid an earlier item (P7006)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const first = await redrive(lease.outboxId)
@@ -265,7 +265,7 @@ describe('a redrive is refused', () => {
     await expect(propose(olga, first, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
   })
 
-  test('where a worker is saying so at this very moment', async () => {
+  test('is not approved while a late report of a success is being committed (P7006)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const proposalId = await propose(olga, lease.outboxId, 'REDRIVE')
@@ -281,7 +281,7 @@ describe('a redrive is refused', () => {
     await Promise.all([telling.close(), approving.close()])
   })
 
-  test('but not where the late word was another failure', async () => {
+  test('is accepted after a late report of another failure', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     expect(await tellLate(lease, 'FAILED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
@@ -289,8 +289,8 @@ describe('a redrive is refused', () => {
   })
 })
 
-describe('a redrive that is open when a worker reports late that the rail had paid', () => {
-  test('is held, and says as which item the payment was made', async () => {
+describe('a pending redrive, after a late success of an earlier item,', () => {
+  test('is held as EARLIER_ITEM_PAID with an event that names the paid item', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
@@ -304,7 +304,7 @@ describe('a redrive that is open when a worker reports late that the rail had pa
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('is held wherever in the chain the paid item is, and whoever has leased it meanwhile', async () => {
+  test('is held if the paid item is further back or the redrive is leased', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const second = await redrive(lease.outboxId)
@@ -316,7 +316,7 @@ describe('a redrive that is open when a worker reports late that the rail had pa
     expect(await complete(db, leased, { state: 'RETRYABLE' })).toMatchObject({ held: true })
   })
 
-  test('keeps the hold that it already has', async () => {
+  test('keeps its earlier hold', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
@@ -327,11 +327,11 @@ describe('a redrive that is open when a worker reports late that the rail had pa
     expect(await eventRows(db, redriven)).toEqual(before)
   })
 
-  test.for(['EARLIER_ITEM_PAID', 'asked by the bank'])('cannot be sent by anybody while held: %s', async (reason) => {
+  test.for(['EARLIER_ITEM_PAID', 'asked by the bank'])('cannot be retried while held: %s (P7006)', async (reason) => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
-    // The second one was held before the report came, which leaves no mark on it.
+    // In the second case the redrive is held before the report, which then does not change the hold.
     if (reason === 'asked by the bank') await placeOutboxHold(olga.control, redriven, reason)
     await tellLate(lease, 'DISPATCHED')
     expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: reason })
@@ -342,7 +342,7 @@ describe('a redrive that is open when a worker reports late that the rail had pa
     expect(await ledger(db, redriven)).toEqual(['1 FAILED'])
   })
 
-  test('cannot be sent by a decision that was made before the report came', async () => {
+  test('cannot be retried by an earlier proposal (P7006)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
@@ -354,7 +354,7 @@ describe('a redrive that is open when a worker reports late that the rail had pa
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test.for(['FAILED', 'RETRYABLE'] as const)('goes on when the late word was %s', async (state) => {
+  test.for(['FAILED', 'RETRYABLE'] as const)('stays claimable if the late outcome was %s', async (state) => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
@@ -362,7 +362,7 @@ describe('a redrive that is open when a worker reports late that the rail had pa
     expect(await claimOnly(db, lease.railType)).toMatchObject({ outboxId: redriven })
   })
 
-  test('is held too when it is being approved at this very moment, as a redrive of yet another item', async () => {
+  test('is held if its approval commits during the late report', async () => {
     const { outboxId, railType } = await enqueueFailed(db)
     const second = await redrive(outboxId)
     const lease = await end(railType, 'FAILED')
@@ -382,8 +382,8 @@ describe('a redrive that is open when a worker reports late that the rail had pa
   })
 })
 
-describe('keys', () => {
-  test('of 128 characters have room for a redrive, and for a redrive of that', async () => {
+describe('idempotency keys', () => {
+  test('may have 128 characters and still be redriven twice', async () => {
     const key = `${randomUUID()}-${'k'.repeat(91)}`
     expect(key).toHaveLength(128)
     const item = await enqueueFailed(db, { idempotencyKey: key })
@@ -394,7 +394,7 @@ describe('keys', () => {
   })
 
   test.for(['k~redrive~1', '~redrive~0', 'k~redrive~1~redrive~23', 'k~redrive~00000000000000000000'])(
-    'of redrives cannot be enqueued: %s (22023, by the function itself)',
+    'are refused in an enqueue if they end like a redrive: %s (22023)',
     async (idempotencyKey) => {
       const given = buildInstruction()
       await expect(
@@ -411,7 +411,7 @@ describe('keys', () => {
   )
 
   test.for(['k~redrive~', 'k~redrive~1x', 'k~REDRIVE~1', 'k~redrive~1~', '~redrive~-1'])(
-    'that only look like those of redrives can: %s, and they can be redriven',
+    'are accepted and redriven if they only resemble a redrive: %s',
     async (idempotencyKey) => {
       const item = await enqueueFailed(db, { idempotencyKey })
       await redrive(item.outboxId)

@@ -32,7 +32,7 @@ afterAll(() => db.drop())
 const executor = () => db.as('symphony_executor')
 
 describe('renewing', () => {
-  test('moves the end of a live lease, and nothing else', async () => {
+  test('changes only the expiry of a live lease', async () => {
     const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 60 })
     const before = await pendingRow(db, lease.outboxId)
     const until = await renewOutboxLease(executor(), lease, WORKER, 3600)
@@ -41,18 +41,18 @@ describe('renewing', () => {
     expect(await ledger(db, lease.outboxId)).toEqual([])
   })
 
-  test('never shortens: a lease that already lasts longer stays as it is', async () => {
+  test('never shortens a lease', async () => {
     const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 3600 })
     expect(await renewOutboxLease(executor(), lease, WORKER, 1)).toEqual(lease.leaseExpiresAt)
     expect((await pendingRow(db, lease.outboxId))!.lease_expires_at).toEqual(lease.leaseExpiresAt)
   })
 
-  test('counts from the moment of renewing, not from the beginning of its transaction', async () => {
+  test('counts from the call, not from the start of its transaction', async () => {
     const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 60 })
     let midway: string | undefined
     await executor().transaction(async (tx) => {
       await tx.query('SELECT 1')
-      // An hour from a moment that is later than the beginning of the transaction and earlier than the renewal.
+      // One hour from a time between the start of the transaction and the renewal.
       const { rows } = await db.queryNoRole<{ until: string }>(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '1 hour'
          WHERE outbox_id = $1 RETURNING lease_expires_at::text AS until`,
@@ -68,7 +68,7 @@ describe('renewing', () => {
     expect(rows).toEqual([{ later: true }])
   })
 
-  test('cannot bring an expired lease back to life', async () => {
+  test('is refused for an expired lease (LEASE_LOST)', async () => {
     const lease = await enqueueAndClaim(db)
     await db.expireLease(lease.outboxId)
     const before = await pendingRow(db, lease.outboxId)
@@ -78,19 +78,19 @@ describe('renewing', () => {
     expect(await claim(db, lease.railType, { workerId: 'heir' })).toHaveLength(1)
   })
 
-  test('goes on while the item is held', async () => {
+  test('works while the item is held', async () => {
     const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 60 })
     await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
     const until = await renewOutboxLease(executor(), lease, WORKER, 3600)
     expect(until.getTime()).toBeGreaterThan(lease.leaseExpiresAt.getTime())
   })
 
-  test('many says of each whether it was renewed, in the order given', async () => {
+  test('returns for each of many leases whether it was renewed, in the given order', async () => {
     const [live, expired, ended, foreign] = [
       await enqueueAndClaim(db),
       await enqueueAndClaim(db),
       await enqueueAndClaim(db),
-      await enqueueAndClaim(db, {}, { workerId: 'somebody-else' }),
+      await enqueueAndClaim(db, {}, { workerId: 'other-worker' }),
     ]
     await db.expireLease(expired.outboxId)
     await complete(db, ended, { state: 'DISPATCHED' })
@@ -110,7 +110,7 @@ describe('renewing', () => {
 })
 
 describe('releasing', () => {
-  test('gives the item back at once, and costs no attempt', async () => {
+  test('makes the item claimable at once and records no attempt', async () => {
     const item = await enqueue(db)
     const before = await pendingRow(db, item.outboxId)
     await releaseOutboxLease(executor(), await claimOnly(db, item.railType), WORKER)
@@ -120,7 +120,7 @@ describe('releasing', () => {
     expect(await claimOnly(db, item.railType)).toMatchObject({ outboxId: item.outboxId, attemptCount: 0 })
   })
 
-  test('leaves what is known and what was counted as it was', async () => {
+  test('keeps attempt count, unknown outcome and expiry streak', async () => {
     const item = await enqueueAndFail(db, 2)
     await claimOnly(db, item.railType)
     await db.expireLease(item.outboxId)
@@ -136,7 +136,7 @@ describe('releasing', () => {
     expect(await ledger(db, item.outboxId)).toHaveLength(3)
   })
 
-  test('is done once: the second time the lease is lost', async () => {
+  test('is refused the second time (LEASE_LOST)', async () => {
     const lease = await enqueueAndClaim(db)
     await releaseOutboxLease(executor(), lease, WORKER)
     const refusal = await failureOf(releaseOutboxLease(executor(), lease, WORKER))
@@ -144,7 +144,7 @@ describe('releasing', () => {
     expect(refusal).toMatchObject({ detail: '{"recorded" : false}' })
   })
 
-  test('ends what the token can do, although the same worker claims again', async () => {
+  test('invalidates the token, even if the same worker claims again', async () => {
     const lease = await enqueueAndClaim(db)
     await releaseOutboxLease(executor(), lease, WORKER)
     const again = await claimOnly(db, lease.railType)
@@ -152,7 +152,7 @@ describe('releasing', () => {
     expect(await complete(db, again, { state: 'DISPATCHED' })).toMatchObject({ attemptNo: 1 })
   })
 
-  test('goes on while the item is held, which stays held', async () => {
+  test('works while the item is held, and keeps the hold', async () => {
     const lease = await enqueueAndClaim(db)
     await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
     await releaseOutboxLease(executor(), lease, WORKER)
@@ -160,11 +160,11 @@ describe('releasing', () => {
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('many says of each whether it was given back, in the order given', async () => {
+  test('returns for each of many leases whether it was released, in the given order', async () => {
     const [live, expired, foreign] = [
       await enqueueAndClaim(db),
       await enqueueAndClaim(db),
-      await enqueueAndClaim(db, {}, { workerId: 'somebody-else' }),
+      await enqueueAndClaim(db, {}, { workerId: 'other-worker' }),
     ]
     await db.expireLease(expired.outboxId)
     const unknown = { outboxId: randomUUID(), leaseToken: randomUUID() }

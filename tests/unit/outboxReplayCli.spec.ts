@@ -23,7 +23,7 @@ function show(id: string, ...words: readonly string[]): Promise<CommandOutput> {
   return symphony(['show', id, ...words], { DATABASE_URL: auditor, SYMPHONY_SCHEMA: db.schema })
 }
 
-/** The exit code, the printed items and the code of the error. */
+/** Returns the exit code, the printed items and the error. */
 async function showJson(id: string) {
   const { exitCode, stdout, stderr } = await show(id, '--replay', '--json')
   const printed: { items?: readonly ItemReplay[] } = stdout === '' ? {} : JSON.parse(stdout)
@@ -64,7 +64,7 @@ test('show --replay prints the same as JSON, for every item of an instruction', 
   expect((await showJson(outboxId)).items).toHaveLength(1)
 })
 
-test('show --replay of an ended item compares that no pending row is left', async () => {
+test('show --replay of an ended item checks that no pending row is left', async () => {
   const item = await enqueueFailed(db)
   const { exitCode, stdout } = await show(item.outboxId, '--replay')
   expect(exitCode).toBe(0)
@@ -147,13 +147,13 @@ test('show --replay names an event that was deleted from the trail', async () =>
   expect(stderr).toContain('symphony ledger verify')
 })
 
-test('show --replay of an unknown id fails as show does', async () => {
-  for (const id of ['nobody', randomUUID()]) {
+test('show --replay fails for an unknown id (ITEM_NOT_FOUND)', async () => {
+  for (const id of ['unknown-id', randomUUID()]) {
     expect(await showJson(id)).toMatchObject({ exitCode: 1, items: undefined, error: { code: 'ITEM_NOT_FOUND' } })
   }
 })
 
-test('show --replay needs the role symphony_auditor', async () => {
+test('show --replay needs the role symphony_auditor (ROLE_UNAVAILABLE)', async () => {
   const { url } = await db.createLogin('reader', { roles: ['symphony_readonly'] })
   const { outboxId } = await enqueue(db)
   const said = await symphony(['show', outboxId, '--replay'], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })

@@ -46,14 +46,14 @@ async function shown(outboxId: string) {
   return { amount, currency, destination, destinationWithheld }
 }
 
-describe('a pending item shows', () => {
-  test('amount, currency and the last four characters of a public or masked destination', async () => {
+describe('outbox_operational_status', () => {
+  test('shows amount, currency and the last four characters of a public or masked destination', async () => {
     expect(await shownOf(PAYLOAD, {})).toEqual(PLAIN)
     expect(await shownOf(PAYLOAD, { '/destination': 'masked', '/memo': 'encrypted' })).toEqual(PLAIN)
     expect(await shownOf({ ...PAYLOAD, amount: 7 }, {})).toEqual({ ...PLAIN, amount: '7' })
   })
 
-  test('only amount and currency on a rail that no process has declared', async () => {
+  test('shows only amount and currency on a rail that no process has declared', async () => {
     expect(await shownOf(PAYLOAD, undefined)).toEqual({
       ...PLAIN,
       destination: null,
@@ -64,11 +64,11 @@ describe('a pending item shows', () => {
   test.for([
     ['encrypted', { '/destination': 'encrypted' }],
     ['forbidden', { '/destination': 'forbidden' }],
-  ] as const)('nothing of a destination that is %s', async ([destinationWithheld, fields]) => {
+  ] as const)('hides a destination that is %s', async ([destinationWithheld, fields]) => {
     expect(await shownOf(PAYLOAD, fields)).toEqual({ ...PLAIN, destination: null, destinationWithheld })
   })
 
-  test.for(['masked', 'encrypted', 'forbidden'] as const)('neither amount nor currency if they are %s', async (one) => {
+  test.for(['masked', 'encrypted', 'forbidden'] as const)('hides amount and currency if they are %s', async (one) => {
     expect(await shownOf(PAYLOAD, { '/amount': one, '/currency': one })).toEqual({
       ...PLAIN,
       amount: null,
@@ -76,7 +76,7 @@ describe('a pending item shows', () => {
     })
   })
 
-  test('nothing where a star covers every field', async () => {
+  test('applies a class of /* to every field', async () => {
     expect(await shownOf(PAYLOAD, { '/*': 'encrypted' })).toEqual({
       amount: null,
       currency: null,
@@ -86,7 +86,7 @@ describe('a pending item shows', () => {
     expect(await shownOf(PAYLOAD, { '/*': 'masked' })).toEqual({ ...PLAIN, amount: null, currency: null })
   })
 
-  test('no ciphertext as a value, whatever the rail declares', async () => {
+  test('hides ciphertext, whatever the rail declares', async () => {
     const sealed = 'symphony.sealed.v1.01981f0e-7c00-7000-8000-000000000001.AAAAAAAA3000'
     const payload = { amount: sealed, currency: sealed, destination: sealed }
     expect(await shownOf(payload, {})).toEqual({
@@ -97,14 +97,14 @@ describe('a pending item shows', () => {
     })
   })
 
-  test('the mask alone of a destination that is short or ends in unprintable characters', async () => {
+  test('shows only the mask if a destination is short or ends in unprintable characters', async () => {
     for (const destination of ['acct-4711', 'x'.repeat(11), `${IBAN}\u202E123`, `${IBAN}\n123`]) {
       expect(await shownOf({ ...PAYLOAD, destination }, {})).toEqual({ ...PLAIN, destination: '••••' })
     }
     expect(await shownOf({ ...PAYLOAD, destination: 'x'.repeat(12) }, {})).toMatchObject({ destination: '••••xxxx' })
   })
 
-  test('nothing of fields that have another shape', async () => {
+  test('hides fields of another type or format', async () => {
     const nothing = { amount: null, currency: null, destination: null, destinationWithheld: null }
     expect(await shownOf({ amount: 'a lot', currency: 'euros', destination: { iban: IBAN } }, {})).toEqual(nothing)
     expect(await shownOf({ amount: { value: '12.50' }, currency: ['EUR'], destination: 4711 }, {})).toEqual(nothing)
@@ -123,7 +123,7 @@ test('an ended item shows the same as while it was pending', async () => {
   }
 })
 
-test('a proposal shows the money it is about, alone and in lists', async () => {
+test('a proposal shows amount, currency and destination, alone and in lists', async () => {
   const olga = await createPerson(db, 'olga')
   const item = await enqueueUnknown(db, { payload: PAYLOAD })
   await declare(item.railType, {})
@@ -137,7 +137,7 @@ test('a proposal shows the money it is about, alone and in lists', async () => {
   )
 })
 
-test('a cheap function in a condition sees neither payloads nor unmasked destinations', async () => {
+test('a low-cost function in WHERE sees neither payloads nor unmasked destinations', async () => {
   const { railType, outboxId } = await enqueue(db, { payload: PAYLOAD })
   await declare(railType, { '/memo': 'encrypted' })
   const login = await db.createLogin('peeper', { roles: ['symphony_readonly'] })
@@ -158,10 +158,10 @@ test('a cheap function in a condition sees neither payloads nor unmasked destina
   expect(seen).toHaveLength(1)
 })
 
-/** Tables of a few rows: proposals by people, rails by processes, one epoch per run of the server. */
+/** Tables of a few rows, which a plan may scan. */
 const SMALL = new Set(['payment_outbox_proposals', 'outbox_rails', 'dispatch_epochs'])
 
-test('reads of items and proposals are served by indexes and scan no queue and no ledger', async () => {
+test('reads of items and proposals use indexes and scan neither queue nor ledger', async () => {
   const olga = await createPerson(db, 'planner')
   const held = await enqueueUnknown(db, { payload: PAYLOAD })
   const proposalId = await propose(olga, held.outboxId, 'FAILED')

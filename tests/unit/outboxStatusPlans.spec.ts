@@ -4,8 +4,8 @@ import { enqueue } from '../support/outboxItems.js'
 import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
 
 /**
- * What is looked at every few seconds must not cost more each year: no status view reads the ledger, nor what has ended in the
- * inbox and the scheduler. In rows and scans, of tables that hold far more of what has ended than of what waits.
+ * Status views are read every few seconds, so their cost must not grow with the ledger or with finished inbox messages,
+ * timers and job runs. The tests count scans and rows on tables that hold mostly finished rows.
  */
 
 const ENDED = 5_000
@@ -29,7 +29,7 @@ test.each([
   'supervisor_inbox_status',
   'supervisor_scheduler_status',
   'supervisor_lease_status',
-])('%s does not look at what payments leave behind for ever', async (view) => {
+])('%s does not read attempts, identities or events', async (view) => {
   const recorder = await PlanRecorder.open(db, 'symphony_readonly')
   const execution = await recorder.run(`SELECT * FROM ${db.qualify(view)}`)
   await recorder.close()
@@ -40,7 +40,7 @@ test.each([
 test.each([
   ['supervisor_inbox_status', ['inbox_messages']],
   ['supervisor_scheduler_status', ['scheduler_tasks']],
-])('%s reads what waits, not what is done', async (view, tables) => {
+])('%s reads waiting rows, not finished ones', async (view, tables) => {
   const recorder = await PlanRecorder.open(db, 'symphony_readonly')
   const execution = await recorder.run(`SELECT * FROM ${db.qualify(view)}`)
   await recorder.close()

@@ -28,7 +28,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Messages of a topic like no other, so that the tests of this file share no queue. */
+/** Enqueues messages of a unique topic, so that the tests of this file share no queue. */
 async function enqueued(count: number, overrides: Partial<Message> = {}) {
   const topic = `topic-${randomUUID()}`
   const messages = []
@@ -51,7 +51,7 @@ async function claimedOne(): Promise<ClaimedMessage> {
 const idsOf = (messages: readonly ClaimedMessage[]) => messages.map(({ id }) => id)
 
 describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that names the argument', () => {
-  test.for([0, -1, Number.NaN, 1.5, 1_001, Number.POSITIVE_INFINITY])('batchSize %d', async (batchSize) => {
+  test.for([0, -1, Number.NaN, 1.5, 1_001, Number.POSITIVE_INFINITY])('refuses batchSize %d', async (batchSize) => {
     const { topic, ids } = await enqueued(1)
     await expect(owner.claim({ batchSize, topics: [topic] })).rejects.toThrow(RangeError)
     await expect(owner.claim({ batchSize, topics: [topic] })).rejects.toMatchObject({ argument: 'batchSize' })
@@ -59,7 +59,7 @@ describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that n
     expect(await pendingRow(db, ids[0]!)).toMatchObject({ claimed_by: null, attempt_count: 0 })
   })
 
-  test.for([0, -1, Number.NaN, 0.5, 3_601])('leaseSeconds %d', async (leaseSeconds) => {
+  test.for([0, -1, Number.NaN, 0.5, 3_601])('refuses leaseSeconds %d', async (leaseSeconds) => {
     const { topic, ids } = await enqueued(1)
     const refused = owner.claim({ batchSize: 1, leaseSeconds, topics: [topic] })
     await expect(refused).rejects.toThrow(RangeError)
@@ -68,7 +68,7 @@ describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that n
     expect(await pendingRow(db, ids[0]!)).toMatchObject({ claimed_by: null, attempt_count: 0 })
   })
 
-  test('and what is missing or blank is a TypeError that names it', async () => {
+  test('refuses a missing or blank argument with a TypeError that names it', async () => {
     expect(() => new OutboxStore(db.database, { owner: ' ' })).toThrow(TypeError)
     const claim = owner.claim.bind(owner)
     const noSize = Reflect.apply(claim, undefined, [{}])
@@ -84,7 +84,7 @@ describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that n
 })
 
 describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items', () => {
-  test('first in, first out, and the rest is still ready', async () => {
+  test('claims first in, first out, and leaves the rest ready', async () => {
     const { topic, ids } = await enqueued(5)
     expect(idsOf(await owner.claim({ batchSize: 2, topics: [topic] }))).toEqual(ids.slice(0, 2))
     for (const id of ids.slice(2)) expect(await pendingRow(db, id)).toMatchObject({ claimed_by: null })
@@ -92,7 +92,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     expect(await other.claim({ batchSize: 100, topics: [topic] })).toEqual([])
   })
 
-  test('each with what was enqueued, and its own token', async () => {
+  test('returns each message with its enqueued fields and its own token', async () => {
     const messageId = `message-${randomUUID()}`
     const { topic, ids } = await enqueued(1, { messageId, key: 'customer-7' })
     const [message] = await owner.claim({ batchSize: 1, topics: [topic] })
@@ -109,7 +109,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     })
   })
 
-  test('a message without a key is a stream of its own, and the same id again is the same message', async () => {
+  test('enqueue gives a message without a key its own stream and returns a repeated id', async () => {
     const first = await owner.enqueue({ topic: 'invoices', payload: {} })
     const again = await owner.enqueue({ topic: 'invoices', payload: {}, messageId: first.messageId })
     expect(again).toMatchObject({ outboxId: first.outboxId, created: false })
@@ -120,7 +120,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     expect(rows).toEqual([{ participant_id: first.messageId, instruction_id: first.messageId }])
   })
 
-  test('in the transaction of the caller: rolled back, it never was', async () => {
+  test('claims nothing that the caller’s transaction rolled back', async () => {
     const topic = `topic-${randomUUID()}`
     const rolledBack = db.as('symphony_ingest').transaction(async (tx) => {
       await owner.enqueue({ topic, payload: {} }, { tx })
@@ -139,7 +139,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
   }
   const each = Object.entries(verbs).map(([name, verb]) => ({ name, verb }))
 
-  test.for(each)('$name with the right token and another name: owner and lease stay', async ({ verb }) => {
+  test.for(each)('$name by another owner with the right token keeps owner and lease', async ({ verb }) => {
     const message = await claimedOne()
     const before = await pendingRow(db, message.id)
     expect(await verb(other, [message])).toEqual([])
@@ -147,14 +147,14 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
     expect(await ledger(db, message.id)).toEqual([])
   })
 
-  test.for(each)('$name with the right name and another token', async ({ verb }) => {
+  test.for(each)('$name by the owner with another token changes nothing', async ({ verb }) => {
     const message = await claimedOne()
     const before = await pendingRow(db, message.id)
     expect(await verb(owner, [{ ...message, leaseToken: randomUUID() }])).toEqual([])
     expect(await pendingRow(db, message.id)).toEqual(before)
   })
 
-  test.for(each)('$name of mixed ids changes the own one, once', async ({ verb }) => {
+  test.for(each)('$name of mixed ids changes only the own message, once', async ({ verb }) => {
     const [mine] = await claimed(1, owner)
     const [foreign] = await claimed(1, other)
     const unknown = { ...mine!, id: randomUUID() }
@@ -169,7 +169,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
     expect(await verb(owner, [])).toEqual([])
   })
 
-  test.for(each)('$name after the lease expired and another claimed: the new lease stays', async ({ verb }) => {
+  test.for(each)('$name after a takeover by another owner keeps the new lease', async ({ verb }) => {
     const message = await claimedOne()
     await db.expireLease(message.id)
     const [taken] = await other.claim({ batchSize: 1, topics: [message.topic] })
@@ -180,7 +180,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
     expect(await verb(other, [taken!])).toEqual([message.id])
   })
 
-  test('ack by the owner ends the message with its own id as the reference', async () => {
+  test('ack by the owner ends the message with its messageId as rail reference', async () => {
     const message = await claimedOne()
     expect(await owner.ack([message])).toEqual([message.id])
     expect(await attemptRows(db, message.id)).toMatchObject([
@@ -190,7 +190,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
     expect(await owner.ack([message])).toEqual([])
   })
 
-  test('more messages than one statement takes are acknowledged all the same', async () => {
+  test('ack accepts more than 1,000 messages', async () => {
     const topic = `topic-${randomUUID()}`
     await db.queryNoRole(
       `SELECT count(*) FROM enqueue_payment_outbox_batch(
@@ -210,7 +210,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
 })
 
 describe('PRIM-POSTGRES-OUTBOX-004 abandon by the owner returns rows to ready with retry scheduling', () => {
-  test('count + 1, lease cleared, due in the future and not claimable until then', async () => {
+  test('counts the attempt, clears the lease and sets a later due time', async () => {
     const message = await claimedOne()
     expect(await owner.abandon([message], { error: 'mail server is down' })).toEqual([message.id])
     const row = (await pendingRow(db, message.id))!
@@ -226,7 +226,7 @@ describe('PRIM-POSTGRES-OUTBOX-004 abandon by the owner returns rows to ready wi
     ])
   })
 
-  test('later each time, or when the caller says', async () => {
+  test('grows the delay each time, or uses delaySeconds', async () => {
     const message = await claimedOne()
     await owner.abandon([message])
     const first = (await pendingRow(db, message.id))!.retry_after_seconds!
@@ -240,7 +240,7 @@ describe('PRIM-POSTGRES-OUTBOX-004 abandon by the owner returns rows to ready wi
 })
 
 describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes ownership', () => {
-  test('with the error kept, and no verb revives it', async () => {
+  test('stores the error, and no verb changes the message again', async () => {
     const message = await claimedOne()
     expect(await owner.fail([message], 'the address does not exist')).toEqual([message.id])
     expect(await pendingRow(db, message.id)).toBeUndefined()
@@ -254,7 +254,7 @@ describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes own
     expect(await ledger(db, message.id)).toEqual(['1 FAILED'])
   })
 
-  test('also a message whose earlier handler died: it may be handled twice, so the refusal speaks for both', async () => {
+  test('fails a message of unknown outcome too, because messages may be handled twice', async () => {
     const message = await claimedOne()
     await db.expireLease(message.id)
     expect(await owner.fail(await owner.claim({ batchSize: 1, topics: [message.topic] }), 'no')).toEqual([message.id])
@@ -263,7 +263,7 @@ describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes own
 })
 
 describe('PRIM-POSTGRES-OUTBOX-006 claimDue excludes future-due rows', () => {
-  test('and includes them at the instant they are due', async () => {
+  test('includes them at the instant they are due', async () => {
     const { ids } = await enqueued(1, { dueAt: new Date(Date.now() + 86_400_000) })
     expect(idsOf(await owner.claimDue(1_000))).not.toContain(ids[0])
     await db.queryNoRole(
@@ -291,7 +291,7 @@ describe('a message verb and a payment', () => {
     expect(await pendingRow(db, payment.outboxId)).toMatchObject({ claimed_by: null, attempt_count: 0 })
   })
 
-  test('claim takes no expired lease of a payment over', async () => {
+  test('claim does not take over an expired lease of a payment', async () => {
     const payment = await enqueue(db)
     const { outboxId } = await claimOnly(db, payment.railType)
     await db.expireLease(outboxId)
@@ -310,7 +310,7 @@ describe('a message verb and a payment', () => {
     expect(await ledger(db, payment.outboxId)).toEqual([])
   })
 
-  test('complete_outbox_attempts refuses the other kind as LEASE_LOST', async () => {
+  test('complete_outbox_attempts answers LEASE_LOST for the other kind', async () => {
     const executor = db.as('symphony_executor')
     const payment = await claimOnly(db, (await enqueue(db)).railType)
     const outcomes = [{ ...payment, state: 'DISPATCHED', railReference: 'ref' }] as const
@@ -365,7 +365,7 @@ describe('a message verb and a payment', () => {
     expect(handled.toSorted()).toEqual([message.messageId, payment.instructionId].toSorted())
   })
 
-  test('timers and job runs make messages, and the redrive of a message is a message', async () => {
+  test('timers, job runs and redrives of messages create messages', async () => {
     const { topic } = await createTimer(db)
     await enqueueDueTimers(db.as('symphony_executor'), 1_000)
     const [timer] = await owner.claim({ batchSize: 1, topics: [topic] })

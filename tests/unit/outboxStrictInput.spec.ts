@@ -13,12 +13,12 @@ import { refusalIn } from '../support/refusal.js'
 import { createClaimedJobRun, createClaimedTimer, createJob } from '../support/scheduled.js'
 
 /**
- * The SQL functions called raw, without the wrappers that check first: whatever is null, blank, oversized or misshapen is
- * refused by the function itself with 22023, which names the argument and never repeats its value. Nothing is written.
- * Each function stands on an item for which the same call with sound arguments then succeeds.
+ * SQL functions called directly, without the wrappers that check first. Each refuses null, blank, oversized and
+ * malformed arguments with 22023, names the argument, never repeats its value, and writes nothing.
+ * Each function has an item for which the same call with valid arguments succeeds.
  */
 
-/** Stands in every hostile text, so that an error which quotes it is caught. */
+/** Part of every hostile text, so that a test finds an error that quotes it. */
 const CANARY = 'CANARY4929'
 
 /** SQL expressions by argument. */
@@ -28,11 +28,11 @@ interface Subject {
   readonly role: 'ingest' | 'executor' | 'control' | 'auditor' | 'auth'
   /** A call that succeeds. */
   readonly sound: () => Promise<Arguments>
-  /** For which NULL has a meaning. Everything else refuses it. */
+  /** Arguments for which NULL has a meaning. All others refuse it. */
   readonly optional?: readonly string[]
-  /** Whose elements may be NULL, one by one. */
+  /** List arguments whose elements may be NULL. */
   readonly optionalElements?: readonly string[]
-  /** How it says that what is well-formed names nothing it knows. */
+  /** SQLSTATE for a well-formed key of an unknown object. */
   readonly unknown?: string
 }
 
@@ -353,7 +353,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
   },
 }
 
-/** Functions with the answer in one row take what theirs with many rows take. */
+/** Functions that return one packed row take the same arguments as their forms with one row per item. */
 const SUBJECTS: Readonly<Record<string, Subject>> = {
   ...ONE_BY_ONE,
   enqueue_outbox_packed: ONE_BY_ONE['enqueue_payment_outbox_batch']!,
@@ -362,7 +362,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
 }
 const names = Object.keys(SUBJECTS)
 
-/** Values that an argument refuses and accepts, by its name; the batch forms take them as elements. */
+/** Values that an argument refuses and accepts, by description. Batch forms take them as elements. */
 interface Limits {
   readonly refused: Readonly<Record<string, string>>
   readonly accepted: Readonly<Record<string, string>>
@@ -517,7 +517,7 @@ const TIME: Limits = {
 
 const A_TRACE_CONTEXT = `'00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 vendor=1'`
 
-/** Comes from strangers' headers, and no payment depends on it: whatever it is, the payment is taken and the rest forgotten. */
+/** Comes from headers of outside callers. An invalid trace context is dropped and the payment accepted. */
 const TRACE_CONTEXT: Limits = {
   refused: {},
   accepted: {
@@ -529,7 +529,7 @@ const TRACE_CONTEXT: Limits = {
   },
 }
 
-/** Of keys of the API. One that is well-formed and not known is refused in the same words by whoever looks it up. */
+/** Ids of API keys. An unknown well-formed id is refused with the same words. */
 const KEY_ID: Limits = {
   refused: {
     'an empty one': `''`,
@@ -657,7 +657,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_key_scope: text(500),
 }
 
-/** Every value of their type is one; whether it is the right one, the database judges. */
+/** Arguments that accept every value of their type. */
 const WITHOUT_LIMITS = [
   'p_data_key_id',
   'p_report_unleased',
@@ -681,7 +681,7 @@ const WITHOUT_LIMITS = [
   'p_outbox_only',
 ]
 
-/** The batch forms use the words of the single ones: `p_payloads` holds a `p_payload` for each item. */
+/** Plural arguments of the batch forms that are not the single form with an `s`. */
 const IRREGULAR: Readonly<Record<string, string>> = {
   p_latencies_ms: 'p_latency_ms',
   p_retry_delays_seconds: 'p_retry_delay_seconds',
@@ -719,7 +719,7 @@ afterAll(async () => {
   await db.drop()
 })
 
-test('every function that a runtime role may call is under test, with every argument', () => {
+test('every function that a runtime role may call is tested with every argument', () => {
   expect(names.toSorted()).toEqual([...signatures.keys()].toSorted())
   for (const name of names) {
     const given = Object.keys(soundArguments.get(name)!).toSorted()
@@ -728,7 +728,7 @@ test('every function that a runtime role may call is under test, with every argu
   }
 })
 
-test('every argument has its limits written down here', () => {
+test('every argument has an entry in LIMITS or WITHOUT_LIMITS', () => {
   const all = names.flatMap((name) => Object.keys(soundArguments.get(name)!))
   const known = new Set([...Object.keys(LIMITS), ...WITHOUT_LIMITS])
   expect(all.filter((argument) => !known.has(singular(argument)))).toEqual([])
@@ -737,11 +737,11 @@ test('every argument has its limits written down here', () => {
 describe.each(names)('%s', (name) => {
   const subject = SUBJECTS[name]!
 
-  test('takes sound arguments', async () => {
+  test('accepts valid arguments', async () => {
     expect(await attempt(name, {})).toBe('accepted')
   })
 
-  test('refuses NULL for each argument that is not optional, and only for those', async () => {
+  test('refuses NULL for exactly the arguments that are not optional (22023)', async () => {
     for (const { name: argument, type } of signatures.get(name)!) {
       const refused = { code: '22023', names: singular(argument) }
       expect([argument, await attempt(name, { [argument]: `NULL::${type}` })]).toEqual([
@@ -752,7 +752,7 @@ describe.each(names)('%s', (name) => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('refuses values beyond their limits and takes those at them', async () => {
+  test('refuses values beyond their limits and accepts values at the limits', async () => {
     for (const { name: argument, type } of signatures.get(name)!) {
       const limits = limitsOf(argument)
       const isList = type.endsWith('[]')
@@ -764,7 +764,7 @@ describe.each(names)('%s', (name) => {
           { code: limits.code ?? '22023', names: singular(argument) },
         ])
       }
-      // Another worker is well-formed, and then has no lease to show.
+      // The id of another worker is well-formed, but that worker has no lease.
       const isFence = argument === 'p_worker_id' && 'p_lease_token' in soundArguments.get(name)!
       for (const [what, expression] of Object.entries(limits.accepted)) {
         expect([argument, what, await attempt(name, { [argument]: value(expression) })]).toEqual([
@@ -777,7 +777,7 @@ describe.each(names)('%s', (name) => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('refuses arrays that are not plain lists of the right length', async () => {
+  test('refuses arrays that are not one-dimensional lists of the right length (22023)', async () => {
     const lists = signatures.get(name)!.filter(({ type }) => type.endsWith('[]'))
     for (const { name: argument, type } of lists) {
       const sound = soundArguments.get(name)![argument]!
@@ -806,8 +806,8 @@ describe.each(names)('%s', (name) => {
   })
 })
 
-describe('batches', () => {
-  test('the misshapen list is the one that is named, unless it is the one that sets the length', async () => {
+describe('batch functions', () => {
+  test('name the malformed list, except the one that sets the length (22023)', async () => {
     for (const { name: argument, type } of signatures.get('enqueue_payment_outbox_batch')!.slice(1)) {
       if (!type.endsWith('[]')) continue
       const sound = soundArguments.get('enqueue_payment_outbox_batch')![argument]!
@@ -846,7 +846,7 @@ describe('batches', () => {
     ['p_not_before', `'infinity'`],
     ['p_not_before', `now() + interval '101 years'`],
     ['p_ordered', 'NULL'],
-  ])('one bad item among 1,000 is named by its place: %s, %s', async (argument, bad) => {
+  ])('name one invalid item among 1,000 by its ordinal: %s, %s (22023)', async (argument, bad) => {
     const batch = buildBatchOf(1000)
     const good = { p_not_before: 'array_fill(now(), ARRAY[1000])', p_ordered: 'array_fill(true, ARRAY[1000])' }
     const list = { ...batch, ...good }[argument]
@@ -859,7 +859,7 @@ describe('batches', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('1,000 items are taken at once, and 1,001 are not', async () => {
+  test('accept 1,000 items, not 1,001 (22023)', async () => {
     expect(await attempt('enqueue_payment_outbox_batch', buildBatchOf(1000))).toBe('accepted')
     expect(await attempt('enqueue_payment_outbox_batch', buildBatchOf(1001))).toEqual({
       code: '22023',
@@ -871,7 +871,7 @@ describe('batches', () => {
     }
   })
 
-  test('a not-before that unnest would find and a look at element 1 would not is refused', async () => {
+  test('refuse p_not_before lists that do not start at element 1 (22023)', async () => {
     for (const list of [`'[0:0]={infinity}'`, `'{{infinity}}'`, `'[5:5]={-infinity}'`]) {
       expect(await attempt('enqueue_payment_outbox_batch', { p_not_before: `${list}::timestamptz[]` })).toEqual({
         code: '22023',
@@ -881,7 +881,7 @@ describe('batches', () => {
   })
 })
 
-describe('payloads that are no jsonb', () => {
+describe('invalid jsonb payloads', () => {
   test.each([
     ['a NUL', `{"a": "\\u0000"}`, '22P05'],
     ['a lone high surrogate', `{"a": "\\ud800"}`, '22P02'],
@@ -891,7 +891,7 @@ describe('payloads that are no jsonb', () => {
     ['a number beyond numeric', `{"a": 1e200000}`, '22003'],
     ['nesting of 1,000,000', `{"a": ${'['.repeat(1_000_000)}`, '54001'],
     ['no JSON at all', CANARY, '22P02'],
-  ])('%s does not reach the function', async (_what, payload, code) => {
+  ])('do not reach the function: %s', async (_what, payload, code) => {
     for (const name of ['enqueue_payment_outbox', 'heartbeat_outbox_worker']) {
       const argument = name === 'enqueue_payment_outbox' ? 'p_payload' : 'p_detail'
       const given = { ...soundArguments.get(name)!, [argument]: '$1' }
@@ -901,7 +901,7 @@ describe('payloads that are no jsonb', () => {
   })
 })
 
-test('the number that only enqueue may take refuses what is no participant', async () => {
+test('bump_participant_outbox_seq refuses an invalid participant id (22023)', async () => {
   for (const expression of ['NULL', ...Object.values(ID.refused)]) {
     const refused = db.queryNoRole(`SELECT bump_participant_outbox_seq(${expression})`)
     expect(await failureOf(refused)).toMatchObject({
@@ -911,7 +911,7 @@ test('the number that only enqueue may take refuses what is no participant', asy
   }
 })
 
-test('a gateway must say who acts, in words that can stand in the ledger', async () => {
+test('a gateway must set a valid symphony.actor (22023)', async () => {
   await withTestDatabase(async (own) => {
     const gateway = await own.createLogin('gateway', { roles: ['symphony_control'], inherit: true })
     await own.queryNoRole('UPDATE symphony_settings SET actor_gateways = ARRAY[$1], naming_gateways = ARRAY[$1]', [
@@ -931,16 +931,16 @@ test('a gateway must say who acts, in words that can stand in the ledger', async
   })
 })
 
-/** A well-formed key of another message. */
+/** Returns whether the argument is the key of a message or job. */
 function isKey(argument: string): boolean {
   return ['p_source', 'p_message_id', 'p_job_name'].includes(argument)
 }
 
 type Outcome = 'accepted' | 'no lease' | 'unknown' | { readonly code: string; readonly names: string }
 
-/** What became of a call with these arguments in place of sound ones. It is undone in any case. */
 let calls = 0
 
+/** Calls the function with these arguments in place of valid ones, rolls back, and returns the outcome. */
 async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   calls += 1
   const { client } = connections.get(SUBJECTS[name]!.role)!
@@ -959,7 +959,7 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   }
 }
 
-/** Everything an error says. Its message is not among what JSON shows of it. */
+/** Returns all text of an error. JSON leaves out its message. */
 function saidIn(error: unknown): string {
   const refusal = refusalIn(error)
   return `${refusal.message} ${JSON.stringify(refusal)}`
@@ -980,7 +980,7 @@ function limitsOf(argument: string): Limits {
   return LIMITS[singular(argument)] ?? { refused: {}, accepted: {} }
 }
 
-/** From the catalog: what the runtime roles may call. */
+/** Reads from the catalog the functions that runtime roles may call. */
 async function readSignatures(): Promise<typeof signatures> {
   const { rows } = await db.queryNoRole<{ name: string; arguments: Argument[] }>(
     `SELECT p.proname AS name, COALESCE((
@@ -990,7 +990,7 @@ async function readSignatures(): Promise<typeof signatures> {
      FROM pg_proc p
      WHERE p.pronamespace = $1::regnamespace AND EXISTS (
        SELECT 1 FROM aclexplode(p.proacl) acl WHERE acl.grantee <> p.proowner AND acl.privilege_type = 'EXECUTE')
-       -- The overload for a state of the enum type passes its arguments on.
+       -- The overload for the enum type passes its arguments on.
        AND 'outbox_attempt_state'::regtype <> ALL (p.proargtypes)`,
     [quoteIdentifier(db.schema)],
   )
@@ -1055,7 +1055,7 @@ function buildBatchOf(count: number): Arguments {
   }
 }
 
-/** The sound call, with its one item so many times. */
+/** Returns the arguments of a valid call with its one item repeated. */
 function repeated(name: string, count: number): Arguments {
   const lists = signatures.get(name)!.filter(({ type }) => type.endsWith('[]'))
   return Object.fromEntries(
@@ -1179,7 +1179,7 @@ async function createFailedItem(): Promise<string> {
   return item.outboxId
 }
 
-/** By another person than the one who will decide on it. */
+/** Creates a proposal by another person than the one who decides on it. */
 async function createProposal(): Promise<string> {
   const role = proposer.database.as('symphony_control')
   const { proposalId } = await resolveOutboxHold(role, await createHeldItem(), 'FAILED', 'the rail never saw it')
@@ -1194,18 +1194,18 @@ function uuid(value: string): string {
   return `'${value}'::uuid`
 }
 
-/** A payload of so many numbers, written as they are. */
+/** Returns a payload of so many numbers, written as given. */
 function numbers(written: string, count: number): string {
   return `('{"a": [' || repeat('${written}, ', ${count - 1}) || '${written}]}')::jsonb`
 }
 
-/** A payload of so many objects inside each other, the outermost included. */
+/** Returns a payload of so many nested objects, the outermost included. */
 function nested(depth: number, innermost: 'object' | 'array' = 'object'): string {
   const end = innermost === 'object' ? '{}' : '[]'
   return `(repeat('{"a":', ${depth - 1}) || '${end}' || repeat('}', ${depth - 1}))::jsonb`
 }
 
-/** A payload of so many bytes, as jsonb writes it. */
+/** Returns a payload of so many bytes in jsonb output. */
 function bytes(count: number): string {
   return `jsonb_build_object('a', rpad('${CANARY}', ${count - 9}, 'x'))`
 }

@@ -13,7 +13,7 @@ import { RandomOutbox } from '../support/outboxRandom.js'
 import { closeTransactions, completeOn, openTransaction } from '../support/outboxStream.js'
 import { race } from '../support/race.js'
 
-/** One for each test: totals are the deployment's. */
+/** Each test has its own database, because totals count the whole deployment. */
 let db: TestDatabase
 beforeEach(async () => {
   db = await createTestDatabase()
@@ -30,7 +30,7 @@ interface Totals {
   readonly zombie_requeue: number
 }
 
-/** As the view says. */
+/** Reads the totals from the view. */
 async function totals(): Promise<Totals> {
   const { rows } = await db.queryNoRole<Totals>(
     `SELECT dispatched_total::int AS dispatched, retryable_total::int AS retryable, failed_total::int AS failed,
@@ -39,7 +39,7 @@ async function totals(): Promise<Totals> {
   return rows[0]!
 }
 
-/** As the ledger says. */
+/** Counts the attempts in the ledger. */
 async function counted(): Promise<Totals> {
   const { rows } = await db.queryNoRole<Totals>(
     `SELECT count(*) FILTER (WHERE state = 'DISPATCHED')::int AS dispatched,
@@ -63,10 +63,10 @@ async function rowCount(table: 'outbox_attempt_tallies' | 'outbox_attempt_totals
   return rows[0]!.n
 }
 
-/** Repair folds the tallies on its way. */
+/** Rolls up the tallies, which lease repair does as well. */
 const fold = () => repairExpiredLeases(db.as('symphony_executor'), 100, 'repairer')
 
-/** Counted long ago: a tally as some call wrote it then. */
+/** Inserts a tally of this age. */
 async function plantTally(age: string, counts: Partial<Totals>): Promise<void> {
   const { dispatched = 0, retryable = 0, failed = 0, zombie_requeue = 0 } = counts
   await db.queryNoRole(`INSERT INTO outbox_attempt_tallies VALUES (clock_timestamp() - $1::interval, $2, $3, $4, $5)`, [
@@ -78,7 +78,7 @@ async function plantTally(age: string, counts: Partial<Totals>): Promise<void> {
   ])
 }
 
-test('outbox_throughput counts the attempts that left the outcome unknown, before and after folding', async () => {
+test('outbox_throughput counts attempts of unknown outcome, before and after the roll-up', async () => {
   const unknown = async () => {
     const minutes = await readThroughput(db.as('symphony_readonly'))
     return minutes.reduce((sum, { outcomeUnknown }) => sum + outcomeUnknown, 0)
@@ -97,7 +97,7 @@ test('outbox_throughput counts the attempts that left the outcome unknown, befor
   expect((await unknown()) - before).toBe(2)
 })
 
-test('the errors of the latest attempts tell unknown outcomes from retries under the same code', async () => {
+test('readLatestAttempts separates unknown outcomes from retries with the same error code', async () => {
   for (const outcomeUnknown of [true, false]) {
     const lease = await enqueueAndClaim(db, { railType: 'errors-rail' })
     await complete(db, lease, { state: 'RETRYABLE', errorCode: 'RAIL_TIMEOUT', outcomeUnknown })
@@ -112,7 +112,7 @@ test('the errors of the latest attempts tell unknown outcomes from retries under
 
 describe('the totals', () => {
   test.for([31, 32])(
-    'equal the ledger after all that can be done, before and after folding (seed %i)',
+    'equal the ledger after random operations, before and after the roll-up (seed %i)',
     async (seed) => {
       const people = [await createPerson(db, 'olga'), await createPerson(db, 'pavel')] as const
       const outbox = new RandomOutbox(db, seed, {
@@ -132,14 +132,14 @@ describe('the totals', () => {
     },
   )
 
-  test('count what the recording call recorded, not what it was asked for', async () => {
+  test('count the recorded state, not the requested one', async () => {
     const held = await enqueueAndClaim(db)
     // FAILED while the outcome is unknown is recorded as RETRYABLE.
     await complete(db, held, { state: 'FAILED', outcomeUnknown: true })
     expect(await totals()).toEqual({ dispatched: 0, retryable: 1, failed: 0, zombie_requeue: 0 })
   })
 
-  test('leave no trace of a completion that was rolled back', async () => {
+  test('do not count a completion that was rolled back', async () => {
     const lease = await enqueueAndClaim(db)
     const completer = await openTransaction(db, 'symphony_executor')
     await completeOn(completer, lease)
@@ -148,7 +148,7 @@ describe('the totals', () => {
     expect(await totals()).toEqual({ dispatched: 0, retryable: 0, failed: 0, zombie_requeue: 0 })
   })
 
-  test('say how deep the dead letters are: all that ended as FAILED', async () => {
+  test('include dlq_depth, the number of FAILED items', async () => {
     for (const state of ['FAILED', 'DISPATCHED', 'FAILED'] as const) {
       await complete(db, await enqueueAndClaim(db), { state })
     }
@@ -157,8 +157,8 @@ describe('the totals', () => {
   })
 })
 
-describe('folding', () => {
-  test('loses nothing while many fold and many record', async () => {
+describe('the roll-up of tallies', () => {
+  test('loses nothing while eight connections roll up and complete', async () => {
     const items = 240
     for (let enqueued = 0; enqueued < items; enqueued++) await enqueue(db, { railType: 'busy' })
     const { errors } = await race(db, 'symphony_executor', 8, async (connection, index) => {
@@ -184,7 +184,7 @@ describe('folding', () => {
     expect(await totals()).toEqual(expected)
   })
 
-  test('is done by one at a time: who finds another at it goes on without, and nothing counts twice', async () => {
+  test('is skipped while another transaction runs it, and counts nothing twice', async () => {
     await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED' })
     const first = await openTransaction(db, 'symphony_executor')
     await repairExpiredLeases(first, 1, 'first')
@@ -198,7 +198,7 @@ describe('folding', () => {
     expect(await rowCount('outbox_attempt_tallies')).toBe(0)
   })
 
-  test('that was rolled back folds again', async () => {
+  test('runs again after a rollback', async () => {
     await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED' })
     const first = await openTransaction(db, 'symphony_executor')
     await repairExpiredLeases(first, 1, 'first')
@@ -209,7 +209,7 @@ describe('folding', () => {
     expect(await rowCount('outbox_attempt_tallies')).toBe(0)
   })
 
-  test('does not hold up a completion, and leaves what is not committed for the next time', async () => {
+  test('does not block a completion and leaves uncommitted tallies for the next time', async () => {
     const lease = await enqueueAndClaim(db)
     const completer = await openTransaction(db, 'symphony_executor')
     await completer.query(`SET LOCAL lock_timeout = '1s'`)
@@ -226,7 +226,7 @@ describe('folding', () => {
     expect(await totals()).toMatchObject({ dispatched: 2 })
   })
 
-  test('takes ten thousand at a time, and the rest the next time', async () => {
+  test('processes 10,000 tallies at a time', async () => {
     await db.queryNoRole(
       'INSERT INTO outbox_attempt_tallies SELECT clock_timestamp(), 1, 0, 0, 0 FROM generate_series(1, 10001)',
     )
@@ -238,7 +238,7 @@ describe('folding', () => {
     expect(await totals()).toMatchObject({ dispatched: 10_001 })
   })
 
-  test('puts the tallies of one minute into one row, and of two minutes into two', async () => {
+  test('writes one row per minute', async () => {
     await db.queryNoRole(
       `INSERT INTO outbox_attempt_tallies
        SELECT date_trunc('minute', now(), 'UTC') - make_interval(mins => m, secs => -s), 1, 0, 0, 0
@@ -249,7 +249,7 @@ describe('folding', () => {
     expect(await totals()).toMatchObject({ dispatched: 4 })
   })
 
-  test('puts minutes older than two hours into one row without an age, again and again; younger ones stay', async () => {
+  test('merges minutes older than two hours into one row and keeps younger ones', async () => {
     await plantTally('2 hours 2 minutes', { dispatched: 1, retryable: 2, failed: 3, zombie_requeue: 4 })
     await plantTally('5 days', { dispatched: 10, retryable: 20, failed: 30, zombie_requeue: 40 })
     await plantTally('1 hour 58 minutes', { dispatched: 100 })
@@ -265,7 +265,7 @@ describe('folding', () => {
       { ageless: true, dispatched: 11, retryable: 22, failed: 33, zombie_requeue: 44 },
       { ageless: false, dispatched: 100, retryable: 0, failed: 0, zombie_requeue: 0 },
     ])
-    // Time passes.
+    // One hour later.
     await db.queryNoRole(
       `UPDATE outbox_attempt_totals SET minute = minute - interval '1 hour' WHERE minute > '-infinity'`,
     )
@@ -275,7 +275,7 @@ describe('folding', () => {
   })
 })
 
-test('the last hour is the last hour, before and after folding', async () => {
+test('the last hour excludes older tallies, before and after the roll-up', async () => {
   await plantTally('58 minutes', { dispatched: 1, retryable: 2, failed: 3 })
   await plantTally('62 minutes', { dispatched: 10, retryable: 20, failed: 30 })
   await plantTally('3 hours', { dispatched: 100, retryable: 200, failed: 300 })

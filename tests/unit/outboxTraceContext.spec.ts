@@ -5,7 +5,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildInstruction, claimOnly } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, propose } from '../support/outboxPeople.js'
 
-/** Kept with an instruction, handed to whoever claims it, and never a reason to refuse or to tell apart. */
+/** A trace context is stored with its item and returned by claims. It never causes a refusal or a conflict. */
 
 const TRACEPARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
 const OTHER = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
@@ -27,7 +27,7 @@ async function keptOf(outboxId: string): Promise<unknown> {
   return rows[0]
 }
 
-test('what is kept is what every claim of the item is told', async () => {
+test('every claim returns the stored trace context', async () => {
   const traceContext = `${TRACEPARENT} vendor=a,other=b c`
   const instruction = buildInstruction({ traceContext })
   const { outboxId } = await enqueuePaymentOutbox(ingest(), instruction)
@@ -38,7 +38,7 @@ test('what is kept is what every claim of the item is told', async () => {
   expect(await claimOnly(db, instruction.railType)).toMatchObject({ takenOver: true, traceContext })
 })
 
-test('each item of a batch has its own, or none', async () => {
+test('each item of a batch has its own trace context, or none', async () => {
   const instructions = [TRACEPARENT, undefined, OTHER].map((traceContext) =>
     buildInstruction(traceContext === undefined ? {} : { traceContext }),
   )
@@ -47,7 +47,7 @@ test('each item of a batch has its own, or none', async () => {
   expect(kept).toMatchObject([{ pending: TRACEPARENT }, { pending: null }, { pending: OTHER }])
 })
 
-test('the same again from another trace is the same, and keeps its first trace', async () => {
+test('a repeated enqueue from another trace returns the first item, with its first trace', async () => {
   const instruction = buildInstruction({ traceContext: TRACEPARENT })
   const first = await enqueuePaymentOutbox(ingest(), instruction)
   const again = await enqueue({ ...instruction, traceContext: OTHER }, { tx: ingest() })
@@ -55,7 +55,7 @@ test('the same again from another trace is the same, and keeps its first trace',
   expect(await keptOf(first.outboxId)).toEqual({ pending: TRACEPARENT, identity: TRACEPARENT })
 })
 
-test('a redrive goes on in the trace of the payment it sends again', async () => {
+test('a redrive keeps the traceparent of its payment', async () => {
   const ann = await createPerson(db, 'ann')
   const bob = await createPerson(db, 'bob')
   const failed = await enqueueFailed(db, { traceContext: `${TRACEPARENT} vendor=a` })
@@ -75,13 +75,13 @@ const HOSTILE: Readonly<Record<string, string>> = {
   'a tracestate beyond ASCII': `${TRACEPARENT} vendor=é`,
   'two spaces': `${TRACEPARENT}  vendor=a`,
   'a space and nothing': `${TRACEPARENT} `,
-  'what follows at once': `${TRACEPARENT}x`,
+  'a letter behind it': `${TRACEPARENT}x`,
   'a megabyte': 'x'.repeat(1_000_000),
 }
 
-describe('what is no trace context is dropped and the payment taken', () => {
+describe('an enqueue with an invalid trace context', () => {
   test.each([...Object.entries(HOSTILE), ['a NUL', `${TRACEPARENT} a=\0`], ['half a surrogate pair', '\ud800']])(
-    '%s, through the library',
+    'drops it and succeeds through the library: %s',
     async (_what, traceContext) => {
       const item = await enqueuePaymentOutbox(ingest(), buildInstruction({ traceContext }))
       expect(item.created).toBe(true)
@@ -89,16 +89,19 @@ describe('what is no trace context is dropped and the payment taken', () => {
     },
   )
 
-  test.each(Object.entries(HOSTILE))('%s, through the SQL function itself', async (_what, traceContext) => {
-    const { instructionId, participantId, railType } = buildInstruction()
-    const { rows } = await ingest().query<{ outbox_id: string }>(
-      `SELECT outbox_id FROM ${db.qualify('enqueue_payment_outbox')}($1, $2, 'k', $3, '{}', p_trace_context => $4)`,
-      [instructionId, participantId, railType, traceContext],
-    )
-    expect(await keptOf(rows[0]!.outbox_id)).toEqual({ pending: null, identity: null })
-  })
+  test.each(Object.entries(HOSTILE))(
+    'drops it and succeeds through the SQL function: %s',
+    async (_what, traceContext) => {
+      const { instructionId, participantId, railType } = buildInstruction()
+      const { rows } = await ingest().query<{ outbox_id: string }>(
+        `SELECT outbox_id FROM ${db.qualify('enqueue_payment_outbox')}($1, $2, 'k', $3, '{}', p_trace_context => $4)`,
+        [instructionId, participantId, railType, traceContext],
+      )
+      expect(await keptOf(rows[0]!.outbox_id)).toEqual({ pending: null, identity: null })
+    },
+  )
 
-  test('the longest that is one is kept, on both sides', async () => {
+  test('stores the longest valid one', async () => {
     const longest = `${TRACEPARENT} ${'x'.repeat(512)}`
     expect(encodeTraceContext(TRACEPARENT, 'x'.repeat(512))).toBe(longest)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), buildInstruction({ traceContext: longest }))
@@ -106,7 +109,7 @@ describe('what is no trace context is dropped and the payment taken', () => {
   })
 })
 
-test('a tracestate that cannot be kept takes nothing away from the trace', () => {
+test('encodeTraceContext drops an invalid tracestate and keeps the traceparent', () => {
   for (const tracestate of ['x'.repeat(513), 'vendor=é', 'a\r\nb', '', 7, undefined, ['a=1', 'b=2']]) {
     expect(encodeTraceContext(TRACEPARENT, tracestate)).toBe(TRACEPARENT)
   }

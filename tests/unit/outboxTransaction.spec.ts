@@ -41,7 +41,7 @@ async function withClient<T>(body: (client: Client) => Promise<T>, options: { pi
   }
 }
 
-/** Returns the refusal; a call that resolves fails the comparison with `refused`. */
+/** Returns the error. A call that resolves fails the comparison with `refused`. */
 async function refusalOf(act: () => Promise<unknown>): Promise<unknown> {
   return act().catch((error: unknown) => error)
 }
@@ -55,8 +55,8 @@ function refused(got: string): unknown {
   )
 }
 
-describe('enqueue refuses a tx that is no transaction and queues nothing', () => {
-  test('a pg.Pool, by its type and at run time', async () => {
+describe('enqueue without a transaction', () => {
+  test('refuses a pg.Pool, by its type and at run time', async () => {
     const instruction = buildInstruction()
     const database = db.database
     // @ts-expect-error: a pg.Pool is no transaction
@@ -80,7 +80,7 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
     expect(await countItems(instruction.participantId)).toBe(0)
   })
 
-  test('a pg.Pool behind withSchema', async () => {
+  test('refuses a pg.Pool behind withSchema', async () => {
     const instruction = buildInstruction()
     expect(await refusalOf(() => enqueue(instruction, { tx: withSchema(pool, schema) }))).toEqual(refused('a pg.Pool'))
     const twice = withSchema(withSchema(pool, 'other'), schema)
@@ -88,22 +88,25 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
     expect(await countItems(instruction.participantId)).toBe(0)
   })
 
-  test.for([false, true])('an idle pg client, before BEGIN and after COMMIT (pipeline: %s)', async (pipeline) => {
-    const instruction = buildInstruction()
-    await withClient(
-      async (client) => {
-        const got = 'a pg client outside a transaction'
-        expect(await refusalOf(() => enqueue(instruction, { tx: client, schema }))).toEqual(refused(got))
-        await client.query('BEGIN')
-        await client.query('COMMIT')
-        expect(await refusalOf(() => enqueue(instruction, { tx: client, schema }))).toEqual(refused(got))
-      },
-      { pipeline },
-    )
-    expect(await countItems(instruction.participantId)).toBe(0)
-  })
+  test.for([false, true])(
+    'refuses an idle pg client, before BEGIN and after COMMIT (pipeline: %s)',
+    async (pipeline) => {
+      const instruction = buildInstruction()
+      await withClient(
+        async (client) => {
+          const got = 'a pg client outside a transaction'
+          expect(await refusalOf(() => enqueue(instruction, { tx: client, schema }))).toEqual(refused(got))
+          await client.query('BEGIN')
+          await client.query('COMMIT')
+          expect(await refusalOf(() => enqueue(instruction, { tx: client, schema }))).toEqual(refused(got))
+        },
+        { pipeline },
+      )
+      expect(await countItems(instruction.participantId)).toBe(0)
+    },
+  )
 
-  test('an idle client of a pool', async () => {
+  test('refuses an idle client of a pool', async () => {
     const client = await pool.connect()
     try {
       expect(await refusalOf(() => enqueue(buildInstruction(), { tx: client, schema }))).toEqual(
@@ -114,14 +117,14 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
     }
   })
 
-  test('an object of TypeORM without the adapter', async () => {
+  test('refuses an object of TypeORM without the adapter', async () => {
     const manager = { query: async () => ({ rows: [] }), createQueryBuilder: () => undefined }
     expect(await refusalOf(() => enqueue(buildInstruction(), { tx: manager, schema }))).toEqual(
       refused('an object of TypeORM'),
     )
   })
 
-  test.for([undefined, null, {}, 'tx', 7])('%j, which has no query()', async (tx) => {
+  test.for([undefined, null, {}, 'tx', 7])('refuses %j, which has no query()', async (tx) => {
     // @ts-expect-error: a caller in JavaScript can pass anything
     expect(await refusalOf(() => enqueue(buildInstruction(), { tx, schema }))).toEqual(
       refused('an object without query()'),
@@ -129,8 +132,8 @@ describe('enqueue refuses a tx that is no transaction and queues nothing', () =>
   })
 })
 
-describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
-  test('inside BEGIN', async () => {
+describe.for([false, true])('enqueue with a pg client (pipeline: %s)', (pipeline) => {
+  test('succeeds after BEGIN', async () => {
     const instruction = buildInstruction()
     await withClient(
       async (client) => {
@@ -143,7 +146,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
     expect(await countItems(instruction.participantId)).toBe(1)
   })
 
-  test('when BEGIN was sent and not awaited', async () => {
+  test('succeeds if BEGIN was sent and not awaited', async () => {
     const instruction = buildInstruction()
     await withClient(
       async (client) => {
@@ -157,7 +160,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
     expect(await countItems(instruction.participantId)).toBe(0)
   })
 
-  test('when neither the connection nor BEGIN was awaited', async () => {
+  test('succeeds if neither the connection nor BEGIN was awaited', async () => {
     const instruction = buildInstruction()
     const client = new Client({ connectionString: url, pipeline })
     void client.connect()
@@ -168,7 +171,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
     expect(await countItems(instruction.participantId)).toBe(0)
   })
 
-  test('when statements before BEGIN are still in flight', async () => {
+  test('succeeds if statements before BEGIN are still in flight', async () => {
     const instruction = buildInstruction()
     await withClient(
       async (client) => {
@@ -183,7 +186,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
     expect(await countItems(instruction.participantId)).toBe(0)
   })
 
-  test('in a failed transaction, and the server refuses the statement (25P02)', async () => {
+  test('is refused by the server in a failed transaction (25P02)', async () => {
     await withClient(
       async (client) => {
         await client.query('BEGIN')
@@ -195,7 +198,7 @@ describe.for([false, true])('a pg client passes (pipeline: %s)', (pipeline) => {
   })
 })
 
-test('an enqueue that is not awaited is still sent before the ROLLBACK that follows it', async () => {
+test('an enqueue that is not awaited is sent before the ROLLBACK that follows it', async () => {
   const instruction = buildInstruction()
   await withClient(async (client) => {
     await client.query('BEGIN')
@@ -206,7 +209,7 @@ test('an enqueue that is not awaited is still sent before the ROLLBACK that foll
   expect(await countItems(instruction.participantId)).toBe(0)
 })
 
-test('a handle of Symphony itself passes: it belongs to no transaction of the caller', async () => {
+test('enqueue accepts a role handle of Symphony, which is no transaction of the caller', async () => {
   const instruction = buildInstruction()
   expect(await enqueue(instruction, { tx: db.as('symphony_ingest') })).toMatchObject({ created: true })
   expect(await countItems(instruction.participantId)).toBe(1)

@@ -24,8 +24,8 @@ import {
 import { failureOf } from '../support/race.js'
 
 /**
- * If the rail may have acted and nobody knows, the item is marked. No counter, code or check ever declares a marked item
- * failed: it is tried again where that is safe, or held for a person.
+ * If the rail may have acted and no definitive answer exists, the item gets `outcome_unknown`. No automatic step ever
+ * fails such an item: it is retried where that is safe, or held.
  */
 
 let db: TestDatabase
@@ -38,7 +38,7 @@ const repair = () => repairExpiredLeases(db.as('symphony_executor'), 100, 'repai
 const begin = (lease: ClaimedItem) => beginOutboxDispatch(db.as('symphony_executor'), lease, WORKER)
 const markedLease = () => enqueueAndClaim(db, {}, { marked: true })
 
-/** Leased, with the mark of an earlier attempt. */
+/** Returns a lease of an item whose earlier attempt left the outcome unknown. */
 async function unknownLease(): Promise<ClaimedItem> {
   const first = await enqueueAndClaim(db)
   await complete(db, first, { state: 'RETRYABLE', outcomeUnknown: true })
@@ -47,7 +47,7 @@ async function unknownLease(): Promise<ClaimedItem> {
   return lease
 }
 
-/** Both ways in which the end of a lease is noticed. */
+/** Expires the lease, records the expiry by repair or takeover, and claims the item again. */
 async function expire(lease: ClaimedItem, noticedBy: 'repair' | 'takeover'): Promise<ClaimedItem[]> {
   await db.expireLease(lease.outboxId)
   if (noticedBy === 'takeover') return claim(db, lease.railType)
@@ -56,13 +56,13 @@ async function expire(lease: ClaimedItem, noticedBy: 'repair' | 'takeover'): Pro
   return claim(db, lease.railType)
 }
 
-describe.for(['repair', 'takeover'] as const)('a lease that expires, noticed by %s,', (noticedBy) => {
-  test('marks the item: the next claimer is told that the outcome is unknown', async () => {
+describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,', (noticedBy) => {
+  test('makes the outcome unknown for the next claim', async () => {
     const next = await expire(await enqueueAndClaim(db), noticedBy)
     expect(next).toMatchObject([{ outcomeUnknown: true, expiryStreak: 1, attemptCount: 1 }])
   })
 
-  test('counts on through inquiries that leave the outcome unknown, until a call is answered', async () => {
+  test('extends the expiry streak through inquiries until the outcome is known', async () => {
     const first = await enqueueAndClaim(db)
     let [lease] = await expire(first, noticedBy)
     const streaks = [lease!.expiryStreak]
@@ -76,21 +76,21 @@ describe.for(['repair', 'takeover'] as const)('a lease that expires, noticed by 
     expect(await makeDueAndClaim(db, first)).toMatchObject({ expiryStreak: 0 })
   })
 
-  test('before a marked call began is an ordinary requeue: nothing is unknown', async () => {
+  test('leaves the outcome known if the marked call had not begun', async () => {
     const lease = await markedLease()
     const next = await expire(lease, noticedBy)
     expect(next).toMatchObject([{ outboxId: lease.outboxId, outcomeUnknown: false, evidence: null, attemptCount: 1 }])
     expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test('before a marked call began does not clear an older mark', async () => {
+  test('keeps an older unknown outcome if the marked call had not begun', async () => {
     const first = await enqueueAndClaim(db)
     await complete(db, first, { state: 'RETRYABLE', outcomeUnknown: true })
     const lease = await makeDueAndClaim(db, first, { marked: true })
     expect(await expire(lease, noticedBy)).toMatchObject([{ outcomeUnknown: true }])
   })
 
-  test('after a marked call began holds the item for a person, with its ledger row and an event', async () => {
+  test('holds the item if the marked call had begun, with a ledger row and an event', async () => {
     const lease = await markedLease()
     await begin(lease)
     expect(await expire(lease, noticedBy)).toEqual([])
@@ -115,7 +115,7 @@ describe.for(['repair', 'takeover'] as const)('a lease that expires, noticed by 
     ])
   })
 
-  test('is marked anew: the mark of a call belongs to its lease', async () => {
+  test('does not count the dispatch mark of an earlier lease', async () => {
     const lease = await markedLease()
     await begin(lease)
     await complete(db, lease, { state: 'RETRYABLE' })
@@ -125,8 +125,8 @@ describe.for(['repair', 'takeover'] as const)('a lease that expires, noticed by 
   })
 })
 
-describe('a marked call that has begun', () => {
-  test('cannot be given back: its lease stays until its outcome is known', async () => {
+describe('a marked call', () => {
+  test('cannot be released after it began (P7006)', async () => {
     const lease = await markedLease()
     await begin(lease)
     const refusal = await failureOf(releaseOutboxLease(db.as('symphony_executor'), lease, WORKER))
@@ -143,13 +143,13 @@ describe('a marked call that has begun', () => {
     })
   })
 
-  test('can be given back before it begins', async () => {
+  test('can be released before it begins', async () => {
     const lease = await markedLease()
     await releaseOutboxLease(db.as('symphony_executor'), lease, WORKER)
     expect(await claimOnly(db, lease.railType)).toMatchObject({ outcomeUnknown: false, attemptCount: 0 })
   })
 
-  test('may be marked twice, and completed as anything', async () => {
+  test('may begin twice and complete in any state', async () => {
     for (const state of ['DISPATCHED', 'FAILED', 'RETRYABLE'] as const) {
       const lease = await markedLease()
       await begin(lease)
@@ -158,7 +158,7 @@ describe('a marked call that has begun', () => {
     }
   })
 
-  test('holds the item when it ends without an answer', async () => {
+  test('holds the item if it ends without an answer', async () => {
     const lease = await markedLease()
     await begin(lease)
     expect(await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true })).toEqual({
@@ -172,7 +172,7 @@ describe('a marked call that has begun', () => {
     })
   })
 
-  test('is marked unknown when its worker holds the item instead, and is not when it had not begun', async () => {
+  test('leaves an unknown outcome if its worker holds the item after it began, not before', async () => {
     for (const begun of [true, false]) {
       const lease = await markedLease()
       if (begun) await begin(lease)
@@ -188,7 +188,7 @@ describe('a marked call that has begun', () => {
     }
   })
 
-  test('counts also on a lease that was claimed without announcing', async () => {
+  test('counts on a lease that was claimed without markedRails', async () => {
     const lease = await enqueueAndClaim(db)
     await begin(lease)
     expect(await expire(lease, 'repair')).toEqual([])
@@ -196,11 +196,11 @@ describe('a marked call that has begun', () => {
   })
 })
 
-describe('a marked item', () => {
+describe('an item of unknown outcome', () => {
   test.for([
-    ['says nothing of it', undefined],
-    ['says that it is unknown', true],
-  ] as const)('is held, not failed, when a FAILED completion %s', async ([, outcomeUnknown]) => {
+    ['omits outcomeUnknown', undefined],
+    ['has outcomeUnknown: true', true],
+  ] as const)('is held, not failed, if a FAILED completion %s', async ([, outcomeUnknown]) => {
     const lease = await unknownLease()
     expect(await complete(db, lease, { state: 'FAILED', errorCode: 'REFUSED', ...given(outcomeUnknown) })).toEqual({
       attemptNo: 2,
@@ -212,26 +212,26 @@ describe('a marked item', () => {
       held_by: WORKER,
       outcome_unknown: true,
     })
-    // What the rail said is in the ledger for the person who decides.
+    // The ledger keeps the rail's error code for the decision.
     expect(await attemptRows(db, lease.outboxId)).toMatchObject([{}, { state: 'RETRYABLE', error_code: 'REFUSED' }])
     expect(await eventRows(db, lease.outboxId)).toMatchObject([
       { event_type: 'HOLD_PLACED', detail: { reason: 'FAILED_WHILE_OUTCOME_UNKNOWN' } },
     ])
   })
 
-  test('is held for the reason that the worker gives, if it gives one', async () => {
+  test('is held with the reason of the worker, if it gives one', async () => {
     const lease = await unknownLease()
     await complete(db, lease, { state: 'FAILED', holdReason: 'the bank denies it' })
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'the bank denies it' })
   })
 
-  test('keeps its mark through a retryable answer that says nothing of it', async () => {
+  test('stays unknown after a RETRYABLE completion without outcomeUnknown', async () => {
     const lease = await unknownLease()
     expect(await complete(db, lease, { state: 'RETRYABLE' })).toEqual({ attemptNo: 2, state: 'RETRYABLE', held: false })
     expect((await makeDueAndClaim(db, lease)).outcomeUnknown).toBe(true)
   })
 
-  test('loses its mark by a retryable answer that is certain', async () => {
+  test('becomes known by a RETRYABLE completion with outcomeUnknown: false', async () => {
     const lease = await unknownLease()
     await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: false })
     const next = await makeDueAndClaim(db, lease)
@@ -239,7 +239,7 @@ describe('a marked item', () => {
     expect(await complete(db, next, { state: 'FAILED' })).toMatchObject({ state: 'FAILED', held: false })
   })
 
-  test('fails by a completion that is certain', async () => {
+  test('fails by a FAILED completion with outcomeUnknown: false', async () => {
     const lease = await unknownLease()
     expect(await complete(db, lease, { state: 'FAILED', outcomeUnknown: false })).toEqual({
       attemptNo: 2,
@@ -248,17 +248,20 @@ describe('a marked item', () => {
     })
   })
 
-  test.for([undefined, true, false])('succeeds by a success, whatever else it says (%s)', async (outcomeUnknown) => {
-    const lease = await unknownLease()
-    expect(await complete(db, lease, { state: 'DISPATCHED', ...given(outcomeUnknown) })).toEqual({
-      attemptNo: 2,
-      state: 'DISPATCHED',
-      held: false,
-    })
-    expect(await pendingRow(db, lease.outboxId)).toBeUndefined()
-  })
+  test.for([undefined, true, false])(
+    'ends by a DISPATCHED completion, whatever its outcomeUnknown (%s)',
+    async (outcomeUnknown) => {
+      const lease = await unknownLease()
+      expect(await complete(db, lease, { state: 'DISPATCHED', ...given(outcomeUnknown) })).toEqual({
+        attemptNo: 2,
+        state: 'DISPATCHED',
+        held: false,
+      })
+      expect(await pendingRow(db, lease.outboxId)).toBeUndefined()
+    },
+  )
 
-  test('hands its evidence to the next claimer', async () => {
+  test('gives its evidence to the next claim', async () => {
     const lease = await unknownLease()
     const [attempt] = await attemptRows(db, lease.outboxId)
     expect(lease.evidence).toEqual({
@@ -278,7 +281,7 @@ describe('a marked item', () => {
     })
   })
 
-  test('is never failed by anything automatic, in any combination', async () => {
+  test('is never failed by 40 random completions and expiries', async () => {
     const outcomes: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>[] = []
     for (const state of ['FAILED', 'RETRYABLE'] as const) {
       for (const outcomeUnknown of [undefined, true] as const) {
@@ -295,7 +298,7 @@ describe('a marked item', () => {
       else await complete(db, lease, outcomeAt(round))
       await repair()
       expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true, lease_token: null })
-      // The hold is lifted by hand: a person's decision would settle what is unknown.
+      // Clears the hold by SQL, because a person's decision would make the outcome known.
       await db.queryNoRole(
         `UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1`,
         [outboxId],

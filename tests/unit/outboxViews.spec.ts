@@ -11,7 +11,7 @@ import { RandomOutbox } from '../support/outboxRandom.js'
 let db: TestDatabase
 let olga: Person
 let pavel: Person
-/** Items in every state and every mixture of reasons, by the state that a person would say they are in. */
+/** Expected state of each item. The items cover every state and combination of reasons. */
 let expected: Map<string, string>
 
 beforeAll(async () => {
@@ -22,7 +22,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-const SECRET = 'nobody-may-read-this'
+const SECRET = 'secret-in-a-payload'
 const tomorrow = () => new Date(Date.now() + 86_400_000)
 const hold = (outboxId: string) => placeOutboxHold(olga.control, outboxId, 'please wait')
 
@@ -119,7 +119,7 @@ async function statesByItem(database = db): Promise<Map<string, string>> {
   return new Map(rows.map((row) => [row.outbox_id, row.state]))
 }
 
-/** How many pending items are in each state. */
+/** Counts the pending items in each state. */
 function countPending(states: Map<string, string>): Record<string, number> {
   const counts: Record<string, number> = { DUE: 0, LEASED: 0, EXPIRED: 0, SCHEDULED: 0, BLOCKED: 0, HELD: 0 }
   for (const state of states.values()) if (state in counts) counts[state]! += 1
@@ -131,8 +131,8 @@ async function operational(outboxId: string) {
   return rows
 }
 
-describe('the supervisor view', () => {
-  test('counts each pending item in exactly one class, and the classes sum to what is pending', async () => {
+describe('supervisor_outbox_status', () => {
+  test('counts each pending item in exactly one class', async () => {
     const row = await supervisor()
     expect(classes(row)).toEqual(countPending(expected))
     const sum = Object.values(classes(row)).reduce((total, count) => total + count, 0)
@@ -140,14 +140,14 @@ describe('the supervisor view', () => {
     for (const count of Object.values(classes(row))) expect(count).toBeGreaterThan(0)
   })
 
-  test('is one row of noughts where there is nothing', async () => {
+  test('is one row of zeros without items', async () => {
     await withTestDatabase(async (empty) => {
       const row = await supervisor(empty)
       expect(new Set(Object.values(row).map(Number))).toEqual(new Set([0]))
     })
   })
 
-  test('knows how old the oldest item is, and for how long the oldest due one has been due', async () => {
+  test('has the age of the oldest item and of the oldest due time', async () => {
     await withTestDatabase(async (other) => {
       const old = await enqueue(other, { notBefore: tomorrow() })
       await other.queryNoRole(
@@ -168,14 +168,14 @@ describe('the supervisor view', () => {
   })
 })
 
-describe('the operational view', () => {
-  test('says of each item in which state it is, once', async () => {
+describe('outbox_operational_status', () => {
+  test('has one row with the state of each item', async () => {
     const { rows } = await db.queryNoRole<{ n: bigint }>('SELECT count(*) AS n FROM outbox_operational_status')
     expect(rows[0]!.n).toBe(BigInt(expected.size))
     expect(await statesByItem()).toEqual(expected)
   })
 
-  test('calls DUE exactly what a worker could claim', async () => {
+  test('shows exactly the claimable items as DUE', async () => {
     await withTestDatabase(async (other) => {
       const due = [await enqueue(other), await enqueue(other, { ordered: true })]
       await enqueue(other, { notBefore: tomorrow() })
@@ -192,7 +192,7 @@ describe('the operational view', () => {
     })
   })
 
-  test('shows the lease of an item in flight, and for how long it has been', async () => {
+  test('shows the lease of a leased item and its age', async () => {
     const lease = await enqueueAndClaim(db)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_at = now() - interval '90 seconds' WHERE outbox_id = $1`,
@@ -206,7 +206,7 @@ describe('the operational view', () => {
     expected.set(lease.outboxId, 'DISPATCHED')
   })
 
-  test('shows when an item is due, forwards and backwards', async () => {
+  test('shows the time to due, positive before and negative after', async () => {
     const timeToDue = async (outboxId: string) => {
       const { rows } = await db.queryNoRole<{ sign: number }>(
         `SELECT sign(extract(epoch FROM time_to_due))::int AS sign FROM outbox_operational_status WHERE outbox_id = $1`,
@@ -221,7 +221,7 @@ describe('the operational view', () => {
     expected.set(item.outboxId, 'DUE')
   })
 
-  test('shows the latest attempt and no other', async () => {
+  test('shows the latest attempt only', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE', errorCode: 'BUSY', railCode: 'R1', retryDelaySeconds: 0 })
     expect(await operational(lease.outboxId)).toMatchObject([
@@ -241,14 +241,14 @@ describe('the operational view', () => {
     expected.set(lease.outboxId, 'DISPATCHED')
   })
 
-  test('names what a redrive is a redrive of', async () => {
+  test('shows redrive_of for a redrive', async () => {
     const failed = await enqueueFailed(db)
     const { redrivenAs } = await approve(pavel, await propose(olga, failed.outboxId, 'REDRIVE'))
     expect(await operational(redrivenAs!)).toMatchObject([{ redrive_of: failed.outboxId, state: 'DUE' }])
     expected.set(failed.outboxId, 'FAILED').set(redrivenAs!, 'DUE')
   })
 
-  test('shows why and by whom an item is held', async () => {
+  test('shows hold_reason and held_by of a held item', async () => {
     const item = await enqueue(db)
     await hold(item.outboxId)
     expect(await operational(item.outboxId)).toMatchObject([
@@ -259,7 +259,7 @@ describe('the operational view', () => {
 })
 
 test.for(['supervisor_outbox_status', 'outbox_operational_status'])(
-  '%s shows no lease token and no payload to anybody who may read it',
+  '%s shows no lease token and no payload to any reader',
   async (view) => {
     const { rows: tokens } = await db.queryNoRole<{ lease_token: string }>(
       'SELECT lease_token FROM payment_outbox_pending WHERE lease_token IS NOT NULL',
@@ -282,7 +282,7 @@ test.for(['supervisor_outbox_status', 'outbox_operational_status'])(
   },
 )
 
-test.for([21, 22])('after all that can be done, both views agree and every sum is right (seed %i)', async (seed) => {
+test.for([21, 22])('both views agree after random operations, and every sum is right (seed %i)', async (seed) => {
   await withTestDatabase(async (other) => {
     const people = [await createPerson(other, 'olga'), await createPerson(other, 'pavel')] as const
     await new RandomOutbox(other, seed, {
@@ -290,7 +290,7 @@ test.for([21, 22])('after all that can be done, both views agree and every sum i
       executor: () => other.as('symphony_executor'),
       people: [() => people[0].control, () => people[1].control],
     }).run(100)
-    // Nothing falls due, and no lease ends, between the one look and the other.
+    // Moves due times and expiries away, so that none passes between the two reads.
     await other.queryNoRole(
       `UPDATE payment_outbox_pending SET
          next_attempt_at = next_attempt_at + CASE WHEN next_attempt_at > clock_timestamp() THEN interval '1 hour' ELSE interval '0' END,
@@ -309,7 +309,7 @@ test.for([21, 22])('after all that can be done, both views agree and every sum i
   })
 })
 
-test('every reason of our own to hold an item is counted under its name, and only words of people under none', async () => {
+test('outbox_held_by_reason counts documented reasons by name and all others as other', async () => {
   await withTestDatabase(async (fresh) => {
     const page = await readFile(new URL('../../docs/concepts/unknown-outcomes.md', import.meta.url), 'utf8')
     const rows = /## Why an item is held([^]*?)##/.exec(page)?.[1]?.split('\n') ?? []

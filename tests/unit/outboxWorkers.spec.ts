@@ -33,7 +33,7 @@ async function worker(workerId: string): Promise<WorkerRow | undefined> {
   return rows[0]
 }
 
-/** Makes it that long since the worker was last heard. */
+/** Sets the last heartbeat of the worker to this long ago. */
 async function silence(workerId: string, interval: string): Promise<void> {
   await db.queryNoRole(
     'UPDATE outbox_workers SET last_seen_at = clock_timestamp() - $2::interval WHERE worker_id = $1',
@@ -43,7 +43,7 @@ async function silence(workerId: string, interval: string): Promise<void> {
 
 const beat = (workerId: string, detail = {}) => heartbeatOutboxWorker(db.as('symphony_executor'), workerId, detail)
 
-test('a heartbeat registers the worker with what it says of itself, at the time of the database', async () => {
+test('a heartbeat registers the worker with its detail, at the time of the database', async () => {
   const at = await beat('first', { host: 'a', inFlight: 3 })
   expect(await worker('first')).toEqual({
     worker_id: 'first',
@@ -54,7 +54,7 @@ test('a heartbeat registers the worker with what it says of itself, at the time 
   })
 })
 
-test('the next one says how it is now, and keeps when it began', async () => {
+test('the next heartbeat replaces the detail and keeps started_at', async () => {
   await beat('again', { inFlight: 3 })
   await silence('again', '1 minute')
   const before = await worker('again')
@@ -63,7 +63,7 @@ test('the next one says how it is now, and keeps when it began', async () => {
   expect(at.getTime()).toBeGreaterThan(before!.last_seen_at.getTime())
 })
 
-test('whoever was silent for a day is forgotten by the next heartbeat of anybody; a minute less is kept', async () => {
+test('a heartbeat deletes workers that were silent for 24 hours, not for 23 h 59 min', async () => {
   await beat('gone')
   await beat('quiet')
   await silence('gone', '24 hours 1 minute')
@@ -73,14 +73,14 @@ test('whoever was silent for a day is forgotten by the next heartbeat of anybody
   expect(await worker('quiet')).toBeDefined()
 })
 
-test('a worker that comes back after days is as good as new', async () => {
+test('a worker that returns after 3 days is registered again', async () => {
   await beat('weekend', { host: 'before' })
   await silence('weekend', '3 days')
   await beat('weekend', { host: 'after' })
   expect(await worker('weekend')).toMatchObject({ detail: { host: 'after' } })
 })
 
-test('a fleet that comes back after days: no heartbeat waits for another', async () => {
+test('heartbeats of workers that return after 3 days do not wait for each other', async () => {
   await beat('fleet-1')
   await beat('fleet-2')
   await silence('fleet-1', '3 days')
@@ -88,7 +88,7 @@ test('a fleet that comes back after days: no heartbeat waits for another', async
   const first = await openTransaction(db, 'symphony_executor')
   const second = await openTransaction(db, 'symphony_executor')
   for (const connection of [first, second]) await connection.query(`SET LOCAL lock_timeout = '1s'`)
-  // Each holds its own row, and to each the other's row still looks three days old.
+  // Each transaction holds its own row and sees the other row as three days old.
   const lock = await openTransaction(db)
   await lock.query(`SELECT FROM outbox_workers WHERE worker_id = 'fleet-2' FOR UPDATE`)
   await heartbeatOutboxWorker(first, 'fleet-1')
@@ -101,7 +101,7 @@ test('a fleet that comes back after days: no heartbeat waits for another', async
   expect(await worker('fleet-2')).toBeDefined()
 })
 
-test('a worker that nobody has heard of may claim: the lease decides, not the registry', async () => {
+test('a worker without a heartbeat may claim', async () => {
   const { railType, outboxId } = await enqueue(db)
   expect(await claimOnly(db, railType, { workerId: 'stranger' })).toMatchObject({ outboxId })
   expect(await worker('stranger')).toBeUndefined()
@@ -114,17 +114,17 @@ test.for([
   ['a worker beyond ASCII', 'wörker', '{}'],
   ['a worker of 129 characters', 'w'.repeat(129), '{}'],
   ['no detail', 'w', null],
-  ['a detail that is no object', 'w', '[1]'],
+  ['a detail that is not an object', 'w', '[1]'],
   ['a detail of a hundred kilobytes', 'w', JSON.stringify({ text: 'x'.repeat(100_000) })],
-  ['a detail with a number beyond all bounds', 'w', '{"n": 1e131071}'],
-] as const)('a heartbeat with %s is refused (22023), by the function itself', async ([, workerId, detail]) => {
+  ['a detail with a number of 131,072 digits', 'w', '{"n": 1e131071}'],
+] as const)('heartbeat_outbox_worker refuses %s (22023)', async ([, workerId, detail]) => {
   await expect(db.queryNoRole('SELECT heartbeat_outbox_worker($1, $2)', [workerId, detail])).rejects.toMatchObject({
     code: '22023',
   })
   expect(await worker('w')).toBeUndefined()
 })
 
-test('a worker of 128 characters is registered under its whole name', async () => {
+test('a worker id of 128 characters is stored in full', async () => {
   await beat('w'.repeat(128))
   expect(await worker('w'.repeat(128))).toBeDefined()
 })
@@ -132,7 +132,7 @@ test('a worker of 128 characters is registered under its whole name', async () =
 const listed = async () => (await readWorkerReports(db.as('symphony_readonly'))).map(({ workerId }) => workerId)
 const aliveCount = async () => Number((await readOutboxStatus(db.as('symphony_readonly'))).workersAliveCount)
 
-test('a worker that deregisters leaves the list, and its last report stays', async () => {
+test('a deregistered worker leaves the list, and its last detail is kept', async () => {
   await beat('leaving')
   const before = await aliveCount()
   expect(await deregisterOutboxWorker(db.as('symphony_executor'), 'leaving', { last: 'words' })).toBe(true)
@@ -140,13 +140,13 @@ test('a worker that deregisters leaves the list, and its last report stays', asy
   expect(await aliveCount()).toBe(before - 1)
   expect(await worker('leaving')).toMatchObject({ detail: { last: 'words' }, stopped_at: expect.any(Date) })
   expect(await deregisterOutboxWorker(db.as('symphony_executor'), 'never-seen')).toBe(false)
-  // The same worker, started again.
+  // The same worker starts again.
   const at = await beat('leaving')
   expect(await worker('leaving')).toMatchObject({ started_at: at, stopped_at: null })
   expect(await listed()).toContain('leaving')
 })
 
-test('a relayer that stops leaves the list; a killed one is dead since its last heartbeat', async () => {
+test('a stopped relayer leaves the list; a killed one is dead since its last heartbeat', async () => {
   const { rails } = recordingRail({ type: 'worker-list' })
   const relayer = new OutboxRelayer(db.database, rails, { workerId: 'clean', heartbeatMs: 100 })
   await relayer.start()

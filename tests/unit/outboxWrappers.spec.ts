@@ -8,7 +8,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildInstruction, attemptRows, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-/** A client that nobody may reach: what is refused is refused before any I/O. */
+/** A client that fails on every query, because a wrapper must refuse before any I/O. */
 const unreachable: Queryable = {
   query: () => Promise.reject(new Error('reached the database')),
 }
@@ -27,7 +27,7 @@ type Refusal = readonly [wrapper: string, args: readonly unknown[], argument: st
 const invalid = InvalidArgumentError
 const outOfRange = ArgumentRangeError
 
-/** Each way to be wrong about each argument, and the argument that the error must name. */
+/** Invalid values of each argument, and the argument that the error must name. */
 const refusals: readonly Refusal[] = [
   ...instructions().map(([change, argument, errorClass]): Refusal => [
     'enqueuePaymentOutbox',
@@ -226,7 +226,7 @@ describe.for([...new Set(refusals.map(([wrapper]) => wrapper))])('%s', (wrapper)
   const own = refusals.filter(([name]) => name === wrapper)
 
   test.for(own.map((refusal, index) => [index + 1, refusal[2], refusal] as const))(
-    'refuses before any I/O: %i, its %s',
+    'refuses an invalid argument before any I/O: case %i, %s',
     async ([, , [, args, argument, errorClass]]) => {
       const refusal = await failureOf(Reflect.apply(wrappers.get(wrapper)!, undefined, [unreachable, ...args]))
       expect(refusal).toBeInstanceOf(errorClass)
@@ -235,19 +235,19 @@ describe.for([...new Set(refusals.map(([wrapper]) => wrapper))])('%s', (wrapper)
   )
 })
 
-test('every wrapper of a function that changes something is among them', () => {
+test('every wrapper of a function that writes has refusal cases', () => {
   const names = [...wrappers.keys()].filter((name) => /^(?!read)[a-z]+.*(Outbox|Expired|LateOutcome)/.test(name))
   expect(new Set(refusals.map(([name]) => name))).toEqual(new Set(names))
 })
 
-describe('what is allowed', () => {
+describe('a valid call', () => {
   let db: TestDatabase
   beforeAll(async () => {
     db = await createTestDatabase()
   })
   afterAll(() => db.drop())
 
-  test('reaches the database once, under the full name of the function, in the schema of the client', async () => {
+  test('queries the database once, with the function qualified by the client’s schema', async () => {
     const asked: string[] = []
     const recording: Queryable = {
       schema: 'Pay "Out-box" é',
@@ -262,7 +262,7 @@ describe('what is allowed', () => {
     expect(asked[0]).toContain('"Pay ""Out-box"" é"."complete_outbox_attempt"(')
   })
 
-  test('at its bounds passes the wrapper and the function alike', async () => {
+  test('with arguments at their limits passes wrapper and function', async () => {
     const executor = db.as('symphony_executor')
     const longest = 'i'.repeat(128)
     const instruction = {
@@ -295,19 +295,19 @@ describe('what is allowed', () => {
   })
 
   test.for([
-    ['too long', 'x'.repeat(5000), `${'x'.repeat(1999)}…`],
-    ['cut in the middle of a character', `${'x'.repeat(1998)}😀😀`, `${'x'.repeat(1998)}\uFFFD…`],
+    ['that is too long', 'x'.repeat(5000), `${'x'.repeat(1999)}…`],
+    ['that is cut inside a character', `${'x'.repeat(1998)}😀😀`, `${'x'.repeat(1998)}\uFFFD…`],
     ['with control characters and NUL', 'a\u0000b\u0007c', 'a\uFFFDb\uFFFDc'],
     ['with a lone surrogate', 'a\uD800b', 'a\uFFFDb'],
-    ['blank', '  ', '(no text)'],
-  ] as const)('an error message %s is repaired, so that the outcome is recorded', async ([, given, stored]) => {
+    ['that is blank', '  ', '(no text)'],
+  ] as const)('repairs an error message %s, and records the outcome', async ([, given, stored]) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const outcome = { outboxId, leaseToken, state: 'FAILED' as const, errorMessage: given }
     await outbox.completeOutboxAttempt(db.as('symphony_executor'), WORKER, outcome)
     expect(await attemptRows(db, outboxId)).toMatchObject([{ state: 'FAILED', error_message: stored }])
   })
 
-  test('works with a client of the caller that has none of our parsers, with the same objects and errors', async () => {
+  test('returns the same objects and errors through a client without our type parsers', async () => {
     const client = new Client(db.url)
     await client.connect()
     const own = withSchema({ query: (text, values) => client.query<never>(text, [...(values ?? [])]) }, db.schema)
@@ -337,7 +337,7 @@ describe('what is allowed', () => {
     await client.end()
   })
 
-  test('an answer of another shape than one row is said to be a schema that does not fit', async () => {
+  test('fails with UNEXPECTED_ROWS if the function does not return one row', async () => {
     for (const values of ['', '(1), (2)']) {
       const select = values === '' ? 'SELECT 1 WHERE false' : `VALUES ${values}`
       const misfit: Queryable = { query: () => db.queryNoRole(select) }
