@@ -73,7 +73,7 @@ test.each([['broken'], ['breaks off']])(
       [buildScenario('R2', [defect]), buildScenario('R3')],
     )
     expect(exitCode).toBe(1)
-    expect(said).toContain('R2  again: npm run chaos -- --only R2 --seed 7 --payments 50')
+    expect(said).toContain('R2  repeat with: npm run chaos -- --only R2 --seed 7 --payments 50')
     expect(lineOf(page, 'R2')).toContain('**not met**')
     // The others are played all the same.
     expect(lineOf(page, 'R3')).toContain('| holds | 50 payments |')

@@ -21,13 +21,13 @@ const PROGRAM = fileURLToPath(new URL('coreProcess.mjs', import.meta.url))
 const STEPS = fileURLToPath(new URL('stepProcess.mjs', import.meta.url))
 const JOB = 'report'
 
-/** A point, and the step of stepProcess.mjs that passes it. */
+/** A point, and the step of stepProcess.mjs that reaches it. */
 export interface StepPoint {
   readonly step: string
   readonly point: string
 }
 
-/** What has not come to its end, and whether anything may. */
+/** Unfinished work, and whether dispatch is frozen. */
 interface Left {
   readonly payments: number
   readonly messages: number
@@ -35,7 +35,7 @@ interface Left {
   readonly frozen: boolean | null
 }
 
-/** A database with a little of everything to do, and processes of an instrumented build that do it until they are ended. */
+/** A database with work for every worker, and processes of an instrumented build that do it until they are killed. */
 export class CoreScenario {
   readonly db: TestDatabase
   readonly #fixture: ScenarioFixture
@@ -45,7 +45,7 @@ export class CoreScenario {
   #started = 0
   #messages = 0
 
-  /** Whoever decides what no worker may. */
+  /** Two people for two-person decisions. */
   readonly #people: readonly [Person, Person]
 
   private constructor(
@@ -94,7 +94,7 @@ export class CoreScenario {
     })
   }
 
-  /** A little of everything. */
+  /** Adds work for every worker. */
   async feed(): Promise<void> {
     const { db } = this
     await resumeJob(db.as('symphony_control'), JOB)
@@ -116,7 +116,7 @@ export class CoreScenario {
     await new SchedulerStore(db.database).scheduleTimer({ topic: 'scheduled', payload: PAYABLE, dueAt: new Date() })
   }
 
-  /** What time does: leases end, and what waits for its next try is due. */
+  /** Expires all leases and claims, and makes retries due. */
   async passTime(): Promise<void> {
     await this.db.queryNoRole(`
       UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE lease_token IS NOT NULL;
@@ -125,7 +125,7 @@ export class CoreScenario {
     await this.passTimeForRetries()
   }
 
-  /** Whether everything that was fed has come to its end, but for what a person must decide. */
+  /** Returns whether all work is finished, except items that people must decide. */
   async isDone(): Promise<boolean> {
     const { payments, messages, timers } = await this.#left()
     return payments + messages + timers === 0
@@ -133,7 +133,7 @@ export class CoreScenario {
 
   async #left(): Promise<Left> {
     const { rows } = await this.db.queryNoRole<Left>(`
-      -- A person is waited for by what is held, and by what stands behind it in an ordered stream.
+      -- Held items, and items behind them in an ordered stream, wait for people and are not counted.
       SELECT (SELECT count(*) FROM payment_outbox_pending p WHERE p.hold_reason IS NULL AND NOT (p.ordered AND EXISTS (
           SELECT 1 FROM payment_outbox_pending h WHERE h.participant_id = p.participant_id AND h.ordered
             AND h.hold_reason IS NOT NULL AND h.sequence_id < p.sequence_id)))::int AS payments,
@@ -163,7 +163,7 @@ export class CoreScenario {
     return child
   }
 
-  /** Which points a process passes from its start to its stop, doing all there is to do. */
+  /** Returns the points that a process reaches from start to stop while it does all work. */
   async discover(): Promise<string[]> {
     const file = join(this.#fixture.folder, 'passed.log')
     await rm(file, { force: true })
@@ -173,7 +173,7 @@ export class CoreScenario {
     return (await readFile(file, 'utf8')).trim().split('\n')
   }
 
-  /** Which points the steps pass that the workers did not, each with the first step that did. */
+  /** Returns points that only the steps reach, each with the first step that does. */
   async discoverSteps(known: ReadonlySet<string>): Promise<readonly StepPoint[]> {
     const file = join(this.#fixture.folder, 'passed-by-steps.log')
     await rm(file, { force: true })
@@ -187,11 +187,11 @@ export class CoreScenario {
     return found
   }
 
-  /** Ends the process of one step at a point. False if it came to its end without passing there. */
+  /** Kills the process of one step at a point. Returns false if the step ended without reaching it. */
   async crashStepAt({ step, point }: StepPoint): Promise<boolean> {
     const child = await this.#runSteps({ FAILPOINT: point }, step)
     await this.passTime()
-    // Whoever froze dispatch and died left that to a person.
+    // A killed step may leave dispatch frozen.
     await this.db.queryNoRole(`SELECT lift_dispatch_freeze('the drill is over')`)
     return child.signalCode === 'SIGKILL'
   }
@@ -200,11 +200,14 @@ export class CoreScenario {
     const child = this.#spawn(STEPS, env, only === undefined ? {} : { only })
     await once(child, 'exit')
     if (child.signalCode !== 'SIGKILL' && child.exitCode !== 0)
-      throw new Error(`the steps ended with ${child.exitCode}: see their words above`)
+      throw new Error(`the steps exited with ${child.exitCode}; see their output above`)
     return child
   }
 
-  /** Ends a process at a point; what it left is for the next one. False if it came to its end without passing there. */
+  /**
+   * Kills a process at a point; the next process finishes its work. Returns false if it ended without reaching the
+   * point.
+   */
   async crashAt(point: string): Promise<boolean> {
     await this.feed()
     const child = this.start({ FAILPOINT: point })
@@ -213,7 +216,7 @@ export class CoreScenario {
     return child.signalCode === 'SIGKILL'
   }
 
-  /** Lets one process do all there is to do, while nothing is added to it. */
+  /** Lets one process finish all work while none is added. */
   async heal(): Promise<void> {
     await pauseJob(this.db.as('symphony_control'), JOB)
     do await this.#finish(this.start())
@@ -221,8 +224,8 @@ export class CoreScenario {
   }
 
   /**
-   * The head of an ordered stream in whose company three processes ended is held, and everything behind it waits for people.
-   * Whether they had anything to decide.
+   * Approves a retry of ordered stream heads that three lease expiries have put on hold. Returns whether there were
+   * any.
    */
   async #letStreamsGoOn(): Promise<boolean> {
     const { rows } = await this.db.queryNoRole<{ outbox_id: string }>(
@@ -236,20 +239,20 @@ export class CoreScenario {
 
   async #finish(child: ChildProcess): Promise<void> {
     const exited = once(child, 'exit')
-    await waitUntil('it has ended, or done everything', async () => {
+    await waitUntil('the process has exited or finished all work', async () => {
       if (child.exitCode !== null || child.signalCode !== null) return true
       await this.passTimeForRetries()
       return this.isDone()
     }).catch(async (cause: unknown) => {
-      throw new Error(`something is left to do: ${JSON.stringify(await this.#left())}`, { cause })
+      throw new Error(`unfinished work: ${JSON.stringify(await this.#left())}`, { cause })
     })
     child.stdin?.end()
     await exited
     if (child.signalCode !== 'SIGKILL' && child.exitCode !== 0)
-      throw new Error(`it ended with ${child.exitCode}: see its words above`)
+      throw new Error(`the process exited with ${child.exitCode}; see its output above`)
   }
 
-  /** Retries wait for less than their backoff, but no less than a rail needs to settle; leases of the living stay theirs. */
+  /** Shortens the backoff of retries, but not below the settle time of a rail. Live leases stay valid. */
   async passTimeForRetries(): Promise<void> {
     await this.db.queryNoRole(`
       UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() + interval '400 milliseconds'
@@ -257,7 +260,7 @@ export class CoreScenario {
       UPDATE inbox_messages SET due_at = clock_timestamp() WHERE state = 'seen' AND due_at > clock_timestamp()`)
   }
 
-  /** What does not hold, in words. */
+  /** Returns broken invariants as text. */
   async findDefects(): Promise<readonly string[]> {
     const effects = await readRailEffects(this.#bookFile)
     const { invariants, notJudged } = await auditLedger(this.db, { effects, drained: true })

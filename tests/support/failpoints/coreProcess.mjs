@@ -1,5 +1,5 @@
-// One process with every worker of the core in it: relayer, lease repair, scheduler, inbox, a leader. Ends when its standard
-// input does. Started by the scenario of crash points on an instrumented build; its one argument says where everything is.
+// Runs every worker of the core in one process: relayer, lease repair, scheduler, inbox, a leader. Exits when stdin
+// closes. The crash-point scenario starts it on an instrumented build; its argument holds addresses and names.
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const { dist, url, schema, bookUrl, workerId, handlerRole } = JSON.parse(process.argv[2])

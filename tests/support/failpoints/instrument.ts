@@ -2,14 +2,14 @@ import { parseAst } from 'vite'
 
 export interface Instrumented {
   readonly code: string
-  /** The names of its points, in the order of the file. */
+  /** Names of its points, in file order. */
   readonly points: readonly string[]
 }
 
 /**
- * The text of a module in which every `await` is a point where the process can be ended: before what is awaited begins, and
- * after it has ended. A point is named after its file and function: `outbox/OutboxRelayer.js #claim 2` is the second there.
- * None can be missing, because nobody writes them; and the product knows nothing of them.
+ * Returns a module in which the process can be killed before and after every `await`. A point is named after its file
+ * and function: `outbox/OutboxRelayer.js #claim 2` is the second one there. Points are generated from the code, so none
+ * is missing.
  */
 export function instrument(source: string, file: string): Instrumented {
   const awaits = findAwaits(parseAst(source), [])
@@ -43,7 +43,7 @@ interface Span {
 
 interface Await extends Span {
   readonly argument: Span
-  /** The function it stands in. */
+  /** Function that contains it. */
   readonly inside: string
 }
 
@@ -60,7 +60,7 @@ function findAwaits(node: unknown, path: readonly string[]): Await[] {
   if (Array.isArray(node)) return node.flatMap((child) => findAwaits(child, path))
   if (!isSyntaxNode(node)) return []
   if (node.type === 'ForOfStatement' && node['await'] === true)
-    throw new Error('for await: teach instrument.ts about it')
+    throw new Error('instrument.ts does not support for await; add it')
   const name = nameIn(node)
   const inside = name === undefined ? path : [...path, name]
   const children = Object.values(node).flatMap((child) => findAwaits(child, inside))
@@ -74,7 +74,7 @@ function isSyntaxNode(value: unknown): value is SyntaxNode {
   return typeof value === 'object' && value !== null && 'type' in value && typeof value.type === 'string'
 }
 
-/** What a function is called by whoever reads the file: its own name, its method's, its variable's. */
+/** Returns the name of a function: its own, its method's or its variable's. */
 function nameIn(node: SyntaxNode): string | undefined {
   const named = {
     MethodDefinition: 'key',

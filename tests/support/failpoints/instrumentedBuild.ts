@@ -3,17 +3,17 @@ import { dirname, join, relative, sep } from 'node:path'
 import { builtPath } from '../builtPath.js'
 import { instrument } from './instrument.js'
 
-/** Modules that change state. A process that only reads can end anywhere without a trace. */
+/** Modules that change state. Killing a process that only reads leaves no trace. */
 export const CORE_MODULES = ['outbox', 'repair', 'scheduler', 'inbox', 'lease', 'deployment']
 
 export interface InstrumentedBuild {
-  /** Takes the place of dist/. */
+  /** Folder that replaces dist/. */
   readonly dist: string
-  /** The names of all points. */
+  /** Names of all points. */
   readonly points: readonly string[]
 }
 
-/** A copy of dist/ in which every await of the core can be the last thing that a process does. */
+/** Copies dist/ with a kill point at every await of the core. */
 export async function buildInstrumented(folder: string): Promise<InstrumentedBuild> {
   const root = dirname(builtPath(''))
   const dist = join(folder, 'dist')

@@ -1,5 +1,5 @@
-// Loaded before an instrumented build (see instrument.ts): `FAILPOINT="<name> before"` ends the process there, as kill -9 does;
-// `FAILPOINT_LOG=<file>` gets the name of each point when it is first passed. Without either nothing happens.
+// Loaded before an instrumented build (see instrument.ts). `FAILPOINT="<name> before"` kills the process at that point.
+// `FAILPOINT_LOG=<file>` records each point when it is first reached.
 import { appendFileSync } from 'node:fs'
 
 const { FAILPOINT, FAILPOINT_LOG } = process.env

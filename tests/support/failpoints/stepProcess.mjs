@@ -1,7 +1,7 @@
-// What the workers of coreProcess.mjs do not do by themselves, step by step: rounds, shutdowns in a hurry, faults of the
-// database, freezes, decisions of people, every verb and every look. Each step stands alone: it can be the only one, after any
-// other was ended anywhere. Started by the scenario of crash points on an instrumented build; its one argument says where
-// everything is and which steps are wanted. `FAILPOINT_LOG` also gets the name of each step before its points.
+// Runs calls that the workers of coreProcess.mjs never make: rounds, quick shutdowns, database faults, freezes,
+// decisions and reads. Each step is independent: it can run alone, after any other was killed anywhere. The crash-point
+// scenario starts it on an instrumented build; its argument holds addresses and the chosen step. `FAILPOINT_LOG` also
+// records each step before its points.
 import { randomUUID } from 'node:crypto'
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -33,7 +33,7 @@ const tools = {
   database,
   sleep,
   as: (role) => database.as(`symphony_${role}`),
-  /** As superuser, with our schema first: what only a test may do. */
+  /** Runs SQL as superuser, with our schema first. */
   async admin(text, values) {
     const client = new pg.Client({ connectionString: adminUrl })
     await client.connect()
@@ -44,7 +44,7 @@ const tools = {
       await client.end()
     }
   },
-  /** A payment that any worker of the scenario can carry to its end. */
+  /** Builds a payment that any worker of the scenario can finish. */
   buildPayment(overrides = {}) {
     const instructionId = randomUUID()
     return {
@@ -56,7 +56,7 @@ const tools = {
       ...overrides,
     }
   },
-  /** Leases payments made for it, and whatever else is due on that rail; those made for it come first in the answer. */
+  /** Enqueues payments and claims them with everything else due on that rail. The new payments come first. */
   async claimed(count = 1, railType = 'resend') {
     const ids = []
     for (let made = 0; made < count; made += 1) {
@@ -69,7 +69,7 @@ const tools = {
     const all = await modules.outbox.claimOutboxBatch(tools.as('executor'), 1000, workerId, 60, { rails: [railType] })
     return all.toSorted((one, other) => ids.indexOf(other.outboxId) - ids.indexOf(one.outboxId))
   },
-  /** A database whose answers, role by role, may be errors: `failing(text, values)` returns one, or nothing. */
+  /** Returns a database whose queries fail with the error that `failing(text, values)` returns, if any. */
   faulty(failing) {
     return new Proxy(database, {
       get(target, property) {
@@ -78,7 +78,7 @@ const tools = {
         return (role) => {
           const handle = target.as(role)
           return new Proxy(handle, {
-            // Not an instance of the handle's class, so that a call arrives as a query, too.
+            // Not an instance of the handle's class, so that calls also arrive as queries.
             getPrototypeOf: () => Object.prototype,
             get: (own, name) => {
               const member = Reflect.get(own, name, own)
@@ -94,7 +94,7 @@ const tools = {
       },
     })
   },
-  /** An error of the first call whose text names this function; the following calls are let through. */
+  /** Returns an error for the first query that names this function, and none afterwards. */
   onceAt(functionName, disposition = 'retry') {
     let left = 1
     return (text) => {

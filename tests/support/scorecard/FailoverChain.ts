@@ -5,18 +5,18 @@ import type { RelayScenario } from './RelayScenario.js'
 import type { ScenarioFixture } from './ScenarioFixture.js'
 import { waitUntil } from './waitUntil.js'
 
-/** A standby, and the folder it lives in. */
+/** A standby and its folder. */
 export interface Follower {
   readonly standby: Standby
   readonly home: ServerCopies
 }
 
-/** Servers that become primary one after the other, and the proxy that leads to the current one. */
+/** Servers that become primary in turn, and the proxy that leads to the current one. */
 export class FailoverChain {
   readonly #fixture: ScenarioFixture
   readonly #scenario: RelayScenario
   #primary: EmbeddedServer
-  /** Where the primary lives; undefined for the first, whose folder is the scenario's. */
+  /** Folder of the primary. Undefined for the first, whose folder belongs to the scenario. */
   #home: ServerCopies | undefined
 
   constructor(fixture: ScenarioFixture, scenario: RelayScenario) {
@@ -29,7 +29,7 @@ export class FailoverChain {
     return this.#primary.url
   }
 
-  /** A copy of the primary as it is now, made while it is down for a moment. */
+  /** Copies the data of the primary while it is briefly stopped. */
   async copy(): Promise<{ readonly dataDir: string; readonly home: ServerCopies }> {
     const home = new ServerCopies()
     this.#fixture.defer(() => home.remove())
@@ -40,7 +40,7 @@ export class FailoverChain {
     return { dataDir, home }
   }
 
-  /** A standby that streams from the primary. Synchronous: nothing is committed any more that it does not have. */
+  /** Adds a standby that streams from the primary. If `synchronous`, every commit waits for it. */
   async addStandby({ synchronous }: { readonly synchronous: boolean }): Promise<Follower> {
     const { dataDir, home } = await this.copy()
     const standby = await Standby.of(this.primaryUrl, dataDir, undefined, SETTINGS)
@@ -55,7 +55,7 @@ export class FailoverChain {
     return { standby, home }
   }
 
-  /** `kill -9` of the primary with all its processes. */
+  /** Kills the primary with all its processes (`kill -9`). */
   async kill(): Promise<void> {
     await killServer(this.#primary)
   }
@@ -64,7 +64,7 @@ export class FailoverChain {
     await this.#succeed(await standby.promote(), home)
   }
 
-  /** The primary goes down in good order, and an older copy takes its place. */
+  /** Stops the primary cleanly and starts an older copy in its place. */
   async putBack({ dataDir, home }: { readonly dataDir: string; readonly home: ServerCopies }): Promise<void> {
     await this.#primary.stop()
     await this.#succeed(await startEmbedded({ dataDir, settings: SETTINGS }), home)
@@ -73,11 +73,11 @@ export class FailoverChain {
   async #succeed(next: EmbeddedServer, home: ServerCopies): Promise<void> {
     this.#primary = next
     this.#scenario.proxy.leadTo(next.url)
-    // Nobody comes back to it; thirty of them would fill a disk.
+    // The former primary is not used again, and 30 of them would fill a disk.
     await this.#home?.remove()
     this.#home = home
   }
 }
 
-/** As the fixture has them: a standby that may have fewer connections than its primary refuses to follow it. */
+/** Same as in the fixture. A standby with fewer connections than its primary refuses to start. */
 const SETTINGS = { max_connections: '200' }

@@ -16,20 +16,20 @@ import type { WireProxy } from '../wireProxy.js'
 import type { Grant, History } from './history.js'
 import { buildPaymentOn } from './payments.js'
 
-/** A lease as its holder was told of it; others may lay hands on it later. */
+/** A lease as a claim returned it. Other clients may use it later. */
 interface Held extends Grant {
   readonly workerId: string
   readonly key: string
 }
 
-/** What the clients of one history share, so that they get in each other's way. */
+/** State that the clients of one history share, so that they compete. */
 export class Ground {
-  /** Names everything in it: no two histories share a row. It is also the name of the rail. */
+  /** Prefix of all names, so that no two histories share a row. Also the name of the rail. */
   readonly name: string
   readonly db: TestDatabase
   readonly rail: Rail
   readonly history: History
-  /** Every lease that anybody was ever told of: stale hands use them too. */
+  /** All leases that any client got. Clients also use stale ones. */
   readonly leases: Held[] = []
   readonly outboxIds: string[] = []
   keys = 0
@@ -41,7 +41,7 @@ export class Ground {
     this.history = given.history
   }
 
-  /** What will become of a payment is decided by its key, or a stale hand and the rightful one would contradict each other. */
+  /** Derives the terminal outcome from the key, so that a stale holder and the valid one agree. */
   endingOf(key: string): CompletionState {
     return Number(key.slice(key.lastIndexOf('-') + 1)) % 3 === 0 ? 'FAILED' : 'DISPATCHED'
   }
@@ -64,11 +64,11 @@ export interface ClientOptions {
   readonly number: number
   readonly database: Database
   readonly random: Random
-  /** The way that is cut now and then; undefined for a client whose connection is sound. */
+  /** Proxy that cuts the connection at times. Undefined for a client with a direct connection. */
   readonly proxy: WireProxy | undefined
 }
 
-/** One of several clients that do whatever chance tells them, and write down what they were told. */
+/** Runs random operations of one client and records their answers. */
 export async function playClient(ground: Ground, options: ClientOptions, operations: number): Promise<void> {
   const { proxy, random } = options
   for (let operation = 0; operation < operations; operation += 1) {
@@ -87,7 +87,7 @@ export async function playClient(ground: Ground, options: ClientOptions, operati
 
 type Step = (ground: Ground, options: ClientOptions) => Promise<unknown>
 
-/** Of a hundred steps so many are of this kind. */
+/** Steps with their weights in percent. */
 const STEPS: readonly (readonly [weight: number, step: Step])[] = [
   [20, enqueueStep],
   [27, claimStep],
@@ -105,7 +105,7 @@ function chooseStep(dice: number): Step {
 }
 
 function enqueueStep(ground: Ground, { number, database, random }: ClientOptions): Promise<unknown> {
-  // A key of before, or the next one.
+  // Repeats an earlier key or uses the next one.
   const keyNumber = between(random, Math.max(1, ground.keys - 4), ground.keys + 1)
   ground.keys = Math.max(ground.keys, keyNumber)
   const [key, participant] = [`${ground.name}-${keyNumber}`, `${ground.name}-participant-${keyNumber % 2}`]
@@ -149,7 +149,7 @@ async function completeStep(ground: Ground, { number, database, random }: Client
   const railReference = state === 'DISPATCHED' ? await ground.pay(outboxId) : null
   await ground.history.record(number, { kind: 'complete' as const, outboxId, leaseToken, state }, async (call) => {
     const outcome = { outboxId, leaseToken, state, railReference, errorCode: state === 'DISPATCHED' ? null : 'REFUSED' }
-    // Whoever says that it failed has asked the rail about every attempt.
+    // A FAILED outcome requires that the rail was asked about every attempt.
     const settled = state === 'FAILED' ? { outcomeUnknown: false } : {}
     const recorded = await completeOutboxAttempt(database.as('symphony_executor'), workerId, { ...outcome, ...settled })
     Object.assign(call, { answer: { attemptNo: recorded.attemptNo, state: recorded.state } })
@@ -174,7 +174,7 @@ async function releaseStep(ground: Ground, { number, database, random }: ClientO
   })
 }
 
-/** Time passes for one item: its lease ends, or its next attempt is due. */
+/** Expires the lease of one item and makes its next attempt due. */
 async function expireStep(ground: Ground, { number, random }: ClientOptions): Promise<void> {
   const outboxId = ground.outboxIds[Math.floor(random() * ground.outboxIds.length)]
   if (outboxId === undefined) return
@@ -200,7 +200,7 @@ function repairStep(ground: Ground, { number, database }: ClientOptions): Promis
 function acquireStep(ground: Ground, { number, database, random }: ClientOptions): Promise<unknown> {
   const resource = `${ground.name}-resource-${between(random, 1, 2)}`
   return ground.history.record(number, { kind: 'acquire' as const, resource }, async (call) => {
-    // One owner for all, so that each takes from the others: every acquisition is a new token.
+    // All clients use one owner, so each acquisition replaces the previous one and gets a new token.
     const grant = await acquireLease(database.as('symphony_executor'), {
       resource,
       owner: ground.name,
@@ -210,7 +210,7 @@ function acquireStep(ground: Ground, { number, database, random }: ClientOptions
   })
 }
 
-/** Mostly one of the latest, which may be good; sometimes any, which hardly is. */
+/** Returns one of the latest leases in 70 % of cases, otherwise any. */
 function someLease({ leases }: Ground, random: Random): Held | undefined {
   const from = random() < 0.7 ? Math.max(0, leases.length - 8) : 0
   return leases[from + Math.floor(random() * (leases.length - from))]

@@ -6,7 +6,7 @@ import type { RelayScenario } from './RelayScenario.js'
 export interface LoadGeneratorOptions {
   readonly scenario: RelayScenario
   readonly random: Random
-  /** So many payments wait at the least. */
+  /** Fewest pending payments. */
   readonly backlog: number
 }
 
@@ -15,29 +15,29 @@ export class LoadGenerator {
   readonly #options: LoadGeneratorOptions
   #feeding: Promise<void> = Promise.resolve()
   #paused = true
-  /** Payments that were enqueued, and whose enqueueing was answered. */
+  /** Payments whose enqueue succeeded. */
   acknowledged = 0
 
   constructor(options: LoadGeneratorOptions) {
     this.#options = options
   }
 
-  /** Begins, or goes on. */
+  /** Starts or continues. */
   feed(): void {
     if (!this.#paused) return
     this.#paused = false
     this.#feeding = this.#feed()
-    // Told by whoever pauses it.
+    // `pause` reports the error.
     this.#feeding.catch(() => {})
   }
 
-  /** Resolves when no call of its is under way. */
+  /** Resolves when no call is in progress. */
   async pause(): Promise<void> {
     this.#paused = true
     await this.#feeding
   }
 
-  /** Fills the queue once, and pauses. */
+  /** Fills the queue once and pauses. */
   async fill(): Promise<void> {
     await this.pause()
     await this.#topUp()

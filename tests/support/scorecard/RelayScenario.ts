@@ -26,15 +26,15 @@ import { auditLedger } from '../ledgerFixture.js'
 
 export interface RelayScenarioOptions {
   /**
-   * The rails, as the text of an array in which `simulatedRail`, `bookUrl` and `appendFileSync` are known. Each payment they make is a line in
-   * the book.
+   * Rails, as the text of an array that may use `simulatedRail`, `bookUrl` and `appendFileSync`. Each payment they make
+   * is a line in the rail book.
    */
   readonly rails: string
-  /** Of PostgreSQL. */
+  /** Settings of PostgreSQL. */
   readonly settings?: Readonly<Record<string, string>>
-  /** Other programs than those that are shipped. */
+  /** Folder of other PostgreSQL programs. */
   readonly binaries?: string
-  /** Everybody reaches the server by `proxy`, which can lead to another one: a failover. @default false */
+  /** Whether all connections pass `proxy`, which can lead to another server. @default false */
   readonly proxied?: boolean
 }
 
@@ -42,20 +42,20 @@ export interface FleetSettings {
   readonly name?: string
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** Another way to the same server, such as a proxy's. */
+  /** Other port of the same server, such as a proxy's. */
   readonly port?: number
-  /** Of another release. @default this one's */
+  /** Folder of another release. @default this one's */
   readonly dist?: string
 }
 
 export interface ServerCycle {
   readonly kill: boolean
   readonly downMs: number
-  /** Called when nothing of it runs any more. */
+  /** Called when the server has stopped. */
   readonly whenDown?: () => void
 }
 
-/** A server, a database, a rail whose book is a process of its own, and fleets of workers that come and go. */
+/** A server, a database, a rail whose book is another process, and fleets of workers. */
 export class RelayScenario {
   readonly db: TestDatabase
   readonly server: PrivateServer
@@ -63,7 +63,7 @@ export class RelayScenario {
   readonly bookUrl: string
   readonly #fixture: ScenarioFixture
   readonly #railsFile: string
-  /** The workers' address of the database. */
+  /** URL of the database for workers. */
   readonly workerUrl: string
   readonly #proxy: TcpProxy | undefined
   #running: EmbeddedServer
@@ -93,7 +93,7 @@ export class RelayScenario {
     const db = await fixture.createDatabase({ url: urlThrough(server.url, proxy?.port) })
     const { url: workerUrl } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
     const bookFile = join(fixture.folder, 'rail-book.ndjson')
-    // From dist/: the program it starts is a file beside it.
+    // Imported from dist/, because the program that it starts is a file beside it.
     const built: { startRailBook: typeof startRailBook } = await import(
       /* @vite-ignore */ pathToFileURL(builtPath('libs/rails/index.js')).href
     )
@@ -104,13 +104,13 @@ export class RelayScenario {
     return new RelayScenario(fixture, { db, server, bookFile, bookUrl: book.url }, { railsFile, workerUrl, proxy })
   }
 
-  /** What everybody goes through, of a scenario that was set so. */
+  /** Proxy of a scenario with `proxied`. */
   get proxy(): TcpProxy {
     if (this.#proxy === undefined) throw new Error('this scenario has no proxy')
     return this.#proxy
   }
 
-  /** What the workers logged so far, line by line. */
+  /** Returns the log lines of all workers so far. */
   async logLines(): Promise<readonly string[]> {
     return (await readFile(join(this.#fixture.folder, 'workers.log'), 'utf8')).split('\n')
   }
@@ -133,22 +133,22 @@ export class RelayScenario {
     return fleet
   }
 
-  /** One, once; whatever comes of it. */
+  /** Enqueues once, without a retry. */
   enqueueOnce(instruction: OutboxInstruction): Promise<EnqueuedItem> {
     return enqueuePaymentOutbox(this.db.as('symphony_ingest'), instruction)
   }
 
-  /** As a client does that knows what it wants: again and again under the same keys, until it has an answer. */
+  /** Enqueues and repeats the call with the same keys until it succeeds. */
   enqueue(instructions: readonly OutboxInstruction[]): Promise<EnqueuedItem[]> {
     const ingest = this.db.as('symphony_ingest')
     return retryUntilSuccess('an enqueue', () => enqueuePaymentOutboxBatch(ingest, instructions))
   }
 
   status(): Promise<OutboxStatus> {
-    return retryUntilSuccess('a look at the queue', () => readOutboxStatus(this.db.as('symphony_readonly')))
+    return retryUntilSuccess('a read of the queue', () => readOutboxStatus(this.db.as('symphony_readonly')))
   }
 
-  /** Resolves when nothing but held items is left. */
+  /** Resolves when only held items are left. */
   async untilDrained(timeoutMs = 600_000): Promise<OutboxStatus> {
     return waitUntil(
       'the queue is drained',
@@ -161,7 +161,7 @@ export class RelayScenario {
     )
   }
 
-  /** All of PostgreSQL at once (`kill`), or as an operator restarts it; and up again after so long. */
+  /** Kills PostgreSQL (`kill`) or stops it cleanly, and starts it again after `downMs`. */
   async cycleServer({ kill, downMs, whenDown }: ServerCycle): Promise<void> {
     if (kill) {
       await killServer(this.#running)
@@ -173,7 +173,7 @@ export class RelayScenario {
     this.#running = await this.server.restart()
   }
 
-  /** Both books, held against each other. */
+  /** Compares the ledger with the rail book. */
   async audit(): Promise<{ readonly report: AuditReport; readonly defects: readonly string[] }> {
     const effects = await readRailEffects(this.bookFile)
     const report = await auditLedger(this.db, { effects, drained: true })
@@ -181,14 +181,14 @@ export class RelayScenario {
     return {
       report,
       defects: [
-        ...report.notJudged.map((id) => `${id} was not judged`),
+        ...report.notJudged.map((id) => `${id} was not checked`),
         ...broken.map(({ id, found }) => `${id} is broken ${found.length} times: ${found.slice(0, 3).join(', ')}`),
       ],
     }
   }
 }
 
-/** The same server by another port, if one is given. */
+/** Returns the URL with another port, if one is given. */
 function urlThrough(url: string, port: number | undefined): string {
   const through = new URL(url)
   if (port !== undefined) through.port = String(port)

@@ -9,8 +9,8 @@ export interface ScenarioFixtureOptions {
   readonly id: string
   readonly seed: number
   /**
-   * A server that is there already, shared with others: for the short form of a scenario that neither ends its server nor
-   * configures it. @default each scenario starts its own
+   * URL of a shared server, for the short form of a scenario that neither stops nor configures it. @default each
+   * scenario starts its own
    */
   readonly serverUrl?: string
   /** Receives the progress of a scenario. */
@@ -21,7 +21,7 @@ export interface ScenarioFixtureOptions {
 export class ScenarioFixture {
   readonly id: string
   readonly seed: number
-  /** The same numbers for the same scenario and seed. */
+  /** Random numbers that depend only on scenario and seed. */
   readonly random: Random
   readonly folder: string
   readonly #serverUrl: string | undefined
@@ -100,7 +100,7 @@ export class ScenarioFixture {
   /** Creates a database of that server and deploys Symphony in it. */
   async createDatabase(server: { readonly url: string }): Promise<TestDatabase> {
     const db = await createTestDatabase({ serverUrl: server.url, countBranches: false })
-    // A server that is down, or gone, takes its database along.
+    // If the server is gone, so is its database.
     this.defer(() => db.drop().catch(() => {}))
     return db
   }

@@ -8,14 +8,14 @@ import { builtPath } from '../builtPath.js'
 import { waitUntil } from './waitUntil.js'
 
 export interface WorkerFleetOptions {
-  /** The name of each worker begins with it. */
+  /** Prefix of the worker ids. */
   readonly name: string
   readonly env: Readonly<Record<string, string>>
-  /** Further words of the command line. */
+  /** Further arguments of the command. */
   readonly words: readonly string[]
-  /** Where the workers' own words are kept. */
+  /** File for the output of the workers. */
   readonly logFile: string
-  /** Of another release. @default this one's */
+  /** Folder of another release. @default this one's */
   readonly dist?: string | undefined
 }
 
@@ -24,16 +24,16 @@ export interface FleetWorker {
   readonly child: ChildProcess
 }
 
-/** Real `symphony worker` processes, and somebody who kills and freezes them. */
+/** Starts, kills and freezes real `symphony worker` processes. */
 export class WorkerFleet {
   readonly #options: WorkerFleetOptions
   readonly #workers = new Map<string, FleetWorker>()
   readonly #atWork = new Set<FleetWorker>()
   readonly #frozen = new Set<FleetWorker>()
   #started = 0
-  /** Those that ended at work although nobody had killed or stopped them. */
+  /** Workers that exited at work without being killed or stopped. */
   readonly deaths: string[] = []
-  /** Those that never came that far: a server that is down refuses them, and whoever supervises workers starts others. */
+  /** Workers that exited before they were at work, for example because the server was down. */
   readonly failedStarts: string[] = []
   kills = 0
   freezes = 0
@@ -46,7 +46,7 @@ export class WorkerFleet {
     return this.#options.name
   }
 
-  /** However it came about. */
+  /** Number of workers that are gone for any reason. */
   get lost(): number {
     return this.deaths.length + this.failedStarts.length + this.kills
   }
@@ -55,12 +55,12 @@ export class WorkerFleet {
     return this.#workers.size
   }
 
-  /** Those that have said that they are at work, and that nobody has frozen. */
+  /** Workers that printed that they are at work and are not frozen. */
   get atWork(): readonly FleetWorker[] {
     return [...this.#atWork].filter((worker) => !this.#frozen.has(worker))
   }
 
-  /** One more; not waited for. */
+  /** Starts one more worker without waiting. */
   add(): FleetWorker {
     const { name, env, words, logFile, dist = builtPath('') } = this.#options
     const workerId = `${name}-${(this.#started += 1)}`
@@ -68,7 +68,7 @@ export class WorkerFleet {
     const program = [join(dist, 'libs/cli/childMain.js'), 'worker', '--no-http', '--until-stdin-closes']
     const child = spawn(process.execPath, [...program, '--worker-id', workerId, '--log-level', 'warn', ...words], {
       env,
-      // The kernel closes their end of this pipe when this process is gone, however it ended: they end with it.
+      // Workers exit when this pipe closes, which the kernel does however this process ends.
       stdio: ['pipe', 'pipe', log],
     })
     closeSync(log)
@@ -79,7 +79,7 @@ export class WorkerFleet {
     })
     child.once('exit', (code, signal) => {
       const list = this.#atWork.has(worker) ? this.deaths : this.failedStarts
-      if (this.#forget(worker)) list.push(`${workerId} ended by itself (${code ?? signal})`)
+      if (this.#forget(worker)) list.push(`${workerId} exited by itself (${code ?? signal})`)
     })
     return worker
   }
@@ -89,7 +89,7 @@ export class WorkerFleet {
     await this.untilAtWork(count)
   }
 
-  /** Replaces whoever ended, up to this many. */
+  /** Starts workers up to this number. */
   topUp(count: number): void {
     while (this.size < count) this.add()
   }
@@ -101,7 +101,7 @@ export class WorkerFleet {
     })
   }
 
-  /** The end of what its workers wrote: why the last of them did not start stands there. */
+  /** Returns the end of the workers' output, which explains a failed start. */
   #lastWords(): string {
     return readFileSync(this.#options.logFile, 'utf8').trim().slice(-500)
   }
@@ -113,7 +113,7 @@ export class WorkerFleet {
     return chosen
   }
 
-  /** `kill -9`: no handler runs, nothing is flushed, nothing is given back. Resolves when it is gone. */
+  /** Kills a worker with SIGKILL: nothing is flushed or released. Resolves when it has exited. */
   async kill(worker: FleetWorker): Promise<void> {
     this.#forget(worker)
     const exited = once(worker.child, 'exit')
@@ -122,7 +122,7 @@ export class WorkerFleet {
     this.kills += 1
   }
 
-  /** SIGSTOP, and SIGCONT after so long: a machine that was paused, and whose worker knows nothing of it. */
+  /** Freezes a worker with SIGSTOP and continues it after `ms`, like a machine that was paused. */
   freeze(worker: FleetWorker, ms: number): void {
     this.freezes += 1
     this.#frozen.add(worker)
@@ -130,7 +130,7 @@ export class WorkerFleet {
     void delay(ms).then(() => this.#thaw(worker))
   }
 
-  /** All of them, until they are thawed: what happens meanwhile happens without them. */
+  /** Freezes all workers until `thawAll`. */
   freezeAll(): void {
     for (const worker of this.atWork) {
       this.#frozen.add(worker)
@@ -146,7 +146,7 @@ export class WorkerFleet {
     return this.#workers.get(workerId)
   }
 
-  /** The gentle way. Resolves to how each ended: 0 for all who did as they should. */
+  /** Stops all workers cleanly. Returns their exit codes, expected to be 0. */
   async stop(): Promise<(number | string)[]> {
     return Promise.all([...this.#workers.values()].map((worker) => this.stopOne(worker)))
   }
@@ -161,7 +161,7 @@ export class WorkerFleet {
     return child.exitCode ?? child.signalCode ?? 'lost'
   }
 
-  /** For the end of a fixture, whatever became of the scenario. */
+  /** Kills all workers at the end of a fixture. */
   async killAll(): Promise<void> {
     await Promise.all([...this.#workers.values()].map((worker) => this.kill(worker)))
   }
@@ -170,7 +170,7 @@ export class WorkerFleet {
     if (this.#frozen.delete(worker)) worker.child.kill('SIGCONT')
   }
 
-  /** False if it was forgotten before: then its end was our doing. */
+  /** Returns false if the worker was already removed: then its exit was intended. */
   #forget(worker: FleetWorker): boolean {
     this.#atWork.delete(worker)
     return this.#workers.delete(worker.workerId)

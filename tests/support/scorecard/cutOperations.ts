@@ -14,23 +14,23 @@ import type { TestDatabase } from '../database.js'
 import { buildInstruction, enqueueAndClaim, enqueue, WORKER } from '../outboxItems.js'
 import { buildJobDefinition, buildTimerDefinition } from '../scheduled.js'
 
-/** What a call came to, for whoever made it: an answer, or an error. */
+/** Result of a call for its caller. */
 export type Heard = { readonly answer: unknown } | { readonly error: unknown }
 
-/** One call that can be made again, and what must be true of it however often it was made and whatever was heard of it. */
+/** One repeatable call, and the checks that hold however often it was made. */
 export interface Replayable {
   readonly role: 'symphony_ingest' | 'symphony_executor' | 'symphony_control'
-  /** Makes the call over the way that is cut. */
+  /** Makes the call over the connection that is cut. */
   readonly call: (database: Database) => Promise<unknown>
-  /** Whether it has been committed, as the tables say. */
+  /** Reads from the tables whether the call was committed. */
   readonly isCommitted: () => Promise<boolean>
-  /** Makes it again over a way that nobody cuts; returns whether this was the first time that it took effect. */
+  /** Repeats the call over a sound connection. Returns whether it took effect only now. */
   readonly replay: () => Promise<boolean>
-  /** What is wrong after the replay: something doubled, or something missing. */
+  /** Returns problems after the repeat: duplicates or missing rows. */
   readonly check: () => Promise<readonly string[]>
 }
 
-/** Prepares a fresh call of one operation. */
+/** Prepares a new call of one operation. */
 export type CutOperation = (db: TestDatabase) => Promise<Replayable>
 
 export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
@@ -45,7 +45,7 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
       role: 'symphony_executor',
       call: (database) => claim(database.as('symphony_executor')),
       isCommitted: async () => (await leasesOf(db, outboxId)) === 1,
-      // A claim is a lease, not an answer: asked again, the queue gives the item to nobody twice.
+      // A repeated claim does not return the leased item again.
       replay: async () => (await claim(db.as('symphony_executor'))).length === 1,
       check: async () => {
         const leases = await leasesOf(db, outboxId)
@@ -122,7 +122,7 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
   'inbox, done': async (db) => {
     const key = { source: randomUUID(), messageId: 'only' }
     await enqueueInboxMessage(db.as('symphony_ingest'), { ...key, topic: 'effect', payload: {} })
-    // As many as a claim may ask for: what the operation before has received, and nobody has claimed, comes first.
+    // The largest claim, because messages of earlier operations come first.
     const claimed = (await claimInboxBatch(db.as('symphony_executor'), 1_000, WORKER, 600)).find(
       ({ source }) => source === key.source,
     )
@@ -165,8 +165,8 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
       replay: async () => {
         const { rows } = await db.queryNoRole<{ now: string }>('SELECT clock_timestamp()::text AS now')
         const timerId = await schedule(db)
-        if (timerId !== timer.timerId) throw new Error(`the replay says ${timerId}`)
-        // The answer is the same, first or not; when the row was written says which it was.
+        if (timerId !== timer.timerId) throw new Error(`the repeated call returned ${timerId}`)
+        // The answer is the same either way. The creation time of the row tells which call wrote it.
         const written = 'SELECT 1 FROM scheduler_timers WHERE topic = $1 AND created_at >= $2::timestamptz'
         return (await count(db, written, timer.topic, rows[0]?.now)) === 1
       },
@@ -223,20 +223,21 @@ async function completion(
     isCommitted: async () => (await recorded()) === 1,
     replay: async () => {
       const [verdict] = await completeOutboxAttempts(db.as('symphony_executor'), WORKER, [paid(item)])
-      if (verdict === undefined || verdict.verdict === 'LEASE_LOST') throw new Error('the replay says LEASE_LOST')
+      if (verdict === undefined || verdict.verdict === 'LEASE_LOST')
+        throw new Error('the repeated call returned LEASE_LOST')
       const { attemptNo, state } = verdict
-      if (attemptNo !== 1 || state !== 'DISPATCHED') throw new Error(`the replay says ${attemptNo} ${state}`)
+      if (attemptNo !== 1 || state !== 'DISPATCHED') throw new Error(`the repeated call returned ${attemptNo} ${state}`)
       return verdict.verdict === 'RECORDED'
     },
     check: async () => [
       ...expected('ledger rows', await recorded(), 1),
       ...expected('queue rows', await leasesOf(db, item.outboxId), 0),
-      // The single form says the same by its error.
+      // The single form reports the same by its error.
       ...(await completeOutboxAttempt(db.as('symphony_executor'), WORKER, paid(item)).then(
         () => ['a second completion was accepted'],
         (error: unknown) =>
           expected(
-            'what the error says was recorded',
+            'the recorded outcome in the error',
             error instanceof LeaseLostError && JSON.stringify(error.recorded),
             JSON.stringify({ attemptNo: 1, state: 'DISPATCHED' }),
           ),
@@ -245,12 +246,12 @@ async function completion(
   }
 }
 
-/** What is wrong about an error that a cut gave: it must say that it was the connection, and nothing false about the work. */
+/** Returns problems of an error after a cut: it must name the connection and claim nothing false about the call. */
 export function wrongError(error: unknown, isCommitted: boolean | undefined): readonly string[] {
-  if (!(error instanceof DatabaseError)) return [`the error has no type: ${String(error)}`]
-  if (error.disposition === 'fatal') return [`a cut connection was called fatal: ${error.code} ${error.message}`]
+  if (!(error instanceof DatabaseError)) return [`the error is not a DatabaseError: ${String(error)}`]
+  if (error.disposition === 'fatal') return [`a cut connection has disposition fatal: ${error.code} ${error.message}`]
   if (error.disposition === 'retry' && isCommitted === true) {
-    return [`"surely nothing happened" was said of a call that was committed: ${error.code} ${error.message}`]
+    return [`a committed call has disposition retry: ${error.code} ${error.message}`]
   }
   return []
 }

@@ -1,13 +1,13 @@
 import { DatabaseError, isLeaseLostError } from '../../../libs/db/index.js'
 
-/** A call and what was heard of it, between two ticks of a clock that all clients share. */
+/** A call and its result, with start and end by a clock that all clients share. */
 export interface Entry {
   readonly client: number
   readonly invoked: number
   readonly returned: number
   /**
-   * `refused`: the lease was not the caller's. `unknown`: the connection was lost, and the call may or may not have taken
-   * effect. `not done`: an error said that surely nothing happened.
+   * `refused`: the caller did not hold the lease. `unknown`: the connection was lost, and the call may have taken
+   * effect. `not done`: the error has disposition retry, so nothing happened.
    */
   readonly outcome: 'ok' | 'refused' | 'unknown' | 'not done'
   readonly call: Call
@@ -19,7 +19,7 @@ export type Call =
   | (Grant & { readonly kind: 'complete'; readonly state: string; answer?: CompleteAnswer })
   | (Grant & { readonly kind: 'renew' })
   | (Grant & { readonly kind: 'release' })
-  /** Time passes: the lease of an item ends. */
+  /** Expires the lease of an item. */
   | { readonly kind: 'expire'; readonly outboxId: string }
   | { readonly kind: 'repair' }
   | { readonly kind: 'acquire'; readonly resource: string; answer?: bigint }
@@ -40,14 +40,14 @@ export interface CompleteAnswer {
   readonly state: string
 }
 
-/** Calls of many clients, in the order in which they were made and answered. */
+/** Calls of many clients, in the order of their answers. */
 export class History {
   readonly entries: Entry[] = []
-  /** Errors that no client should ever see. */
+  /** Errors that no client may get. */
   readonly strange: string[] = []
   #tick = 0
 
-  /** `run` writes its answer into the call. */
+  /** Runs and records a call. `run` stores its answer in the call. */
   async record<C extends Call>(client: number, call: C, run: (call: C) => Promise<void>): Promise<Entry['outcome']> {
     const invoked = (this.#tick += 1)
     let outcome: Entry['outcome'] = 'ok'

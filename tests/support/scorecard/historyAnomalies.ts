@@ -1,6 +1,6 @@
 import type { Call, Entry, Grant } from './history.js'
 
-/** The tables when all is over, as far as the history can explain them. */
+/** Final rows of the tables that the history must explain. */
 export interface FinalState {
   readonly items: readonly {
     readonly outboxId: string
@@ -19,9 +19,9 @@ export interface FinalState {
 type Of<K extends Call['kind']> = Entry & { readonly call: Extract<Call, { kind: K }> }
 
 /**
- * What in a history cannot have happened if every call took effect at one instant between its beginning and its answer. The
- * model is small, because it only speaks of what clients were told: one item per key, one live lease per item, one ending, and
- * numbers that grow as time does.
+ * Returns contradictions in a history, if every call took effect at one instant between its start and its answer. The
+ * model covers only what clients observe: one item per key, one live lease per item, one terminal outcome, and growing
+ * numbers.
  */
 export function anomaliesOf(history: readonly Entry[], state: FinalState): readonly string[] {
   const ok = <K extends Call['kind']>(kind: K): Of<K>[] =>
@@ -53,13 +53,13 @@ export function anomaliesOf(history: readonly Entry[], state: FinalState): reado
     ...duplicates(ok('complete').map(({ call }) => call.leaseToken)).map(
       (token) => `token ${token} recorded two outcomes`,
     ),
-    ...duplicates(endings.map(({ call }) => call.outboxId)).map((id) => `${id} ended twice`),
+    ...duplicates(endings.map(({ call }) => call.outboxId)).map((id) => `${id} has two terminal outcomes`),
     ...sharedLeases(lives, history),
     ...staleHands([...ok('complete'), ...ok('renew')], lives),
     ...endings.flatMap((ending) =>
       grants
         .filter(({ outboxId, entry }) => outboxId === ending.call.outboxId && entry.invoked > ending.returned)
-        .map(({ outboxId }) => `${outboxId} was claimed after it had ended`),
+        .map(({ outboxId }) => `${outboxId} was claimed after its terminal outcome`),
     ),
     ...unexplainedRows(state, ok('complete'), tried('complete')),
   ]
@@ -70,12 +70,12 @@ function oneItemPerKey(enqueues: readonly Of<'enqueue'>[], { items }: FinalState
   for (const { key, outboxId, sequenceId } of items) {
     const told = enqueues.filter(({ call }) => call.key === key)
     if (told.some(({ call }) => call.answer?.outboxId !== outboxId || call.answer.sequenceId !== sequenceId))
-      found.push(`${key}: clients were told of different items`)
+      found.push(`${key}: clients got different items`)
     if (told.filter(({ call }) => call.answer?.created).length > 1) found.push(`${key} was created twice`)
   }
   found.push(...duplicates(items.map(({ key }) => key)).map((key) => `${key} has two items`))
   for (const { call } of enqueues) {
-    if (items.every(({ key }) => key !== call.key)) found.push(`${call.key} was accepted and is not there`)
+    if (items.every(({ key }) => key !== call.key)) found.push(`${call.key} was enqueued and is missing`)
   }
   for (const participant of new Set(items.map((item) => item.participant))) {
     const numbers = items.filter((item) => item.participant === participant).map(({ sequenceId }) => Number(sequenceId))
@@ -86,7 +86,7 @@ function oneItemPerKey(enqueues: readonly Of<'enqueue'>[], { items }: FinalState
   return found
 }
 
-/** If one call was answered before another began, its number is the smaller one; and none comes twice. */
+/** Checks that numbers are unique, and smaller for a call that was answered before another started. */
 function numbersGrow<E extends Entry>(
   entries: readonly E[],
   read: (entry: E) => { readonly of: string; readonly number: bigint },
@@ -96,11 +96,11 @@ function numbersGrow<E extends Entry>(
     .map((entry) => ({ entry, ...read(entry) }))
     .toSorted((left, right) => (left.number < right.number ? -1 : 1))
   for (const group of groupedBy(numbered, ({ of }) => of)) {
-    // Everything that comes later must not have begun after something of a greater number was answered.
+    // No call may start after a call with a greater number was answered.
     let earliestAnswer = Number.POSITIVE_INFINITY
     for (const [index, { entry, of, number }] of [...group.entries()].toReversed()) {
-      if (entry.invoked > earliestAnswer) found.push(`${number} of ${of} was given after a greater one`)
-      if (group[index - 1]?.number === number) found.push(`${number} of ${of} was given twice`)
+      if (entry.invoked > earliestAnswer) found.push(`${number} of ${of} was issued after a greater one`)
+      if (group[index - 1]?.number === number) found.push(`${number} of ${of} was issued twice`)
       earliestAnswer = Math.min(earliestAnswer, entry.returned)
     }
   }
@@ -109,7 +109,7 @@ function numbersGrow<E extends Entry>(
 
 type Granted = Grant & { readonly entry: Entry }
 
-/** The grants of each item, in the order of their claims. */
+/** Groups the grants by item, in the order of their claims. */
 function livesOf(grants: readonly Granted[]): ReadonlyMap<string, readonly Granted[]> {
   const groups = groupedBy(grants, ({ outboxId }) => outboxId)
   return new Map(
@@ -120,7 +120,7 @@ function livesOf(grants: readonly Granted[]): ReadonlyMap<string, readonly Grant
   )
 }
 
-/** Two live leases on one item: the second claim had no reason to find it free. */
+/** Finds two live leases on one item. */
 function sharedLeases(lives: ReadonlyMap<string, readonly Granted[]>, history: readonly Entry[]): readonly string[] {
   const found: string[] = []
   for (const [outboxId, granted] of lives) {
@@ -134,16 +134,16 @@ function sharedLeases(lives: ReadonlyMap<string, readonly Granted[]>, history: r
           (outcome === 'ok' || outcome === 'unknown') &&
           ((call.kind === 'expire' && call.outboxId === outboxId) ||
             ((call.kind === 'complete' || call.kind === 'release') && call.leaseToken === before.leaseToken) ||
-            // A claim whose answer was lost took it and had its own lease ended.
+            // A claim whose answer was lost may have leased the item, and its lease may have expired since.
             (call.kind === 'claim' && outcome === 'unknown')),
       )
-      if (!mayHaveEnded) found.push(`${outboxId} was leased to two at once`)
+      if (!mayHaveEnded) found.push(`${outboxId} had two live leases`)
     }
   }
   return found
 }
 
-/** A lease that was found good after another claim of the item had been answered. */
+/** Finds leases that were accepted after another claim of the item was answered. */
 function staleHands(
   used: readonly (Of<'complete'> | Of<'renew'>)[],
   lives: ReadonlyMap<string, readonly Granted[]>,
@@ -153,17 +153,17 @@ function staleHands(
     const granted = lives.get(call.outboxId) ?? []
     const mine = granted.findIndex(({ leaseToken }) => leaseToken === call.leaseToken)
     if (mine < 0) {
-      found.push(`${call.kind} was accepted by a token that nobody was told`)
+      found.push(`${call.kind} was accepted with a token that no claim returned`)
       continue
     }
     const mineEntry = granted[mine]!.entry
     const later = granted.find(({ entry }) => entry.invoked > mineEntry.returned && entry.returned < invoked)
-    if (later !== undefined) found.push(`${call.kind} of ${call.outboxId} was accepted although another had it by then`)
+    if (later !== undefined) found.push(`${call.kind} of ${call.outboxId} was accepted after another claim`)
   }
   return found
 }
 
-/** The ledger against the answers: each recorded outcome is there once, and nothing is there that nobody asked for. */
+/** Compares ledger and answers: each recorded outcome is there once, and no other outcome. */
 function unexplainedRows(
   { attempts }: FinalState,
   ok: readonly Of<'complete'>[],
@@ -176,19 +176,19 @@ function unexplainedRows(
     )
     const row = rows[0]
     if (rows.length !== 1 || row?.attemptNo !== call.answer?.attemptNo || row?.state !== call.answer?.state)
-      found.push(`the outcome of ${call.leaseToken} is not in the ledger as it was answered`)
+      found.push(`the outcome of ${call.leaseToken} differs between ledger and answer`)
   }
   const explained = new Set(tried.map(({ call }) => call.leaseToken))
   for (const { leaseToken, state, outboxId } of attempts) {
     if (state !== 'ZOMBIE_REQUEUE' && !explained.has(leaseToken ?? ''))
-      found.push(`${outboxId}: a ${state} that nobody asked for`)
+      found.push(`${outboxId}: a ${state} that no client recorded`)
   }
   for (const group of groupedBy(attempts, ({ outboxId }) => outboxId)) {
     const numbers = group.map(({ attemptNo }) => attemptNo).toSorted((left, right) => left - right)
     if (numbers.some((number, index) => number !== index + 1))
       found.push(`${group[0]!.outboxId}: attempts ${numbers.join(' ')}`)
     if (group.filter(({ state }) => isTerminal(state)).length > 1)
-      found.push(`${group[0]!.outboxId}: two endings in the ledger`)
+      found.push(`${group[0]!.outboxId}: two terminal outcomes in the ledger`)
   }
   return found
 }

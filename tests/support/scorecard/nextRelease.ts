@@ -9,7 +9,7 @@ import { catalogOf } from '../catalogOf.js'
 import { manifestText } from '../manifestText.js'
 import type { ScenarioFixture } from './ScenarioFixture.js'
 
-/** What of every call on the hot path gets one more argument, with a default: what old callers say still fits. */
+/** Functions of the hot path that get one more argument with a default, so that calls of old workers still match. */
 const EXTENDED = [
   'enqueue_outbox_packed',
   'claim_outbox_packed',
@@ -22,17 +22,16 @@ const PRIVILEGES = join('v1', '011_privileges.sql')
 const ARGUMENT = 'p_of_the_next_release'
 
 export interface OtherRelease {
-  /** Takes the place of dist/. */
+  /** Folder that replaces dist/. */
   readonly dist: string
-  /** As that release deploys. */
+  /** Deployment of that release. */
   readonly deploy: typeof deployOf
 }
 
 /**
- * A release after this one, made from it, because there is none yet: every function of the hot path has an argument more, so
- * that its former signature has to go; every function in plpgsql has another body; there is a function and a view that this
- * release does not know. Its tables are the same: a column that was added stays, and a release that does not know it refuses
- * to start beside it. It calls itself by the same version, because an older one is refused over a newer.
+ * Builds a later release from this one. Hot-path functions get another argument, so their old signatures must go. Every
+ * plpgsql body changes, and there is one more function and view. Tables are unchanged: a release refuses to start
+ * beside a column that it does not know. The version is the same, because an older one is refused over a newer.
  */
 export async function makeNextRelease(
   fixture: ScenarioFixture,
@@ -44,7 +43,7 @@ export async function makeNextRelease(
   })
 }
 
-/** This release in an empty folder, with a change to its schema and the manifest of that schema. */
+/** Builds this release in an empty folder, with a changed schema and its manifest. */
 export async function makeRelease(
   folder: string,
   serverUrl: string,
@@ -76,7 +75,7 @@ async function changeSchema(folder: string): Promise<number> {
       const creation = new RegExp(`(CREATE OR REPLACE FUNCTION ${one}\\([^()]*?)(\\s*\\))`)
       if (creation.test(sql)) extended += 1
       sql = sql.replace(creation, `$1, ${ARGUMENT} text DEFAULT NULL$2`)
-      // In comments and grants a function is named by its types.
+      // Comments and grants name a function by its argument types.
       const naming = new RegExp(`((?:COMMENT ON FUNCTION|^) *${one}\\((?!p_)[^()]*)(\\))`, 'gm')
       sql = sql.replace(naming, '$1, text$2')
     }
@@ -93,18 +92,18 @@ const NEW_FUNCTION = `
 CREATE OR REPLACE FUNCTION next_release_name() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$ SELECT 'next' $$;
-COMMENT ON FUNCTION next_release_name() IS 'What no other release has.';
+COMMENT ON FUNCTION next_release_name() IS 'Function of the next release.';
 `
 const NEW_VIEW = `
 CREATE OR REPLACE VIEW next_release_queue AS SELECT count(*) AS pending FROM payment_outbox_pending;
-COMMENT ON VIEW next_release_queue IS 'What no other release has.';
+COMMENT ON VIEW next_release_queue IS 'View of the next release.';
 `
 const GRANTS = `
 GRANT EXECUTE ON FUNCTION next_release_name() TO symphony_executor;
 GRANT SELECT ON next_release_queue TO symphony_readonly;
 `
 
-/** What it deploys, as a fresh install of it shows: nothing is outdated there yet, and the former manifest does no harm. */
+/** Writes the manifest of a fresh deployment of that release. */
 async function writeManifest(folder: string, serverUrl: string, deploy: typeof deployOf): Promise<void> {
   const admin = new Client({ connectionString: serverUrl })
   const name = `release_${randomUUID().slice(0, 8)}`

@@ -1,12 +1,11 @@
 import { randomInt } from 'node:crypto'
 import { parseArgs } from 'node:util'
 
-/** The two families of scenarios: faults that happen, and people who mean harm. */
+/** Family of scenarios: faults (`chaos`) or attacks (`security`). */
 export type Family = 'chaos' | 'security'
 
 export interface ScorecardOptions {
-  /** Which scenarios, as their ids were given; undefined for all. */
-  /** `--only`. */
+  /** Ids of the chosen scenarios (`--only`), or undefined for all. */
   readonly chosen: readonly string[] | undefined
   readonly seed: number
   readonly payments: number | undefined
@@ -14,11 +13,11 @@ export interface ScorecardOptions {
   readonly json: boolean
   readonly list: boolean
   readonly help: boolean
-  /** The page whose lines are written. */
+  /** Page whose lines are written. */
   readonly page: string
 }
 
-/** Something is wrong with what was asked for. */
+/** An invalid command line. */
 export class UsageError extends Error {}
 
 const SEED_MAX = 2 ** 31 - 1
@@ -43,22 +42,22 @@ export function readOptions(words: readonly string[]): ScorecardOptions {
 
 export function helpText(family: Family): string {
   const example = family === 'chaos' ? 'R9' : 'S3'
-  return `Plays the ${family} scenarios of the scorecard, and writes their lines of ${RELIABILITY_PAGE}.
+  return `Runs the ${family} scenarios of the scorecard and writes their lines of ${RELIABILITY_PAGE}.
 
-  npm run ${family}                           all of them in full size
-  npm run ${family} -- --only ${example}               one of them, or several: --only ${example},…
-  npm run ${family} -- --only ${example} --seed 7      as a failure printed it
+  npm run ${family}                           all scenarios in full size
+  npm run ${family} -- --only ${example}               one scenario; separate several by commas
+  npm run ${family} -- --only ${example} --seed 7      repeat a failed run
 
-  --only <ids>      these scenarios alone, separated by commas
-  --seed <n>        what chance decides: kills, cuts, payloads (default: another one each time; it is printed)
-  --payments <n>    so many payments instead, where a scenario counts them; kills are scaled with them
-  --short           the short form of each: minutes become seconds
-  --json            the last line is { "ok": true | false, "figures": { … } }
+  --only <ids>      run only these scenarios, separated by commas
+  --seed <n>        seed for kills, cuts and payloads (default: random; it is printed)
+  --payments <n>    number of payments, for scenarios that count them; kills scale with it
+  --short           run the short form, which takes seconds
+  --json            print { "ok": true | false, "figures": { … } } as the last line
   --page <file>     write the lines there (default: ${RELIABILITY_PAGE})
-  --list            names the scenarios and their bars, and plays none
-  --help            this text
+  --list            list the scenarios and their bars, and run none
+  --help            print this text
 
-Exit code 0: every bar was met. 1: one was not. 2: what was asked for makes no sense.
+Exit code 0: every bar is met. 1: one is not. 2: the command line is invalid.
 `
 }
 

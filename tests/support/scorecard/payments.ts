@@ -4,13 +4,13 @@ import type { OutboxInstruction } from '../../../libs/outbox/index.js'
 import type { SimulatedBehaviour } from '../../../libs/rails/index.js'
 import { buildInstruction } from '../outboxItems.js'
 
-/** The rails of most scenarios: one that can be asked, one that is idempotent. Quick, so that the faults set the pace. */
+/** Rails of most scenarios: one with an inquiry, one idempotent. Both are quick, so that the faults set the pace. */
 export const USUAL_RAILS = `[
   simulatedRail({ type: 'inquire', onUnknown: 'inquire', bookUrl, latencyMs: { min: 1, max: 5 }, slowMs: 300, timeoutMs: 1000, settleMs: 1000 }),
   simulatedRail({ type: 'resend', onUnknown: 'resend', bookUrl, latencyMs: { min: 1, max: 5 }, slowMs: 300, timeoutMs: 1000 }),
 ]`
 
-/** What the rail does to a payment, attempt by attempt; the last word is repeated. Per thousand payments. */
+/** Behaviour of the rail by attempt, per thousand payments. The last behaviour repeats. */
 const FATES: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
   { perThousand: 10, script: ['terminal'] },
   { perThousand: 10, script: ['slow'] },
@@ -22,11 +22,11 @@ const FATES: readonly { readonly perThousand: number; readonly script: readonly 
   { perThousand: 5, script: ['duplicate', 'success'] },
 ]
 
-/** A payment, and what its rail will do to it: the same for the same number and seed. */
+/** Builds a payment with the behaviour of its rail. The same number and seed give the same payment. */
 export function buildPayment(number: number, random: Random): OutboxInstruction {
   const instructionId = `payment-${String(number).padStart(8, '0')}`
   const script = chooseScript(random)
-  // A request that arrives twice is paid twice by a rail that is not idempotent, whatever anybody does.
+  // A duplicated request is paid twice by a rail that is not idempotent, so it goes to the idempotent one.
   const railType = script?.includes('duplicate') === true || random() < 0.5 ? 'resend' : 'inquire'
   return {
     instructionId,
@@ -42,7 +42,7 @@ export function buildPayment(number: number, random: Random): OutboxInstruction 
   }
 }
 
-/** A plain one for a given rail. */
+/** Builds a plain payment for a rail. */
 export function buildPaymentOn(railType: string, payload: JsonObject = {}): OutboxInstruction {
   return buildInstruction({
     railType,

@@ -1,26 +1,26 @@
 import type { Figures } from './Scenario.js'
 
-/** What a scenario's line says of its latest run. */
+/** Line of a scenario with its latest run. */
 export interface PlayedLine {
   readonly id: string
   readonly title: string
   readonly bar: string
   readonly figures: Figures
   readonly defects: readonly string[]
-  /** `full`, or how it was smaller. */
+  /** `full`, or the smaller size. */
   readonly size: string
   readonly seed: number
   readonly postgres: string | undefined
   readonly node: string
-  /** ISO 8601, the day. */
+  /** Day in ISO 8601. */
   readonly date: string
 }
 
 export type KnownScenario = Pick<PlayedLine, 'id' | 'title' | 'bar'>
 
 /**
- * The page with these lines in it. What was not played this time keeps its line and its date, as long as there is such a
- * scenario; what never was says so. A smaller run does not take the place of a full one.
+ * Renders the page with these lines. A scenario that did not run keeps its line; one that never ran is marked "not
+ * run". A smaller run does not replace a full one, and lines of removed scenarios are dropped.
  */
 export function renderReliabilityPage(
   before: string,
@@ -41,20 +41,24 @@ export function renderReliabilityPage(
   return `${HEAD}${ordered.join('\n')}\n`
 }
 
-/** `workerKills: 1000` reads "worker kills 1,000". */
+/** Prints `workerKills: 1000` as "worker kills 1,000". */
 export function describeFigures(figures: Figures): string {
   return Object.entries(figures)
     .map(([name, value]) => `${words(name)} ${typeof value === 'number' ? value.toLocaleString('en-US') : value}`)
     .join(' · ')
 }
 
-const HEAD = `# Reliability and security: the figures
+const HEAD = `# Reliability and security results
 
-Written by \`npm run chaos\` and \`npm run security\`, line by line: each says what it counted, on what, from which seed and when. \`npm run chaos -- --only R9 --seed 7\` plays one of them again.
-Where a rail is called, what is audited afterwards is the rail's book, which a process of its own keeps in a file outside the database, against ours. "not run": nobody has run it yet, and nothing is claimed.
-A line whose size is not \`full\` shows that the scenario holds at that size, not that the bar is met. What an operator sees of each fault: [troubleshooting](operate/troubleshooting.md).
+Results of the scenarios that \`npm run chaos\` and \`npm run security\` run, for readers who want to check our claims. Each line
+says what happens, what was counted, the bar, and with which size, seed, versions and day.
+\`npm run chaos -- --only R9 --seed 7\` repeats one of them.
 
-| id | what happens | figures | bar | verdict | size | seed | PostgreSQL | Node.js | date |
+Where a rail is called, the ledger is compared with the rail book, which another process keeps in a file outside the
+database. "not run" claims nothing. A line whose size is not \`full\` shows that the scenario holds at that size, not that the
+bar is met. [Troubleshooting](operate/troubleshooting.md) says what an operator sees of each fault.
+
+| id | what happens | counted | bar | verdict | size | seed | PostgreSQL | Node.js | date |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 

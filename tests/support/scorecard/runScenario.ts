@@ -5,7 +5,7 @@ import { ScenarioFixture } from './ScenarioFixture.js'
 
 export interface RunOptions extends Pick<ScorecardOptions, 'seed' | 'short'> {
   readonly payments?: number | undefined
-  /** Takes the place of parts of the size: `npm test` has little time. */
+  /** Overrides parts of the size, for `npm test`. */
   readonly size?: Size
   /** @see ScenarioFixtureOptions */
   readonly serverUrl?: string
@@ -48,7 +48,7 @@ async function outcomeOf(scenario: Scenario, fixture: ScenarioFixture, size: Siz
   try {
     outcome = await scenario.run(fixture, size)
   } catch (error) {
-    outcome = { figures: {}, defects: [`it broke off: ${describe(error)}`] }
+    outcome = { figures: {}, defects: [`the scenario failed: ${describe(error)}`] }
   }
   try {
     await fixture.dispose()

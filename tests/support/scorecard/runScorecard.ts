@@ -8,15 +8,15 @@ import type { Figures, Scenario } from './Scenario.js'
 export interface Scorecard {
   readonly family: Family
   readonly scenarios: readonly Scenario[]
-  /** For people. */
+  /** Prints a line for people. */
   readonly say: (text: string) => void
-  /** For programs: the last line of `--json`. */
+  /** Prints the last line of `--json` for programs. */
   readonly tell: (line: string) => void
 }
 
 const LETTERS: Readonly<Record<Family, string>> = { chaos: 'R', security: 'S' }
 
-/** Plays what the command line asks for, writes the page, and returns the exit code. */
+/** Runs the chosen scenarios, writes the page and returns the exit code. */
 export async function runScorecard(words: readonly string[], card: Scorecard): Promise<number> {
   try {
     const options = readOptions(words)
@@ -27,7 +27,7 @@ export async function runScorecard(words: readonly string[], card: Scorecard): P
     return 0
   } catch (error) {
     if (!(error instanceof UsageError)) throw error
-    card.say(`${error.message}\nnpm run ${card.family} -- --help says what there is.`)
+    card.say(`${error.message}\nRun npm run ${card.family} -- --help for the options.`)
     return 2
   }
 }
@@ -51,7 +51,7 @@ async function playAll(chosen: readonly Scenario[], options: ScorecardOptions, c
     figures[scenario.id] = line.figures
     ok &&= line.defects.length === 0
     tellPeople(line, options, card)
-    // Line by line: a run that is interrupted has still shown what it has shown.
+    // Writes after each scenario, so that an interrupted run keeps its results.
     await writePage(options.page, card, line)
   }
   if (options.json) card.tell(JSON.stringify({ ok, figures }))
@@ -62,7 +62,7 @@ function tellPeople({ id, title, figures, defects }: PlayedLine, options: Scorec
   const verdict = defects.length === 0 ? 'ok' : 'NOT MET'
   card.say(`${id}  ${verdict}  ${title}: ${describeFigures(figures)}`)
   for (const defect of defects) card.say(`${id}  ${defect}`)
-  if (defects.length > 0) card.say(`${id}  again: ${repeatCommand(id, options, card.family)}`)
+  if (defects.length > 0) card.say(`${id}  repeat with: ${repeatCommand(id, options, card.family)}`)
 }
 
 function repeatCommand(id: string, { seed, short, payments }: ScorecardOptions, family: Family): string {

@@ -8,13 +8,13 @@ import type { ScenarioFixture } from './ScenarioFixture.js'
 
 export interface SpecResult {
   readonly passed: number
-  /** What failed, in words; one of them if nothing ran at all. */
+  /** Titles of failed tests, or one entry if no test ran. */
   readonly defects: readonly string[]
-  /** Everything it wrote. */
+  /** Output of the run. */
   readonly output: string
 }
 
-/** A spec file that has a long form of its own, asked for by variables, as a scenario. */
+/** Runs a spec file as a scenario. Variables select its long form. */
 export async function runSpec(
   fixture: ScenarioFixture,
   file: string,
@@ -35,7 +35,7 @@ export interface ProgramResult {
   readonly output: string
 }
 
-/** A program of this repository, from its root. It ends with the fixture. */
+/** Runs a program of this repository from its root. The fixture kills it at the end. */
 export async function runProgram(
   fixture: ScenarioFixture,
   words: readonly string[],

@@ -7,17 +7,17 @@ import type { ScenarioFixture } from './ScenarioFixture.js'
 const run = promisify(execFile)
 const SIZE_MIB = 32
 
-/** A disk of its own, small enough to be filled in a moment. */
+/** A disk small enough to be filled at once. */
 export interface SmallDisk {
   readonly path: string
-  /** Leaves so many bytes free. */
+  /** Fills the disk up to so many free bytes. */
   fill(leaveBytes: number): Promise<void>
   empty(): Promise<void>
 }
 
 /**
- * Mounts one (tmpfs) and gives it to whoever owns the server's data. Undefined where that is not allowed: it takes root, and
- * a machine that lets root mount.
+ * Mounts a tmpfs and gives it to the owner of the server's data. Returns undefined without the right to mount, which
+ * needs root.
  */
 export async function mountSmallDisk(fixture: ScenarioFixture, dataDir: string): Promise<SmallDisk | undefined> {
   const path = join(fixture.folder, 'small-disk')
@@ -27,7 +27,7 @@ export async function mountSmallDisk(fixture: ScenarioFixture, dataDir: string):
   } catch {
     return undefined
   }
-  // Lazily: the server, which has files open there, is put away after this.
+  // Unmounts lazily, because the server still has files open there.
   fixture.defer(() => run('umount', ['-l', path]))
   const { uid, gid } = await stat(dataDir)
   const data = join(path, 'data')

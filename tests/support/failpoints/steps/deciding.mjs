@@ -1,9 +1,9 @@
-// Producers, leases by hand, and what people decide.
+// Steps for producers, direct lease calls and decisions.
 import { randomUUID } from 'node:crypto'
 
 export function decidingSteps(tools) {
   const { outbox, database, db, rails, rail, as, buildPayment, claimed, workerId, secondUrl, schema } = tools
-  /** What another person does, who logs in as somebody else. */
+  /** Runs an action as another person, with another login. */
   const asSecondPerson = async (act) => {
     const other = db.openDatabase({ url: secondUrl, schema })
     try {
@@ -22,7 +22,7 @@ export function decidingSteps(tools) {
       await outbox.enqueueMany([buildPayment(), buildPayment()], { tx: as('ingest') })
       await database.transactionAsRole('symphony_ingest', (tx) => outbox.enqueue(buildPayment(), { tx }))
     },
-    'payments that their rails check first': async () => {
+    'payments checked by their rails': async () => {
       const known = buildPayment()
       await outbox.enqueueChecked(as('ingest'), [known], checks('resend'))
       await database.transactionAsRole('symphony_ingest', async (tx) => {
@@ -30,13 +30,13 @@ export function decidingSteps(tools) {
         await refused('INVALID_PAYLOAD', outbox.enqueueChecked(tx, [buildPayment()], checks('another')))
       })
     },
-    'the outbox as a queue of messages': async () => {
+    'the outbox as a message queue': async () => {
       const store = new outbox.OutboxStore(database, { owner: workerId, topics: tools.topics })
       await store.enqueue({ topic: 'scheduled', payload: buildPayment().payload })
       const messages = await store.claim({ batchSize: 100, topics: ['scheduled'] })
       await store.abandon(messages, { delaySeconds: 0 })
     },
-    'leases by hand': async () => {
+    'leases by direct calls': async () => {
       const [one, two, ...others] = await claimed(2)
       const executor = as('executor')
       await outbox.renewOutboxLease(executor, one, workerId, 60)
@@ -44,7 +44,7 @@ export function decidingSteps(tools) {
       await outbox.releaseOutboxLease(executor, one, workerId)
       await outbox.releaseOutboxLeases(executor, [two, ...others], workerId)
     },
-    'outcomes by hand': async () => {
+    'outcomes by direct calls': async () => {
       const [one, two, three, ...others] = await claimed(3)
       const executor = as('executor')
       await outbox.beginOutboxDispatch(executor, one, workerId)
@@ -53,19 +53,19 @@ export function decidingSteps(tools) {
       await outbox.completeOutboxAttempts(executor, workerId, [again(two), ...others.map(again)])
       await outbox.holdLeasedOutboxItem(executor, three, workerId, 'looked odd')
     },
-    'beats and looks of a worker': async () => {
+    'heartbeats and reads of a worker': async () => {
       const executor = as('executor')
       await outbox.heartbeatOutboxWorker(executor, workerId, { running: 0 })
       await outbox.checkDispatchEpoch(executor, workerId)
       await outbox.nextOutboxEvent(executor, ['resend'])
       await outbox.repairExpiredLeases(executor, 10, workerId)
     },
-    'a hold of one person': async () => {
+    'a hold by one person': async () => {
       const outboxId = await createQueuedOne()
       await outbox.placeOutboxHold(as('control'), outboxId, 'to be looked at')
       await outbox.resolveOutboxHold(as('control'), outboxId, 'RETRY', 'looked at')
     },
-    'a decision of two people': async () => {
+    'a decision by two people': async () => {
       const outboxId = await createQueuedOne()
       await outbox.placeOutboxHold(as('control'), outboxId, 'to be looked at')
       const first = await outbox.resolveOutboxHold(as('control'), outboxId, 'FAILED', 'a mistake')
@@ -90,7 +90,7 @@ export function decidingSteps(tools) {
       await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'participant', 'nobody'))
       await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { railType: 'nobody' }))
       await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { participants: ['nobody'] }))
-      // A crash between the two leaves the pause, and a paused rail has a known name.
+      // A crash between the two leaves the pause. The rail name then counts as known.
       await outbox.pauseOutbox(as('control'), 'rail', 'drill', 'a drill')
       await outbox.resumeOutbox(as('control'), 'rail', 'drill', 'the drill is over')
       await outbox.setParticipantOutboxPolicy(as('control'), 'drill', 'continue')
@@ -98,7 +98,7 @@ export function decidingSteps(tools) {
   }
 }
 
-/** Waits for the error with this code, and passes any other on. */
+/** Expects an error with this code, and rethrows any other. */
 async function refused(code, call) {
   try {
     await call

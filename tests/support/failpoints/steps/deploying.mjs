@@ -1,23 +1,23 @@
-// Deployments beside the first one, and those who look at them: on the database of the scenario, at its own release.
+// Steps for further deployments and their checks, on the database and release of the scenario.
 export function deployingSteps(tools) {
   const { deployment, admin, adminUrl, schema, sleep } = tools
   const target = { url: adminUrl, schema }
 
   return {
-    'a deployment of what is there': async () => {
+    'a deployment without changes': async () => {
       await deployment.deploy(target)
       await deployment.deploy({ ...target, dryRun: true })
       await deployment.deploy({ ...target, rolesOnly: true })
       await deployment.deploy({ ...target, createLogins: [{ name: 'step_clerk', roles: ['readonly'] }] })
     },
-    'a deployment over what must go first': async () => {
+    'a deployment that removes an outdated function': async () => {
       await admin(
         `SET ROLE symphony_owner; CREATE OR REPLACE FUNCTION of_an_earlier_release() RETURNS integer LANGUAGE sql AS 'SELECT 1'`,
       )
       await deployment.deploy({ ...target, reapply: true })
       await deployment.deploy({ ...target, reapply: true, dedicatedDatabase: true })
     },
-    'a deployment by somebody who borrows the owner': async () => {
+    'a deployment by a login that grants itself the owner role': async () => {
       await admin(`
         DO $$ BEGIN
           IF to_regrole('step_deployer') IS NULL THEN CREATE ROLE step_deployer LOGIN CREATEROLE PASSWORD 'step'; END IF;
@@ -28,13 +28,13 @@ export function deployingSteps(tools) {
       own.password = 'step'
       await deployment.deploy({ url: own.href, schema, reapply: true })
     },
-    'a deployment that has to wait': async () => {
+    'a deployment that waits for a lock': async () => {
       const { default: pg } = await import('pg')
       const holder = new pg.Client({ connectionString: adminUrl })
       await holder.connect()
       await holder.query(`BEGIN; LOCK TABLE "${schema}".payment_outbox_pending IN ACCESS EXCLUSIVE MODE`)
       const deployed = deployment.deploy({ ...target, reapply: true })
-      // The attempt times out on the lock, which is the point of this step: the deployment then repeats it.
+      // The attempt times out on the lock, and the deployment repeats it.
       const isWaiting = async () => {
         const locks = await holder.query(
           `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = '"${schema}".payment_outbox_pending'::regclass)`,
@@ -47,7 +47,7 @@ export function deployingSteps(tools) {
       await holder.end()
       await deployed
     },
-    'looks at a deployment': async () => {
+    'reads of a deployment': async () => {
       await deployment.checkStart(target)
       await deployment.describeDeployment(target)
       await deployment.doctor({ ...target, full: true })

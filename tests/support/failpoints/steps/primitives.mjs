@@ -1,4 +1,4 @@
-// The verbs of scheduler, inbox and leases that no worker of the scenario uses, and what their workers do in trouble.
+// Steps for calls of scheduler, inbox and leases that no worker of the scenario makes, and for faults of their workers.
 import { randomUUID } from 'node:crypto'
 
 export function primitiveSteps(tools) {
@@ -65,7 +65,7 @@ export function primitiveSteps(tools) {
       await store.createJobRunsFromDueJobs()
       await store.deleteJob(name)
     },
-    'a job that no scheduler can read': async () => {
+    'a job with an invalid schedule': async () => {
       const name = await createJob()
       await admin(
         `UPDATE scheduler_jobs SET cron = 'nonsense', next_due_at = clock_timestamp() - interval '1 second' WHERE job_name = $1`,
@@ -74,7 +74,7 @@ export function primitiveSteps(tools) {
       await new scheduler.SchedulerWorker(database, { pollMs: 100 }).runOnce()
       await store.deleteJob(name)
     },
-    'what the scheduler forgets': async () => {
+    'purges of the scheduler': async () => {
       await store.purgeFinishedTimers(86_400, 10)
       await store.purgeFinishedJobRuns(86_400, 10)
       await store.getNextEventTime()
@@ -99,7 +99,7 @@ export function primitiveSteps(tools) {
       await inbox.reviveInboxMessage(as('control'), other, 'of use after all')
       await inbox.purgeInboxMessages(as('executor'), 86_400, 10)
     },
-    'messages that die, are nobody’s, or cannot be begun': async () => {
+    'messages that are dead-lettered, have no handler or cannot start': async () => {
       const of = topic()
       await createMessage(of)
       await inboxWorker({
@@ -113,7 +113,7 @@ export function primitiveSteps(tools) {
       const over = faulty(onceAt('abandon_inbox_messages'))
       await inboxWorker({ [of]: async () => {} }, { handlerRole: 'never_granted' }, over).runOnce()
     },
-    'messages whose handler fails, and is not waited for': async () => {
+    'messages whose handler fails or is aborted': async () => {
       const of = topic()
       await createMessage(of)
       await inboxWorker({
@@ -127,14 +127,14 @@ export function primitiveSteps(tools) {
       await sleep(150)
       await slow.stop()
     },
-    'messages by hand': async () => {
+    'messages by direct calls': async () => {
       const of = topic()
       await inbox.enqueueInboxMessages(as('ingest'), [
         { source: 'step', messageId: randomUUID(), topic: of, payload: {}, notBefore: long },
       ])
       await inbox.nextInboxEvent(as('executor'))
     },
-    'a lease held, renewed and given back': async () => {
+    'a lease acquired, renewed and released': async () => {
       const leases = new lease.Leases(as('executor'))
       const held = await leases.acquire(topic(), { owner: workerId, durationMs: 1_000, renewEveryMs: 100 })
       await held.tryRenewNow()
@@ -143,7 +143,7 @@ export function primitiveSteps(tools) {
       const disposed = await leases.acquire(topic(), { owner: workerId, durationMs: 1_000, renewEveryMs: 100 })
       await disposed[Symbol.asyncDispose]()
     },
-    'a lease whose answer came too late': async () => {
+    'a lease that expired before its answer': async () => {
       const slow = faulty(async (text) => void (text.includes('"acquire_lease"') && (await sleep(1_100))))
       await new lease.Leases(slow.as('symphony_executor')).acquire(topic(), { owner: workerId, durationMs: 1_000 })
     },
@@ -159,13 +159,13 @@ export function primitiveSteps(tools) {
       await sleep(120)
       await first.release()
       await led
-      // Told to stop while the lease is on its way.
+      // Aborted while the lease is being acquired.
       const stopping = new AbortController()
       const over = faulty((text) => void (text.includes('"acquire_lease"') && stopping.abort()))
       const late = new lease.Leases(over.as('symphony_executor'))
       await late.runAsLeader(topic(), async () => {}, { durationMs: 1_000, signal: stopping.signal })
     },
-    'leases that are forgotten': async () => {
+    'purges of leases': async () => {
       await lease.purgeIdleLeases(as('executor'), 3_600, 10)
     },
   }
@@ -178,7 +178,7 @@ function untilAborted(signal) {
   })
 }
 
-/** Like no other. */
+/** Returns a unique topic. */
 function topic() {
   return `step-${randomUUID()}`
 }

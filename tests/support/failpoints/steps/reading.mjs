@@ -1,4 +1,4 @@
-// Every look. Ending a process in the middle of one can do no harm; that is what is shown.
+// Steps for every read. Killing a process during a read must do no harm.
 import { randomUUID } from 'node:crypto'
 
 const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
@@ -8,7 +8,7 @@ export function readingSteps(tools) {
   const look = () => as('readonly')
 
   return {
-    'looks at payments': async () => {
+    'reads of payments': async () => {
       const payment = buildPayment()
       const { outboxId } = await outbox.enqueuePaymentOutbox(as('ingest'), payment)
       await outbox.readItems(look(), { outboxId })
@@ -29,7 +29,7 @@ export function readingSteps(tools) {
       await new outbox.RailWarnings(as('ingest')).find([payment.railType])
       await outbox.readRecentlyChanged(look(), { seconds: 60, limit: 10 })
     },
-    'looks at decisions': async () => {
+    'reads of decisions': async () => {
       await outbox.readFailedItems(as('control'), { limit: 10 })
       await outbox.readHeldItems(as('control'), { limit: 10 })
       await outbox.readProposalsOf(as('control'), [randomUUID()])
@@ -38,7 +38,7 @@ export function readingSteps(tools) {
       await outbox.readContradictionPage(as('control'), { reviewed: false, limit: 10 })
       await outbox.readContradiction(as('control'), randomUUID())
     },
-    'figures of the outbox': async () => {
+    'statistics of the outbox': async () => {
       for (const read of [
         outbox.readOutboxStatus,
         outbox.readDispatchEpoch,
@@ -53,7 +53,7 @@ export function readingSteps(tools) {
         await read(look())
       await outbox.readRailFields(look(), 'resend')
     },
-    'looks at the scheduler': async () => {
+    'reads of the scheduler': async () => {
       await scheduler.readJob(look(), 'report')
       await scheduler.readJobs(look())
       await scheduler.readTimer(look(), randomUUID())
@@ -64,7 +64,7 @@ export function readingSteps(tools) {
       await scheduler.readJobRunPage(look(), { jobName: 'report', limit: 10 })
       await scheduler.readTimerPage(look(), { state: 'READY', limit: 10 })
     },
-    'looks at the inbox': async () => {
+    'reads of the inbox': async () => {
       const key = { source: 'bank', messageId: 'message-1' }
       await inbox.readInboxMessages(as('control'), 'done', 10)
       await inbox.readInboxMessage(as('control'), key)
@@ -72,7 +72,7 @@ export function readingSteps(tools) {
       await inbox.readInboxStats(look())
       await inbox.readInboxPage(as('control'), { state: 'done', limit: 10 })
     },
-    'looks at leases': async () => {
+    'reads of leases': async () => {
       await lease.readLeases(look(), {})
       await lease.readLeaseStats(look())
       await lease.readLeasePage(look(), { released: false, limit: 10 })

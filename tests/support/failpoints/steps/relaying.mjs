@@ -2,7 +2,7 @@ import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-// Everything a relayer and lease repair do beside the even pace of a worker that is left alone.
+// Steps for a relayer and lease repair outside their normal loop.
 export function relayingSteps(tools) {
   const { outbox, rails, repair, database, as, buildPayment, admin, faulty, onceAt, planted, sleep, workerId, rail } =
     tools
@@ -33,7 +33,7 @@ export function relayingSteps(tools) {
       await sleep(200)
       await worker.stop()
     },
-    'a stop that cannot wait': async () => {
+    'a stop without waiting': async () => {
       const slow = rail()
       const begun = deferred()
       const worker = relayer(
@@ -56,7 +56,7 @@ export function relayingSteps(tools) {
       await begun.promise
       await worker.stop()
     },
-    'a rail that masks a field and has a schema of its own': async () => {
+    'a rail with a masked field and a schema': async () => {
       const schema = { '~standard': { version: 1, vendor: 'drill', validate: async (value) => ({ value }) } }
       await enqueue(buildPayment())
       await relayer([{ ...rail(), fields: { '/memo': 'masked' }, payload: schema }]).runOnce()
@@ -85,7 +85,7 @@ export function relayingSteps(tools) {
       await enqueue(buildPayment())
       await worker.runOnce()
     },
-    'a lease that ends while the rail is called, over a bad connection': async () => {
+    'a lease that expires during a call, with database errors': async () => {
       const paying = rail()
       const faults = [onceAt('complete_outbox_packed'), onceAt('record_late_outcome')]
       const over = faulty((text) => faults.map((fault) => fault(text)).find((error) => error !== undefined))
@@ -110,7 +110,7 @@ export function relayingSteps(tools) {
       await enqueue(buildPayment())
       await worker.runOnce()
     },
-    'outcomes that are refused together are recorded one by one': async () => {
+    'outcomes recorded one by one after a refused batch': async () => {
       let refusals = 0
       const over = faulty((text, values) => {
         const isGroup = text.includes('"complete_outbox_packed"') && values[0].length > 1
@@ -121,7 +121,7 @@ export function relayingSteps(tools) {
       const waiting = new Set(
         (await enqueue(buildPayment(), buildPayment(), buildPayment())).map(({ outboxId }) => outboxId),
       )
-      // They answer in the same moment, so that they are one group; what earlier steps left is not waited for.
+      // The calls return together, so that they form one batch. Items of earlier steps are not waited for.
       const together = async (request, context) => {
         const answer = await paying.dispatch(request, context)
         if (!waiting.delete(request.reference)) return answer
@@ -132,21 +132,21 @@ export function relayingSteps(tools) {
       const worker = relayer([{ ...paying, timeoutMs: 2_000, dispatch: together }], {}, () => {}, over)
       for (let round = 0; round < 10 && waiting.size > 0; round += 1) await worker.runOnce()
     },
-    'a payment of unknown outcome that nobody may ask about': async () => {
+    'an unknown outcome on a hold rail': async () => {
       const [{ outboxId }] = await enqueue(buildPayment({ railType: 'hold' }))
       await admin('UPDATE payment_outbox_pending SET outcome_unknown = true WHERE outbox_id = $1', [outboxId])
       await relayer([rail({ type: 'hold', onUnknown: 'hold' })]).runOnce()
     },
-    'a marked call': async () => {
+    'a call with a dispatch mark': async () => {
       await enqueue(buildPayment({ railType: 'hold' }))
       await relayer([rail({ type: 'hold', onUnknown: 'hold' })]).runOnce()
     },
-    'a rail that is asked': async () => {
+    'a rail with an inquiry': async () => {
       const [{ outboxId }] = await enqueue(buildPayment({ railType: 'inquire' }))
       await admin('UPDATE payment_outbox_pending SET outcome_unknown = true WHERE outbox_id = $1', [outboxId])
       await relayer([rail({ type: 'inquire', onUnknown: 'inquire', settleMs: 300 })]).runOnce()
     },
-    'a freeze, heard and lifted': async () => {
+    'a freeze, detected and lifted': async () => {
       const folder = await mkdtemp(join(tmpdir(), 'symphony-epoch-'))
       const worker = relayer([rail()], { epochFile: join(folder, 'epoch.json'), heartbeatMs: 100 })
       await worker.runOnce()
@@ -196,7 +196,7 @@ function untilAborted(signal) {
   })
 }
 
-/** Gives every message back: its ending is a rail's, or the two books would differ. */
+/** Fails every message for now. Its outcome must come from a rail, or ledger and rail book would differ. */
 async function refuse() {
   throw new Error('not now')
 }
