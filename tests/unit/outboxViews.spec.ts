@@ -312,7 +312,7 @@ test.for([21, 22])('both views agree after random operations, and every sum is r
 test('outbox_held_by_reason counts documented reasons by name and all others as other', async () => {
   await withTestDatabase(async (fresh) => {
     const page = await readFile(new URL('../../docs/concepts/unknown-outcomes.md', import.meta.url), 'utf8')
-    const rows = /## Why an item is held([^]*?)##/.exec(page)?.[1]?.split('\n') ?? []
+    const rows = /## Hold reasons([^]*?)##/.exec(page)?.[1]?.split('\n') ?? []
     const reasons = rows.flatMap((row) => row.split('|')[1]?.match(/[A-Z_]{5,}/g) ?? [])
     expect(reasons).toEqual(expect.arrayContaining(['RETRY_CEILING', 'FIELD_KEY_MISSING']))
     const { control } = await createPerson(fresh, 'olga')
