@@ -34,7 +34,7 @@ export function codeBlocks(text) {
 
 /** Returns the file name in the comment on a block's first line. */
 export function fileOf({ code, language }) {
-  const [, name] = /^(?:\/\/|--) ([\w-]+(?:\.test)?\.(?:mjs|sql))\b/.exec(code) ?? []
+  const [, name] = /^(?:\/\/|--) ([\w-]+(?:\.test)?\.(?:mjs|ts|sql))\b/.exec(code) ?? []
   return ['js', 'ts', 'sql'].includes(language) ? name : undefined
 }
 

@@ -5,7 +5,16 @@ export const SECTIONS = [
   {
     title: 'Start',
     folders: ['docs/start'],
-    pages: ['README.md', 'docs/start/getting-started.md', 'examples/README.md', 'docs/README.md', 'docs/comparison.md'],
+    pages: [
+      'README.md',
+      'docs/start/typescript-from-zero.md',
+      'docs/start/getting-started.md',
+      'docs/start/faq.md',
+      'docs/glossary.md',
+      'examples/README.md',
+      'docs/README.md',
+      'docs/comparison.md',
+    ],
   },
   {
     title: 'Concepts',
@@ -25,8 +34,11 @@ export const SECTIONS = [
     folders: ['docs/coding', 'docs/migrate'],
     pages: [
       'docs/coding/writing-a-rail.md',
+      'docs/coding/http-rail.md',
+      'docs/coding/brokers.md',
       'docs/coding/transactions.md',
       'docs/coding/other-languages.md',
+      'docs/coding/webhooks.md',
       'docs/coding/testing.md',
       'docs/migrate/from-graphile-worker.md',
       'docs/migrate/from-pg-boss.md',

@@ -82,6 +82,7 @@ async function install(): Promise<void> {
   }
   await symlink(root, join(folder, 'node_modules', 'symphony-pg'))
   await symlink(join(root, 'node_modules', '@symphony-pg'), join(folder, 'node_modules', '@symphony-pg'))
+  await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
 }
 
 /** What the compiler says about the blocks of a language that no test runs, each a module of its own. */
@@ -103,7 +104,7 @@ async function complaints(language: string, strict: boolean): Promise<string> {
 const folderOf = ({ page }: GuideBlock) => page.replaceAll(/\W/g, '-')
 
 async function saveFiles(): Promise<void> {
-  for (const block of blocks.filter(({ file }) => file?.endsWith('.mjs') === true)) {
+  for (const block of blocks.filter(({ file }) => file !== undefined && /\.(?:mjs|ts)$/.test(file))) {
     await mkdir(join(folder, folderOf(block)), { recursive: true })
     await writeFile(join(folder, folderOf(block), block.file!), block.code)
   }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, inject, test } from 'vitest'
+import { codeBlocks, fileOf } from '../../scripts/guides/codeBlocks.mjs'
 import { createTestDatabase } from '../support/database.js'
 import { runExample } from '../support/examples.js'
 
@@ -38,6 +39,37 @@ test.concurrent('the program of testing.md is a test that passes', async () => {
     const env = { ...process.env, TEST_DATABASE_URL: inject('serverUrl') }
     const options = { cwd: elsewhere, env, timeout: 100_000 }
     const { stdout } = await run(process.execPath, ['--test', '--test-reporter=tap', 'payout.test.mjs'], options)
+    expect(stdout).toMatch(/^# pass 1$/m)
+  } finally {
+    await rm(elsewhere, { recursive: true, force: true })
+  }
+})
+
+test.concurrent('typescript-from-zero.md compiles with its tsconfig, and its test passes', async () => {
+  const blocks = codeBlocks(await readFile(join(root, 'docs', 'start', 'typescript-from-zero.md'), 'utf8'))
+  const elsewhere = await mkdtemp(join(tmpdir(), 'symphony-docs-'))
+  try {
+    await mkdir(join(elsewhere, 'node_modules'))
+    await mkdir(join(elsewhere, 'src'))
+    await symlink(root, join(elsewhere, 'node_modules', 'symphony-pg'))
+    for (const name of ['@symphony-pg', '@types', 'pg', 'undici-types']) {
+      await symlink(join(root, 'node_modules', name), join(elsewhere, 'node_modules', name))
+    }
+    for (const block of blocks) {
+      const file = fileOf(block)
+      if (block.language === 'ts' && file !== undefined) await writeFile(join(elsewhere, 'src', file), block.code)
+    }
+    const [manifest, tsconfig] = blocks.filter(({ language }) => language === 'json')
+    await writeFile(join(elsewhere, 'package.json'), manifest!.code)
+    await writeFile(join(elsewhere, 'tsconfig.json'), tsconfig!.code)
+    const options = {
+      cwd: elsewhere,
+      env: { ...process.env, TEST_DATABASE_URL: inject('serverUrl') },
+      timeout: 100_000,
+    }
+    await run(process.execPath, [join(root, 'node_modules', 'typescript', 'bin', 'tsc')], options)
+    const words = ['--test', '--test-reporter=tap', 'dist/order.test.js']
+    const { stdout } = await run(process.execPath, words, options)
     expect(stdout).toMatch(/^# pass 1$/m)
   } finally {
     await rm(elsewhere, { recursive: true, force: true })
