@@ -1,8 +1,8 @@
 import { SymphonyError } from '../core/index.js'
 
 /**
- * Thrown by an adapter that is certain: nothing reached the rail. A refused connection, a name that does not resolve, a
- * token that could not be fetched. Never for a connection that broke later: that is unknown.
+ * Thrown by an adapter that is certain that nothing reached the rail: a refused connection, a name that does not
+ * resolve, a token that could not be fetched. Never for a connection that broke later: that outcome is unknown.
  */
 export class NotSentError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
@@ -11,14 +11,14 @@ export class NotSentError extends SymphonyError {
 }
 
 /**
- * By name as well as by class: a rail file may import another copy of this package, or none and name its own error so.
- * The error itself is meant, never its cause: what wraps it may have happened after something was sent.
+ * Recognises the error by class and by name: a rail file may import another copy of this package, or define its own
+ * error of that name. Ignores the cause, because the outer error may have happened after something was sent.
  */
 export function isNotSentError(error: unknown): error is Error {
   try {
     return error instanceof NotSentError || (error instanceof Error && error.name === 'NotSentError')
   } catch {
-    // A proxy or a getter that throws is certain of nothing.
+    // A proxy or a getter that throws gives no certainty.
     return false
   }
 }

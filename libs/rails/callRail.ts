@@ -40,21 +40,21 @@ interface Timed {
 }
 
 export interface CallOptions {
-  /** Ends the wait earlier than the rail's timeout: the end of the lease, a shutdown. */
+  /** Signal that ends the wait earlier than the rail's timeout: the end of the lease, a shutdown. */
   readonly signal?: StopSignal
-  /** @default systemClock */
+  /** Clock of the latency. @default systemClock */
   readonly clock?: Clock
 }
 
 export interface DispatchOptions extends CallOptions {
   /**
-   * Called with an answer that arrives after the call was stopped. Such an answer is evidence, not the result. Not called for a
-   * throw or a malformed answer. It must not throw: no caller is left to catch it.
+   * Called with an answer that arrives after the call was stopped. Such an answer is evidence, not the result. Not
+   * called for a throw or a malformed answer. It must not throw, because no caller is left to catch it.
    */
   readonly onLateAnswer?: (result: RailResult) => void
 }
 
-/** Sends a payment. Returns a result by the rail's timeout, whatever the adapter does. Never throws. */
+/** Sends a payment. Returns a result by the rail's timeout, even if the adapter hangs. Never throws. */
 export function callRail(rail: LoadedRail, request: RailRequest, options: DispatchOptions = {}): Promise<RailResult> {
   const call = new DispatchCall(rail, request, options)
   const { signal } = options
@@ -93,7 +93,7 @@ class DispatchCall extends TimedWork<unknown, RailResult> {
       void call.end.then((settled) => this.#reportLate(this.#classify(settled)))
     } else {
       const result = this.#classify(call.settled)
-      // After an abort only a definite answer counts: the abort itself causes errors.
+      // After an abort only a definite answer counts, because the abort itself causes errors.
       if (result.kind !== 'unknown') return result
     }
     return this.#timed(stoppedResult(call.stoppedBy, this.#rail))
@@ -160,8 +160,8 @@ function timed<Answer extends object>(answer: Answer, clock: Clock, startedMs: n
 }
 
 /**
- * Describes a thrown value in one line: code or name, message, and the same of its cause. Never a stack or another property,
- * because errors of HTTP clients have the whole request in theirs.
+ * Describes a thrown value in one line: code or name, message, and the same of its cause. Never includes a stack or
+ * another property, because errors of HTTP clients hold the whole request.
  */
 function describeThrown(thrown: unknown): string {
   try {
@@ -169,8 +169,8 @@ function describeThrown(thrown: unknown): string {
     const own = describeError(thrown)
     return thrown.cause instanceof Error ? `${own} (${describeError(thrown.cause)})` : own
   } catch {
-    // Getters and proxies may throw in turn.
-    return 'threw something that cannot be read'
+    // Getters and proxies may throw as well.
+    return 'threw an unreadable value'
   }
 }
 

@@ -27,10 +27,10 @@ interface AnswerDetails {
   readonly code: string
   /** Code of the rail, even if `code` is another one. */
   readonly railCode?: string
-  /** Redacted and bounded. */
+  /** Error text, redacted and bounded. */
   readonly message?: string
   readonly retryAfterMs?: number
-  /** The rail has a table of codes that does not cover this answer. The relayer reports it. */
+  /** Whether the rail's table of codes does not cover this answer. The relayer reports it. */
   readonly unknownCode?: true
 }
 
@@ -38,7 +38,7 @@ interface AnswerDetails {
 export const RAIL_RESULT_CODES = Object.freeze({
   /** A success without a code. */
   success: 'OK',
-  /** An answer against the contract: no such outcome, or no code where one is required. */
+  /** An answer against the contract: no such outcome, or a missing code. */
   malformed: 'RAIL_ANSWER_MALFORMED',
   noReference: 'RAIL_REFERENCE_MISSING',
   /** A success whose reference is too long or has characters that cannot be stored or printed. */
@@ -63,14 +63,14 @@ export const RETRY_AFTER_MS = Object.freeze({ min: 1_000, max: 86_400_000 })
 type UnsuccessfulOutcome = Exclude<RailOutcome, 'success'>
 type UnsuccessfulStatus = 'terminal' | 'absent' | 'unknown'
 
-/** Classifies the answer to a dispatch. An answer that is not clearly one of the other outcomes is unknown. */
+/** Classifies the answer to a dispatch. An answer that is not clearly another outcome is unknown. */
 export function classifyAnswer(
   rail: LoadedRail,
   returned: unknown,
   redact: Redact = redactByShape,
 ): ClassifiedAnswer<UnsuccessfulOutcome> {
   const answer = parseAnswer(returned)
-  // The contract requires a code of a refusal. Without one, the payment must not be FAILED.
+  // The contract requires a code of a refusal. Without one, the payment must not end as FAILED.
   if (answer?.code === undefined && (answer?.outcome === 'terminal' || answer?.outcome === 'retryable')) {
     return { kind: 'unknown', code: RAIL_RESULT_CODES.malformed, ...detailsOf(answer, redact) }
   }
@@ -106,7 +106,7 @@ function classify<Kind extends UnsuccessfulOutcome | UnsuccessfulStatus>(
   }
   const { badReference } = answer
   if (badReference === undefined) return { kind: 'unknown', code: RAIL_RESULT_CODES.noReference, ...details }
-  // Not redacted, as a usable reference is not: people need it to find the payment.
+  // Not redacted, because operators need the reference to find the payment.
   const message = details.message === undefined ? badReference : `${badReference}; ${details.message}`
   return { kind: 'unknown', code: RAIL_RESULT_CODES.badReference, ...details, message }
 }
@@ -130,7 +130,7 @@ function findCodeProblem(
   return listed === outcome ? undefined : RAIL_RESULT_CODES.codeDisagrees
 }
 
-/** Codes for answers that have none and need none. */
+/** Codes for answers without a code where none is required. */
 const CODE_WITHOUT: Readonly<Record<UnsuccessfulOutcome | UnsuccessfulStatus, string>> = {
   terminal: RAIL_RESULT_CODES.terminal,
   retryable: RAIL_RESULT_CODES.malformed,
@@ -141,14 +141,14 @@ const CODE_WITHOUT: Readonly<Record<UnsuccessfulOutcome | UnsuccessfulStatus, st
 interface ParsedAnswer {
   readonly outcome: unknown
   readonly reference: string | undefined
-  /** Description of a reference that cannot be recorded as it is: evidence for the people who decide. */
+  /** Description of a reference that cannot be stored unchanged, as evidence for operators. */
   readonly badReference: string | undefined
   readonly code: string | undefined
   readonly message: string | undefined
   readonly retryAfterMs: number | undefined
 }
 
-/** Reads each property once: a getter of an adapter's object may return another value the second time. */
+/** Parses the answer. Reads each property once, because a getter may return another value the second time. */
 function parseAnswer(answer: unknown): ParsedAnswer | undefined {
   if (typeof answer !== 'object' || answer === null) return undefined
   try {
@@ -177,7 +177,10 @@ function readText(value: unknown, lengthMax: number): string | undefined {
   }
 }
 
-/** Bounded, and escaped so that it can be stored and printed. Undefined for a reference that is blank or no text. */
+/**
+ * Describes a reference, bounded and escaped so that it can be stored and printed. Returns undefined if it is blank or
+ * no text.
+ */
 function describeBadReference(reference: unknown): string | undefined {
   if (typeof reference !== 'string' || reference.trim() === '') return undefined
   const shown = reference.slice(0, BAD_REFERENCE_SHOWN).replaceAll(NOT_PLAIN, escapeUnit)
@@ -206,7 +209,7 @@ function detailsOf(
   message?: string
   retryAfterMs?: number
 } {
-  // The common case: a success without a code.
+  // Common case: a success without a code.
   if (code === undefined && message === undefined && retryAfterMs === undefined) return {}
   return {
     ...(code === undefined ? {} : { railCode: redact(code, ERROR_CODE_LENGTH_MAX) }),

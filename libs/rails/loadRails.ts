@@ -31,7 +31,7 @@ import type {
   UnknownPolicy,
 } from './types.js'
 
-/** A rail whose every field was checked and has its value. */
+/** Rail after all checks, with defaults filled in. */
 export interface LoadedRail {
   readonly type: string
   readonly onUnknown: UnknownPolicy
@@ -46,39 +46,39 @@ export interface LoadedRail {
   readonly ratePerSecond: number | undefined
   readonly codes: ReadonlyMap<string, RailOutcome | 'absent'> | undefined
   readonly fields: readonly FieldRule[]
-  /** Where the payload names whose data it is, by its keys; undefined: the participant's. */
+  /** Keys of the path to the subject of the data; undefined for the participant. */
   readonly subject: readonly string[] | undefined
-  /** Called before each dispatch and inquiry. Without keys it refuses what is encrypted. */
+  /** Decrypts the payload before each dispatch and inquiry. Without keys it refuses encrypted fields. */
   readonly decryptPayload: DecryptPayload
   readonly close: () => Promise<void>
 }
 
-/** The part of a rail that a producer needs: its name, and what checks a payload. */
+/** Part of a rail that a producer needs: its name, and the checks of a payload. */
 export type LoadedContract = Pick<
   LoadedRail,
   'type' | 'payload' | 'money' | 'destination' | 'timeoutMs' | 'fields' | 'subject'
 >
 
 export interface LoadOptions {
-  /** For rails that do not say. @default 30000 */
+  /** Timeout of rails that declare none. @default 30000 */
   readonly timeoutMs?: number
 }
 
 export const RAIL_TIMEOUT_DEFAULT_MS = 30_000
 
-/** Leases last an hour at most, and must outlast a call by more than two seconds. */
+/** A lease lasts an hour at most, and must outlast a call by more than two seconds. */
 export const RAIL_TIMEOUT_MS: Bounds = Object.freeze({ min: 1, max: 3_597_000 })
 
 const RAILS = Object.freeze({ min: 1, max: 1_000 })
-/** A week: a rail that lets requests arrive later than that cannot be asked, only held. */
+/** One week. A rail whose requests may arrive later cannot be inquired, only held. */
 const SETTLE_MS_MAX = 604_800_000
 const CONCURRENCY = Object.freeze({ min: 1, max: 10_000 })
 const RATE_PER_SECOND = Object.freeze({ min: 0.001, max: 100_000 })
 const CODES_MAX = 10_000
 
 /**
- * Checks what a rail file exports and fills in defaults, by type. Everything that could be wrong with a declaration is
- * refused here, at start, naming the rail and the field: later it would be found by a payment.
+ * Checks the exports of a rail file and fills in defaults, by type. Refuses every faulty declaration at start and names
+ * the rail and the field. Otherwise the first payment would find the fault.
  */
 export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMap<string, LoadedRail> {
   if (!Array.isArray(rails)) throw new InvalidArgumentError('rails', `expected an array of rails, got ${kindOf(rails)}`)
@@ -96,7 +96,7 @@ export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMa
   return loaded
 }
 
-/** One of them. `place` names it in errors until its type is known. */
+/** Checks one rail. `place` names it in errors until its type is known. */
 export function loadRail(declared: unknown, options: LoadOptions = {}, place = 'rail'): LoadedRail {
   requireRail(declared, place)
   const { fields, timeoutMs, ...contract } = loadContract(declared, options, place)
@@ -112,7 +112,7 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
   return Object.freeze({
     ...contract,
     onUnknown,
-    // Called on the object that was declared, so that an adapter may use `this`.
+    // Called on the declared object, so that an adapter may use `this`.
     dispatch: (request: RailRequest, context: RailContext) => declared.dispatch(request, context),
     queryStatus: declared.queryStatus?.bind(declared),
     timeoutMs,
@@ -174,13 +174,13 @@ const KEYS: readonly (keyof Rail)[] = [
   'close',
 ]
 
-/** It must be readable without a key, to find the key. */
+/** Checks the pointer to the subject. It must be readable without a key, because it selects the key. */
 function readSubject(field: string, value: unknown, fields: readonly FieldRule[]): readonly string[] {
   const keys = readPointer(field, value)
-  if (keys.includes('*')) throw new InvalidArgumentError(field, 'expected one place, without a star')
+  if (keys.includes('*')) throw new InvalidArgumentError(field, 'expected a JSON pointer without a star')
   const hiding = fields.find((rule) => rule.fieldClass === 'encrypted' && overlap(rule.keys, keys))
   if (hiding === undefined) return keys
-  throw new InvalidArgumentError(field, `expected a place that is not encrypted, which "${hiding.pointer}" makes it`)
+  throw new InvalidArgumentError(field, `expected a field that is not encrypted, but "${hiding.pointer}" encrypts it`)
 }
 
 function readOnUnknown(field: string, value: unknown): UnknownPolicy {
@@ -246,7 +246,7 @@ function readRate(field: (name: string) => string, value: unknown): number {
       `expected a number from ${min} to ${max}, got ${kindOf(perSecond)}`,
     )
   }
-  // Written so that NaN fails too.
+  // This form also refuses NaN.
   if (!(perSecond >= min && perSecond <= max)) {
     throw new ArgumentRangeError(field('rate.perSecond'), `expected a number from ${min} to ${max}, got ${perSecond}`)
   }
@@ -271,7 +271,7 @@ function readCodes(field: string, value: unknown): ReadonlyMap<string, RailOutco
 
 type Calls = Pick<Rail, 'dispatch' | 'queryStatus' | 'close'>
 
-/** Checks only that each is a function. Its arguments and results are checked when it is called. */
+/** Checks only that each is a function. Its arguments and results are checked at each call. */
 function requireCalls(
   declared: Record<string, unknown>,
   field: (name: string) => string,

@@ -3,7 +3,7 @@ import { RAIL_TIMEOUT_DEFAULT_MS, readSchema, type LoadedContract } from './load
 import type { TopicContracts } from './types.js'
 import { validatePayload } from './validatePayload.js'
 
-/** Contracts of a process, by rail or by topic: it refuses a payload that they are known to refuse. */
+/** Contracts of a process by rail or by topic. The process refuses payloads that they refuse. */
 export type KnownContracts = ReadonlyMap<string, LoadedContract>
 
 /** Checks the schemas of topics. */
@@ -24,7 +24,9 @@ export function loadTopics(topics: TopicContracts): KnownContracts {
   )
 }
 
-/** Throws `InvalidPayloadError` for a message that the contract of its topic refuses, or whose topic has no contract. */
+/**
+ * Throws `InvalidPayloadError` for a message that the contract of its topic refuses, or whose topic has no contract.
+ */
 export async function requireTopicPayload(
   topics: KnownContracts,
   { topic, payload }: { readonly topic: string; readonly payload: JsonObject },
@@ -35,14 +37,14 @@ export async function requireTopicPayload(
 
 const NAME = /^[A-Za-z][\w.:-]{0,63}$/
 
-/** A payment with another key is another payment, so the remedy names the key. */
+/** A payment under another key is another payment, so the remedy names the key. */
 const REMEDIES = {
   rail: 'Correct the payload and send it again under the same idempotency key.',
   topic: 'Correct the payload and send it again. A message that was enqueued before under the same id stands.',
 } as const
 
 /**
- * Returns the refusal of a payload, or undefined. A check that fails itself, such as a schema that throws, refuses nothing: the
+ * Returns the refusal of a payload, or undefined. A failed check, such as a schema that throws, refuses nothing: the
  * worker checks again.
  *
  * @param place Names a field of the instruction in the error. @default the field

@@ -2,8 +2,8 @@ import type { JsonObject, JsonValue } from '../core/index.js'
 import type { FieldClasses } from './fields/fieldRules.js'
 
 /**
- * Policy for an unknown outcome: the call may have reached the rail, and no definitive answer exists. There is no default: only
- * the author of the adapter knows, and a wrong policy pays twice.
+ * Policy for an unknown outcome: the call may have reached the rail, and no definitive answer exists. There is no
+ * default, because only the author of the adapter knows, and a wrong policy pays twice.
  *
  * - `resend`: the rail is idempotent under our reference; sending again is safe.
  * - `inquire`: the relayer asks the rail (`queryStatus`) before it sends again.
@@ -12,12 +12,15 @@ import type { FieldClasses } from './fields/fieldRules.js'
 export type UnknownPolicy = 'resend' | 'inquire' | 'hold'
 
 /**
- * A rail as a producer knows it: its name and the payloads that it takes. A `Rail` is one, too. Keep the contract in a module
- * that producer and worker import.
+ * Rail as a producer knows it: its name and its payloads. A `Rail` is one too. Keep the contract in a module that both
+ * producer and worker import.
  */
 export interface RailContract {
   readonly type: string
-  /** Without `types`: a rail that is defined inside `rails: […]` would take its payload from here, as `object`. */
+  /**
+   * Schema of the payload. Without `types`, because a rail defined inside `rails: […]` would infer its payload from
+   * here, as `object`.
+   */
   readonly payload?: { readonly '~standard': Omit<StandardSchema['~standard'], 'types'> } | undefined
   readonly money?: boolean | undefined
   readonly destination?: DestinationKind | DestinationValidator | undefined
@@ -37,7 +40,7 @@ export interface PaymentPayload {
 /** Payload of a rail without a schema. */
 export type DefaultPayload<Money extends boolean> = Money extends false ? JsonObject : PaymentPayload
 
-/** The payload that a rail takes: by its adapter, by its schema, else by whether it moves money. */
+/** Payload of a rail: by its adapter, by its schema, else by whether it moves money. */
 export type PayloadOf<Contract extends RailContract> = string extends Contract['type']
   ? JsonObject
   : Contract extends { dispatch(request: RailRequest<infer Payload>, ...rest: never): unknown }
@@ -48,70 +51,77 @@ export type PayloadOf<Contract extends RailContract> = string extends Contract['
         ? JsonObject
         : PaymentPayload
 
-/** A rail with its adapter: a plain object. `onUnknown: 'inquire'` requires `queryStatus`. */
+/** Rail with its adapter: a plain object. `onUnknown: 'inquire'` requires `queryStatus`. */
 export type Rail<Type extends string = string, Payload extends object = JsonObject> = RailDeclaration<Type, Payload> &
   (
     | { readonly onUnknown: Exclude<UnknownPolicy, 'inquire'> }
     | { queryStatus(request: RailRequest<Payload>, context: RailContext): RailStatus | Promise<RailStatus> }
   )
 
-/** Every field of a rail, whether they fit together or not. */
+/** Every field of a rail, without the rule between `onUnknown` and `queryStatus`. */
 export interface RailDeclaration<Type extends string = string, Payload extends object = JsonObject> {
-  /** The name that instructions give as `railType`. Printable ASCII without spaces, at most 128 characters. */
+  /** Name that instructions give as `railType`. Printable ASCII without spaces, at most 128 characters. */
   readonly type: Type
   readonly onUnknown: UnknownPolicy
   /**
-   * Sends the payment under `request.reference`, and returns the rail's answer. A throw means *unknown*; throw `NotSentError`
-   * if it is certain that nothing was sent. `signal` aborts at the timeout: stop then, because no caller waits for the answer.
+   * Sends the payment under `request.reference`, and returns the rail's answer. A throw means *unknown*; throw
+   * `NotSentError` if it is certain that nothing was sent. `signal` aborts at the timeout: stop then, because no caller
+   * waits for the answer.
    */
   dispatch(request: RailRequest<Payload>, context: RailContext): RailAnswer | Promise<RailAnswer>
   /** Asks for the outcome of `request.reference`. Required if `onUnknown` is `inquire`. */
   queryStatus?(request: RailRequest<Payload>, context: RailContext): RailStatus | Promise<RailStatus>
-  /** Checks the payload before each dispatch. The rail receives the payload as it was committed, not a transformed one. */
+  /**
+   * Schema that checks the payload before each dispatch. The rail receives the payload as it was committed, not a
+   * transformed one.
+   */
   readonly payload?: StandardSchema<Payload>
-  /** False for topics that carry messages, not money: amount, currency and destination are not checked. @default true */
+  /**
+   * Whether the rail moves money. False for message topics: amount, currency and destination are not checked. @default
+   * true
+   */
   readonly money?: boolean
   /**
-   * Kind of `payload.destination`. @default text that starts with `+` must be a phone number, text that looks like an IBAN must
-   * be one, and other text must be an account
+   * Kind of `payload.destination`. @default text that starts with `+` must be a phone number, text that looks like an
+   * IBAN must be one, and other text must be an account
    */
   readonly destination?: DestinationKind | DestinationValidator
   /** Maximum wait for one answer. A lease must outlast it by more than 2 s. @default RAIL_TIMEOUT_MS, 30000 */
   readonly timeoutMs?: number
   /**
-   * Time after the end of a lease during which one of its requests may still arrive at the rail. Only after it does "absent" mean
-   * that nothing was paid. At least `timeoutMs`. @default timeoutMs
+   * Time after the end of a lease during which one of its requests may still arrive at the rail. Only after it does
+   * "absent" mean that nothing was paid. At least `timeoutMs`. @default timeoutMs
    */
   readonly settleMs?: number
-  /** Maximum number of concurrent calls of this rail, per process. @default the worker's own bound */
+  /** Maximum number of concurrent calls of this rail, per process. @default the worker's own limit */
   readonly concurrency?: number
-  /** Maximum number of calls of this rail started per second, per process. @default unbounded */
+  /** Maximum number of calls of this rail started per second, per process. @default unlimited */
   readonly rate?: { readonly perSecond: number }
   /**
-   * Every code of the rail, with its outcome. An answer that contradicts the table, or a code that the table does not list, is
-   * unknown. @default none: the answer's own outcome counts
+   * Every code of the rail, with its outcome. An answer that contradicts the table, or a code that the table does not
+   * list, is unknown. @default none: the answer's own outcome counts
    */
   readonly codes?: RailCodes
   /**
-   * Classes of payload fields by JSON pointer: `{ '/destination': 'encrypted', '/memo': 'forbidden' }`. A star stands for every
-   * element of a list or member of an object. A field without a class is public. @default {}
+   * Classes of payload fields by JSON pointer: `{ '/destination': 'encrypted', '/memo': 'forbidden' }`. A star stands
+   * for every element of a list or member of an object. A field without a class is public. @default {}
    */
   readonly fields?: FieldClasses
   /**
-   * JSON pointer to the subject of the data, such as `/customerId`. Each subject has its own key for encrypted fields; they are
-   * unreadable after the key is destroyed. @default the participant
+   * JSON pointer to the subject of the data, such as `/customerId`. Each subject has its own key for encrypted fields;
+   * they are unreadable after the key is destroyed. @default the participant
    */
   readonly subject?: string
-  /** Called once when the worker has stopped: close connections here. */
+  /** Closes connections. Called once, after the worker has stopped. */
   close?(): void | Promise<void>
 }
 
 export type DestinationKind = 'iban' | 'phone' | 'account'
 
-/** True if the rail can pay to this value of `payload.destination`. */
+/** Returns whether the rail can pay to this value of `payload.destination`. */
 export type DestinationValidator = (destination: unknown) => boolean | Promise<boolean>
 
-/** One payment on its way to the rail. */
+/** Request for one payment. */
 export interface RailRequest<Payload extends object = JsonObject> {
   /** Outbox id, the same on every attempt. A rail with `resend` must be idempotent under it. */
   readonly reference: string
@@ -120,19 +130,19 @@ export interface RailRequest<Payload extends object = JsonObject> {
   /** Sequence number in the participant's stream. A bigint: write it to JSON as a string. */
   readonly sequenceId: bigint
   readonly idempotencyKey: string
-  /** 1 for the first attempt. For logs only: a request that depends on it is another request to the rail. */
+  /** Number of the attempt, from 1. For logs only: a request that depends on it is another request to the rail. */
   readonly attempt: number
   readonly payload: Payload
   /** End of the lease of this call. The rail should refuse the request after it, if it can. */
   readonly notAfter: Date
-  /** W3C Trace Context: the span of this attempt, or the context of the instruction without a tracer. */
+  /** W3C Trace Context: the span of this attempt, or without a tracer the context of the instruction. */
   readonly traceparent?: string
-  /** At most 512 printable characters, and only beside a traceparent. */
+  /** At most 512 printable characters, and only with a traceparent. */
   readonly tracestate?: string
 }
 
 export interface RailContext {
-  /** Aborts at the rail's timeout, at the end of the lease or when the worker must stop. */
+  /** Signal that aborts at the rail's timeout, at the end of the lease or at the stop of the worker. */
   readonly signal: AbortSignal
 }
 
@@ -144,8 +154,8 @@ export type RailAnswer =
   | { readonly outcome: 'success'; readonly reference: string; readonly code?: string }
   | {
       /**
-       * `terminal`: refused, and will be refused again. `retryable`: not done this time, and surely not done.
-       * `unknown`: it may have been done.
+       * `terminal`: refused, and will be refused again. `retryable`: certainly not done this time. `unknown`: it may
+       * have been done.
        */
       readonly outcome: 'terminal' | 'retryable' | 'unknown'
       readonly code: string
@@ -158,7 +168,7 @@ export type RailStatus =
   | { readonly outcome: 'success'; readonly reference: string; readonly code?: string }
   /** Refused: nothing will be paid under this reference. */
   | { readonly outcome: 'terminal'; readonly code?: string; readonly message?: string }
-  /** The rail has never seen this reference. If it might only not have seen it yet, say `unknown`. */
+  /** The rail has never seen this reference. If the request may still arrive, answer `unknown`. */
   | { readonly outcome: 'absent'; readonly code?: string; readonly message?: string }
   | {
       readonly outcome: 'unknown'
@@ -169,17 +179,17 @@ export type RailStatus =
 
 export type RailCodes = Readonly<Record<string, RailOutcome | 'absent'>>
 
-/** Messages by topic: the schema of each payload. */
+/** Schemas of message payloads by topic. */
 export type TopicContracts = Readonly<Record<string, StandardSchema>>
 
-/** The payload that the schema of a topic accepts. */
+/** Payload that the schema of a topic accepts. */
 export type TopicPayload<Schema> =
   Schema extends StandardSchema<infer Payload> ? (Payload extends object ? Payload : never) : JsonObject
 
-/** A topic with a payload that its schema accepts. Without contracts: any topic, any JSON object. */
+/** Topic with a payload that its schema accepts. Without contracts: any topic, any JSON object. */
 export type TopicWithPayload<Topics extends TopicContracts> = string extends keyof Topics
   ? {
-      /** Names the handler. It is the item's rail type; a payment rail of the same name does not get the message. */
+      /** Name of the handler. It is the item's rail type; a payment rail of the same name does not get the message. */
       readonly topic: string
       readonly payload: JsonObject
     }
@@ -188,8 +198,8 @@ export type TopicWithPayload<Topics extends TopicContracts> = string extends key
     }[keyof Topics & string]
 
 /**
- * Part of Standard Schema (version 1) that Symphony reads. zod, valibot, arktype and others implement it, so a rail can use any
- * of them and Symphony depends on none.
+ * Part of Standard Schema (version 1) that Symphony reads. zod, valibot, arktype and others implement it, so a rail can
+ * use any of them, and Symphony depends on none.
  */
 export interface StandardSchema<Input = unknown> {
   readonly '~standard': {
@@ -206,14 +216,14 @@ export type StandardResult =
   | { readonly issues: readonly StandardIssue[] }
 
 export interface StandardIssue {
-  /** Not used: validators quote the offending value here. */
+  /** Not used, because validators quote the invalid value here. */
   readonly message: string
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
 }
 
 /**
- * Returns the rail unchanged. Only adds types: `request.payload` has the type that the `payload` schema accepts. Without a schema
- * it is a `PaymentPayload`, or any JSON object if `money` is false.
+ * Returns the rail unchanged and only adds types. `request.payload` has the type that the `payload` schema accepts.
+ * Without a schema it is a `PaymentPayload`, or any JSON object if `money` is false.
  */
 export function defineRail<
   const Type extends string,

@@ -16,16 +16,16 @@ import { withDeadline } from './withDeadline.js'
 
 export type PayloadCheck = { readonly ok: true } | PayloadFault | PayloadCheckFailure
 
-/** The payload can never be sent as it is. */
+/** Fault of a payload that can never be sent. */
 export interface PayloadFault {
   readonly ok: false
   readonly code: PayloadFaultCode
-  /** Names fields, never values: it goes into the ledger. */
+  /** Names fields, never values, because it is stored in the ledger. */
   readonly message: string
   readonly retryable: false
 }
 
-/** The check itself went wrong (a schema that threw, or hung), which says nothing about the payload. */
+/** Failure of the check itself (a schema that threw or hung). It says nothing about the payload. */
 export interface PayloadCheckFailure {
   readonly ok: false
   readonly code: 'PAYLOAD_CHECK_FAILED'
@@ -41,10 +41,9 @@ export type PayloadFaultCode =
   | 'INVALID_PAYLOAD'
 
 /**
- * Checks a payload before it is sent: amount, currency and destination unless the rail carries no money, then the
- * rail's own schema. The first fault is reported, the specific before the general. Whatever is not `ok` must not reach
- * the rail. Never throws. A promise only where there is something to wait for: a schema or a check of the rail's own, or a
- * table that is not loaded yet.
+ * Checks a payload before it is sent: amount, currency and destination if the rail moves money, then the rail's own
+ * schema. Reports the first fault. A payload that is not `ok` must not reach the rail. Never throws. Returns a promise
+ * only for an asynchronous check: a schema, the rail's own check, or a table that is not loaded yet.
  */
 export function validatePayload(rail: LoadedContract, payload: JsonObject): PayloadCheck | Promise<PayloadCheck> {
   if (!isObject(payload)) {
@@ -76,14 +75,14 @@ async function validateWaiting(
 }
 
 function checkFailure(error: unknown): PayloadCheckFailure {
-  // Only the name: what a validator throws quotes what it was given.
+  // Only the name, because validators quote the value in their errors.
   const reason = error instanceof PayloadCheckError ? error.message : `threw ${nameOf(error)}`
   return { ok: false, code: 'PAYLOAD_CHECK_FAILED', message: `the payload check ${reason}`, retryable: true }
 }
 
 const SOUND: PayloadCheck = Object.freeze({ ok: true })
 
-/** Producers refuse it already; what came past them, by SQL, is in our ledger but need not reach the rail. */
+/** Checks for card numbers again. Producers refuse them, but a payload enqueued by SQL bypasses that check. */
 function faultOfCardNumbers({ fields }: LoadedContract, payload: JsonObject): PayloadFault | undefined {
   if (fields.length === 0) return undefined
   try {
@@ -159,7 +158,7 @@ async function faultBySchema(rail: LoadedContract, payload: JsonObject): Promise
 
 const ISSUES_SHOWN_MAX = 5
 
-/** Runs a check with the rail's timeout: an asynchronous validator may hang. */
+/** Runs a check with the rail's timeout, because an asynchronous validator may hang. */
 async function checked<Value, Result>(
   rail: LoadedContract,
   check: (value: Value) => Result | Promise<Result>,
@@ -191,7 +190,7 @@ function nameOf(error: unknown): string {
   return error instanceof Error ? error.constructor.name : typeof error
 }
 
-/** Never leaves this file: how a check failed, in words that hold no value. */
+/** Reason of a failed check, without any value. Internal to this file. */
 class PayloadCheckError extends SymphonyError {
   constructor(message: string) {
     super('PAYLOAD_CHECK_FAILED', message)
@@ -199,9 +198,9 @@ class PayloadCheckError extends SymphonyError {
 }
 
 /**
- * Checks whether a value is a destination of a kind, as a rail receives it: no spaces, no lower case. The first payment that needs
- * a table of countries loads it, so a process that only enqueues does not wait for it. A repeated import would cost more than
- * the check.
+ * Checks a destination of each kind as a rail receives it: no spaces, no lower case. The first payment that needs a
+ * table of countries loads it, so that a process that only enqueues does not wait. A repeated import would cost more
+ * than the check.
  */
 const isDestination: Readonly<Record<DestinationKind, (text: string) => boolean | Promise<boolean>>> = {
   iban: (text) => isIban?.(text) ?? loadIbans().then((check) => check(text)),
@@ -219,9 +218,9 @@ async function loadIbans(): Promise<Check> {
 }
 
 /**
- * ISO 7064 mod 97-10 over the account and the country, as ISO 13616 wants it: letters count as two digits, and the check digits
- * are 98 less the rest, so that of three pairs with the same rest only one is right. Computed here, character by character: a
- * library that builds a number of sixty digits as text took longer than everything else that is checked of a payment.
+ * Checks ISO 7064 mod 97-10 over account and country, as ISO 13616 requires. Letters count as two digits, and the check
+ * digits are 98 minus the remainder, so only one of the pairs with the same remainder is valid. Computed character by
+ * character, because a library that builds a number of sixty digits took longer than all other checks of a payment.
  */
 function hasIbanCheckDigits(text: string): boolean {
   let rest = 0
@@ -242,15 +241,15 @@ const LETTER_A = 65
 const LETTER_Z = 90
 
 /**
- * E.164 with a country code that exists and a length that its plan allows. Not whether the number is assigned: plans
- * change every week, and a payment must not fail for the age of a table.
+ * Loads the check of E.164 numbers: an existing country code, and a length that its plan allows. It does not check
+ * whether the number is assigned, because plans change every week, and an old table must not fail a payment.
  */
 async function loadPhones(): Promise<Check> {
   const { parsePhoneNumberFromString } = await import('#phone-numbers')
   return (isPossible = (text) => parsePhoneNumberFromString(text)?.isPossible() === true)
 }
 
-/** Returns the kind for a rail that declares none: text that looks like a phone number or an IBAN must be one. */
+/** Returns the kind for a rail that declares none. Text that looks like a phone number or an IBAN must be one. */
 function detectDestinationKind(text: string): DestinationKind {
   if (text.startsWith('+')) return 'phone'
   return IBAN_SHAPE.test(text) ? 'iban' : 'account'
@@ -258,11 +257,14 @@ function detectDestinationKind(text: string): DestinationKind {
 
 const E164 = /^\+[1-9]\d{1,14}$/
 
-/** Two letters, two check digits, then what every country has at least: eleven more. Spaced and lower-case ones too. */
+/**
+ * Two letters, two check digits, then at least eleven more characters, as in every country. Also with spaces or in
+ * lower case.
+ */
 const IBAN_SHAPE = /^[A-Z]{2}\d{2}[ ]?(?:[A-Z0-9][ ]?){10,29}[A-Z0-9]$/i
 
 /**
  * Account numbers, wallet and merchant ids: ASCII letters and digits, with single separators inside. 64 characters,
- * because the 34 of ISO 20022 would refuse a UUID, which is what wallets use.
+ * because the 34 of ISO 20022 would refuse a UUID, which wallets use.
  */
 const ACCOUNT = /^(?=.{1,64}$)[A-Za-z0-9]+(?:[-_.:/@][A-Za-z0-9]+)*$/

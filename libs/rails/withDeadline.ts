@@ -1,4 +1,4 @@
-/** The part of an `AbortSignal` that a deadline needs. A leased item has it too, without the cost of a real signal. */
+/** Part of an `AbortSignal` that a deadline needs. A leased item implements it without the cost of a real signal. */
 export interface StopSignal {
   readonly aborted: boolean
   readonly reason: unknown
@@ -13,11 +13,11 @@ export interface AbortListener {
 
 interface Deadline {
   readonly timeoutMs: number
-  /** Ends the wait earlier. */
+  /** Signal that ends the wait earlier. */
   readonly signal?: StopSignal | undefined
 }
 
-/** Argument of the work. Its signal is created when it is first read, because most work never reads it. */
+/** Argument of the work. Its signal is created at the first read, because most work never reads it. */
 export interface WorkContext {
   readonly signal: AbortSignal
 }
@@ -38,8 +38,9 @@ export type DeadlineResult<Value> =
     }
 
 /**
- * Runs `work` and returns when it ends or at the deadline, whichever is first. Never rejects. At the deadline it aborts the
- * signal of the work and does not wait for it: a hung adapter would otherwise block its slot, and a shutdown, for ever.
+ * Runs `work` and returns when it ends or at the deadline, whichever is first. Never rejects. At the deadline it aborts
+ * the signal of the work and does not wait for it: a hung adapter would otherwise block its slot, and a shutdown, for
+ * ever.
  */
 export function withDeadline<Value>(
   work: (context: WorkContext) => Value | Promise<Value>,
@@ -49,8 +50,8 @@ export function withDeadline<Value>(
 }
 
 /**
- * One piece of work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result.
- * It is an object rather than closures, because each payment creates one.
+ * Work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result. It
+ * is an object instead of closures, because each payment creates one.
  */
 export abstract class TimedWork<Value, Result> implements AbortListener {
   readonly #context = new CallContext()
@@ -74,7 +75,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
       this.#resolve = resolve
       this.#reject = reject
       this.#signal = signal
-      // Not AbortSignal.timeout, which lets the process exit before it, nor AbortSignal.any, which Node.js 20 never frees.
+      // Not AbortSignal.timeout, which lets the process exit early, nor AbortSignal.any, which Node.js 20 never frees.
       this.#timer = setTimeout(stopAtTimeout, timeoutMs, this)
       this.#begin()
     })
@@ -95,7 +96,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
     else this.#signal?.addEventListener('abort', this)
   }
 
-  /** Called by the signal. The work is the listener itself, because a function per call would be one more object. */
+  /** Called by the signal. The work itself is the listener, because a function per call would be one more object. */
   handleEvent(): void {
     this.stop('aborted')
   }
@@ -106,7 +107,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
     this.#clear()
     const end = new Promise<Settled<Value>>((resolve) => (this.#resolveEnd = resolve))
     CallContext.controllerOf(this.#context).abort(new DOMException(...REASONS[reason]))
-    // An adapter that obeys its signal knows what it has sent. Its answer gets one turn of the event loop to arrive.
+    // An adapter that obeys its signal knows what it has sent, so its answer gets one turn of the event loop to arrive.
     setImmediate(() => this.#finish({ stoppedBy: reason, settled: this.#settled, end }))
   }
 
@@ -153,8 +154,8 @@ function stopAtTimeout(timed: { stop(reason: 'timeout'): void }): void {
 }
 
 /**
- * `signal` is an own property, so that it survives a spread. All contexts share one descriptor: an object literal with a getter
- * takes three times as long to create.
+ * Context of a call. `signal` is an own property, so that it survives a spread. All contexts share one descriptor,
+ * because an object literal with a getter takes three times as long to create.
  */
 class CallContext implements WorkContext {
   declare readonly signal: AbortSignal
@@ -179,5 +180,5 @@ const SIGNAL = {
 
 const REASONS = {
   timeout: ['the call timed out', 'TimeoutError'],
-  aborted: ['the call was given up', 'AbortError'],
+  aborted: ['the call was aborted', 'AbortError'],
 } as const

@@ -93,7 +93,9 @@ describe('httpRail', () => {
   })
 
   it('refuses inquire without a place to ask', () => {
-    expect(() => declare({ url: HTTPS }, { onUnknown: 'inquire' })).toThrow('http.status: expected where to ask')
+    expect(() => declare({ url: HTTPS }, { onUnknown: 'inquire' })).toThrow(
+      'http.status: expected an address to inquire at',
+    )
   })
 
   it('refuses what is no rail in the declaration around it, when it is loaded', () => {

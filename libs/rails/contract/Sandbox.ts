@@ -5,20 +5,20 @@ import type { LoadedRail } from '../loadRails.js'
 import type { RailRequest } from '../types.js'
 
 export interface RailContractOptions {
-  /** A payload that the rail, or its sandbox, pays. It will be paid several times, under different references. */
+  /** Payload that the rail, or its sandbox, pays. It is paid several times, under different references. */
   readonly payload: JsonObject
-  /** One that it refuses for good. @default refusals are not checked */
+  /** Payload that the rail refuses permanently. @default refusals are not checked */
   readonly refusedPayload?: JsonObject
   /**
-   * How often money moved under a reference, as the sandbox tells by other ways than the adapter. It makes most rules
-   * sharper. @default what the adapter says of itself is believed
+   * Returns the number of payments under a reference, as the sandbox knows it independently of the adapter. It makes
+   * most rules stricter. @default the adapter's own answers are trusted
    */
   readonly effectsOf?: (reference: string) => number | Promise<number>
-  /** How soon the adapter must react to its signal. @default 2000 */
+  /** Milliseconds within which the adapter must react to its signal. @default 2000 */
   readonly abortPatienceMs?: number
 }
 
-/** A fresh start for each rule: new references, the same rail. */
+/** State of one rule's check: new references, the same rail. */
 export class Sandbox {
   readonly rail: LoadedRail
   readonly payload: JsonObject
@@ -34,7 +34,7 @@ export class Sandbox {
     this.#refusedPayload = refusedPayload
   }
 
-  /** Frozen all through: what an adapter changes in it would be changed for the next attempt too. */
+  /** Creates a deeply frozen request, because a change by the adapter would also affect the next attempt. */
   request(payload: JsonObject = this.payload): RailRequest {
     return deepFreeze({
       reference: createReference(systemClock.now()),
@@ -54,7 +54,7 @@ export class Sandbox {
 
   async call(request: RailRequest): Promise<RailResult> {
     const result = await callRail(this.rail, request)
-    return result.unknownCode === true ? fail(`the code ${result.railCode} is not what the table says`) : result
+    return result.unknownCode === true ? fail(`the code ${result.railCode} contradicts the table of codes`) : result
   }
 
   async pay(request: RailRequest): Promise<RailResult & { readonly kind: 'success' }> {
@@ -72,10 +72,10 @@ export class Sandbox {
   }
 }
 
-/** As a lease outlasts its call. */
+/** Time by which the lease outlasts the call. */
 const LEASE_MARGIN_MS = 60_000
 
-/** A UUIDv7, as the outbox ids are that stand here otherwise: adapters may read from it when the payment was made. */
+/** Creates a UUIDv7, as outbox ids are. Adapters may read the time of the payment from it. */
 function createReference(now: Date): string {
   const time = now.getTime().toString(16).padStart(12, '0')
   const random = randomBytes(10).toString('hex')

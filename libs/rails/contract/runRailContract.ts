@@ -10,11 +10,11 @@ export interface RuleResult {
   readonly rule: string
   readonly ok: boolean
   readonly detail: string
-  /** The rule does not apply, or could not be checked (`detail` says what for); then `ok` says nothing. */
+  /** Whether the rule does not apply or could not be checked (`detail` has the reason). Then `ok` means nothing. */
   readonly skipped?: true
 }
 
-/** Thrown when an adapter breaks the contract. `results` has every rule, `errors` one error per broken one. */
+/** Thrown when an adapter breaks the contract. `results` has every rule, `errors` one error per broken rule. */
 export class RailContractError extends SymphonyError {
   readonly results: readonly RuleResult[]
   readonly errors: readonly Error[]
@@ -32,8 +32,8 @@ export class RailContractError extends SymphonyError {
 }
 
 /**
- * Checks an adapter against what Symphony relies on, with real calls to it: run it against a sandbox, from any test
- * framework. Returns every rule with what was found, or throws a `RailContractError` if one is broken.
+ * Checks an adapter against Symphony's requirements with real calls. Run it against a sandbox, from any test framework.
+ * Returns the result of every rule, or throws a `RailContractError` if one is broken.
  */
 export async function runRailContract(
   rail: RailDeclaration<string, object>,
@@ -59,7 +59,7 @@ async function resultOf(rule: string, check: () => Promise<string>): Promise<Rul
 
 interface Rule {
   readonly rule: string
-  /** Returns what was found, in a few words. */
+  /** Returns the finding in a few words. */
   readonly check: (sandbox: Sandbox) => Promise<string>
 }
 
@@ -93,11 +93,11 @@ async function referenceArrives(sandbox: Sandbox): Promise<string> {
   if (sandbox.effectsOf !== undefined) {
     return (await sandbox.effectsOf(request.reference)) > 0
       ? 'the sandbox knows it'
-      : fail('the sandbox knows nothing under our reference')
+      : fail('the sandbox has no payment under our reference')
   }
   if (sandbox.rail.queryStatus === undefined) return skip('it needs effectsOf or queryStatus')
   const { kind } = await inquireRail(sandbox.rail, request)
-  return kind === 'success' ? 'the rail finds it' : fail(`the rail says ${kind} of a reference it has paid`)
+  return kind === 'success' ? 'the rail finds it' : fail(`expected success for a paid reference, got ${kind}`)
 }
 
 async function paysOnce(sandbox: Sandbox): Promise<string> {
@@ -150,7 +150,7 @@ async function abortedPaysNothing(sandbox: Sandbox): Promise<string> {
   if (sandbox.effectsOf !== undefined) return sandbox.expectEffects(request, 0)
   if (sandbox.rail.queryStatus === undefined) return skip('it needs effectsOf or queryStatus')
   const { kind } = await inquireRail(sandbox.rail, request)
-  return kind === 'absent' ? 'absent' : fail(`the rail says ${kind} of a call that was given up before it began`)
+  return kind === 'absent' ? 'absent' : fail(`expected absent for a call aborted before its start, got ${kind}`)
 }
 
 async function refusalIsTerminal(sandbox: Sandbox): Promise<string> {
@@ -168,7 +168,7 @@ async function refusalHoldsNoSecret(sandbox: Sandbox): Promise<string> {
   const { destination } = request.payload
   const isQuoted = typeof destination === 'string' && text.includes(destination)
   return isQuoted || redact(text) !== text
-    ? fail('Symphony would redact it before it is stored; better it never leaves the adapter')
+    ? fail('the text holds data that Symphony redacts; remove it in the adapter')
     : 'it holds none'
 }
 
@@ -176,6 +176,6 @@ async function settled(call: () => Promise<unknown>): Promise<void> {
   try {
     await call()
   } catch {
-    // How it ends is not asked, only that it does.
+    // Only the end of the call matters, not its result.
   }
 }

@@ -1,14 +1,14 @@
 import { InvalidPayloadError, type JsonObject, type JsonValue } from '../../core/index.js'
 import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 
-/** Refuses a payload with a card number in a field of class `forbidden`, however deep in it, keys included. */
+/** Refuses a payload with a card number in a field of class `forbidden`, at any depth, including keys. */
 export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule[], argument = 'payload'): void {
   mapFields(payload, rulesOf(rules, 'forbidden'), (value, { rule }) => {
-    // By the rule's own words: a key on the way may itself be data.
+    // Names the rule's pointer, because a key of the payload may itself be data.
     if (!textsIn(value).some(holdsCardNumber)) return value
     throw new InvalidPayloadError(`${argument}${rule.pointer}`, 'holds a card number, which this rail forbids there', {
       code: 'CARD_NUMBER_REFUSED',
-      // The number must not leave this process, so the database cannot be asked whether the payment is known.
+      // The number must not leave this process, so the database cannot tell whether the payment is known.
       remedy:
         'Leave it out, or send a token of it. If this payment was enqueued before, it stands: do not send it under another key.',
     })
@@ -16,13 +16,13 @@ export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule
 }
 
 /**
- * Whether a text holds what is written as card numbers are: 13 to 19 digits that pass the check of Luhn, in one piece or in
- * groups. Groups are taken together in every way, because a number may stand beside another (`4111 1111 1111 1111 12/29`);
- * digits in one piece count as one number, so that one in ten of all ids of that length is refused and not most of them. A
- * longer run is searched throughout, unless it is an account number: little else but evasion looks like that.
+ * Returns whether a text holds a card number: 13 to 19 digits that pass the Luhn check, in one piece or in groups. All
+ * combinations of adjacent groups are tried, because a number may stand beside another (`4111 1111 1111 1111 12/29`).
+ * Digits in one piece count as one number; otherwise most ids of that length would be refused instead of one in ten. A
+ * longer run is searched at every position unless it is an IBAN, because such a run is probably an evasion.
  */
 export function holdsCardNumber(text: string): boolean {
-  // Digits in other scripts and invisible characters between digits hide a number from a pattern, not from a reader.
+  // Digits of other scripts and invisible characters hide a number from a pattern, but not from a reader.
   const plain = text
     .normalize('NFKC')
     .replaceAll(/\p{Cf}/gu, '')
@@ -48,7 +48,7 @@ function holdsInGroups(groups: readonly string[]): boolean {
 }
 
 function holdsInRun(digits: string): boolean {
-  // Among so many there is one, by chance if not by intent, and to look for it would take longer than to enqueue it.
+  // So many digits contain a card number at least by chance, and the search would take too long.
   if (digits.length > DIGITS_SEARCHED_MAX) return true
   for (let start = 0; start + CARD_LENGTH.min <= digits.length; start += 1) {
     for (let length = CARD_LENGTH.min; length <= CARD_LENGTH.max && start + length <= digits.length; length += 1) {
@@ -68,7 +68,7 @@ function passesLuhn(digits: string, start: number, end: number): boolean {
   return sum % 10 === 0
 }
 
-/** By its own check digits (ISO 13616): a card number written so would fail them, but for one in 97. */
+/** Checks the IBAN's own check digits (ISO 13616). A card number in this form passes them in one of 97 cases. */
 function isIban(word: string): boolean {
   const compact = word.replaceAll(' ', '')
   const moved = `${compact.slice(4)}${compact.slice(0, 4)}`
@@ -76,7 +76,7 @@ function isIban(word: string): boolean {
   return BigInt(digits) % 97n === 1n
 }
 
-/** Every text and number in a value, keys of objects included. */
+/** Returns every text and number in a value, including keys. */
 function textsIn(value: JsonValue): string[] {
   if (typeof value === 'string' || typeof value === 'number') return [String(value)]
   if (typeof value !== 'object' || value === null) return []
@@ -86,8 +86,8 @@ function textsIn(value: JsonValue): string[] {
 const CARD_LENGTH = { min: 13, max: 19 }
 const ZERO = 48
 const DIGITS_SEARCHED_MAX = 256
-/** In one piece, or in groups of four as it is printed. */
+/** IBAN in one piece, or in groups of four. */
 const IBAN = /\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b/g
-/** Digits with at most two separators between them, as people write numbers. */
+/** Digits with at most two separators between them. */
 const DIGITS = /\d(?:[\s.\p{Pd}_/]{0,2}\d)+/gu
 const SEPARATORS = /[^\d]+/u

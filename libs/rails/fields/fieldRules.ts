@@ -1,20 +1,20 @@
 import { InvalidArgumentError, isObject, nearestSpelling, type JsonObject, type JsonValue } from '../../core/index.js'
 
 /**
- * What a field of a payload may show, and to whom.
+ * Class of a payload field. It decides where the value is visible.
  *
- * | class | in the database | where a payload is shown | to the rail |
+ * | class | in the database | shown to people | sent to the rail |
  * | --- | --- | --- | --- |
  * | `public` | as it is | as it is | as it is |
  * | `masked` | as it is | masked | as it is |
- * | `encrypted` | encrypted before it gets there | that it is encrypted | decrypted for the call |
- * | `forbidden` | refused where it holds a card number | masked | as it is |
+ * | `encrypted` | encrypted before it is sent there | as `[encrypted]` | decrypted for the call |
+ * | `forbidden` | refused if it holds a card number | masked | as it is |
  *
- * A field that no rule names is public.
+ * A field without a rule is public.
  */
 export type FieldClass = 'public' | 'masked' | 'encrypted' | 'forbidden'
 
-/** By place: a JSON pointer, in which `*` stands for every element of a list or member of an object. */
+/** Classes by JSON pointer. `*` stands for every element of a list or member of an object. */
 export type FieldClasses = Readonly<Record<string, FieldClass>>
 
 export interface FieldRule {
@@ -23,10 +23,10 @@ export interface FieldRule {
   readonly fieldClass: FieldClass
 }
 
-/** Checks a rail's field classes. No two rules may speak of the same field: it would depend on their order what is true. */
+/** Checks a rail's field classes. Two rules must not match the same field, because their order would decide. */
 export function readFieldRules(field: string, value: unknown): readonly FieldRule[] {
   if (!isObject(value)) {
-    throw new InvalidArgumentError(field, 'expected an object from place, such as /destination, to class')
+    throw new InvalidArgumentError(field, 'expected an object of field classes by JSON pointer, such as /destination')
   }
   const entries: [string, unknown][] = Object.entries(value)
   if (entries.length > RULES_MAX) throw new InvalidArgumentError(field, `expected at most ${RULES_MAX} places`)
@@ -34,13 +34,16 @@ export function readFieldRules(field: string, value: unknown): readonly FieldRul
   for (const [index, rule] of rules.entries()) {
     const other = rules.slice(0, index).find((earlier) => overlap(earlier.keys, rule.keys))
     if (other !== undefined) {
-      throw new InvalidArgumentError(`${field}["${rule.pointer}"]`, `speaks of the same field as "${other.pointer}"`)
+      throw new InvalidArgumentError(`${field}["${rule.pointer}"]`, `matches the same field as "${other.pointer}"`)
     }
   }
   return Object.freeze(rules)
 }
 
-/** Rules of this process and of all recorded declarations of one rail: the stricter class of each place, as the database merges them. */
+/**
+ * Merges the rules of this process with all recorded declarations of a rail. The stricter class of each pointer wins,
+ * as in the database.
+ */
 export function mergeFieldRules(declared: readonly FieldRule[], recorded: FieldClasses): readonly FieldRule[] {
   const merged = new Map(declared.map((rule) => [rule.pointer, rule]))
   for (const [pointer, given] of Object.entries(recorded)) {
@@ -51,7 +54,7 @@ export function mergeFieldRules(declared: readonly FieldRule[], recorded: FieldC
   return [...merged.values()]
 }
 
-/** Nothing of an encrypted field is ever shown; a forbidden one may be shown masked. */
+/** Returns the rank of a class. Encrypted fields are never shown; forbidden ones are shown masked. */
 function strictness({ fieldClass }: FieldRule): number {
   return ['public', 'masked', 'forbidden', 'encrypted'].indexOf(fieldClass)
 }
@@ -66,22 +69,22 @@ export function readPointer(field: string, pointer: unknown): readonly string[] 
     .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
-/** Whether a place that one names is, holds, or lies in one that the other names. */
+/** Returns whether a field of one pointer is, contains, or lies in a field of the other. */
 export function overlap(some: readonly string[], others: readonly string[]): boolean {
   const shared = Math.min(some.length, others.length)
   return some.slice(0, shared).every((key, at) => key === others[at] || key === EACH || others[at] === EACH)
 }
 
-/** Called for each field of a rule; what it returns takes the field's place. */
+/** Called for each field of a rule. Its result replaces the field. */
 export type VisitField = (value: JsonValue, place: FieldPlace) => JsonValue
 
 export interface FieldPlace {
   readonly rule: FieldRule
-  /** Where exactly, without stars: `/lines/0/iban`. */
+  /** Exact pointer, without stars: `/lines/0/iban`. */
   readonly pointer: string
 }
 
-/** A copy of the payload with the fields of these rules replaced. Fields that are not there are not visited. */
+/** Returns a copy of the payload with the fields of these rules replaced. Skips absent fields. */
 export function mapFields(payload: JsonObject, rules: readonly FieldRule[], visit: VisitField): JsonObject {
   let mapped = payload
   for (const rule of rules) {
@@ -151,8 +154,8 @@ export interface EncryptedItem {
  * Reason for which the fields of a payload cannot be decrypted. Nothing is sent, and the item is held.
  *
  * - `FIELD_KEY_MISSING`: this process lacks the master key, or the database lacks the data key.
- * - `FIELD_KEY_DESTROYED`: the subject's key was destroyed. The payment cannot be made any more.
- * - `FIELD_UNREADABLE`: the ciphertext was changed, or belongs to another payment or place.
+ * - `FIELD_KEY_DESTROYED`: the subject's key was destroyed. The payment can no longer be made.
+ * - `FIELD_UNREADABLE`: the ciphertext was changed, or belongs to another payment or field.
  */
 export type UnreadableReason = 'FIELD_KEY_MISSING' | 'FIELD_KEY_DESTROYED' | 'FIELD_UNREADABLE'
 

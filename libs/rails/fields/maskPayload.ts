@@ -3,11 +3,11 @@ import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 
 export interface MaskedPayload {
   readonly payload: JsonObject
-  /** Whether anything of it is not shown. */
+  /** Whether any field is masked. */
   readonly masked: boolean
 }
 
-/** A payload for people: each field as its class allows. */
+/** Masks a payload for people, each field by its class. */
 export function maskPayload(payload: JsonObject, rules: readonly FieldRule[]): MaskedPayload {
   let masked = false
   const shown = mapFields(payload, rulesOf(rules, 'masked', 'encrypted', 'forbidden'), (value, { rule }) => {
@@ -17,7 +17,7 @@ export function maskPayload(payload: JsonObject, rules: readonly FieldRule[]): M
   return { payload: shown, masked }
 }
 
-/** Masks the text of a payload as the ledger has it. Text that is no JSON object is masked as a whole. */
+/** Masks the text of a payload from the ledger. Text that is no JSON object is masked as a whole. */
 export function maskPayloadText(text: string, rules: readonly FieldRule[]): { text: string; masked: boolean } {
   if (rules.every(({ fieldClass }) => fieldClass === 'public')) return { text, masked: false }
   const payload = parse(text)
@@ -26,7 +26,10 @@ export function maskPayloadText(text: string, rules: readonly FieldRule[]): { te
   return shown.masked ? { text: JSON.stringify(shown.payload), masked: true } : { text, masked: false }
 }
 
-/** The last four characters tell one account from another; of something short they would be most of it. */
+/**
+ * Masks a value except the last four characters, which distinguish accounts. Masks short text as a whole, because four
+ * characters would reveal most of it.
+ */
 function maskValue(value: JsonValue): JsonValue {
   if (Array.isArray(value)) return value.map(maskValue)
   if (typeof value === 'object' && value !== null) {

@@ -5,16 +5,16 @@ import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 export type Redact = (text: string, lengthMax?: number) => string
 
 /**
- * Returns a `redact` that also removes the values of masked, encrypted and forbidden fields. A rail may quote such a value in its
- * answer, or an adapter in an error, and the ledger is append-only. Values are removed before the text is cut, so that no
- * part of a value is left at the end.
+ * Returns a `redact` that also removes the values of masked, encrypted and forbidden fields. A rail or an adapter's
+ * error may quote such a value, and the ledger is append-only. Values are removed before the text is cut, so that no
+ * part of a value remains at the end.
  */
 export function redactFields(payload: JsonObject, rules: readonly FieldRule[]): Redact {
   if (rules.length === 0) return redact
   const secrets = secretsIn(payload, rulesOf(rules, 'masked', 'encrypted', 'forbidden'))
   if (secrets.length === 0) return redact
   return (text, lengthMax) => {
-    // No value of a payload is longer than this, and the rest of the text is dropped.
+    // No value of a payload is longer than this. The rest of the text is dropped.
     const near = text.slice(0, TEXT_READ_MAX)
     return redact(
       secrets.reduce((rest, secret) => rest.replaceAll(secret, '[withheld]'), near),
@@ -23,7 +23,7 @@ export function redactFields(payload: JsonObject, rules: readonly FieldRule[]): 
   }
 }
 
-/** Longest first: a value that contains another must be removed as a whole. */
+/** Returns the secret values, longest first: a value that contains another must be removed as a whole. */
 function secretsIn(payload: JsonObject, rules: readonly FieldRule[]): readonly string[] {
   const secrets = new Set<string>()
   mapFields(payload, rules, (value) => {
@@ -33,7 +33,7 @@ function secretsIn(payload: JsonObject, rules: readonly FieldRule[]): readonly s
   return [...secrets].filter(({ length }) => length >= LENGTH_MIN).toSorted((a, b) => b.length - a.length)
 }
 
-/** Returns a value as it is, in JSON, in a URL, and in base64 as in a header of basic authentication. */
+/** Returns a value unchanged, in JSON, in a URL, and in base64 as in basic authentication. */
 function spellings(text: string): readonly string[] {
   return [
     text,

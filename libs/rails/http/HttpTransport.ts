@@ -4,20 +4,20 @@ import { SymphonyError } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
 
 interface TransportOptions {
-  /** Most connections to one host at once; further requests wait, unsent. */
+  /** Maximum number of connections to one host. Further requests wait unsent. */
   readonly connectionsMax: number
-  /** Send several requests over one connection, one after the other. */
+  /** Whether several requests use one connection, one after the other. */
   readonly keepAlive: boolean
   readonly connectTimeoutMs: number
   readonly responseBytesMax: number
   readonly tls?: TlsMaterial | undefined
 }
 
-/** PEM, as for `node:tls`. The server is always verified. */
+/** TLS material as PEM, as for `node:tls`. The server is always verified. */
 export interface TlsMaterial {
-  /** Whom to trust instead of the public authorities. */
+  /** Trusted authorities, instead of the public ones. */
   readonly ca?: string | Buffer | readonly (string | Buffer)[]
-  /** The client's own certificate and key, for rails that ask for one. */
+  /** Client certificate and key, for rails that require them. */
   readonly cert?: string | Buffer
   readonly key?: string | Buffer
   readonly passphrase?: string
@@ -33,11 +33,11 @@ export interface HttpRequest {
 export interface HttpResponse {
   readonly status: number
   readonly headers: IncomingHttpHeaders
-  /** All of it. An answer that was cut, or too long to be read, is an error. */
+  /** Whole body. A truncated or too long answer is an error. */
   readonly body: Buffer
 }
 
-/** The request was begun, and no whole answer came back: the rail may have acted on it. */
+/** The request was started, and no whole answer arrived: the rail may have acted. */
 export class ExchangeBrokenError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('HTTP_EXCHANGE_BROKEN', message, options)
@@ -45,10 +45,10 @@ export class ExchangeBrokenError extends SymphonyError {
 }
 
 /**
- * One request, one answer, and certainty about the one thing that decides a payment: whether anything was sent. undici
- * calls `onRequestStart` in the moment before it writes to the socket; an error without that call (a refused connection,
- * a name that does not resolve, a certificate that does not match) is `NotSentError`, any other is not. Redirects are
- * not followed: they are answers like others.
+ * Exchanges one request for one answer, and knows whether anything was sent, which decides a payment. undici calls
+ * `onRequestStart` just before it writes to the socket. An error without that call (a refused connection, a name that
+ * does not resolve, a certificate that does not match) is a `NotSentError`; any other is not. Redirects are not
+ * followed: they are answers.
  */
 export class HttpTransport {
   readonly #responseBytesMax: number
@@ -73,21 +73,25 @@ export class HttpTransport {
     })
   }
 
-  /** Waits for exchanges under way. */
+  /** Waits for the exchanges under way, then closes the connections. */
   async close(): Promise<void> {
     await (await this.#agent).close()
   }
 }
 
-/** Loaded only now, by a process that has such a rail: those who merely enqueue should not wait for it. */
+/**
+ * Creates the agent. Loads undici only in a process with such a rail, so that a process that only enqueues starts
+ * faster.
+ */
 async function createAgent({ connectionsMax, keepAlive, connectTimeoutMs, tls }: TransportOptions): Promise<Agent> {
   const undici = await import('undici')
   return new undici.Agent({
     connections: connectionsMax,
-    // One request at a time per connection; 0 closes it after each. Never more: a broken pipeline is many unknowns.
+    // One request at a time per connection; 0 closes it after each. A broken pipeline would leave many unknown
+    // outcomes.
     pipelining: keepAlive ? 1 : 0,
     connect: { ...tls, timeout: connectTimeoutMs, rejectUnauthorized: true, minVersion: 'TLSv1.2' },
-    // The caller's signal bounds the exchange; undici's own timers are coarse and would end it for another reason.
+    // The caller's signal bounds the exchange. undici's own timers are coarse and would end it for another reason.
     headersTimeout: 0,
     bodyTimeout: 0,
   })
@@ -118,7 +122,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
-    // Given up while it waited for a connection, and reported as not sent: it must not be sent now.
+    // Aborted while it waited for a connection, and already reported as not sent, so it must not be sent now.
     if (this.#signal.aborted) controller.abort(new NotSentError('aborted while waiting for a connection'))
     else this.#controller = controller
   }
@@ -156,6 +160,6 @@ class Exchange implements Dispatcher.DispatchHandler {
   #describe(error: Error): Error {
     return this.#controller === undefined
       ? new NotSentError('the request could not be sent', { cause: error })
-      : new ExchangeBrokenError('no whole answer came back', { cause: error })
+      : new ExchangeBrokenError('no whole answer arrived', { cause: error })
   }
 }

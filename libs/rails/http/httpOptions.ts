@@ -17,7 +17,7 @@ import { mergeStatusOutcomes, type StatusOutcomes } from './httpOutcomes.js'
 import type { TlsMaterial } from './HttpTransport.js'
 import type { SigningKey } from './requestSignature.js'
 
-/** A declaration like that of any rail, but with `http` in place of the calls. */
+/** Declaration of a rail with `http` instead of the calls. */
 export interface HttpRailOptions<Type extends string = string, Payload extends object = JsonObject> extends Omit<
   RailDeclaration<Type, Payload>,
   'dispatch' | 'queryStatus' | 'close'
@@ -26,49 +26,52 @@ export interface HttpRailOptions<Type extends string = string, Payload extends o
 }
 
 export interface HttpOptions<Payload extends object = JsonObject> {
-  /** Where payments are sent. `{reference}` in it is replaced. HTTPS, or plain HTTP to this machine. */
+  /** Address of payments. `{reference}` in it is replaced. HTTPS, or plain HTTP to this machine. */
   readonly url: string
-  /** @default 'POST' */
+  /** HTTP method. @default 'POST' */
   readonly method?: 'POST' | 'PUT'
-  /** How to ask what became of a reference; without it the rail has no `queryStatus`. */
+  /** Inquiry about a reference. Without it the rail has no `queryStatus`. */
   readonly status?: HttpStatusOptions
   /**
-   * The JSON that is sent. It must not depend on `attempt` or `notAfter`: rails compare the bodies of two requests
-   * under one key. @default reference, instructionId, participantId, sequenceId, idempotencyKey and payload
+   * Returns the JSON to send. It must not depend on `attempt` or `notAfter`, because rails compare the bodies of two
+   * requests under one key. @default reference, instructionId, participantId, sequenceId, idempotencyKey and payload
    */
   readonly body?: (request: RailRequest<Payload>) => JsonValue
-  /** More headers, such as an API key; a function for tokens that change. @default none */
+  /** Additional headers, such as an API key; a function for tokens that change. @default none */
   readonly headers?: HttpHeaders | (() => HttpHeaders | Promise<HttpHeaders>)
-  /** Where the answer has what, as JSON pointers. @default /reference, /code and /message */
+  /** JSON pointers into the answer. @default /reference, /code and /message */
   readonly pointers?: { readonly reference?: string; readonly code?: string; readonly message?: string }
   /** Outcomes of HTTP statuses that differ from `HTTP_STATUS_OUTCOMES`. */
   readonly statusOutcomes?: Readonly<Record<number, RailOutcome>>
-  /** Signs each request (header `Symphony-Signature`). The secret has 16 bytes at least. @default no signature */
+  /**
+   * Key that signs each request (header `Symphony-Signature`). The secret has at least 16 bytes. @default no signature
+   */
   readonly signing?: SigningKey
   readonly tls?: TlsMaterial
-  /** Allows plain HTTP to other machines: for a network that encrypts by itself. @default false */
+  /** Whether plain HTTP to other machines is allowed, for a network that encrypts by itself. @default false */
   readonly allowPlainHttp?: boolean
-  /** Longest answer that is read. @default 65536 */
+  /** Maximum number of bytes of an answer. @default 65536 */
   readonly responseBytesMax?: number
-  /** Most connections at once. @default concurrency, or 10 */
+  /** Maximum number of connections. @default concurrency, or 10 */
   readonly connectionsMax?: number
   /**
-   * Reuse connections. A server may close an idle one in the moment a payment is written to it, and then the outcome is
-   * unknown: cheap where Symphony may resend or ask, a person's work where it must hold. @default onUnknown is not 'hold'
+   * Whether connections are reused. A server may close an idle connection while a payment is written to it, which
+   * leaves an unknown outcome. That is cheap with `resend` or `inquire`, but needs an operator with `hold`. @default
+   * onUnknown is not 'hold'
    */
   readonly keepAlive?: boolean
-  /** @default systemClock */
+  /** Clock of times in requests. @default systemClock */
   readonly clock?: Clock
 }
 
 export interface HttpStatusOptions {
-  /** Asked with GET. `{reference}` in it is replaced. 404 means absent. */
+  /** Address of the inquiry (GET). `{reference}` in it is replaced. Status 404 means absent. */
   readonly url: string
-  /** Where the rail's answer has it. @default those of the dispatch */
+  /** JSON pointers into the answer. @default those of the dispatch */
   readonly pointers?: { readonly reference?: string; readonly code?: string; readonly message?: string }
   /**
-   * For rails that describe a payment by a state. Without it, any 2xx with a reference means paid.
-   * A state that is not listed is unknown.
+   * Outcomes by state, for rails that describe a payment by a state. An unlisted state is unknown. Without it, any 2xx
+   * with a reference means paid.
    */
   readonly states?: {
     readonly pointer: string
@@ -130,7 +133,7 @@ const CONNECTIONS_MAX = { min: 1, max: 10_000 }
 const SECRET_BYTES_MIN = 16
 const URL_LENGTH_MAX = 2_048
 
-/** Checks what is HTTP's; the declaration around it is checked by `loadRails`, like any other. */
+/** Checks the HTTP options. `loadRails` checks the rest of the declaration. */
 export function resolveHttpOptions<Payload extends object>(rail: HttpRailOptions<string, Payload>): ResolvedHttp {
   const type = requiredId('type', rail.type)
   const field = (name: string) => `rail "${type}", http.${name}`
@@ -142,7 +145,7 @@ export function resolveHttpOptions<Payload extends object>(rail: HttpRailOptions
   const { method = 'POST', allowPlainHttp = false, status, signing, headers = {} } = given
   if (method !== 'POST' && method !== 'PUT') throw new InvalidArgumentError(field('method'), 'expected POST or PUT')
   if (rail.onUnknown === 'inquire' && status === undefined) {
-    throw new InvalidArgumentError(field('status'), 'expected where to ask, because onUnknown is "inquire"')
+    throw new InvalidArgumentError(field('status'), 'expected an address to inquire at, because onUnknown is "inquire"')
   }
   if (signing !== undefined) checkSigning(field, signing)
   if (typeof headers !== 'function') refuseOwnHeaders(field('headers'), headers)
@@ -175,7 +178,10 @@ function resolveStatus(
   rejectUnknownKeys(status, ['url', 'pointers', 'states'], (key) => field(`status.${key}`))
   const url = readUrl(field('status.url'), status.url, allowPlainHttp)
   if (!status.url.includes(REFERENCE_PLACE)) {
-    throw new InvalidArgumentError(field('status.url'), `expected ${REFERENCE_PLACE} in it: who is asked about what?`)
+    throw new InvalidArgumentError(
+      field('status.url'),
+      `expected ${REFERENCE_PLACE} in the address, to name the payment`,
+    )
   }
   return {
     url,
@@ -197,7 +203,7 @@ function readUrl(field: string, value: unknown, allowPlainHttp: boolean): UrlTem
   if (sample.protocol === 'http:' && !allowPlainHttp && !isLoopback(sample.hostname)) {
     throw new InvalidArgumentError(
       field,
-      'expected https: plain HTTP to another machine shows payments to everyone between (allowPlainHttp permits it)',
+      'expected https: plain HTTP to another machine reveals payments on the network (allowPlainHttp permits it)',
     )
   }
   if (sample.username !== '' || sample.password !== '') {
@@ -246,7 +252,10 @@ function readStatusOutcomes(
 
 function checkSigning(field: (name: string) => string, { keyId, secret }: SigningKey): void {
   if (requiredId(field('signing.keyId'), keyId).includes(',')) {
-    throw new InvalidArgumentError(field('signing.keyId'), 'expected no comma: it separates the parts of the signature')
+    throw new InvalidArgumentError(
+      field('signing.keyId'),
+      'expected no comma, which separates the parts of the signature',
+    )
   }
   const isText = typeof secret === 'string'
   if ((!isText && !(secret instanceof Uint8Array)) || Buffer.byteLength(secret) < SECRET_BYTES_MIN) {

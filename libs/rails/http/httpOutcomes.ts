@@ -1,19 +1,19 @@
 import type { RailOutcome } from '../types.js'
 
 /**
- * What an HTTP status says about a payment, unless `statusOutcomes` says otherwise. 2xx is success, given a reference.
- * What is neither here nor 2xx is unknown: redirects (303 comes after the deed), and every 5xx, because a gateway that
- * lost patience with the rail behind it does not know what that rail did.
+ * Outcomes of HTTP statuses, unless `statusOutcomes` overrides them. 2xx with a reference is a success. Any other
+ * unlisted status is unknown: redirects (303 follows a completed action), and every 5xx, because a gateway that timed
+ * out does not know what the rail did.
  */
 export const HTTP_STATUS_OUTCOMES: Readonly<Record<number, RailOutcome>> = Object.freeze({
-  // Refused for what it says: the next attempt would say the same.
+  // Refused for its content: the next attempt would have the same content.
   400: 'terminal',
   402: 'terminal',
   413: 'terminal',
   414: 'terminal',
   422: 'terminal',
   431: 'terminal',
-  // Refused for who or where we are, which an operator can mend; nothing was done.
+  // Refused for our credentials or address, which an operator can correct. Nothing was done.
   401: 'retryable',
   403: 'retryable',
   404: 'retryable',
@@ -23,12 +23,12 @@ export const HTTP_STATUS_OUTCOMES: Readonly<Record<number, RailOutcome>> = Objec
   415: 'retryable',
   421: 'retryable',
   426: 'retryable',
-  // Refused for now.
+  // Refused temporarily.
   425: 'retryable',
   429: 'retryable',
   // The request, or part of it, had arrived.
   408: 'unknown',
-  // Something exists under this key: a twin in progress, or done.
+  // A payment exists under this key, in progress or done.
   409: 'unknown',
 })
 
@@ -48,12 +48,12 @@ export function isSuccessStatus(status: number): boolean {
   return status >= 200 && status <= 299
 }
 
-/** The code of an answer whose body gives none. */
+/** Returns the code of an answer without a code in its body. */
 export function codeOfStatus(status: number): string {
   return `HTTP_${status}`
 }
 
-/** Reads `Retry-After`: seconds, or a date. Undefined if it is neither. `classifyAnswer` bounds the value. */
+/** Parses `Retry-After`: seconds, or a date. Returns undefined otherwise. `classifyAnswer` bounds the value. */
 export function readRetryAfterMs(header: string | string[] | undefined, now: Date): number | undefined {
   const text = (Array.isArray(header) ? header[0] : header)?.trim()
   if (text === undefined) return undefined

@@ -30,8 +30,9 @@ import { HttpTransport, type HttpRequest, type HttpResponse } from './HttpTransp
 import { signRequest } from './requestSignature.js'
 
 /**
- * A rail that speaks JSON over HTTPS. Each request carries the reference as `Idempotency-Key`, the end of the lease as
- * `Symphony-Not-After`, `traceparent` and `tracestate`, and a signature if there is a key. Connections are kept until `close()`.
+ * Creates a rail that sends JSON over HTTPS. Each request has the reference as `Idempotency-Key`, the end of the lease
+ * as `Symphony-Not-After`, `traceparent` and `tracestate`, and a signature if a key is set. Connections stay open until
+ * `close()`.
  */
 export function httpRail<
   const Type extends string,
@@ -69,18 +70,21 @@ export function httpRail<
   }
 }
 
-/** Long enough for a far network; a call that cannot even connect should end as not sent before it ends as unknown. */
+/**
+ * Long enough for a distant network. A call that cannot connect must end as not sent before the rail's timeout makes it
+ * unknown.
+ */
 const CONNECT_TIMEOUT_MS = 10_000
 
-/** Everything that can go wrong before a byte is sent goes wrong here, and is `NotSentError`. */
+/** Prepares the request. Every error before the first byte is sent occurs here and is a `NotSentError`. */
 async function prepare(
   http: ResolvedHttp,
   request: RailRequest<object>,
   { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
 ): Promise<HttpRequest> {
   const now = http.clock.now()
-  // The process was suspended: another worker may hold the lease now.
-  if (now >= request.notAfter) throw new NotSentError('the lease behind this request has ended')
+  // The process was suspended. Another worker may hold the lease now.
+  if (now >= request.notAfter) throw new NotSentError('the lease of this request has ended')
   try {
     const text = body?.()
     const own = ownHeaders(http, request, { method, url, body: text ?? '' }, now)
@@ -133,8 +137,9 @@ function readAnswer(http: ResolvedHttp, codes: RailCodes | undefined, response: 
 }
 
 /**
- * A listed code is more exact than the status it came with: some rails refuse with 200, others ask to wait with 400. But
- * it makes no certainty out of an unknown status, nor a success out of a refusal; such an answer contradicts itself.
+ * Refines the outcome of a status by a listed code, which is more precise: some rails refuse with 200, others ask to
+ * wait with 400. A code does not make an unknown status certain, nor a refusal a success, because such an answer
+ * contradicts itself.
  */
 function refine(
   byStatus: RailOutcome,
@@ -147,7 +152,7 @@ function refine(
   return byCode === 'success' && !isSuccessStatus(status) ? byStatus : byCode
 }
 
-/** With a table of codes, a status without a code in its body is a code too, and listed. */
+/** Adds the codes of HTTP statuses to a table of codes, for answers without a code in their body. */
 function codesOfStatuses(outcomes: StatusOutcomes): RailCodes {
   const statuses = Array.from({ length: 300 }, (_, index) => 300 + index)
   return Object.fromEntries(statuses.map((status) => [codeOfStatus(status), outcomeOfStatus(outcomes, status)]))
@@ -175,8 +180,8 @@ function readStatus(http: ResolvedHttp, query: ResolvedStatusQuery, response: Ht
 }
 
 /**
- * Only with JSON or nothing as its body: a page in HTML is the word of some proxy on the way, and what it means is that
- * the question was not asked.
+ * Counts as absent only with JSON or an empty body. An HTML page comes from a proxy, so the inquiry did not reach the
+ * rail.
  */
 const NOT_FOUND = 404
 
@@ -197,7 +202,7 @@ function readBody(pointers: AnswerPointers, { body }: HttpResponse): SaidInBody 
   }
 }
 
-/** Strict: a number whose digits JavaScript would change in silence may be the reference. */
+/** Parses strictly: a reference may be a number whose digits JavaScript would change silently. */
 function readJson(body: Buffer): JsonValue | undefined {
   try {
     return parseStrictJson(body, { argument: 'answer', bytesMax: body.length })
@@ -206,7 +211,7 @@ function readJson(body: Buffer): JsonValue | undefined {
   }
 }
 
-/** Many rails number their payments. */
+/** Returns text or an integer as text, because many rails number their payments. */
 function readText(value: JsonValue | undefined): string | undefined {
   if (typeof value === 'number' && Number.isSafeInteger(value)) return String(value)
   return typeof value === 'string' && value !== '' ? value : undefined

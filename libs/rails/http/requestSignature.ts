@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 
 export interface SigningKey {
-  /** Tells the rail which of several secrets was used, so that they can be changed without a gap. */
+  /** Id of the secret, so that the rail can accept several secrets while they are rotated. */
   readonly keyId: string
   readonly secret: string | Uint8Array
 }
@@ -9,20 +9,21 @@ export interface SigningKey {
 export interface SignedParts {
   readonly timestampSeconds: number
   readonly method: string
-  /** With its query, as sent. */
+  /** Path with its query, as sent. */
   readonly path: string
   readonly reference: string
   readonly notAfter: string
-  /** Exactly the bytes sent; empty for a question. */
+  /** Body exactly as sent; empty for an inquiry. */
   readonly body: string
 }
 
 /**
- * Returns the value of the header `Symphony-Signature`: `t=1767225600,k=KEYID,v1=HEX`, where HEX is HMAC-SHA256 over six lines:
- * the timestamp, the method, the path, the Idempotency-Key, the Symphony-Not-After and the body, joined by line feeds.
+ * Returns the value of the header `Symphony-Signature`: `t=1767225600,k=KEYID,v1=HEX`, where HEX is HMAC-SHA256 over
+ * six lines: the timestamp, the method, the path, the Idempotency-Key, the Symphony-Not-After and the body, joined by
+ * line feeds.
  *
- * It covers more than timestamp and body: an attacker who could replace the Idempotency-Key of a captured request could have it
- * paid a second time. No part but the body can contain a line feed, so no two requests sign the same text.
+ * It covers more than timestamp and body: an attacker who could replace the Idempotency-Key of a captured request could
+ * have it paid a second time. No part but the body can contain a line feed, so no two requests sign the same text.
  */
 export function signRequest({ keyId, secret }: SigningKey, parts: SignedParts): string {
   const text = [parts.timestampSeconds, parts.method, parts.path, parts.reference, parts.notAfter, parts.body].join(

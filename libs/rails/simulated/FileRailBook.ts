@@ -14,17 +14,17 @@ interface Waiting {
 }
 
 /**
- * A book in a file that any number of processes may append to at once, and any of which may be killed at any instant.
+ * Rail book in a file. Any number of processes may append to it at once, and any of them may be killed at any moment.
  *
- * There is no lock to be left behind. Each payment is a line, written with O_APPEND by one call, so that the kernel puts
- * the lines of all processes into one order; the first line of a reference is the payment. Having written, a process
- * reads the lines of others before its own, and answers with the first line of the reference. It answers only when the file is
- * on disk. A process that is killed before its line is complete has paid nothing; one that is killed later has paid.
+ * It uses no lock. Each payment is a line, written with O_APPEND by one call, so the kernel orders the lines of all
+ * processes. The first line of a reference is the payment. After a write, a process reads the lines before its own and
+ * answers with the first line of the reference. It answers only when the file is on disk. A process that is killed
+ * before its line is complete has paid nothing; one that is killed later has paid.
  */
 export class FileRailBook implements RailBook {
   readonly #fd: number
   readonly #clock: Clock
-  /** The rail's reference in the first line of each of ours. */
+  /** Rail reference of the first line, by Symphony's reference. */
   readonly #firstLines = new Map<string, string>()
   readonly #waiting: Waiting[] = []
   readonly #chunk = Buffer.alloc(CHUNK_BYTES)
@@ -57,7 +57,7 @@ export class FileRailBook implements RailBook {
     closeSync(this.#fd)
   }
 
-  /** Writes all waiting payments at once: payments that arrive during a write share the next sync. */
+  /** Writes all waiting payments at once. Payments that arrive during a write share the next sync. */
   async #workOff(): Promise<void> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0)
@@ -83,7 +83,7 @@ export class FileRailBook implements RailBook {
       lines.set(waiting, lineOf(waiting.payment, now))
     }
     if (lines.size > 0) this.#append([...lines.values()])
-    // Also for what others wrote and this process only repeats: it must not be forgotten after it was said.
+    // Also syncs lines of other processes that this one only repeats: an answer must survive a crash.
     await syncToDisk(this.#fd)
     this.#readOn()
     for (const waiting of batch) {
@@ -94,18 +94,18 @@ export class FileRailBook implements RailBook {
   #append(lines: readonly BookLine[]): void {
     const bytes = encodeLines(lines)
     if (writeSync(this.#fd, bytes) !== bytes.length) {
-      throw new SymphonyError('RAIL_BOOK_WRITE_SHORT', 'the rail book took only a part of a write: the disk is full')
+      throw new SymphonyError('RAIL_BOOK_WRITE_SHORT', 'the rail book was written only in part; the disk may be full')
     }
   }
 
   #receipt({ reference, once }: BookPayment, line: BookLine | undefined): BookReceipt {
     const railReference = (once ? this.#firstLines.get(reference) : undefined) ?? line?.railReference
     if (railReference === undefined)
-      throw new SymphonyError('RAIL_BOOK_LINE_LOST', 'a line of the rail book has vanished')
+      throw new SymphonyError('RAIL_BOOK_LINE_LOST', 'a line of the rail book is missing')
     return { paid: true, railReference, repeated: railReference !== line?.railReference }
   }
 
-  /** Reads the lines that were added since, by whomever. What has no line feed yet is still being written, or never will be. */
+  /** Reads the lines that any process has added. A text without a line feed is incomplete. */
   #readOn(): void {
     for (;;) {
       const bytes = readSync(this.#fd, this.#chunk, 0, CHUNK_BYTES, this.#bytesRead)
@@ -131,9 +131,9 @@ function lineOf({ reference, amount, currency, once }: BookPayment, now: Date): 
   return { reference, railReference: `sim-${randomUUID()}`, amount, currency, once, at: now.toISOString() }
 }
 
-/** The name of a new file must survive a power cut as well as its content. */
+/** Syncs the folder, because the name of a new file must survive a power cut too. */
 function syncFolder(folder: string): void {
-  // Windows has no such call, and keeps names by itself.
+  // Windows has no such call, and does not need it.
   if (process.platform === 'win32') return
   const fd = openSync(folder, 'r')
   fsyncSync(fd)

@@ -1,23 +1,20 @@
-/**
- * What the simulated rail paid, in a place that Symphony's database knows nothing of: the truth that every proof is
- * reconciled with.
- */
+/** Payments of the simulated rail, stored outside Symphony's database. Tests reconcile the ledger with it. */
 export interface RailBook {
-  /** Resolves when the payment is on disk, and not before. */
+  /** Records a payment. Resolves only when it is on disk. */
   pay(payment: BookPayment, signal: AbortSignal): Promise<BookReceipt>
-  /** The rail's own reference of what was paid under ours. */
+  /** Returns the rail's own reference of a payment under Symphony's reference. */
   find(reference: string, signal: AbortSignal): Promise<string | undefined>
   close(): Promise<void>
 }
 
 export interface BookPayment {
-  /** Symphony's: the outbox id. */
+  /** Symphony's reference: the outbox id. */
   readonly reference: string
   readonly amount: string | null
   readonly currency: string | null
-  /** Pay at most once under this reference: what it means for a rail to be idempotent. */
+  /** Whether to pay at most once under this reference, as an idempotent rail does. */
   readonly once: boolean
-  /** A request that arrives later is refused. */
+  /** Time after which the request is refused. */
   readonly notAfter: Date
 }
 
@@ -25,8 +22,8 @@ export type BookReceipt =
   | {
       readonly paid: true
       readonly railReference: string
-      /** It had been paid before; nothing moved this time. */
+      /** Whether it had already been paid, so nothing was paid this time. */
       readonly repeated: boolean
     }
-  /** It arrived after `notAfter`. */
+  /** The request arrived after `notAfter`. */
   | { readonly paid: false }

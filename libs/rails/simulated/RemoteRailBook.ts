@@ -3,7 +3,7 @@ import { ExchangeBrokenError, HttpTransport } from '../http/HttpTransport.js'
 import { NotSentError } from '../NotSentError.js'
 import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
 
-/** A book kept by another process (`startRailBook`), spoken to as a rail would be: over a connection that can break. */
+/** Rail book of another process (`startRailBook`), reached over a connection that can break, as a rail is. */
 export class RemoteRailBook implements RailBook {
   readonly #url: string
   readonly #transport = new HttpTransport({
@@ -45,7 +45,7 @@ export class RemoteRailBook implements RailBook {
   }
 
   #address(path: string): URL {
-    if (!URL.canParse(path, this.#url)) throw new NotSentError('the address of the rail book is none')
+    if (!URL.canParse(path, this.#url)) throw new NotSentError('the address of the rail book is invalid')
     return new URL(path, this.#url)
   }
 }

@@ -3,35 +3,35 @@ import { ArgumentRangeError, InvalidArgumentError, rejectUnknownKeys } from '../
 import type { RailRequest } from '../types.js'
 
 export const SIMULATED_BEHAVIOURS = [
-  /** Pays and says so. */
+  /** Pays and answers. */
   'success',
-  /** Refuses for good. */
+  /** Refuses permanently. */
   'terminal',
-  /** Refuses for now. */
+  /** Refuses temporarily. */
   'retryable',
-  /** Takes `slowMs`, then pays; if it is given up before, it does not. */
+  /** Takes `slowMs`, then pays. Does not pay if it is aborted before. */
   'slow',
   /** Pays and never answers. */
   'timeoutAfterPaying',
-  /** The request arrives twice, as from a proxy that repeats: two payments, unless the rail is idempotent. */
+  /** Receives the request twice, as from a proxy that repeats: two payments, unless the rail is idempotent. */
   'duplicate',
-  /** Pays, and answers with nonsense. */
+  /** Pays, and answers with an invalid text. */
   'garbage',
-  /** Cannot be reached: nothing is sent. */
+  /** Refuses the connection, so nothing is sent. */
   'refused',
 ] as const
 
 export type SimulatedBehaviour = (typeof SIMULATED_BEHAVIOURS)[number]
 
-/** How often which behaviour, as weights: `{ success: 8, retryable: 2 }`. */
+/** Weights of the behaviours: `{ success: 8, retryable: 2 }`. */
 export type BehaviourWeights = Readonly<Partial<Record<SimulatedBehaviour, number>>>
 
-/** What to do with a request. The same seed, reference and attempt choose the same, in every process. */
+/** Chooses the behaviour of a request. The same seed, reference and attempt give the same choice in every process. */
 export type ChooseBehaviour = (request: RailRequest) => SimulatedBehaviour | undefined
 
 /**
- * `payload.simulate` decides where it is there: a behaviour, or a list of them, one per attempt (the last repeats).
- * Otherwise the weights do. Undefined for a script that names no behaviour.
+ * Creates the chooser. `payload.simulate` takes precedence: a behaviour, or a list with one per attempt (the last
+ * repeats). Otherwise the weights decide. The choice is undefined if `simulate` names no behaviour.
  */
 export function behaviourChooser(behaviour: SimulatedBehaviour | BehaviourWeights, seed: string): ChooseBehaviour {
   const weights = readWeights(typeof behaviour === 'string' ? { [behaviour]: 1 } : behaviour)
@@ -44,7 +44,7 @@ export function behaviourChooser(behaviour: SimulatedBehaviour | BehaviourWeight
   }
 }
 
-/** A number from 0 up to 1, the same for the same words. */
+/** Returns a number from 0 to below 1, the same for the same arguments. */
 export function chance(seed: string, purpose: string, { reference, attempt }: RailRequest): number {
   const digest = createHash('sha256')
     .update(JSON.stringify([seed, purpose, reference, attempt]))

@@ -17,7 +17,7 @@ import type { BookPayment } from './RailBook.js'
 
 export interface BookServerOptions {
   readonly file: string
-  /** @default 0: any free one */
+  /** TCP port. @default 0: any free port */
   readonly port?: number
 }
 
@@ -27,12 +27,13 @@ export interface BookServer {
 }
 
 /**
- * The simulated rail's own process: a book behind HTTP on this machine, so that killing workers cannot touch it.
+ * Serves a rail book over HTTP on this machine. `startRailBook` runs it in its own process, so that killing workers
+ * does not affect it.
  *
  * | request | answer |
  * | --- | --- |
- * | `POST /payments` | 200 with the receipt; 410 for what arrived after its `notAfter` |
- * | `GET /payments/REFERENCE` | 200 with the rail's reference; 404 for what was never paid |
+ * | `POST /payments` | 200 with the receipt; 410 after its `notAfter` |
+ * | `GET /payments/REFERENCE` | 200 with the rail's reference; 404 if nothing was paid under it |
  */
 export async function serveRailBook({ file, port = 0 }: BookServerOptions): Promise<BookServer> {
   boundedInteger('port', port, { min: 0, max: 65_535 })
@@ -40,7 +41,7 @@ export async function serveRailBook({ file, port = 0 }: BookServerOptions): Prom
   const server = createServer((request, response) => {
     void answer(book, request, response)
   })
-  // Longer than any client keeps one, so that no connection is closed in the moment a payment is written to it.
+  // Longer than any client keeps a connection, so that none is closed while a payment is written to it.
   server.keepAliveTimeout = 60_000
   await listening(server, port)
   const address = server.address()
@@ -62,7 +63,7 @@ export async function serveRailBook({ file, port = 0 }: BookServerOptions): Prom
 const PAYMENTS = '/payments'
 const FILE_LENGTH_MAX = 4_096
 const BODY_BYTES_MAX = 4_096
-/** For answers under way; the book itself needs a few milliseconds. */
+/** Time for answers under way. The book itself needs a few milliseconds. */
 const CLOSE_PATIENCE_MS = 1_000
 
 async function answer(book: FileRailBook, request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -70,7 +71,7 @@ async function answer(book: FileRailBook, request: IncomingMessage, response: Se
     const { status, body } = await respond(book, request)
     response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
   } catch (error) {
-    // Whether the book took it is not known here; the caller is told nothing it could mistake for an answer.
+    // The book may or may not have recorded the payment, so the body holds no answer.
     const isRefused = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
     const status = isRefused ? 400 : 500
     response.writeHead(status, { 'content-type': 'application/json' }).end('{}')
@@ -87,7 +88,7 @@ async function respond(
     return { status: receipt.paid ? 200 : 410, body: receipt }
   }
   if (request.method !== 'GET' || !pathname.startsWith(`${PAYMENTS}/`)) {
-    throw new InvalidArgumentError('path', 'expected one of the requests above')
+    throw new InvalidArgumentError('path', 'expected POST /payments or GET /payments/REFERENCE')
   }
   const railReference = await book.find(decodeURIComponent(pathname.slice(PAYMENTS.length + 1)))
   return railReference === undefined ? { status: 404, body: {} } : { status: 200, body: { railReference } }
@@ -126,28 +127,28 @@ function readText(name: string, value: unknown): string | null {
 
 async function listening(server: Server, port: number): Promise<void> {
   server.listen(port, '127.0.0.1')
-  // Rejects on 'error': a port that is taken.
+  // Rejects on 'error', such as a port in use.
   await once(server, 'listening')
 }
 
 export interface RailBookProcess {
-  /** For `simulatedRail({ bookUrl })`. */
+  /** URL for `simulatedRail({ bookUrl })`. */
   readonly url: string
   readonly pid: number
-  /** Resolves when the process has ended. Safe twice. */
+  /** Stops the process. Resolves when it has ended. May be called twice. */
   readonly stop: () => Promise<void>
 }
 
-/** Starts a rail book in a process of its own, which ends when this process ends. */
+/** Starts a rail book in its own process, which ends with this process. */
 export async function startRailBook(options: {
   readonly file: string
   readonly port?: number
 }): Promise<RailBookProcess> {
   const program = fileURLToPath(new URL('railBookProcess.js', import.meta.url))
   const child = spawn(process.execPath, [program, JSON.stringify(options)], {
-    // A group of its own: Ctrl-C in the terminal must not end the rail before the workers have drained.
+    // A separate process group: Ctrl-C in the terminal must not end the rail before the workers have drained.
     detached: true,
-    // The other end of this pipe is closed by the kernel when this process is gone; that is its signal to end.
+    // When this process ends, the kernel closes this pipe, which tells the child to end.
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = once(child, 'exit')

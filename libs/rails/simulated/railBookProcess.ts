@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { serveRailBook, type BookServerOptions } from './bookServer.js'
 
 /**
- * The program behind `startRailBook`: says where it serves, or why it cannot, in one line of JSON, and serves until its
- * standard input is closed.
+ * Program of `startRailBook`. Prints its URL, or its error, as one line of JSON, and serves until its standard input
+ * closes.
  */
 const options: BookServerOptions = JSON.parse(process.argv[2] ?? '{}')
 try {

@@ -7,7 +7,7 @@ export interface RailEffect {
   readonly count: number
   /** Number of repeated requests that an idempotent rail did not pay again. */
   readonly repeats: number
-  /** The rail's own reference of the first payment; with its amount, currency and time. */
+  /** The rail's own reference of the first payment. Amount, currency and time are also those of the first payment. */
   readonly railReference: string
   readonly amount: string | null
   readonly currency: string | null
@@ -15,11 +15,11 @@ export interface RailEffect {
 }
 
 /**
- * The book, by reference: for an auditor, who trusts nothing but the file. It is an error if there is none: a wrong path
- * must not look like a rail that paid nothing.
+ * Reads the rail book by reference, for an auditor who trusts only the file. Rejects if the file is missing, so that a
+ * wrong path does not look like a rail without payments.
  *
- * The order of lines decides. A line that was to be paid once moves money only if no line before it has its reference:
- * two processes may have written at the same instant, and this rule, not a lock, is what made one of them the payer.
+ * The order of lines decides. A line with `once` is a payment only if no earlier line has its reference: two processes
+ * may write at the same moment, and this rule, not a lock, makes one of them the payer.
  */
 export async function readBook(file: string): Promise<ReadonlyMap<string, RailEffect>> {
   const effects = new Map<string, RailEffect>()
@@ -44,26 +44,25 @@ export async function readBook(file: string): Promise<ReadonlyMap<string, RailEf
   return effects
 }
 
-/** A line of the book. */
 export interface BookLine {
   readonly reference: string
   readonly railReference: string
   readonly amount: string | null
   readonly currency: string | null
   readonly once: boolean
-  /** ISO 8601. */
+  /** Time in ISO 8601. */
   readonly at: string
 }
 
 /**
- * Returns the bytes of one write. They begin with a line feed, because the previous writer may have been killed in the middle of
- * its write. Its fragment becomes a line of its own, which is not JSON and therefore no payment.
+ * Returns the bytes of one write. They begin with a line feed, because the previous writer may have been killed during
+ * its write. Its fragment then becomes a separate line, which is not JSON and therefore no payment.
  */
 export function encodeLines(lines: readonly BookLine[]): Buffer {
   return Buffer.from(`\n${lines.map((line) => JSON.stringify(line)).join('\n')}\n`)
 }
 
-/** Returns undefined for a line that is no payment: an empty one, or the fragment of a killed writer. */
+/** Parses a line. Returns undefined for an empty line or the fragment of a killed writer. */
 export function decodeLine(text: string): BookLine | undefined {
   if (text === '') return undefined
   try {

@@ -14,23 +14,25 @@ import { FileRailBook } from './FileRailBook.js'
 import type { BookReceipt, RailBook } from './RailBook.js'
 import { RemoteRailBook } from './RemoteRailBook.js'
 
-/** A declaration like that of any rail, but with what to simulate in place of the calls. */
+/** Declaration of a rail with a simulation instead of the calls. */
 export interface SimulatedRailOptions extends Omit<Rail, 'type' | 'dispatch' | 'queryStatus' | 'codes' | 'close'> {
-  /** @default 'simulated' */
+  /** Name of the rail. @default 'simulated' */
   readonly type?: string
-  /** Where the book is kept, for the processes of one machine. Either this or `bookUrl`. */
+  /** File of the rail book, for the processes of one machine. Either this or `bookUrl`. */
   readonly bookFile?: string
-  /** A book in a process of its own (`startRailBook`). */
+  /** URL of a rail book in its own process (`startRailBook`). */
   readonly bookUrl?: string
   /** Behaviour for payments without a `simulate` field. @default 'success' */
   readonly behaviour?: SimulatedBehaviour | BehaviourWeights
   /** Seed of the choice among weights. The same seed repeats a run. @default 'symphony' */
   readonly seed?: string
-  /** Pays a reference at most once. Should be true where `onUnknown` is `resend`. @default onUnknown is 'resend' */
+  /**
+   * Whether to pay a reference at most once. Should be true if `onUnknown` is `resend`. @default onUnknown is 'resend'
+   */
   readonly idempotent?: boolean
-  /** How long an answer takes: at least and at most. @default 0 */
+  /** Duration of an answer, fixed or between two bounds. @default 0 */
   readonly latencyMs?: number | { readonly min: number; readonly max: number }
-  /** How long a slow one takes. @default 2000 */
+  /** Duration of a `slow` answer. @default 2000 */
   readonly slowMs?: number
 }
 
@@ -43,8 +45,8 @@ export const SIMULATED_CODES = Object.freeze({
 }) satisfies RailCodes
 
 /**
- * A rail that fails in every way a real one does, on demand or at random, and keeps a durable book of what it paid
- * outside the database, so that the two can be reconciled (`readBook`).
+ * Creates a rail that fails in every way a real one does, on demand or at random. It keeps a durable rail book outside
+ * the database, so that both can be reconciled (`readBook`).
  */
 export function simulatedRail(options: SimulatedRailOptions): Rail {
   const {
@@ -72,7 +74,7 @@ export function simulatedRail(options: SimulatedRailOptions): Rail {
     dispatch: (request: RailRequest, context: RailContext) => rail.dispatch(request, context),
     close: () => rail.close(),
   }
-  // A rail that holds is one that cannot be asked.
+  // A rail with `hold` cannot be inquired.
   if (onUnknown === 'hold') return { ...declared, onUnknown }
   return { ...declared, onUnknown, queryStatus: (request, context) => rail.queryStatus(request, context) }
 }
@@ -160,7 +162,7 @@ function answerOf(receipt: BookReceipt): RailAnswer {
     : { outcome: 'retryable', code: 'SIM_TOO_LATE', message: 'the request arrived after its not-after time' }
 }
 
-/** What a proxy on the way might say; the type is a lie, as it would be there. */
+/** Answer as from a proxy. Its type is wrong on purpose. */
 const GARBAGE: RailAnswer = JSON.parse('"<html><h1>502 Bad Gateway</h1></html>"')
 
 async function silence(signal: AbortSignal): Promise<never> {
@@ -180,7 +182,10 @@ function latencyChooser(
   return (request) => min + Math.floor(chance(seed, 'latency', request) * (max - min + 1))
 }
 
-/** A file is opened by the first payment: a rail that is only declared leaves none. A client is made ready at once. */
+/**
+ * Returns a function that opens the book. A file is opened at the first payment, so an unused rail creates none. A
+ * client is created at once.
+ */
 function bookOpener(bookFile: string | undefined, bookUrl: string | undefined): () => RailBook {
   if (bookFile !== undefined && bookUrl === undefined) return () => new FileRailBook(bookFile)
   if (bookUrl !== undefined && bookFile === undefined) {
