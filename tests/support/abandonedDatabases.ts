@@ -3,19 +3,18 @@ import { Client } from 'pg'
 import { quoteIdentifier } from '../../libs/db/index.js'
 
 /**
- * Databases that nobody needs any more. DROP DATABASE waits for a checkpoint, which takes longer than many a test: so a test file
- * only says that it is done with its database, and one process drops them all, in its own time. What is left at the end goes with
- * the server.
+ * Marks a database as abandoned. DROP DATABASE waits for a checkpoint, which takes longer than many tests. One process
+ * drops all abandoned databases in the background; the rest goes with the server.
  */
 export async function abandonDatabase(server: Client, name: string): Promise<void> {
   await server.query(`ALTER DATABASE ${quoteIdentifier(name)} WITH ALLOW_CONNECTIONS false`)
 }
 
-/** Drops them as they come, with the logins that are named after them. Returns how to stop that. */
+/** Drops abandoned databases and the logins named after them. Returns a function that stops this. */
 export function dropAbandonedDatabases(serverUrl: string): () => Promise<void> {
   const stopping = new AbortController()
   const sweeping = sweep(serverUrl, stopping.signal)
-  // Told to whoever stops it.
+  // The stop function reports the error.
   sweeping.catch(() => {})
   return async () => {
     stopping.abort()

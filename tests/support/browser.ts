@@ -7,9 +7,9 @@ import registryChromium from '@sparticuz/chromium'
 import { chromium, type Browser } from 'playwright-core'
 
 /**
- * Starts a browser from the package registry, so that no x86-64 machine needs one installed. The package has no build for other
- * processors: there the tests need Debian's package `chromium`. The browser runs without its sandbox, which neither containers
- * nor root allow, and only shows our own pages.
+ * Starts a browser from the package registry, so that x86-64 machines need none installed. Other processors need
+ * Debian's package `chromium`. The sandbox is off, because containers and root do not allow it. Only our own pages are
+ * opened.
  */
 export async function launchBrowser(): Promise<Browser> {
   if (process.arch !== 'x64') return launchInstalled()
@@ -17,7 +17,7 @@ export async function launchBrowser(): Promise<Browser> {
   return chromium.launch({
     executablePath: join(folder, 'chromium'),
     args: ARGUMENTS,
-    // The fonts that come with it, so that a page looks alike on each machine.
+    // The bundled fonts make pages look alike on each machine.
     env: { ...process.env, FONTCONFIG_PATH: join(folder, 'fonts'), HOME: folder },
   })
 }
@@ -40,8 +40,8 @@ function launchInstalled(): Promise<Browser> {
 const INSTALLED = '/usr/bin/chromium'
 
 /**
- * Unpacked once per user and version, and found there by later runs: it takes seconds, and hundreds of megabytes. It appears
- * under its name only when it is whole, because several test files look for it at once.
+ * Unpacks the browser once per user and version, because this takes seconds and hundreds of megabytes. The folder is
+ * renamed when complete, because several test files look for it at once.
  */
 async function unpackedBrowser(): Promise<string> {
   const version = pinnedVersion()
@@ -53,20 +53,20 @@ async function unpackedBrowser(): Promise<string> {
   try {
     await rename(draft, folder)
   } catch (error) {
-    // Another process was faster; then what is there is whole, too.
+    // Another process was faster, and its folder is complete.
     await rm(draft, { recursive: true, force: true })
     if (!(await isOurs(folder, uid))) throw error
   }
   return folder
 }
 
-/** Of our own manifest: the package shows nobody its own. */
+/** Reads the version from our manifest, because the package does not export its own. */
 function pinnedVersion(): string {
   const manifest: { devDependencies: Record<string, string> } = createRequire(import.meta.url)('../../package.json')
   return manifest.devDependencies['@sparticuz/chromium'] ?? 'unknown'
 }
 
-/** The package unpacks into the folder for temporary files, so for a moment that is another one. */
+/** Sets TMPDIR during the call, because the package unpacks into the temporary folder. */
 async function unpackInto(folder: string): Promise<void> {
   const before = process.env['TMPDIR']
   process.env['TMPDIR'] = folder
@@ -80,7 +80,7 @@ async function unpackInto(folder: string): Promise<void> {
   }
 }
 
-/** Not a link, and not somebody else's: the name could be guessed. */
+/** Accepts neither a link nor a folder of another user, because the name can be guessed. */
 async function isOurs(folder: string, uid: number): Promise<boolean> {
   try {
     const found = await lstat(folder)
@@ -90,7 +90,10 @@ async function isOurs(folder: string, uid: number): Promise<boolean> {
   }
 }
 
-/** Its own names folders that exist in a cloud function only. Relative to this file, so it may be moved with the folder. */
+/**
+ * Returns a font configuration. The bundled one names folders of a cloud function. Paths are relative, so the folder
+ * may be moved.
+ */
 function fontsFile(): string {
   return [
     '<?xml version="1.0"?>',

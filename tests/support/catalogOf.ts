@@ -1,7 +1,7 @@
 import { openLoginDatabase } from '../../libs/db/index.js'
 import { readCatalog, type Catalog } from '../../libs/deployment/catalog.js'
 
-/** Everything in a schema, as the doctor reads it. */
+/** Reads all objects of a schema, like the doctor. */
 export async function catalogOf(url: string, schema: string): Promise<Catalog> {
   const database = openLoginDatabase({ url, schema })
   try {
@@ -11,7 +11,7 @@ export async function catalogOf(url: string, schema: string): Promise<Catalog> {
   }
 }
 
-/** Names alone, sorted. */
+/** Returns the sorted names of one kind of object. */
 export function namesIn(catalog: Catalog, kind: string): readonly string[] {
   return [...(catalog.get(kind)?.keys() ?? [])].toSorted()
 }

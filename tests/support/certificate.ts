@@ -1,6 +1,6 @@
 import { generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto'
 
-/** A certificate and its key, as PEM, made on the spot: no key is kept in the repository, and none can expire there. */
+/** A new certificate and its key, as PEM. The repository holds no key, and none can expire there. */
 export interface Certificate {
   readonly name: string
   readonly cert: string
@@ -9,9 +9,9 @@ export interface Certificate {
 }
 
 interface CertificateOptions {
-  /** The host the certificate is for, a DNS name. */
+  /** DNS name of the host. */
   readonly name: string
-  /** Who signs it. @default itself */
+  /** Signer of the certificate. @default itself */
   readonly issuer?: Certificate
   /** @default in a day */
   readonly notAfter?: Date
@@ -19,7 +19,7 @@ interface CertificateOptions {
 
 const DAY_MS = 86_400_000
 
-/** X.509, written out in DER: Node.js can sign and check certificates but not make them. */
+/** Creates an X.509 certificate in DER, because Node.js can sign and check certificates but not create them. */
 export function makeCertificate({ name, issuer, notAfter }: CertificateOptions): Certificate {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const now = Date.now()

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import { portOf } from './portOf.js'
 
-/** A worker that came by: where it was, and with which payment, if it could tell. */
+/** A worker that reached a checkpoint, with its payment if known. */
 export interface Arrival {
   readonly worker: string
   readonly point: string
@@ -10,11 +10,11 @@ export interface Arrival {
 }
 
 /**
- * Places in the work of other processes where a test can stop them. A process asks here before it goes on, and is
- * answered at once unless the test has closed that place to it: so a fault hits the very point it is meant for.
+ * Points at which a test can stop other processes. A process asks here before it continues. The answer comes at once,
+ * unless the test has closed that point to it.
  */
 export class Checkpoints {
-  /** Everyone who ever came by, in order. */
+  /** All arrivals, in order. */
   readonly arrivals: Arrival[] = []
   readonly #server: Server
   readonly #closed = new Set<string>()
@@ -38,24 +38,24 @@ export class Checkpoints {
     return checkpoints
   }
 
-  /** For the processes that pass here. */
+  /** URL for the processes. */
   get url(): string {
     return `http://127.0.0.1:${portOf(this.#server)}`
   }
 
-  /** From now on this worker waits when it gets there. */
+  /** Makes this worker wait at this point. */
   close(worker: string, point: string): void {
     this.#closed.add(placeOf({ worker, point }))
   }
 
-  /** Lets go on who waits with this payment; without one, everyone who waits. */
+  /** Lets waiting workers continue: those with this payment, or all. */
   release(reference?: string): void {
     for (const { arrival, answer } of this.#waiting) {
       if (reference === undefined || arrival.reference === reference) answer.end()
     }
   }
 
-  /** Nobody is stopped any more. */
+  /** Opens all points. */
   openAll(): void {
     this.#closed.clear()
     this.release()

@@ -1,6 +1,6 @@
 /*
- * Sets the wall clock of one program, while it runs: preloaded (LD_PRELOAD), it adds to every reading the seconds that stand
- * in a file (CLOCK_SHIFT_FILE, a 64-bit integer). The monotonic clock, and everybody else's, are left alone.
+ * Shifts the wall clock of one running program. Preloaded with LD_PRELOAD, it adds the seconds in CLOCK_SHIFT_FILE (a
+ * 64-bit integer) to every reading. The monotonic clock is not changed.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

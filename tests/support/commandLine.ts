@@ -30,11 +30,11 @@ export async function symphony(
   return { exitCode, ...written }
 }
 
-/** The same in a process of its own, as users run it. */
+/** A command in its own process, as users run it. */
 export interface Running {
   readonly child: ChildProcess
   readonly ended: Promise<CommandOutput>
-  /** Everything it has written to stdout so far. */
+  /** Returns stdout so far. */
   readonly stdout: () => string
   readonly stderr: () => string
 }

@@ -1,14 +1,16 @@
 interface CommandSurface {
-  /** By their long name; whether a value follows. */
+  /** Long option names, with whether a value follows. */
   readonly options: ReadonlyMap<string, boolean>
   readonly arguments: number
   readonly hasCommands: boolean
 }
 
-/** The commands by their words, such as `ledger verify`. */
+/** Commands by their words, such as `ledger verify`. */
 export type Reference = ReadonlyMap<string, CommandSurface>
 
-/** Of docs/reference/cli.md, which another test holds against the program: to load every command would take seconds. */
+/**
+ * Parses docs/reference/cli.md. Another test compares that page with the program, whose commands take seconds to load.
+ */
 export function readReference(page: string): Reference {
   const sections = page.split(/^## symphony /m).slice(1)
   return new Map(
@@ -27,10 +29,10 @@ export function readReference(page: string): Reference {
   )
 }
 
-/** One simple command of a shell: its words, without variables set for it and without redirections. */
+/** Words of one shell command, without its variables and redirections. */
 type Words = readonly string[]
 
-/** What a reader may type that is not ours. Anything else in a page is a mistake, or belongs here. */
+/** Programs of the shell that pages may use. */
 const SHELL = new Set([
   '.',
   'apt-get',
@@ -46,12 +48,12 @@ const SHELL = new Set([
   'rm',
   'touch',
 ])
-/** PostgreSQL's own, which whoever runs a server has. */
+/** Programs that come with PostgreSQL. */
 const SERVER = new Set(['pg_basebackup', 'pg_dump', 'pg_restore', 'pg_ctl', 'pg_verifybackup'])
 
 /**
- * What is wrong with the commands of a block: commands, options and arguments that the program does not have, scripts that the
- * package does not have. Nothing is executed. A bar also separates alternatives, as pages list them: `symphony jobs list | runs`.
+ * Returns unknown commands, options, arguments and npm scripts in a block of shell code. Nothing is executed. A bar may
+ * also separate alternatives: `symphony jobs list | runs`.
  */
 export function wrongCommands(code: string, reference: Reference, scripts: Readonly<Record<string, string>>): string[] {
   const wrong: string[] = []
@@ -66,13 +68,13 @@ export function wrongCommands(code: string, reference: Reference, scripts: Reado
     } else if (name === 'npm') {
       wrong.push(...wrongScript(rest, scripts))
     } else if (!SHELL.has(name) && !SERVER.has(name)) {
-      wrong.push(`nobody knows ${name}`)
+      wrong.push(`unknown program ${name}`)
     }
   }
   return wrong
 }
 
-/** `runs` after `jobs list` is `jobs runs`; `show` after `status` is `show`. */
+/** Completes an alternative: `runs` after `jobs list` is `jobs runs`; `show` after `status` is `show`. */
 function alternativeTo(reference: Reference, [first = '']: Words, words: Words): Words {
   return reference.get(first)?.hasCommands === true ? [first, ...words] : words
 }
@@ -103,7 +105,7 @@ function wrongArguments(reference: Reference, words: Words): string[] {
   return wrong
 }
 
-/** The longest beginning of the words that is a command. */
+/** Finds the longest command at the start of the words. */
 function commandOf(
   reference: Reference,
   words: Words,
@@ -117,11 +119,14 @@ function commandOf(
 
 interface Spoken {
   readonly words: Words
-  /** After a bar. */
+  /** Whether the command follows a bar. */
   readonly piped: boolean
 }
 
-/** As much of a shell's grammar as the pages need: quotes, comments, lines that go on, `&&`, `;`, bars, redirections, variables. */
+/**
+ * Splits shell code as far as the pages need: quotes, comments, continued lines, `&&`, `;`, bars, redirections,
+ * variables.
+ */
 function commandsOf(code: string): readonly Spoken[] {
   const spoken: Spoken[] = []
   for (const line of code.replaceAll('\\\n', ' ').split('\n')) {

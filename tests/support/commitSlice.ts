@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 const ROOT = new URL('../../', import.meta.url)
 
 /**
- * Returns which of `count` slices of a sampled table this commit tries: another one for most commits, the same within one.
+ * Returns which of `count` slices this commit tests. Most commits get another slice; one commit always gets the same.
  */
 export function commitSlice(count: number): number {
   return commitSeed() % count
@@ -19,13 +19,13 @@ export function commitSeed(): number {
   return Number.parseInt((commitHash() ?? hashOfFiles()).slice(0, 8), 16) >>> 1
 }
 
-/** A copy without git has none. */
+/** Returns undefined in a copy without git. */
 function commitHash(): string | undefined {
   const { status, stdout } = spawnSync('git', ['rev-parse', 'HEAD'], { cwd: fileURLToPath(ROOT), encoding: 'utf8' })
   return status === 0 && /^[0-9a-f]{40,}\s*$/.test(stdout) ? stdout : undefined
 }
 
-/** Of files that change with each release. */
+/** Hashes files that change with each release. */
 function hashOfFiles(): string {
   const hash = createHash('sha256')
   for (const file of ['package.json', 'schema/manifest.json', 'CHANGELOG.md'])

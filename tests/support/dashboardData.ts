@@ -24,7 +24,9 @@ import { sealLedger } from './sealLedger.js'
 
 /** Ids of payments that tests and screenshots open. */
 export interface DashboardData {
-  /** Held with an unknown outcome, after a retry, an expired lease and late evidence; olga has proposed to send it again. */
+  /**
+   * Payment held with an unknown outcome after a retry, an expired lease and a late outcome. olga has proposed a retry.
+   */
   readonly troubled: string
 }
 
@@ -33,8 +35,8 @@ const PARTICIPANTS = ['acme', 'northwind', 'contoso', 'umbra-bank', 'li-wallet']
 const WORKERS = ['pay-worker-1:4121:7c1f', 'pay-worker-2:9911:aa01', 'pay-worker-3:1:0be2']
 
 /**
- * A back end on an ordinary day: an hour of payments on three rails, a few of them in trouble, people at work on those, jobs,
- * timers, messages and leases. Made by the same functions as in production; only time is moved by hand.
+ * Seeds an ordinary day: an hour of payments on three rails, a few in trouble, decisions, jobs, timers, messages and
+ * leases. The functions are those of production; only times are changed by SQL.
  */
 export async function seedDashboardData(db: TestDatabase): Promise<DashboardData> {
   const { control } = await apiRolesOf(db)
@@ -74,13 +76,13 @@ class DashboardSeeder {
     await this.#enqueue('sepa', 3, true)
   }
 
-  /** One of them with a lease that has run out. */
+  /** Leases four items, one with an expired lease. */
   async inFlight(): Promise<void> {
     const [stuck] = await this.#claim('card-acquirer', 4)
     if (stuck !== undefined) await this.#db.expireLease(stuck.outboxId)
   }
 
-  /** A payment that met everything that can go wrong without ending it. */
+  /** Creates a payment with every fault that does not end it. */
   async trouble(): Promise<string> {
     await this.#enqueue('instant', 1)
     const [first] = await this.#carry('instant', 1, (item) => busy(item, 'RAIL_UNAVAILABLE', 10_012))
@@ -113,7 +115,7 @@ class DashboardSeeder {
     return outboxId
   }
 
-  /** A payment that one worker recorded as paid, and another reported late as paid under another reference. */
+  /** Creates a payment that one worker recorded as paid and another reported late under another reference. */
   async contradiction(): Promise<void> {
     await this.#enqueue('instant', 1)
     const [lost] = await this.#claim('instant', 1, WORKERS[1])
@@ -208,7 +210,7 @@ class DashboardSeeder {
     )
   }
 
-  /** The hour before: what was counted, and when each payment came. */
+  /** Seeds the totals of the hour before. */
   async history(): Promise<void> {
     await this.#db.queryNoRole(
       `INSERT INTO outbox_attempt_totals (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)

@@ -4,16 +4,16 @@ import { launchBrowser } from './browser.js'
 import { createTestDatabase, type TestDatabase } from './database.js'
 import { createKey, openHttpFixture, TOKEN, type HttpFixture, type HttpFixtureOptions } from './httpFixture.js'
 
-/** A page of the dashboard, and everything its browser complained about. */
+/** A dashboard page and the errors of its browser. */
 export interface Visit {
   readonly page: Page
-  /** Errors of the console and of scripts, refusals of the policy among them; answers of these statuses are no errors. */
+  /** Returns errors and warnings of the console and of scripts, refusals by the content security policy included. */
   readonly complaints: () => string[]
-  /** Goes to a page by its address after `#/`, and waits for its heading. */
+  /** Opens a page by its address after `#/` and waits for its heading. */
   readonly goTo: (path: string) => Promise<void>
 }
 
-/** The built dashboard, served by a real server over a real database, in a real browser. */
+/** The built dashboard, a real server and database, and a real browser. */
 export class DashboardFixture {
   readonly db: TestDatabase
   readonly http: HttpFixture
@@ -36,7 +36,7 @@ export class DashboardFixture {
     return new DashboardFixture(db, http, browser)
   }
 
-  /** A token that stands for this person, with every scope. */
+  /** Creates a token of this person, with every scope. */
   async tokenOf(owner: string): Promise<string> {
     const { key } = await createKey(this.db, { owner, scopes: ['ingest', 'read', 'audit', 'operate'] })
     return key
@@ -53,10 +53,10 @@ export class DashboardFixture {
   }
 }
 
-/** Opens an address in a browser profile of its own. */
+/** Opens an address in a new browser profile. */
 export async function visit(browser: Browser, address: string, options: BrowserContextOptions = {}): Promise<Visit> {
   const context = await browser.newContext({ locale: 'en-GB', timezoneId: 'UTC', ...options })
-  // Patience for a busy machine, as elsewhere; what is waited for usually is there at the first look.
+  // Long enough for a busy machine.
   context.setDefaultTimeout(60_000)
   const page = await context.newPage()
   const complaints: string[] = []
@@ -69,7 +69,7 @@ export async function visit(browser: Browser, address: string, options: BrowserC
     page,
     complaints: () => complaints,
     goTo: async (path) => {
-      // As a link does: the page stays, its address changes.
+      // Changes the address like a link, without a reload.
       await page.evaluate(`location.hash = ${JSON.stringify(`#/${path}`)}`)
       await page.locator('main h1').waitFor()
       await page.locator('main .skeleton').first().waitFor({ state: 'detached' })

@@ -1,10 +1,10 @@
-/** The pages of the dashboard, as the tests visit them and the documentation shows them. */
+/** A dashboard page for tests and documentation. */
 export interface DashboardPage {
-  /** Of its screenshots: `overview-desktop.png`. */
+  /** Name in screenshots: `overview-desktop.png`. */
   readonly name: string
-  /** What follows `#/`. */
+  /** Address after `#/`. */
   readonly path: (payment: string) => string
-  /** The heading by which one knows it; undefined for a page that is headed by what it shows. */
+  /** Heading of the page. Undefined for a page whose heading depends on its content. */
   readonly heading: string | undefined
 }
 
@@ -22,7 +22,7 @@ export const DASHBOARD_PAGES: readonly DashboardPage[] = [
   { name: 'databases', path: () => 'databases', heading: 'Databases' },
 ]
 
-/** How each is shown. */
+/** Screens and colours of the tests and screenshots. */
 export const DASHBOARD_LOOKS = [
   { name: 'desktop', viewport: { width: 1200, height: 750 }, colorScheme: 'light' },
   { name: 'dark', viewport: { width: 1200, height: 750 }, colorScheme: 'dark' },

@@ -17,37 +17,37 @@ import { quickPassword } from './quickPassword.js'
 import { appendBranchHits, instrumentBranches, readBranchHits } from './sqlBranches.js'
 
 export interface TestDatabaseOptions {
-  /** @default the run's own server */
+  /** Server of the database. @default the run's own server */
   readonly serverUrl?: string
   /** @default SYMPHONY_TEST_SCHEMA, else `symphony` */
   readonly schema?: string
-  /** `empty` for a test that deploys by itself. @default `deployed` */
+  /** `empty` for a test that deploys itself. @default `deployed` */
   readonly content?: 'deployed' | 'empty'
   /**
-   * Whether the functions count which of their branches are executed, when SYMPHONY_TEST_SQL_BRANCHES names the folder
-   * for the counts. Not for a test of the catalog itself: counting functions are other functions.
+   * Whether functions count executed branches, if SYMPHONY_TEST_SQL_BRANCHES names a folder. A test of the catalog
+   * turns it off, because counters change the bodies.
    * @default true
    */
   readonly countBranches?: boolean
 }
 
-/** A database of one test file: cloned from the deployed template, dropped at the end, shared with nobody. */
+/** Database of one test file, cloned from the deployed template and dropped at the end. */
 export interface TestDatabase extends AsyncDisposable {
-  /** The superuser's address of this database. */
+  /** URL for the superuser. */
   readonly url: string
   readonly name: string
   readonly schema: string
-  /** Logged in as a member of every runtime role that inherits none: how Symphony's own processes log in. */
+  /** Pool of a login that is a member of every runtime role and inherits none, like Symphony's processes. */
   readonly database: Database
-  /** The same, in one role. `symphony_owner` goes through the superuser: no login may be its member. */
+  /** Returns the pool in one role. `symphony_owner` uses the superuser, because no login may be its member. */
   as(role: string): RoleHandle
-  /** The full name of an object of ours, for a connection without the schema in its search path. */
+  /** Returns the qualified name of an object, for connections without the schema in their search path. */
   qualify(objectName: string): string
-  /** A statement as superuser, with the schema first in the search path: what only a proof may do. */
+  /** Runs a statement as superuser, with the schema first in the search path. */
   queryNoRole<R = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Rows<R>>
-  /** A connection to step by hand, in a role or as superuser, with the schema first in the search path. */
+  /** Opens a single connection in a role or as superuser, with the schema first in the search path. */
   connect(role?: string): Promise<Client>
-  /** A login of its own, such as a person: `${name}_${database}`, gone with the database. */
+  /** Creates a login named `${name}_${database}`, dropped with the database. */
   createLogin(name: string, options?: LoginOptions): Promise<TestLogin>
   /** Moves the item's lease into the past. */
   expireLease(outboxId: string): Promise<void>
@@ -78,7 +78,7 @@ const RUNTIME_ROLES = [
   'symphony_auth',
 ]
 
-/** Logins are the cluster's, so this one serves every database of the run. */
+/** Login for every database of the run, because logins belong to the cluster. */
 const TEST_LOGIN = 'symphony_test_login'
 const PASSWORD = 'test'
 const PASSWORD_KEPT = quickPassword(PASSWORD)
@@ -99,7 +99,7 @@ export async function createTestDatabase(options: TestDatabaseOptions = {}): Pro
   return new ClonedDatabase(name, recipe)
 }
 
-/** Runs the body with a database of its own, and drops it whatever happens. */
+/** Runs the body with a new database and drops it afterwards. */
 export async function withTestDatabase<T>(
   body: (database: TestDatabase) => Promise<T>,
   options: TestDatabaseOptions = {},
@@ -115,7 +115,7 @@ export async function withTestDatabase<T>(
 interface Recipe {
   readonly serverUrl: string
   readonly schema: string
-  /** Where to leave the counts of executed branches; undefined if the functions do not count. */
+  /** Folder for the counts of executed branches. Undefined if functions do not count. */
   readonly countsFolder: string | undefined
 }
 
@@ -198,7 +198,7 @@ class ClonedDatabase implements TestDatabase {
     await Promise.all(this.#databases.map((database) => database.close()))
     await Promise.all(this.#clients.map((client) => client.end().catch(() => {})))
     await this.#leaveCounts()
-    // Dropping waits for a checkpoint; the run's own server has somebody who waits for it while the tests go on.
+    // Dropping waits for a checkpoint, so a background process does it.
     await onServer(this.#recipe.serverUrl, (server) => abandonDatabase(server, this.name))
   }
 
@@ -206,7 +206,7 @@ class ClonedDatabase implements TestDatabase {
     return this.drop()
   }
 
-  /** After the connections of the test are closed: a backend reports its last calls when it ends. */
+  /** Runs after the connections are closed, because a backend reports its last calls when it ends. */
   async #leaveCounts(): Promise<void> {
     const { countsFolder, schema } = this.#recipe
     if (countsFolder === undefined) return
@@ -228,13 +228,13 @@ class ClonedDatabase implements TestDatabase {
 }
 
 /**
- * The template is deployed once per server and schema, whichever file comes first. It gets its final name only when it
- * is complete, so that a run killed half-way leaves nothing that looks like one.
+ * Deploys the template once per server and schema. It gets its final name only when complete, so that a killed run
+ * leaves no broken template.
  */
 async function ensureTemplate(server: Client, { serverUrl, schema, countsFolder }: Recipe): Promise<string> {
   const counts = countsFolder !== undefined
   const template = `template_${createHash('sha256').update(schema).digest('hex').slice(0, 12)}${counts ? '_counts' : ''}`
-  // Held by the session, which ends with this call: files that start together wait here for the first one.
+  // The session holds the lock until this call ends. Files that start together wait for the first one.
   await server.query(`SELECT pg_advisory_lock(hashtext('symphony test template'))`)
   const { rows } = await server.query(`SELECT 1 FROM pg_database WHERE datname = $1`, [template])
   if (rows.length > 0) return template
@@ -267,13 +267,13 @@ async function onServer<T>(serverUrl: string, body: (server: Client) => Promise<
 
 async function connectClient(url: string, config: ClientConfig = {}): Promise<Client> {
   const client = new Client({ connectionString: url, types: valueParsers, ...config })
-  // What ends the connection also fails the query in hand, or comes from a DROP DATABASE … WITH (FORCE).
+  // The error also fails the running query, or comes from DROP DATABASE … WITH (FORCE).
   client.on('error', () => {})
   await client.connect()
   return client
 }
 
-/** The driver's client returns more than a `Queryable` does, and takes an array it could change. */
+/** Adapts a client of the driver, which returns more and takes a mutable array. */
 export function asQueryable(client: Client): Queryable {
   return { query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]) }
 }
@@ -288,7 +288,7 @@ function urlTo(serverUrl: string, database: string, login?: string): string {
   return url.href
 }
 
-/** A name inside the start-up packet's list of options, where spaces and backslashes end a word. */
+/** Escapes a name for the options of the start-up packet, where spaces and backslashes separate words. */
 function startupValue(name: string): string {
   return quoteIdentifier(name).replaceAll(/[\\ ]/g, '\\$&')
 }

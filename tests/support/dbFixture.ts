@@ -3,19 +3,16 @@ import { Client } from 'pg'
 import { inject } from 'vitest'
 import { openDatabase, type Database, type DatabaseOptions } from '../../libs/db/index.js'
 
-/**
- * A database of its own with a login and roles of unique names, for the tests of libs/db: no product schema, only what
- * each test makes.
- */
+/** A database with a login and uniquely named roles for the tests of libs/db. It has no product schema. */
 export class DbFixture {
   readonly name = `db_stage_${randomUUID().replaceAll('-', '')}`
-  /** A member of `roles`, inheriting none of them. */
+  /** Member of the roles, which inherits none. */
   readonly login = `${this.name}_app`
   readonly worker = `${this.name}_worker`
   readonly reader = `${this.name}_reader`
-  /** Exists, and is not granted to the login. */
+  /** Role that is not granted to the login. */
   readonly stranger = `${this.name}_stranger`
-  /** A superuser in this database. */
+  /** Superuser connection to this database. */
   readonly admin = new Client(urlFor(this.name))
   readonly #opened: Database[] = []
 
@@ -37,7 +34,7 @@ export class DbFixture {
     return fixture
   }
 
-  /** The address the login connects to, by way of another port if given. */
+  /** Returns the URL of the login, with another port if given. */
   url(port?: number): string {
     const url = new URL(urlFor(this.name))
     url.username = this.login
@@ -52,7 +49,7 @@ export class DbFixture {
     return database
   }
 
-  /** How many sessions the login has, once the server has had time to notice those that were closed. */
+  /** Counts the sessions of the login. */
   async sessionsOfLogin(): Promise<number> {
     const { rows } = await this.admin.query<{ count: string }>(
       'SELECT count(*) FROM pg_stat_activity WHERE usename = $1',
@@ -61,7 +58,7 @@ export class DbFixture {
     return Number(rows[0]?.count)
   }
 
-  /** Ends every session of the login, and waits until they are gone. */
+  /** Terminates every session of the login and waits until they are gone. */
   async endSessions(): Promise<void> {
     const end = 'SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = $1'
     await this.admin.query(end, [this.login])

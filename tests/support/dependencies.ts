@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 
 interface Manifest {
   readonly dependencies: Readonly<Record<string, string>>
-  /** Of the embedded server's package. */
+  /** Dependencies of the embedded server's package. */
   readonly optionalDependencies: Readonly<Record<string, string>>
   readonly devDependencies: Readonly<Record<string, string>>
   readonly allowScripts: Readonly<Record<string, boolean>>
@@ -19,15 +19,15 @@ interface LockedPackage {
 }
 
 export interface Dependencies {
-  /** What a user installs because of us, by what names it. */
+  /** Number of direct dependencies. */
   readonly direct: number
-  /** All of it, by the lock file. */
+  /** Number of packages that a user installs, by the lock file. */
   readonly installed: number
-  /** Dependencies that are no caret range, versions that are not exact, packages without a checksum, install scripts, overrides. */
+  /** Problems: no caret range, no exact version, no checksum, an install script, an override. */
   readonly defects: readonly string[]
 }
 
-/** What `package.json` and the lock file say, without asking anybody. */
+/** Reads `package.json` and the lock file, without the network. */
 export async function readDependencies(): Promise<Dependencies> {
   const manifest: Manifest = JSON.parse(await readFile('package.json', 'utf8'))
   const lock: { readonly packages: Readonly<Record<string, LockedPackage>> } = JSON.parse(
@@ -36,7 +36,7 @@ export async function readDependencies(): Promise<Dependencies> {
   const embedded: Pick<Manifest, 'optionalDependencies'> = JSON.parse(await readFile('embedded/package.json', 'utf8'))
   const { dependencies, devDependencies, allowScripts, overrides } = manifest
   const pinned = Object.entries({ ...embedded.optionalDependencies, ...devDependencies })
-  // The servers of the tests' own workspace: nobody installs them with us.
+  // Servers of the test workspace, which users do not install.
   const ofTests = Object.keys(lock.packages['tests/postgres']?.optionalDependencies ?? {})
   const shipped = Object.entries(lock.packages).filter(
     ([path, one]) =>
@@ -49,11 +49,11 @@ export async function readDependencies(): Promise<Dependencies> {
       ...pinned
         .filter(([, version]) => !EXACT.test(version))
         .map(([name, version]) => `${name} is not pinned: ${version}`),
-      // A user has one copy of `pg`, and takes patches without a release of ours.
+      // A caret range gives a user one copy of `pg`, and patches without a release of ours.
       ...Object.entries(dependencies)
         .filter(([name, range]) => !CARET.test(range) && !BOUNDED.has(name))
         .map(([name, range]) => `${name} is not a caret range: ${range}`),
-      // npm reads the overrides of the application alone, so users would get another version than the tests.
+      // npm reads only the overrides of the application, so users would get another version than the tests.
       ...shipped
         .filter(([path]) => nameIn(path) in overrides)
         .map(([path]) => `${path} is overridden, and users do not get overrides`),
@@ -63,7 +63,7 @@ export async function readDependencies(): Promise<Dependencies> {
       ...shipped.filter(([, { integrity }]) => integrity === undefined).map(([path]) => `${path} has no checksum`),
       ...shipped
         .filter(([path, { hasInstallScript }]) => hasInstallScript === true && allowScripts[nameIn(path)] !== false)
-        .map(([path]) => `${path} has an install script that was not looked at`),
+        .map(([path]) => `${path} has an install script that allowScripts does not list`),
       ...Object.entries(allowScripts)
         .filter(([, isAllowed]) => isAllowed)
         .map(([name]) => `${name} may run its install script`),

@@ -1,16 +1,16 @@
-/** What came over a stream of server-sent events, in the order it came. */
+/** One server-sent event. */
 export interface StreamEvent {
   readonly event: string
   readonly data: string
 }
 
-/** A client of a stream that remembers what it heard. */
+/** A client that records the events of a stream. */
 export class EventStreamClient {
   readonly response: Response
   readonly events: StreamEvent[] = []
-  /** Lines that begin with a colon. */
+  /** Number of lines that begin with a colon. */
   comments = 0
-  /** Resolves when the server has ended the stream, and says how: cleanly, or cut. */
+  /** Resolves when the stream ends: `ended` by the server, or `cut`. */
   readonly ended: Promise<'ended' | 'cut'>
   readonly #abort: AbortController
 
@@ -26,7 +26,7 @@ export class EventStreamClient {
     return new EventStreamClient(response, abort)
   }
 
-  /** The data of the events of this name. */
+  /** Returns the data of the events with this name. */
   heard(name: string): string[] {
     return this.events.flatMap(({ event, data }) => (event === name ? [data] : []))
   }

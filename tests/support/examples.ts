@@ -6,20 +6,20 @@ import { promisify } from 'node:util'
 const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
 
-/** Runs an example against a database, and finds at its end what it says it prints. `program` is what it was compiled to. */
+/** Runs an example. Returns its output and the documented output at its end. `program` is its compiled file. */
 export async function runExample(
   file: string,
   program: string,
   databaseUrl: string,
 ): Promise<{ readonly stdout: string; readonly expected: string }> {
   const expected = /^\/\* prints\n(.*?)\*\/\n$/ms.exec(await readFile(file, 'utf8'))?.[1]
-  if (expected === undefined) throw new Error(`${file} does not say what it prints`)
+  if (expected === undefined) throw new Error(`${file} has no /* prints … */ comment`)
   const env = { ...process.env, DATABASE_URL: databaseUrl }
   const { stdout } = await run(process.execPath, [program], { cwd: dirname(file), env, timeout: 100_000 })
   return { stdout, expected }
 }
 
-/** An example in TypeScript, compiled beside itself, because there its imports are found. */
+/** Compiles a TypeScript example beside itself, where its imports resolve. */
 export async function compileExample(file: string): Promise<{ readonly file: string; remove(): Promise<void> }> {
   const outDir = await mkdtemp(join(dirname(file), 'compiled-'))
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')

@@ -3,11 +3,11 @@ import { quoteIdentifier } from '../../libs/db/index.js'
 import { readCatalog } from '../../libs/deployment/catalog.js'
 import type { TestDatabase } from './database.js'
 
-/** What a row, and what an object, is now: equal before and after means that nothing was changed. */
+/** State of all rows and objects. Equal fingerprints mean that nothing changed. */
 export interface Fingerprint {
-  /** One SHA-256 per table over all its rows, so that a difference names the table. */
+  /** SHA-256 of all rows per table, so that a difference names the table. */
   readonly rows: Readonly<Record<string, string>>
-  /** Every object with its definition, owner and grants. */
+  /** Objects with their definition, owner and grants. */
   readonly objects: unknown
 }
 
@@ -16,7 +16,7 @@ export async function fingerprint(db: TestDatabase): Promise<Fingerprint> {
 }
 
 export async function rowHashes(db: TestDatabase): Promise<Record<string, string>> {
-  // One question for all tables: asked after every attempt of a long list, it is most of what such a list costs.
+  // One query for all tables, because long lists of attempts repeat it after each one.
   const questions = (await tableNames(db)).map(
     (table) =>
       `SELECT ${escapeLiteral(table)} AS table,
@@ -27,7 +27,7 @@ export async function rowHashes(db: TestDatabase): Promise<Record<string, string
   return Object.fromEntries(rows.map(({ table, hash }) => [table, hash]))
 }
 
-/** From the catalog, so that a table nobody thought of is looked at too. */
+/** Reads the names from the catalog, so that no table is forgotten. */
 export async function tableNames(db: TestDatabase): Promise<string[]> {
   const { rows } = await db.queryNoRole<{ name: string }>(
     `SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -45,7 +45,7 @@ async function objectsOf(db: TestDatabase): Promise<unknown> {
       { query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]) },
       db.schema,
     )
-    // Roles are the cluster's, and other test files make and drop theirs meanwhile.
+    // Roles belong to the cluster, and other test files create and drop theirs.
     const kinds = [...catalog].filter(([kind]) => kind !== 'roles')
     return Object.fromEntries(kinds.map(([kind, objects]) => [kind, Object.fromEntries(objects)]))
   } finally {

@@ -1,5 +1,5 @@
-// Floods an API until standard input is closed, then says what it has done: requests of 64 KiB by strangers and by a client with
-// a key, with bodies that are costly to read; connections that say one byte at a time; giant headers.
+// Floods an API until stdin closes, then prints counts. It sends 64 KiB requests with costly bodies, without a key and
+// with one, opens slow connections and sends giant headers.
 import { connect } from 'node:net'
 import { Agent, request } from 'undici'
 
@@ -56,7 +56,7 @@ async function send() {
   }
 }
 
-/** Each holds a connection and says one byte at a time; one in ten says a megabyte of header at once. */
+/** Keeps connections open by one byte at a time. One in ten sends a header of 1 MB at once. */
 function dawdle() {
   for (const socket of slow) socket.write('x')
   if (slow.size >= SLOW_MAX) return

@@ -1,8 +1,8 @@
 import type { TestDatabase } from './database.js'
 
 /**
- * Stops every process of the database's server as SIGSTOP does: connections stay open and nothing is answered, while the
- * machine's clock runs on. Only for a server that the test has to itself. Returns how to let it go on; safe to call twice.
+ * Freezes every process of the server with SIGSTOP: connections stay open and get no answer. Only for a server that the
+ * test owns. Returns a function that continues it; a second call does nothing.
  */
 export async function freezeServer(db: TestDatabase): Promise<() => void> {
   const { rows } = await db.queryNoRole<{ pid: number }>(

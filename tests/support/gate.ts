@@ -1,4 +1,4 @@
-/** A point at which a test holds others until it opens it. */
+/** Creates a gate. `opened` resolves when the test calls `open`. */
 export function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   const waiting: (() => void)[] = []
   const opened = new Promise<void>((resolve) => waiting.push(resolve))

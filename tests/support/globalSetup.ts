@@ -10,9 +10,9 @@ declare module 'vitest' {
   export interface ProvidedContext {
     /** Superuser address of the run's own server. */
     readonly serverUrl: string
-    /** Its major version: 18. */
+    /** Major version of the server, such as 18. */
     readonly postgresVersion: PostgresVersion
-    /** Whether dist/ is what the sources say; tests that start processes of their own need it. */
+    /** Whether dist/ was built from the sources. Tests that start processes need it. */
     readonly isBuilt: boolean
   }
 }
@@ -20,11 +20,11 @@ declare module 'vitest' {
 const VERSIONS: readonly PostgresVersion[] = [15, 16, 17, 18]
 
 /**
- * One server for the whole run, in a folder of its own; each test file takes its own database from it. Without a
- * server the run fails here: a proof that was skipped proves nothing.
+ * Starts one server for the whole run. Each test file creates its own database. Without a server the run fails here
+ * instead of skipping tests.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  // Both projects come here, one after the other, each with its own copy of this module: what they share is the process.
+  // Both projects call this with their own copy of the module, so the shared state is in `globalThis`.
   const run = (globalThis.symphonyTestRun ??= { projects: 0, begun: begin() })
   run.projects += 1
   const { server, isBuilt, stopDropping } = await run.begun
@@ -56,19 +56,19 @@ declare global {
 }
 
 async function begin(): Promise<Begun> {
-  // Inherited by every test: a stricter one would close their own scripts to the account that root lends the server.
+  // Inherited by every test. A stricter umask would hide their scripts from the account that runs the server for root.
   process.umask(0o022)
   await removeFoldersOfDeadRuns()
   const server = await startPrivateServer({
     version: versionAskedFor(),
     settings: {
-      // Races open many connections at once, in two files at once.
+      // Races in two files open many connections at once.
       max_connections: '300',
-      // Every function and branch must have run; the counters say which did.
+      // Counts calls of functions, for the branch coverage.
       track_functions: 'all',
-      // A transaction prepared and left alone is how a test keeps a lock across connections.
+      // Tests keep locks across connections with prepared transactions.
       max_prepared_transactions: '20',
-      // A deadlock is a case under test: found in a tenth of a second instead of one.
+      // Deadlocks are tested, and are detected in 0.1 s instead of 1 s.
       deadlock_timeout: '100ms',
     },
   })
@@ -84,7 +84,7 @@ async function hashPasswordOnce(serverUrl: string): Promise<void> {
   await client.end()
 }
 
-/** Built here, once: test files that did it side by side would read each other's half-written files. */
+/** Builds once here. Parallel builds by test files would read each other's unfinished files. */
 function build(): boolean {
   const script = fileURLToPath(new URL('../../scripts/build.mjs', import.meta.url))
   return spawnSync(process.execPath, [script], { stdio: 'inherit' }).status === 0

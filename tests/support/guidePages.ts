@@ -5,22 +5,22 @@ import { codeBlocks, fileOf } from '../../scripts/guides/codeBlocks.mjs'
 const root = join(import.meta.dirname, '..', '..')
 const FOLDERS = ['start', 'coding', 'concepts', 'operate', 'migrate']
 
-/** A block of code of a page that readers work with. */
+/** A code block of a guide page. */
 export interface GuideBlock {
   readonly page: string
-  /** Where its fence stands. */
+  /** Line of its fence. */
   readonly line: number
   readonly language: string
   readonly code: string
-  /** The file that it says it is. */
+  /** File name that the block states. */
   readonly file: string | undefined
-  /** Why it cannot be executed. */
+  /** Reason why it cannot be executed. */
   readonly notRun?: string
-  /** What a fragment supposes. */
+  /** Context that a fragment needs. */
   readonly given?: string
 }
 
-/** Every block of the README and of the pages in the guides' folders. */
+/** Reads every block of the README and of the guide folders. */
 export async function readGuideBlocks(): Promise<readonly GuideBlock[]> {
   const pages = ['README.md', 'examples/README.md']
   for (const folder of FOLDERS) {

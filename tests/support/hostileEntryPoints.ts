@@ -10,12 +10,12 @@ import type { TestDatabase } from './database.js'
 import type { HttpFixture } from './httpFixture.js'
 
 /**
- * The five ways in, each as a function from a hostile input to its answer in one word: `accepted`, or the code that refuses it. An input
- * that cannot be said in the language of a way in has no answer there.
+ * Sends a hostile input through one entry point. Returns `accepted` or the code of the refusal, or undefined if the
+ * input cannot be expressed there.
  */
 export type EntryPoint = (input: HostileInput) => Promise<string | undefined>
 
-/** Values that stand beside the hostile one; `number` keeps what is accepted from being the same payment twice. */
+/** Returns valid values for the other fields. `number` makes each accepted payment unique. */
 function soundFields(number: number): Record<Exclude<InstructionField, 'instruction'>, string> {
   return {
     instructionId: `"i-${number}"`,
@@ -30,7 +30,7 @@ function soundFields(number: number): Record<Exclude<InstructionField, 'instruct
 
 let used = 0
 
-/** The JSON text of an instruction with this in it. */
+/** Returns the JSON text of an instruction with this input. */
 export function instructionText({ field, text }: HostileInput, without?: InstructionField): string {
   used += 1
   if (field === 'instruction') return text.replaceAll('"i"', `"i-${used}"`).replaceAll('"k"', `"k-${used}"`)
@@ -39,7 +39,7 @@ export function instructionText({ field, text }: HostileInput, without?: Instruc
   return `{${members.map(([name, value]) => `"${name}": ${value}`).join(', ')}}`
 }
 
-/** The function itself, on a connection without any wrapper. Arguments are text, as a driver sends them. */
+/** Calls the SQL function directly. Arguments are text, as a driver sends them. */
 export function throughSql(db: TestDatabase, client: Client): EntryPoint {
   return async ({ field, text }) => {
     if (field === 'instruction') return undefined
@@ -55,7 +55,7 @@ export function throughSql(db: TestDatabase, client: Client): EntryPoint {
   }
 }
 
-/** A JSON text as a driver's parameter: what is inside the quotes; null is NULL. */
+/** Converts JSON text to a parameter: the content of a string, or NULL for null. */
 function textIn(value: string): string | null {
   const parsed = parsedOf(value)
   if (parsed === undefined) return value
@@ -63,7 +63,7 @@ function textIn(value: string): string | null {
   return typeof parsed.value === 'string' ? parsed.value : value
 }
 
-/** The wrapper, given what JSON.parse makes of it: no strict reader stands before it. */
+/** Calls the wrapper with the result of JSON.parse, without the strict parser. */
 export function throughTypeScript(db: TestDatabase): EntryPoint {
   return async (input) => {
     const parsed = parsedOf(instructionText(input))
@@ -76,7 +76,7 @@ export function throughTypeScript(db: TestDatabase): EntryPoint {
 }
 
 export function throughWrapper(db: TestDatabase, instruction: object): Promise<string> {
-  // @ts-expect-error -- whatever JavaScript lets somebody pass
+  // @ts-expect-error -- JavaScript allows any value
   return answerOf(() => enqueuePaymentOutbox(db.as('symphony_ingest'), instruction))
 }
 
@@ -91,11 +91,11 @@ export function throughHttp(fixture: HttpFixture): EntryPoint {
   }
 }
 
-/** A file of one line, in this process. */
+/** Runs `symphony enqueue` in this process, with a file of one line. */
 export function throughCommandLine(folder: string, env: Readonly<Record<string, string>>): EntryPoint {
   return async (input) => {
     const text = instructionText(input)
-    // Two lines are two instructions.
+    // Two lines would be two instructions.
     if (/[\n\r]/.test(text)) return undefined
     const file = join(folder, 'hostile.ndjson')
     await writeFile(file, text)
@@ -107,7 +107,7 @@ export function throughCommandLine(folder: string, env: Readonly<Record<string, 
 
 export const WEBHOOK_SECRET = 'the secret of a hostile sender'
 
-/** The same text as the body that a sender signs; ids and topic are read from it. */
+/** Sends the text as a signed webhook body. Message id and topic are read from it. */
 export function throughWebhook(fixture: HttpFixture): EntryPoint {
   return async (input) => {
     const body = instructionText(input)

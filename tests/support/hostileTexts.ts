@@ -1,7 +1,6 @@
 /**
- * Texts that would be scripts wherever text is taken for markup: each would call `hacked()`. Without spaces, so that they
- * are ids, too. Fifty at a time, which is what a page lists at once: those of `npm test` differ in where the markup comes
- * from, and `npm run security -- --only S9` has another hundred and fifty.
+ * Returns 50 texts that call `hacked()` if text is taken for markup. They have no spaces, so that they are valid ids.
+ * 50 is what a page lists at once. `npm run security -- --only S9` tries 200.
  */
 export function hostileTexts(from = 0): readonly string[] {
   return ALL.slice(from, from + AT_ONCE)
@@ -47,7 +46,7 @@ const BASIC: readonly string[] = [
   '%3Cscript%3Ehacked()%3C/script%3E',
 ]
 
-/** Ways to be an element, each to be tried behind ways out of whatever text is put into. */
+/** Elements, each tried behind every way out of a text context. */
 const ELEMENTS = [
   '<svg><animate/onbegin=hacked()/attributeName=x>',
   '<svg><script>hacked()</script></svg>',
@@ -68,7 +67,7 @@ const ELEMENTS = [
 ]
 const WAYS_OUT = ['', '"/>', "'/>", '</script>', '</style>', '</title>', '-->', '<!--', '`>', '\\">']
 
-/** Unique, and as long as an id may be at the most. */
+/** Unique texts that are short enough for an id with a suffix. */
 const ALL: readonly string[] = [
   ...new Set([...BASIC, ...ELEMENTS.flatMap((element) => WAYS_OUT.map((out) => `${out}${element}`))]),
 ].filter((text) => text.length <= 120)

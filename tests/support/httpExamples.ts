@@ -8,7 +8,7 @@ import type { TestDatabase } from './database.js'
 import { createPerson, propose } from './outboxPeople.js'
 import { claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
 
-/** Ids of the documentation, each with the id of this database. */
+/** Documented ids, each with its id in this database. */
 export type ExampleIds = ReadonlyMap<string, string>
 
 /** Creates the payments, timers and messages of the documented examples. */

@@ -23,30 +23,30 @@ interface StageRequest {
   readonly body?: string | Uint8Array
 }
 
-/** An HTTP server on a real port over a real database, and what it logged. */
+/** An HTTP server on a real port over a real database. */
 export interface HttpFixture {
   readonly address: string
-  /** Every line written so far, as one text. */
+  /** Returns the log so far. */
   readonly logged: () => string
   readonly metrics: Metrics
   readonly routes: readonly Route[]
-  /** A request with the token, unless headers say otherwise. */
+  /** Sends a request with the token, unless the headers override it. */
   call(path: string, init?: StageRequest): Promise<Response>
-  /** A POST of an instruction under a key. */
+  /** Posts an instruction with an idempotency key. */
   post(body: unknown, key?: string): Promise<Response>
   close(): Promise<void>
 }
 
 export interface HttpFixtureOptions extends Partial<Omit<HttpServerParts, 'api'>> {
-  /** Some of the roles, instead of the database's own. */
+  /** Roles that replace those of the database. */
   readonly roles?: Partial<ApiRoles>
-  /** @default the roles of the database */
+  /** Overrides of the API, or `none`. @default the roles of the database */
   readonly api?: Partial<Api> | 'none'
 }
 
 const gateways = new WeakMap<TestDatabase, Promise<TestLogin>>()
 
-/** Roles of a database. Operators and callers come through a gateway login, as they do through a real API. */
+/** Returns the API roles of a database. Operators and callers use a gateway login, as in a real API. */
 export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
   const { database } = await gatewayOf(db)
   const control = database.as('symphony_control')
@@ -60,7 +60,7 @@ export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
   }
 }
 
-/** The login of the database's HTTP gateway, created once. */
+/** Returns the login of the HTTP gateway, created once per database. */
 export function gatewayOf(db: TestDatabase): Promise<TestLogin> {
   const gateway = gateways.get(db) ?? createGateway(db)
   gateways.set(db, gateway)
@@ -73,7 +73,7 @@ async function createGateway(db: TestDatabase): Promise<TestLogin> {
   return login
 }
 
-/** A key made by an administrator. */
+/** Creates a key as an administrator. */
 export async function createKey(db: TestDatabase, request: ApiKeyRequest): Promise<{ keyId: string; key: string }> {
   const asAdministrator = { schema: db.schema, query: db.queryNoRole.bind(db) }
   return new ApiKeys({ as: () => asAdministrator }).create(request)
@@ -126,18 +126,18 @@ export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOpti
   }
 }
 
-/** The problem that a response carries; fails if it carries none. */
+/** Returns the problem in a response. Throws if there is none. */
 export async function problemOf(response: Response): Promise<Problem> {
   if (response.headers.get('content-type')?.startsWith('application/problem+json') !== true) {
     throw new Error(`expected a problem, got ${response.headers.get('content-type')}: ${await response.text()}`)
   }
   const problem: Problem = JSON.parse(await response.text())
   if (problem.status !== response.status)
-    throw new Error(`the problem says ${problem.status}, the answer ${response.status}`)
+    throw new Error(`status in the problem: expected ${response.status}, got ${problem.status}`)
   return problem
 }
 
-/** The body of a success, as JSON. */
+/** Returns the JSON body of a response. */
 export async function bodyOf(response: Response): Promise<Record<string, unknown>> {
   const body: Record<string, unknown> = JSON.parse(await response.text())
   return body

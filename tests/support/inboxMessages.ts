@@ -8,10 +8,10 @@ import {
 } from '../../libs/inbox/index.js'
 import type { TestDatabase } from './database.js'
 
-/** The worker of a test that needs only one. */
+/** Default worker of a test. */
 export const WORKER = 'worker-1'
 
-/** A message like no other: each has its own source, so that tests of one file share nothing. */
+/** Builds a message with a unique source, so that tests of one file share nothing. */
 export function buildMessage(overrides: Partial<InboxMessage> = {}): InboxMessage {
   return {
     source: `source-${randomUUID()}`,
@@ -34,7 +34,7 @@ export interface ClaimSettings {
   readonly attemptsMax?: number
 }
 
-/** Claims whatever is due, which may be other tests' leftovers, and returns the messages of one source. */
+/** Claims everything due, which may include messages of other tests, and returns those of one source. */
 export async function claimOf(
   db: TestDatabase,
   { source }: Pick<InboxKey, 'source'>,
@@ -54,7 +54,7 @@ export async function enqueuedAndClaimed(
   return claim
 }
 
-/** The row as it stands, as superuser. */
+/** Reads the row as superuser. */
 export async function rowOf(db: TestDatabase, { source, messageId }: InboxKey): Promise<Record<string, unknown>> {
   const { rows } = await db.queryNoRole(
     `SELECT *, due_at > clock_timestamp() AS due_later, claim_expires_at > clock_timestamp() AS claim_live
@@ -64,22 +64,22 @@ export async function rowOf(db: TestDatabase, { source, messageId }: InboxKey): 
   return rows[0] ?? {}
 }
 
-/** Moves the end of a claim into the past. */
+/** Expires a claim. */
 export async function expireClaim(db: TestDatabase, key: InboxKey): Promise<void> {
   await touch(db, key, `claim_expires_at = clock_timestamp() - interval '1 second'`, 'fence IS NOT NULL')
 }
 
-/** Moves the due time into the past. */
+/** Makes a message due. */
 export async function makeDue(db: TestDatabase, key: InboxKey): Promise<void> {
   await touch(db, key, `due_at = clock_timestamp() - interval '1 second'`, `state = 'seen'`)
 }
 
-/** Moves the end of a message so many seconds into the past. */
+/** Moves the end of a message into the past. */
 export async function endedAgo(db: TestDatabase, key: InboxKey, seconds: number): Promise<void> {
   await touch(db, key, `ended_at = clock_timestamp() - make_interval(secs => ${seconds})`, 'ended_at IS NOT NULL')
 }
 
-/** Last seen so long ago, and first seen no later. */
+/** Moves the last sighting into the past, and the first one with it. */
 export async function sightedAgo(db: TestDatabase, key: InboxKey, seconds: number): Promise<void> {
   const then = `clock_timestamp() - make_interval(secs => ${seconds})`
   await touch(db, key, `last_seen_at = ${then}, first_seen_at = LEAST(first_seen_at, ${then})`, 'true')
@@ -90,5 +90,5 @@ async function touch(db: TestDatabase, { source, messageId }: InboxKey, set: str
     `UPDATE inbox_messages SET ${set} WHERE source = $1 AND message_id = $2 AND ${where} RETURNING 1`,
     [source, messageId],
   )
-  if (rows.length === 0) throw new Error(`the message is not one where ${where}`)
+  if (rows.length === 0) throw new Error(`no such message with ${where}`)
 }

@@ -3,15 +3,15 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { builtPath } from './builtPath.js'
 
-/** A process with an inbox worker in it, which can be killed at any moment. */
+/** A process with an inbox worker that a test can kill. */
 export interface InboxWorkerProcess {
-  /** How many messages it reported as done. */
+  /** Returns how many messages it reported as done. */
   readonly done: () => number
-  /** Resolves when it has reported so many more, or has ended. */
+  /** Resolves after so many more done messages, or when it exits. */
   untilDone(more: number): Promise<void>
-  /** Ends it as `kill -9` does; resolves when it is gone. */
+  /** Kills it with SIGKILL and waits for its exit. */
   kill(): Promise<void>
-  /** Stops it as it should be; resolves when it is gone. */
+  /** Stops it cleanly and waits for its exit. */
   stop(): Promise<void>
 }
 
@@ -24,7 +24,7 @@ export interface InboxWorkerProcessOptions {
   readonly concurrency: number
 }
 
-/** Every handler writes one row of effects, through the transaction it was given; some fail after it, at random. */
+/** Each handler inserts one effect in its transaction. Some fail afterwards, at random. */
 const PROGRAM = `
 const [, inboxPath, dbPath, options] = process.argv
 const { InboxWorker } = await import(inboxPath)
@@ -35,7 +35,7 @@ const handler = async ({ source, messageId, attemptCount }, { tx }) => {
   await tx.query('INSERT INTO shop.effects (source, message_id, process) VALUES ($1, $2, $3)', [source, messageId, process.pid])
   if (attemptCount === 1 && Math.random() < 0.05) throw new Error('the first attempt failed')
 }
-// No limit that a crowded machine could reach: it would be a death that nobody looks for here.
+// High enough that no message is dead-lettered on a busy machine.
 const settings = { pollMs: 50, attemptsMax: 1000, ...workerOptions }
 const worker = new InboxWorker(database, { effect: handler }, settings, (event) => {
   if (event.type === 'inbox.done') console.log('done')

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import type { EmbeddedServer } from '../../embedded/index.js'
 
-/** Postmaster and everything it started, before any of them could tidy up. */
+/** Kills the postmaster and all its processes before any can clean up. */
 export async function killServer({ dataDir, url }: EmbeddedServer): Promise<void> {
   const client = new Client({ connectionString: url })
   client.on('error', () => {})
@@ -14,7 +14,7 @@ export async function killServer({ dataDir, url }: EmbeddedServer): Promise<void
     try {
       process.kill(pid, 'SIGKILL')
     } catch {
-      // It ended by itself since it was listed.
+      // The process has already exited.
     }
   }
 }

@@ -4,15 +4,15 @@ import { spawnSymphony, type Running } from './commandLine.js'
 import type { TestDatabase } from './database.js'
 
 export interface KillableWorkerOptions {
-  /** A login that may act as executor. */
+  /** URL of a login that may act as executor. */
   readonly url: string
   readonly workerId: string
   readonly railsFile: string
-  /** Further words of the command line. */
+  /** Further arguments of the command. */
   readonly words?: readonly string[]
 }
 
-/** A real `symphony worker`, and an end that no handler of it can soften. */
+/** A real `symphony worker` that a test can kill. */
 export class KillableWorker {
   readonly workerId: string
   readonly #db: TestDatabase
@@ -31,7 +31,7 @@ export class KillableWorker {
     return this.#running.child
   }
 
-  /** Resolves when it has said that it is at work. */
+  /** Resolves when the worker prints that it serves its rails. */
   async atWork(): Promise<void> {
     const { stdout, ended, child } = this.#running
     while (!stdout().includes(`Worker ${this.workerId} serves`)) {
@@ -41,7 +41,7 @@ export class KillableWorker {
     }
   }
 
-  /** `kill -9`; resolves when the process is gone, whatever it had in hand. */
+  /** Kills the worker with SIGKILL and waits for its exit. */
   async kill(): Promise<void> {
     const { child } = this
     if (child.exitCode !== null || child.signalCode !== null) {
@@ -52,7 +52,7 @@ export class KillableWorker {
     await exited
   }
 
-  /** The time until its leases end passes. Returns how many there were. */
+  /** Expires the worker's leases. Returns how many there were. */
   async outlive(): Promise<number> {
     const { rows } = await this.#db.queryNoRole(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
@@ -62,7 +62,7 @@ export class KillableWorker {
     return rows.length
   }
 
-  /** The gentle way, for the last ones. */
+  /** Stops the worker cleanly. */
   async stop(): Promise<void> {
     this.child.kill('SIGTERM')
     const { exitCode, stderr } = await this.#running.ended

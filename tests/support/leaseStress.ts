@@ -7,22 +7,22 @@ import type { TestDatabase } from './database.js'
 import { openConnection } from './race.js'
 
 export interface LeaseStressOptions {
-  /** Goes on until the processes were told so many tokens. */
+  /** Tokens after which the run ends. */
   readonly tokens: number
   readonly processes: number
-  /** A process is killed, and leases are expired and removed, after every so many tokens. */
+  /** Tokens after which a process is killed and leases expire and are purged. */
   readonly tokensPerKill: number
 }
 
 export interface LeaseStressResult {
-  /** How many tokens the database issued: those that were told, and those whose holder was killed first. */
+  /** Tokens that the database issued, including those whose process was killed before it printed them. */
   readonly issued: number
   readonly kills: number
   readonly expired: number
   readonly removed: number
-  /** Where a resource's token was not greater than the one before it, in the order of the commits. */
+  /** Tokens that are not greater than the previous one of their resource, in commit order. */
   readonly notGreater: readonly unknown[]
-  /** What the processes were told, and the database never issued; or issued to two. */
+  /** Printed tokens that the database never issued, or issued to two. */
   readonly unfounded: readonly string[]
 }
 
@@ -44,7 +44,7 @@ export async function runLeaseStress(db: TestDatabase, options: LeaseStressOptio
   const done = { kills: 0, expired: 0, removed: 0 }
   try {
     for (let target = options.tokensPerKill; target <= options.tokens; target += options.tokensPerKill) {
-      // A holder that ends by itself has failed, and said why.
+      // A process that exits by itself has failed and printed why.
       const ended = Promise.race(holders.map(({ closed }) => closed.then(() => 'ended')))
       if (told.length < target && (await Promise.race([once(spoken, String(target)), ended])) === 'ended') {
         throw new Error('a holder ended by itself')
@@ -76,7 +76,7 @@ async function step() {
   const dice = Math.random()
   if (claim && dice < 0.5) return say(resource, await renewLease(executor, claim, 60_000))
   if (claim && dice < 0.7) return claims.delete(resource) && releaseLease(executor, claim)
-  // The owners are the same in every process: each takes from the others what it names as its own.
+  // All processes use the same owners, so each can replace the leases of the others.
   const owner = oneOf(['x', 'y'])
   const grant = await acquireLease(executor, { resource, owner, durationMs: 60_000 })
   if (grant) claims.set(resource, { resource, owner, leaseId: grant.leaseId })
@@ -87,7 +87,7 @@ await Promise.all([1, 2, 3].map(async () => { for (;;) await step() }))
 
 interface Holder {
   readonly process: ChildProcess
-  /** All it said has been read. */
+  /** Resolves when all output is read. */
   readonly closed: Promise<unknown>
 }
 
@@ -106,7 +106,10 @@ async function kill({ process: child, closed }: Holder): Promise<void> {
   await closed
 }
 
-/** The database's own word: every change of a token, in the order of the commits, since the row stays locked until then. */
+/**
+ * Records every change of a token with a trigger. The row lock is held until commit, so the order is that of the
+ * commits.
+ */
 async function recordTokens(db: TestDatabase): Promise<void> {
   await db.queryNoRole(`
     CREATE SCHEMA turmoil;
@@ -120,10 +123,10 @@ async function recordTokens(db: TestDatabase): Promise<void> {
       WHEN (NEW.fencing_token IS DISTINCT FROM OLD.fencing_token) EXECUTE FUNCTION turmoil.record()`)
 }
 
-/** As if nobody had come back for two hours: every lease has expired, and two resources are forgotten. */
+/** Expires all leases as if two hours had passed, and purges two resources. */
 async function jumpInTime(db: TestDatabase): Promise<{ expired: number; removed: number }> {
   const connection = await openConnection(db)
-  // In one transaction, or the holders would have taken them all before the first is removed.
+  // One transaction, because the processes would otherwise acquire all leases before the purge.
   await connection.query('BEGIN')
   const { rows } = await connection.query(
     `UPDATE symphony_leases SET expires_at = clock_timestamp() - interval '2 hours' RETURNING resource`,
@@ -144,7 +147,7 @@ async function judge(db: TestDatabase, told: readonly string[]) {
      ) t WHERE token <= before`,
   )
   const unclaimed = new Set(issued.map(({ token }) => token))
-  // Without its full stop a line is the last one of a process that was killed while it spoke.
+  // A line without a full stop was cut off by a kill.
   const unfounded = told.filter((line) => line.endsWith('.') && !unclaimed.delete(line.slice(0, -1)))
   return { issued: issued.length, notGreater, unfounded }
 }

@@ -28,15 +28,15 @@ import { startPrivateServer, type PrivateServer } from './server.js'
 type ScenarioFixtureOptions = Pick<TestDatabaseOptions, 'countBranches'>
 
 /**
- * A database on a server of its own. A block waits for every running transaction of its server, so that beside other test files
- * nobody could say when a row is sealed.
+ * A database on its own server. A block waits for every running transaction of its server, so a shared server would
+ * make sealing unpredictable.
  */
 export class LedgerFixture {
   readonly #server: PrivateServer
   readonly #ownsServer: boolean
   readonly #people: readonly [Person, Person]
   readonly db: TestDatabase
-  /** For keys, checkpoints, exports. */
+  /** Folder for keys, checkpoints and exports. */
   readonly folder: string
   readonly keys: { readonly privateKey: KeyObject; readonly publicKey: KeyObject } = generateKeyPairSync('ed25519')
 
@@ -67,7 +67,7 @@ export class LedgerFixture {
     }
   }
 
-  /** Another database of the same server. */
+  /** Creates another database on the same server. */
   beside(options: ScenarioFixtureOptions = {}): Promise<LedgerFixture> {
     return LedgerFixture.#on(this.#server, false, options)
   }
@@ -99,7 +99,10 @@ export class LedgerFixture {
     return this.db.as('symphony_auditor')
   }
 
-  /** One payment of each fate, with late evidence, holds, decisions, a redrive and a pause: every kind of row and event. */
+  /**
+   * Creates every kind of ledger row and event: payments of each outcome, late outcomes, holds, decisions, a redrive, a
+   * pause.
+   */
   async play(): Promise<void> {
     const { db } = this
     const [ann, bob] = this.#people
@@ -128,7 +131,7 @@ export class LedgerFixture {
     await resumeOutbox(ann.control, 'rail', paid.railType, 'the bank is open')
   }
 
-  /** Blocks of at most so many rows, until there is nothing left to seal. Returns their sizes. */
+  /** Seals blocks of at most so many rows until nothing is left. Returns their sizes. */
   async seal(rowsMax = 100): Promise<number[]> {
     const sizes: number[] = []
     for (;;) {
@@ -138,7 +141,7 @@ export class LedgerFixture {
     }
   }
 
-  /** Seals everything there is. Autovacuum's transactions are short, and also waited for. */
+  /** Seals all rows, and waits for short transactions such as autovacuum's. */
   async sealAll(rowsMax = 100): Promise<void> {
     const deadline = Date.now() + 60_000
     for (;;) {

@@ -2,28 +2,28 @@ import { createHash } from 'node:crypto'
 import { qualify, type Queryable } from '../../libs/db/index.js'
 
 /**
- * Rules that hold for every ledger, whatever the blocks say: the content hash of each identity matches the payload, attempts and
- * events are numbered without a gap, nothing follows an ending, and each row belongs to an item. They are checked on text, with none
- * of the database's own functions.
+ * Rules of every ledger, independent of blocks. The content hash of an identity matches its payload; attempts and
+ * events have no gaps; no attempt follows a terminal one; each row belongs to an item. They are checked on text,
+ * without functions of the database.
  */
 export interface LedgerText {
   readonly identities: readonly TextRow<(typeof IDENTITY)[number]>[]
   readonly attempts: readonly TextRow<(typeof ATTEMPT)[number]>[]
   readonly events: readonly TextRow<(typeof EVENT)[number]>[]
-  /** The queue: it has the payload of an item without attempts. */
+  /** Queue rows, which hold the payload of an item without attempts. */
   readonly pending: readonly TextRow<(typeof PENDING)[number]>[]
 }
 
 type TextRow<Field extends string> = Readonly<Record<Field, string | null>>
 
-/** Columns that are equal in all rows about one item. */
+/** Columns that are equal in all rows of one item. */
 const COPIED = ['outbox_id', 'instruction_id', 'idempotency_key', 'participant_id', 'sequence_id', 'rail_type'] as const
 const IDENTITY = [...COPIED, 'content_hash', 'redrive_of'] as const
 const PENDING = [...COPIED, 'payload'] as const
 const ATTEMPT = [...COPIED, 'payload', 'attempt_no', 'state', 'error_code'] as const
 const EVENT = ['outbox_id', 'scope', 'event_no', 'event_type'] as const
 
-/** All of the ledger, or the rows about some items. */
+/** Reads the whole ledger, or the rows of some items. */
 export async function readLedgerText(auditor: Queryable, among?: readonly string[]): Promise<LedgerText> {
   const [condition, values] = among === undefined ? ['', []] : ['WHERE t.outbox_id = ANY ($1)', [among]]
   const select = async <R>(columns: readonly string[], table: string, order: string): Promise<R[]> => {
@@ -45,7 +45,7 @@ function asText(column: string): string {
   return column.endsWith('_hash') ? `encode(t.${column}, 'hex') AS ${column}` : `t.${column}::text`
 }
 
-/** One line per violation; none for a sound ledger. */
+/** Returns one line per violation. */
 export function brokenLedgerRules({ identities, attempts, events, pending }: LedgerText): string[] {
   const known = new Map(identities.map((row) => [row.outbox_id, row]))
   const places = new Set([...pending, ...attempts].map((row) => row.outbox_id))
@@ -66,7 +66,7 @@ export function brokenLedgerRules({ identities, attempts, events, pending }: Led
   for (const [outboxId, rows] of groupBy(attempts, (row) => row.outbox_id)) {
     broken.push(...numberGaps(`attempts of ${outboxId}`, rows, 'attempt_no'))
     const ended = rows.findIndex((row) => row.state === 'DISPATCHED' || row.state === 'FAILED')
-    if (ended !== -1 && ended < rows.length - 1) broken.push(`attempts of ${outboxId}: a row after the ending`)
+    if (ended !== -1 && ended < rows.length - 1) broken.push(`attempts of ${outboxId}: a row after the terminal one`)
   }
   for (const [subject, rows] of groupBy(events, (row) => row.outbox_id ?? `scope ${row.scope}`)) {
     if (rows[0]!.outbox_id !== null && !known.has(subject)) broken.push(`events of ${subject}: no identity`)
@@ -81,7 +81,9 @@ function numberGaps<Field extends string>(subject: string, rows: readonly TextRo
   )
 }
 
-/** SHA-256 of participant, rail and payload, each as its length in bytes, a colon, the bytes and a comma. */
+/**
+ * Returns the SHA-256 of participant, rail and payload, each as its length in bytes, a colon, the bytes and a comma.
+ */
 function contentHash(row: TextRow<'participant_id' | 'rail_type' | 'payload'>): string {
   const content = [row.participant_id, row.rail_type, row.payload]
     .map((text) => `${Buffer.byteLength(text ?? '', 'utf8')}:${text},`)

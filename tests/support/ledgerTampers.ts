@@ -6,13 +6,13 @@ import { NEWEST_FORMAT } from '../../libs/ledger/formats.js'
 import { databaseSource, type LedgerBreak, type LedgerRow } from '../../libs/ledger/index.js'
 
 /**
- * What a superuser can do to the ledger behind the back of its guards, at random. Everything happens inside the transaction of
- * the given connection, so that it can be looked at there and then be undone.
+ * A random change of the ledger by a superuser with disabled guards. It happens in the transaction of the given
+ * connection, which is rolled back after verification.
  */
 export interface Tamper {
   readonly kind: TamperKind
   readonly description: string
-  /** Whether a finding is about the place that was tampered with. */
+  /** Returns whether a finding names the changed place. */
   readonly names: (found: LedgerBreak) => boolean
 }
 
@@ -50,7 +50,7 @@ export async function disableGuards(client: Queryable): Promise<void> {
   for (const table of TABLES) await client.query(`ALTER TABLE ${table} DISABLE TRIGGER ALL`)
 }
 
-/** One tamper that takes effect. What a constraint or a chance makes impossible is tried again with other dice. */
+/** Makes one change that takes effect. A change that a constraint refuses is tried again at random. */
 export async function tamper(client: Queryable, kind: TamperKind, random: Random): Promise<Tamper> {
   for (;;) {
     await client.query('SAVEPOINT before_tamper')
@@ -58,7 +58,7 @@ export async function tamper(client: Queryable, kind: TamperKind, random: Random
       const done = await DEEDS[kind](client, random)
       if (done !== undefined) return { kind, ...done }
     } catch (error) {
-      // Constraints bind a superuser too, as long as he leaves them in place.
+      // Constraints also bind a superuser who leaves them in place.
       if (!isConstraint(error)) throw error
     }
     await client.query('ROLLBACK TO SAVEPOINT before_tamper')
@@ -73,7 +73,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
     const { name, type } = pick(random, await columnsOf(client, table))
     const row = await createRow(client, table, random)
     const expression = FLIPS[type]?.(quote(name), between(random, 0, 100_000))
-    if (expression === undefined) throw new Error(`no way to change a ${type}`)
+    if (expression === undefined) throw new Error(`FLIPS has no expression for ${type}; add one`)
     const { rows } = await client.query<{ now: string | null }>(
       `UPDATE ${table} t SET ${quote(name)} = ${expression} WHERE t.ctid = $1::tid RETURNING t.${quote(name)}::text AS now`,
       [row.place],
@@ -116,7 +116,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
       payment_outbox_attempts: { attempt_id: id, attempt_no: number, state: 'ZOMBIE_REQUEUE' },
       payment_outbox_events: { event_id: id, event_no: number },
     }[table]
-    // Into a block, among what no block covers yet, or before everything.
+    // Inserts into a block, among unsealed rows, or before all rows.
     const place = random()
     const open = place < 0.3 ? { recorded_xid: '9000000000000000' } : place < 0.5 ? { recorded_xid: '-7' } : {}
     await client.query(
@@ -181,7 +181,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
   },
 }
 
-/** How many rows the blocks of a fixture have, on which these tampers are tried. */
+/** Rows per block in the fixture of these tests. */
 export const BLOCK_ROWS = 6
 
 const isCheckpoint = ({ table }: LedgerBreak) => table === 'checkpoints'
@@ -196,7 +196,7 @@ interface FoundRow {
   readonly place: string
   readonly key: string
   readonly text: Readonly<Record<string, string | null>>
-  /** Under which a finding may name it. */
+  /** Names under which a finding may report the row. */
   readonly names: readonly string[]
   readonly blocks: readonly string[]
 }
@@ -214,7 +214,7 @@ async function createRow(client: Queryable, table: Table, random: Random): Promi
   return { place, key: name, text, names: [name, text['outbox_id'] ?? text['scope'] ?? name], blocks: no }
 }
 
-/** Columns that a hash covers. */
+/** Returns the columns that a hash covers. */
 async function columnsOf(client: Queryable, table: Table): Promise<{ name: string; type: string }[]> {
   const { rows } = await client.query<{ name: string; type: string }>(
     `SELECT a.attname AS name, (SELECT CASE WHEN t.typtype = 'e' THEN t.typname ELSE format_type(t.oid, NULL) END FROM pg_type t WHERE t.oid = a.atttypid) AS type FROM pg_attribute a
@@ -227,7 +227,7 @@ async function columnsOf(client: Queryable, table: Table): Promise<{ name: strin
 /** Columns that no hash covers. */
 const UNHASHED = ['traceparent']
 
-/** One bit, one character, one microsecond: the least that a value of each type can be changed by. */
+/** Smallest change per type: one bit, one character, one microsecond. */
 const FLIPS: Readonly<Record<string, (column: string, spot: number) => string>> = {
   text: (column, spot) =>
     `CASE WHEN COALESCE(${column}, '') = '' THEN 'x' ELSE overlay(${column} PLACING
@@ -271,7 +271,7 @@ async function reseal(client: Queryable, rowsMax: number): Promise<void> {
   }
 }
 
-/** Makes each block fit the rows that it covers now, as if the others did not matter. Returns those that had to change. */
+/** Recomputes each block of the item on its own, without its successors. Returns the changed blocks. */
 async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<string[]> {
   const source = databaseSource(client)
   const changed: string[] = []
@@ -296,7 +296,7 @@ async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<stri
   return changed
 }
 
-/** Another amount on every row of an item. */
+/** Changes every row of an item. */
 async function rewritePayment(client: Queryable, random: Random): Promise<string> {
   const identity = await createRow(client, 'payment_outbox_identities', random)
   const outboxId = identity.key
@@ -322,7 +322,7 @@ function quote(name: string): string {
   return `"${name}"`
 }
 
-/** A constraint, or a value out of its range. */
+/** Returns whether a constraint or a value range refused the change. */
 function isConstraint(error: unknown): boolean {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' && /^2[23]/.test(error.code)
 }

@@ -1,4 +1,4 @@
-// Given to node with --import: writes the address of every module that is loaded, a line each, to file descriptor 3.
+// Loaded with `node --import`. Writes the URL of every loaded module to file descriptor 3.
 import { writeSync } from 'node:fs'
 import { createRequire, register } from 'node:module'
 
@@ -11,7 +11,7 @@ const hooks = `
 `
 register(`data:text/javascript,${encodeURIComponent(hooks)}`)
 
-// What is required by a module that is required passes by the hooks, but not by the cache.
+// The hooks miss modules that a required module requires. The cache has them.
 const { cache } = createRequire(import.meta.url)
 process.on('exit', () => {
   for (const file of Object.keys(cache)) writeSync(3, `${file}\n`)

@@ -1,7 +1,7 @@
 import type { Catalog, PropertyValue } from '../../libs/deployment/catalog.js'
 import { condense, type ManifestValue } from '../../libs/deployment/manifest.js'
 
-/** The text of `schema/manifest.json`: one object per line, so that its diff reads like a list of changes. */
+/** Returns the text of `schema/manifest.json`, one object per line for readable diffs. */
 export function manifestText(catalogs: ReadonlyMap<number, Catalog>): string {
   const versions = [...catalogs].map(([version, catalog]) => [version, condense(catalog)] as const)
   const kinds = namesOf(versions.map(([, catalog]) => catalog))
@@ -19,7 +19,7 @@ type PropertiesByVersion = readonly (readonly [number, Readonly<Record<string, P
 
 function merge(byVersion: PropertiesByVersion): Record<string, ManifestValue> {
   if (byVersion.some(([, properties]) => properties === undefined)) {
-    throw new Error('an object exists on some versions of PostgreSQL only: the manifest has no word for that')
+    throw new Error('an object exists only on some versions of PostgreSQL, which the manifest cannot express')
   }
   const properties = [...new Set(byVersion.flatMap(([, object]) => Object.keys(object)))].toSorted()
   return Object.fromEntries(

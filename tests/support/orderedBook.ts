@@ -1,18 +1,18 @@
 import { appendFile, readFile } from 'node:fs/promises'
 
-/** One line of the book: a payment arrived at the rail, or a person let a halted stream go on. */
+/** One line of the book: a payment reached the rail, or a halted stream was resumed. */
 export type OrderedLine =
   | {
       readonly what: 'arrived'
       readonly participant: string
       readonly sequence: number
-      /** What the rail did about it: `hangs` until the process that called is killed. */
+      /** Reaction of the rail. `hangs` lasts until the calling process is killed. */
       readonly fate: 'success' | 'terminal' | 'retryable' | 'throws' | 'hangs'
       readonly pid: number
     }
   | { readonly what: 'resumed'; readonly participant: string }
 
-/** What a rail saw, in the order in which it saw it, over all processes that called it: one O_APPEND write per line. */
+/** Calls that a rail received from all processes, in order. Each line is one O_APPEND write. */
 export class OrderedBook {
   readonly path: string
 
@@ -37,8 +37,8 @@ export class OrderedBook {
   }
 
   /**
-   * A rail that keeps this book, for a file of rails. Its fates depend on the seed, the payment and the attempt alone; the
-   * first call of an instruction that is to hang does.
+   * Returns the declaration of a rail that writes this book. Its answers depend only on seed, payment and attempt. The
+   * first call of each hanging instruction hangs.
    */
   declaration(seed: string, hanging: readonly string[]): string {
     return `type: 'ORDERED', onUnknown: 'resend', concurrency: 8,
@@ -59,7 +59,9 @@ export class OrderedBook {
   }
 }
 
-/** What of a participant's lines breaks the order. `halts`: whether a failure stops the stream until somebody resumes it. */
+/**
+ * Returns violations of the order in a participant's lines. `halts`: a failure stops the stream until it is resumed.
+ */
 export function orderDefects(lines: readonly OrderedLine[], halts: boolean): string[] {
   const defects: string[] = []
   let highest = 0
@@ -72,7 +74,7 @@ export function orderDefects(lines: readonly OrderedLine[], halts: boolean): str
     const { sequence, fate } = line
     if (sequence < highest) defects.push(`${sequence} arrived after ${highest}`)
     if (sequence > highest + 1) defects.push(`${sequence} arrived before ${highest + 1}`)
-    // The same again is a worker that was killed before it could record the refusal.
+    // The same sequence again: a worker was killed before it recorded the refusal.
     if (halts && refused !== undefined && sequence !== refused)
       defects.push(`${sequence} passed the failure of ${refused}`)
     highest = Math.max(highest, sequence)

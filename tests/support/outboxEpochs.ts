@@ -1,6 +1,6 @@
 import type { TestDatabase } from './database.js'
 
-/** The newest epoch as it stands. */
+/** Row of the newest epoch. */
 export interface EpochRow {
   readonly epoch_no: number
   readonly epoch_id: string
@@ -33,7 +33,7 @@ export async function rewindEpoch(db: TestDatabase, change = 'epoch_no = epoch_n
   )
 }
 
-/** As before the first claim: no epoch at all. */
+/** Deletes all epochs, as before the first claim. */
 export async function forgetEpochs(db: TestDatabase): Promise<void> {
   await db.queryNoRole('DELETE FROM dispatch_epochs')
 }

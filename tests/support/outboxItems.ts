@@ -16,10 +16,10 @@ import {
 } from '../../libs/outbox/index.js'
 import type { TestDatabase } from './database.js'
 
-/** The worker of a test that needs only one. */
+/** Default worker of a test. */
 export const WORKER = 'worker-1'
 
-/** An instruction like no other: each has its own participant and rail, so that tests of one file share no queue. */
+/** Builds an instruction with a unique participant and rail, so that tests of one file share no queue. */
 export function buildInstruction(overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {
   const unique = randomUUID()
   return {
@@ -32,7 +32,7 @@ export function buildInstruction(overrides: Partial<OutboxInstruction> = {}): Ou
   }
 }
 
-/** An item, with the instruction that made it. */
+/** An item with its instruction. */
 export type Enqueued = EnqueuedItem & OutboxInstruction
 
 export async function enqueue(db: TestDatabase, overrides: Partial<OutboxInstruction> = {}): Promise<Enqueued> {
@@ -44,11 +44,11 @@ export interface ClaimSettings {
   readonly workerId?: string
   readonly leaseSeconds?: number
   readonly batchSize?: number
-  /** Whether the worker announces its calls to these rails. */
+  /** Whether the worker sets dispatch marks for these rails. */
   readonly marked?: boolean
 }
 
-/** What is due on these rails. */
+/** Claims due items of these rails. */
 export function claim(
   db: TestDatabase,
   rails: string | readonly string[],
@@ -61,7 +61,7 @@ export function claim(
   })
 }
 
-/** The only item that is due on this rail. */
+/** Claims the only due item of this rail. */
 export async function claimOnly(db: TestDatabase, rail: string, settings?: ClaimSettings): Promise<ClaimedItem> {
   const items = await claim(db, rail, settings)
   const [item] = items
@@ -78,7 +78,7 @@ export async function enqueueAndClaim(
   return claimOnly(db, railType, settings)
 }
 
-/** The item's next lease, whenever it would be due. */
+/** Makes the item due and claims it. */
 export async function makeDueAndClaim(
   db: TestDatabase,
   { outboxId, railType }: { readonly outboxId: string; readonly railType: string },
@@ -88,7 +88,7 @@ export async function makeDueAndClaim(
   return claimOnly(db, railType, settings)
 }
 
-/** Records what became of a leased item. */
+/** Records an outcome of a leased item. */
 export function complete(
   db: TestDatabase,
   { outboxId, leaseToken }: { readonly outboxId: string; readonly leaseToken: string },
@@ -98,7 +98,7 @@ export function complete(
   return completeOutboxAttempt(db.as('symphony_executor'), workerId, { outboxId, leaseToken, ...outcome })
 }
 
-/** An item with n attempts in its ledger, each of them RETRYABLE, ready to be claimed. */
+/** Creates a due item with n RETRYABLE attempts. */
 export async function enqueueAndFail(
   db: TestDatabase,
   attempts: number,
@@ -113,7 +113,7 @@ export async function enqueueAndFail(
   return item
 }
 
-/** The queue row as it stands, or undefined when the item has ended. */
+/** Queue row of an item. */
 export interface PendingRow {
   readonly outbox_id: string
   readonly attempt_count: number
@@ -133,7 +133,7 @@ export interface PendingRow {
   readonly ordered: boolean
   readonly blocked: boolean
   readonly block_unverified: boolean
-  /** Seconds from the last attempt's end until it is due; null before the first. */
+  /** Seconds from the end of the last attempt until the item is due. Null before the first attempt. */
   readonly retry_after_seconds: number | null
 }
 
@@ -168,7 +168,7 @@ export interface AttemptRow {
   readonly outcome_unknown: boolean
 }
 
-/** The item's ledger, in order. */
+/** Reads the attempts of an item, in order. */
 export async function attemptRows(db: TestDatabase, outboxId: string): Promise<AttemptRow[]> {
   const { rows } = await db.queryNoRole<AttemptRow>(
     'SELECT * FROM payment_outbox_attempts WHERE outbox_id = $1 ORDER BY attempt_no',
@@ -177,7 +177,7 @@ export async function attemptRows(db: TestDatabase, outboxId: string): Promise<A
   return rows
 }
 
-/** The ledger in short: `['1 RETRYABLE', '2 DISPATCHED']`. */
+/** Returns the attempts in short: `['1 RETRYABLE', '2 DISPATCHED']`. */
 export async function ledger(db: TestDatabase, outboxId: string): Promise<string[]> {
   return (await attemptRows(db, outboxId)).map(({ attempt_no, state }) => `${attempt_no} ${state}`)
 }
@@ -199,7 +199,7 @@ export async function eventRows(db: TestDatabase, outboxId: string): Promise<Eve
   return rows
 }
 
-/** The participant's numbers in the order they were taken, and the one that comes next. */
+/** Returns the participant's sequence numbers in order, and the next one. */
 export async function sequenceOf(
   db: TestDatabase,
   participantId: string,
@@ -215,7 +215,7 @@ export async function sequenceOf(
   return { taken: taken.rows.map((row) => row.sequence_id), next: next.rows[0]?.next_sequence_id }
 }
 
-/** A paid item for which its worker reports a second rail reference; the id of its TERMINAL_BLOCKED event. */
+/** Creates a paid item with a late report of another rail reference. Returns the id of its TERMINAL_BLOCKED event. */
 export async function createContradiction(db: TestDatabase): Promise<string> {
   const lease = await enqueueAndClaim(db)
   await complete(db, lease, { state: 'DISPATCHED', railReference: 'ref-1' })

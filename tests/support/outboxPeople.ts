@@ -11,9 +11,9 @@ import type { TestDatabase } from './database.js'
 import { claimOnly, complete, enqueue, type Enqueued } from './outboxItems.js'
 import type { OutboxInstruction } from '../../libs/outbox/index.js'
 
-/** Somebody with a login of their own who may decide. */
+/** A person with a login that may decide. */
 export interface Person {
-  /** The name under which the ledger knows them: their login. */
+  /** Name in the ledger: the login. */
   readonly name: string
   readonly control: RoleHandle
 }
@@ -23,7 +23,7 @@ export async function createPerson(db: TestDatabase, name: string): Promise<Pers
   return { name: login.name, control: login.database.as('symphony_control') }
 }
 
-/** Proposes a decision and returns the proposal, which the database must ask a second person about. */
+/** Proposes a decision that needs a second person. Returns the id of the proposal. */
 export async function propose(
   { control }: Person,
   outboxId: string,
@@ -43,7 +43,7 @@ export function approve({ control }: Person, proposalId: string): Promise<Approv
   return approveOutboxProposal(control, proposalId)
 }
 
-/** An item that is held and was never sent. */
+/** Creates a held item that was never sent. */
 export async function enqueueHeld(
   db: TestDatabase,
   { control }: Person,
@@ -54,7 +54,7 @@ export async function enqueueHeld(
   return item
 }
 
-/** An item that is held because nobody knows whether the rail paid it. */
+/** Creates an item that is held because its outcome is unknown. */
 export async function enqueueUnknown(db: TestDatabase, overrides: Partial<OutboxInstruction> = {}): Promise<Enqueued> {
   const item = await enqueue(db, overrides)
   const lease = await claimOnly(db, item.railType)
@@ -62,7 +62,7 @@ export async function enqueueUnknown(db: TestDatabase, overrides: Partial<Outbox
   return item
 }
 
-/** An item that has ended as FAILED. */
+/** Creates a FAILED item. */
 export async function enqueueFailed(db: TestDatabase, overrides: Partial<OutboxInstruction> = {}): Promise<Enqueued> {
   const item = await enqueue(db, overrides)
   await complete(db, await claimOnly(db, item.railType), { state: 'FAILED', errorCode: 'REFUSED' })

@@ -33,7 +33,7 @@ import { buildInstruction, WORKER } from './outboxItems.js'
 export interface RandomWorkers {
   readonly ingest: () => Queryable
   readonly executor: () => Queryable
-  /** Two people, by their logins. */
+  /** Connections of two people. */
   readonly people: readonly [() => Queryable, () => Queryable]
 }
 
@@ -57,9 +57,8 @@ const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set([
 ])
 
 /**
- * Everything that can be done to an outbox, in an order that a seed decides. One actor: each step ends before the next
- * begins. Time is moved only for leases, and what expired is repaired or taken over before the step ends, so that
- * nothing in the queue differs from what the functions wrote.
+ * Runs every operation of the outbox in an order that a seed decides. Each step ends before the next begins. Only lease
+ * expiry is changed by SQL, and expired leases are handled in the same step, so functions wrote everything else.
  */
 export class RandomOutbox {
   readonly #db: TestDatabase
@@ -70,7 +69,7 @@ export class RandomOutbox {
   readonly #items: string[] = []
   readonly #leases: Lease[] = []
   readonly #proposals: string[] = []
-  /** Weighted: the more often it stands here, the more often it is done. */
+  /** Steps; repeated entries are more likely. */
   readonly #steps: readonly (() => Promise<unknown>)[]
 
   constructor(db: TestDatabase, seed: number, hands: RandomWorkers) {
@@ -106,13 +105,13 @@ export class RandomOutbox {
     ]
   }
 
-  /** First once through every door, then at random. */
+  /** Runs every operation once, then random steps. */
   async run(steps: number, afterStep?: (step: number) => Promise<void>): Promise<void> {
     await this.#tour()
     await this.play(steps, afterStep)
   }
 
-  /** Random steps alone. */
+  /** Runs random steps only. */
   async play(steps: number, afterStep?: (step: number) => Promise<void>): Promise<void> {
     for (let step = 0; step < steps; step++) {
       try {
@@ -125,8 +124,8 @@ export class RandomOutbox {
   }
 
   /**
-   * What chance may miss: each kind of attempt, event and decision, and an item left behind in each state. Its items
-   * are not among those that the random steps pick from.
+   * Covers every kind of attempt, event and decision, and leaves an item in each state. The random steps do not use its
+   * items.
    */
   async #tour(): Promise<void> {
     const tour = new Tour(this.#db, this.#hands)
@@ -226,7 +225,7 @@ export class RandomOutbox {
     })
   }
 
-  /** A lease runs out, and either repair or the next claim finds it. */
+  /** Expires leases, which lease repair or the next claim then handles. */
   async #expire(): Promise<void> {
     const { rows } = await this.#db.queryNoRole<{ outbox_id: string }>(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
@@ -279,7 +278,7 @@ export class RandomOutbox {
     await pauseOutbox(this.#person(), kind, this.#pick(kind === 'rail' ? this.#rails : this.#participants), 'wait')
   }
 
-  /** All of them: a paused outbox is a quiet one. */
+  /** Resumes everything, because a paused outbox does little. */
   async #resume(): Promise<void> {
     const person = this.#person()
     for (const rail of this.#rails) await resumeOutbox(person, 'rail', rail, 'go on')
@@ -289,7 +288,7 @@ export class RandomOutbox {
     }
   }
 
-  /** Everything that waits is marked as of unknown outcome. */
+  /** Freezes dispatch, which marks every pending item unknown, and lifts it. */
   async #freeze(): Promise<void> {
     await freezeDispatch(this.#person(), 'restored by hand')
     await checkDispatchEpoch(this.#hands.executor(), 'worker-1')
@@ -319,7 +318,7 @@ export class RandomOutbox {
   }
 }
 
-/** One visit to every door of the outbox, always the same. */
+/** Runs every operation of the outbox once, always in the same order. */
 class Tour {
   readonly #hands: RandomWorkers
   readonly #db: TestDatabase
@@ -330,7 +329,7 @@ class Tour {
     this.#hands = hands
   }
 
-  /** Twenty attempts of one item: the last makes it FAILED, or holds it if its outcome is unknown. */
+  /** Makes 20 attempts of one item. The last makes it FAILED, or holds it if its outcome is unknown. */
   async wearOut(outcomeUnknown: boolean): Promise<void> {
     const railType = await this.#enqueue()
     for (let attempt = 1; attempt <= 20; attempt++) {
@@ -338,7 +337,7 @@ class Tour {
     }
   }
 
-  /** Every decision, and one that is withdrawn; late words before and after an ending. */
+  /** Makes every decision, withdraws proposals, and reports late outcomes before and after a terminal one. */
   async decide(): Promise<void> {
     for (const decision of ['DISPATCHED', 'FAILED', 'RETRY'] as const) {
       const lease = await this.#claim(await this.#enqueue())
@@ -365,7 +364,7 @@ class Tour {
     await approveOutboxProposal(this.#hands.people[1](), proposalId!)
   }
 
-  /** Each way in which a lease can go on or end, and one that stays. */
+  /** Ends leases in every way, and leaves one open. */
   async lease(): Promise<void> {
     const executor = this.#hands.executor
     const released = await this.#claim(await this.#enqueue())
@@ -388,7 +387,7 @@ class Tour {
     await this.#claim(await this.#enqueue())
   }
 
-  /** A stream that is halted and resumed, participants and rails that are paused, and an item that waits in the end. */
+  /** Halts and resumes a stream, pauses participants and rails, and leaves a pending item. */
   async order(): Promise<void> {
     const [first, second] = this.#hands.people
     const railType = await this.#enqueue(undefined, true)
@@ -408,7 +407,7 @@ class Tour {
     }
   }
 
-  /** A redrive takes the place of the failed head of a stream, which stays halted: two items are left, both blocked. */
+  /** Redrives the failed head of a halted stream. Two blocked items are left. */
   async redriveInOrder(): Promise<void> {
     const [first, second] = this.#hands.people
     const railType = await this.#enqueue(undefined, true)
@@ -422,7 +421,7 @@ class Tour {
     await approveOutboxProposal(second(), proposalId!)
   }
 
-  /** An item that waits while dispatch is frozen, and whose outcome is unknown from then on. */
+  /** Leaves an item that a freeze has marked unknown. */
   async freeze(): Promise<void> {
     await this.#enqueue()
     await freezeDispatch(this.#hands.people[0](), 'restored by hand')
@@ -430,7 +429,7 @@ class Tour {
     await liftDispatchFreeze(this.#hands.people[1](), 'the books agree')
   }
 
-  /** An item on a rail of its own, for a participant of the same name. */
+  /** Enqueues an item on a new rail, for a participant of the same name. */
   async #enqueue(notBefore?: Date, ordered = false): Promise<string> {
     const railType = `tour-${++this.#visits}`
     await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
@@ -466,14 +465,14 @@ class Tour {
   }
 }
 
-/** A step for which there is nothing yet. It counts as refused. */
+/** Error of a step that has no item yet. It counts as refused. */
 class NothingToDo extends DatabaseError {
   constructor() {
     super('NOTHING_TO_DO', 'nothing to do this with yet', { disposition: 'fatal', sqlstate: 'P7006' })
   }
 }
 
-/** A generator that gives the same numbers for the same seed, so that a failure can be seen again. */
+/** Returns a generator that repeats its numbers for a seed. */
 function mulberry32(seed: number): () => number {
   let state = seed
   return () => {

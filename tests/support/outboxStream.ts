@@ -10,7 +10,7 @@ import type { TestDatabase } from './database.js'
 import { buildInstruction, claim, claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
 import { openConnection, type Connection } from './race.js'
 
-/** A participant with a rail of its own, so that what a claim returns is this stream and nothing else. */
+/** A participant with its own rail, so that a claim returns only items of this stream. */
 export class Stream {
   readonly participantId = `participant-${randomUUID()}`
   readonly railType = `rail-${randomUUID()}`
@@ -20,12 +20,12 @@ export class Stream {
     this.#db = db
   }
 
-  /** Queues the next item and returns its id. */
+  /** Enqueues the next item and returns its id. */
   async enqueue(ordered = true): Promise<string> {
     return (await enqueue(this.#db, this.#next(ordered))).outboxId
   }
 
-  /** The same in the transaction of a connection. */
+  /** Enqueues in the transaction of a connection. */
   async enqueueOn(connection: Connection, ordered = true): Promise<string> {
     return (await enqueuePaymentOutbox(connection, buildInstruction(this.#next(ordered)))).outboxId
   }
@@ -34,7 +34,7 @@ export class Stream {
     return { participantId: this.participantId, railType: this.railType, ordered }
   }
 
-  /** What a worker gets now. */
+  /** Claims due items and returns their ids. */
   async claimed(): Promise<string[]> {
     return (await claim(this.#db, this.railType)).map((item) => item.outboxId)
   }
@@ -43,7 +43,7 @@ export class Stream {
     return claimOnly(this.#db, this.railType)
   }
 
-  /** Ends what can be claimed, and whatever comes after it; the ids in the order in which they came. */
+  /** Completes items until none is due. Returns their ids in order. */
   async drain(): Promise<string[]> {
     const order: string[] = []
     for (;;) {
@@ -60,17 +60,17 @@ export class Stream {
 
 const transactions: Connection[] = []
 
-/** A connection in an open transaction, to step by hand. `closeTransactions` after the test closes it. */
+/** Opens a transaction on a new connection. `closeTransactions` closes it after the test. */
 export async function openTransaction(db: TestDatabase, role?: string): Promise<Connection> {
   const connection = await openConnection(db, role)
   transactions.push(connection)
   await connection.query('BEGIN')
-  // Who waits for ever in what follows fails instead.
+  // A wait for a lock fails instead of blocking for ever.
   await connection.query(`SET LOCAL lock_timeout = '20s'`)
   return connection
 }
 
-/** For `afterEach`: the server has only so many connections. */
+/** Closes the connections in `afterEach`, because the server allows only so many. */
 export async function closeTransactions(): Promise<void> {
   await Promise.all(transactions.splice(0).map((connection) => connection.close()))
 }

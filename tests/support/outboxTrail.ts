@@ -2,13 +2,13 @@ import { foldTrail, type PendingRow } from '../../libs/outbox/foldTrail.js'
 import { readTrails } from '../../libs/outbox/reads/replay.js'
 import type { TestDatabase } from './database.js'
 
-/** The items of a deployment that are pending, by id: as their events say, and as the queue says. */
+/** Pending items by id, as their events and as the queue describe them. */
 export interface TrailAndQueue {
   readonly folded: ReadonlyMap<string, PendingRow>
   readonly pending: ReadonlyMap<string, Partial<PendingRow>>
 }
 
-/** Folds the events of every item as a superuser, who may also read the lease tokens. */
+/** Folds the events of every item as superuser, who may also read lease tokens. */
 export async function foldTrails(db: TestDatabase): Promise<TrailAndQueue> {
   const superuser = { schema: db.schema, query: db.queryNoRole.bind(db) }
   const trails = await readTrails(superuser, await itemIds(db), [])

@@ -12,19 +12,19 @@ export interface PackedFile {
   readonly size: number
 }
 
-/** A folder in which the package was installed, as npm would: what it packs, and what it depends on. */
+/** A folder with the installed package and its dependencies. */
 export interface Installation {
   readonly folder: string
   readonly packageFolder: string
   readonly files: readonly PackedFile[]
-  /** Of the archive, in bytes. */
+  /** Size of the archive in bytes. */
   readonly size: number
   remove(): Promise<void>
 }
 
 /**
- * Packs the build as `npm publish` would and unpacks it into `node_modules` of an empty folder. Its dependencies, and theirs, are
- * linked from our own `node_modules`: those that a user gets, so that one for development is not found, as it would not be there.
+ * Packs the build like `npm publish` and unpacks it into `node_modules` of an empty folder. Its runtime dependencies
+ * are linked from our `node_modules`; development dependencies are not found, as for a user.
  */
 export async function installPacked(): Promise<Installation> {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-packed-'))
@@ -45,14 +45,14 @@ export async function installPacked(): Promise<Installation> {
   return { folder, packageFolder, files: packed.files, size: packed.size, remove }
 }
 
-/** What the lock file installs for a user: not for development, not inside another package. */
+/** Lists the packages that the lock file installs for a user, without nested ones. */
 async function runtimePackages(): Promise<string[]> {
   const lock: { packages: Record<string, { dev?: boolean; link?: boolean; optional?: boolean }> } = JSON.parse(
     await readFile(join(root, 'package-lock.json'), 'utf8'),
   )
   return Object.entries(lock.packages).flatMap(([path, { dev, link, optional }]) => {
     const name = /^node_modules\/((?:@[^/]+\/)?[^/]+)$/.exec(path)?.[1]
-    // Of the optional ones (a server for each platform) only some are there, and those are found by their own road.
+    // Optional packages (a server per platform) are only partly installed, and are found in another way.
     return name === undefined || dev === true || link === true || optional === true ? [] : [name]
   })
 }

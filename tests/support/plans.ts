@@ -2,13 +2,13 @@ import type { Client, ClientBase } from 'pg'
 import type { TestDatabase } from './database.js'
 
 /**
- * Plans as PostgreSQL executed them inside our functions: an EXPLAIN of a call shows a function scan and nothing else.
- * The extension auto_explain reports each nested statement with its rows and buffers.
+ * A plan that PostgreSQL executed inside our functions, reported by the extension auto_explain. An EXPLAIN of the call
+ * would show only a function scan.
  */
 export interface ExecutedStatement {
   readonly query: string
   readonly nodes: readonly PlanNode[]
-  /** Pages looked at, found in memory or read; those of nested statements included. */
+  /** Pages read or found in memory, nested statements included. */
   readonly buffers: number
 }
 
@@ -16,23 +16,23 @@ export interface PlanNode {
   readonly type: string
   readonly relation: string | undefined
   readonly index: string | undefined
-  /** Whether the index was entered at a place, rather than read from its beginning. */
+  /** Whether the index has a condition, instead of being read from its beginning. */
   readonly isLookUp: boolean
   readonly loops: number
-  /** Rows that were looked at, whether or not they were wanted. */
+  /** Rows that were read, including filtered ones. */
   readonly rows: number
 }
 
 export interface Execution {
-  /** Outermost last, as they ended. */
+  /** Statements in the order of their end, the outermost last. */
   readonly statements: readonly ExecutedStatement[]
-  /** Of the call itself: everything in it together. */
+  /** Pages of the whole call. */
   readonly buffers: number
-  /** Tables that were read from end to end, by PostgreSQL's own counters, which do not depend on a plan. */
+  /** Tables with a sequential scan, by the counters of PostgreSQL. */
   readonly scanned: readonly string[]
 }
 
-/** A connection in a role, which reports what happens inside the functions it calls. */
+/** A connection in a role that records the plans inside the functions it calls. */
 export class PlanRecorder {
   readonly #client: Client
   readonly #messages: string[] = []
@@ -52,7 +52,7 @@ export class PlanRecorder {
     return new PlanRecorder(client)
   }
 
-  /** Calls, and looks inside. What the call did stays done. */
+  /** Runs a call, commits it and returns its plans. */
   async run(sql: string, values: readonly unknown[] = []): Promise<Execution> {
     await this.#client.query('BEGIN')
     const before = await this.#sequentialScans()
@@ -75,7 +75,7 @@ export class PlanRecorder {
     await this.#client.end()
   }
 
-  /** Of this transaction so far. */
+  /** Reads the counters of this transaction. */
   async #sequentialScans(): Promise<ReadonlyMap<string, bigint>> {
     const { rows } = await this.#client.query<{ relname: string; seq_scan: bigint }>(
       'SELECT relname, seq_scan FROM pg_stat_xact_user_tables WHERE seq_scan > 0',
@@ -119,7 +119,7 @@ function readStatement(message: string): ExecutedStatement[] {
   return [{ query, nodes: nodesOf(plan), buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'] }]
 }
 
-/** The scan of an index for a bitmap does not say which table it is for; its parent does. */
+/** Flattens a plan. A bitmap index scan does not name its table, so it takes that of its parent. */
 function nodesOf(plan: PlanJson, table?: string): PlanNode[] {
   const { 'Actual Loops': loops, 'Relation Name': relation = table } = plan
   const perLoop =
@@ -136,7 +136,7 @@ function nodesOf(plan: PlanJson, table?: string): PlanNode[] {
   return [node, ...(plan.Plans ?? []).flatMap((child) => nodesOf(child, inherited))]
 }
 
-/** The scans of one table, wherever they happened. */
+/** Returns the scans of one table. */
 export function scansOf({ statements }: Execution, table: string): PlanNode[] {
   return statements.flatMap(({ nodes }) =>
     nodes.filter(({ relation, type }) => relation === table && type.endsWith('Scan')),
@@ -144,8 +144,8 @@ export function scansOf({ statements }: Execution, table: string): PlanNode[] {
 }
 
 /**
- * Which way each statement went to the large tables: the indexes it used, in the order of their names, and whether it entered
- * them at a place. Join order, bitmaps and caches in front of a look-up are left to the planner.
+ * Returns the indexes that each statement used on the large tables, sorted by name, and whether with a condition. Join
+ * order, bitmaps and caches are left to the planner.
  */
 export function waysOf({ statements }: Execution, tables: readonly string[]): string[] {
   return statements.flatMap(({ nodes }) => {
@@ -161,7 +161,7 @@ export function waysOf({ statements }: Execution, tables: readonly string[]): st
 }
 
 /**
- * Inserts many rows with the indexes set aside, and builds them afterwards: half the time. Only a superuser of a test can.
+ * Inserts many rows with the indexes disabled and rebuilds them afterwards, which halves the time. Needs a superuser.
  */
 export async function insertMany(client: ClientBase, table: string, sql: string): Promise<void> {
   const setReady = `UPDATE pg_index SET indisready = $1 WHERE indrelid = $2::regclass`

@@ -6,9 +6,9 @@ export type BranchKind = 'entry' | 'then' | 'elsif' | 'else' | 'no else' | 'when
 
 export interface PlpgsqlBranch {
   readonly kind: BranchKind
-  /** As PostgreSQL counts in error contexts: the line that holds the opening dollars is 1. */
+  /** Line as in error contexts of PostgreSQL: the line with the opening dollars is 1. */
   readonly line: number
-  /** What stands on that line. */
+  /** Text of that line. */
   readonly source: string
 }
 
@@ -18,18 +18,17 @@ export interface MarkedBody {
 }
 
 /**
- * Puts a marker at the start of every branch of a plpgsql body: the entry, each IF, ELSIF and ELSE (an IF without ELSE
- * gets one), each CASE branch, each loop's body, each exception handler. Conditions inside SQL, and EXIT WHEN, are
- * expressions to plpgsql, and so to this.
+ * Puts a marker at the start of every branch of a plpgsql body: entry, IF, ELSIF, ELSE (added if missing), CASE branch,
+ * loop body, exception handler. Conditions inside SQL and EXIT WHEN are expressions, not branches.
  *
- * Markers are put behind their keyword, on its line, so that line numbers in error messages stay what they were.
+ * A marker stands behind its keyword on the same line, so that line numbers in errors do not change.
  */
 export function markBranches(body: string, marker: (ordinal: number) => string): MarkedBody {
   return new BranchMarker(body, marker).run()
 }
 
 class BranchMarker {
-  /** The scanner counts bytes. */
+  /** The body as bytes, because the scanner counts bytes. */
   readonly #bytes: Buffer
   readonly #tokens: readonly ScanToken[]
   readonly #marker: (ordinal: number) => string
@@ -107,7 +106,7 @@ class BranchMarker {
     this.#skipPast(';')
   }
 
-  /** Without ELSE, a CASE that matches nothing raises 20000. That is PostgreSQL's branch, not one of ours. */
+  /** A CASE without ELSE raises 20000 if nothing matches. That branch belongs to PostgreSQL. */
   #case(): void {
     this.#skipTo('WHEN')
     while (this.#word() === 'WHEN') this.#branch('THEN', 'when')
@@ -116,7 +115,7 @@ class BranchMarker {
     this.#skipPast(';')
   }
 
-  /** The branch that the next such keyword opens, and the statements in it. */
+  /** Marks the branch that the next such keyword opens, and reads its statements. */
   #branch(keyword: string, kind: BranchKind): void {
     this.#skipPast(keyword)
     this.#mark(kind)
@@ -128,7 +127,7 @@ class BranchMarker {
     this.#insertions.push({ at, text: ` ${this.#add(kind, at)}` })
   }
 
-  /** Before the END IF that comes next, but named after the line of its IF, which is what a reader looks for. */
+  /** Adds an ELSE before the next END IF. It is reported with the line of its IF. */
   #insertElse(ifAt: number): void {
     const at = this.#tokens[this.#position]?.start ?? 0
     this.#insertions.push({ at, text: `ELSE ${this.#add('no else', ifAt)} ` })
@@ -158,7 +157,7 @@ class BranchMarker {
     this.#position += 1
   }
 
-  /** As plpgsql itself reads: up to the first such word outside parentheses. */
+  /** Skips to the first such word outside parentheses, like plpgsql. */
   #skipTo(keyword: string): void {
     for (let open = 0; open > 0 || this.#word() !== keyword; this.#position += 1) {
       if (this.#position >= this.#tokens.length) throw this.#unreadable(keyword)

@@ -4,9 +4,9 @@ import { Client } from 'pg'
 import { portOf } from './portOf.js'
 
 /**
- * A pooler with one server connection, which behaves as PgBouncer does with `ignore_startup_parameters = options`: it drops
- * the startup options, greets with a process id of its own, and gives the server connection, as it is, to the next client.
- * `npm run debian -- pgbouncer` runs the same test with PgBouncer.
+ * A pooler with one server connection, like PgBouncer with `ignore_startup_parameters = options`. It drops the startup
+ * options, sends its own process id, and passes the server connection unchanged to the next client. `npm run debian --
+ * pgbouncer` runs the same test with PgBouncer.
  */
 export class Pooler {
   readonly #server: Server
@@ -16,7 +16,7 @@ export class Pooler {
   private constructor(pooled: Client) {
     this.#pooled = pooled
     const { stream } = pooled.connection
-    // The session is established. From now on its bytes are the clients'.
+    // The session is open. From now on its bytes belong to the clients.
     stream.removeAllListeners('data')
     stream.on('data', (chunk: Buffer) => this.#client?.write(chunk))
     this.#server = createServer((client) => {
@@ -34,7 +34,7 @@ export class Pooler {
 
   static async before(serverUrl: string): Promise<Pooler> {
     const pooled = new Client(serverUrl)
-    // Closed without a word, at the end of the test.
+    // The test closes the connection without a Terminate message.
     pooled.on('error', () => {})
     await pooled.connect()
     const pooler = new Pooler(pooled)

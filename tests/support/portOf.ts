@@ -1,6 +1,6 @@
 import type { Server } from 'node:net'
 
-/** The port a server was given by the operating system. */
+/** Returns the port that the operating system gave to a server. */
 export function portOf(server: Server): number {
   const address = server.address()
   if (address === null || typeof address === 'string') throw new Error('the server does not listen on a port')

@@ -16,7 +16,7 @@ export function buildMasterKey(id: string): MasterKey {
   return { id, secret: randomBytes(32) }
 }
 
-/** A rail that encrypts, its producers and its workers, all with the same master keys. */
+/** A rail with encrypted fields, its producers and its workers, with the same master keys. */
 export class ProtectionFixture {
   readonly db: TestDatabase
   readonly rail: RecordingRail
@@ -37,7 +37,7 @@ export class ProtectionFixture {
     return enqueue(instruction, { tx, protection: this.vault, schema: this.db.schema })
   }
 
-  /** One round of a worker that has these keys, or the fixture's own. */
+  /** Runs one round of a worker with these keys, or the fixture's. */
   async relay(keys?: readonly MasterKey[]): Promise<RelayerEvent[]> {
     const { db, rail } = this
     const vault = keys === undefined ? this.vault : new FieldVault(rail.rails, new KeyRing(keys, keys.at(-1)?.id ?? ''))

@@ -3,16 +3,16 @@ import type { Client } from 'pg'
 import type { Queryable } from '../../libs/db/index.js'
 import type { TestDatabase } from './database.js'
 
-/** A connection of its own in one role, to step by hand: the wrappers take it like any other client. */
+/** A single connection in one role, which the wrappers accept as a client. */
 export interface Connection extends Queryable {
   readonly schema: string
-  /** The process that serves it. */
+  /** Process id of its backend. */
   readonly pid: number
   readonly client: Client
   close(): Promise<void>
 }
 
-/** Without a role: as superuser. */
+/** Opens a connection in a role, or as superuser. */
 export async function openConnection(db: TestDatabase, role?: string): Promise<Connection> {
   return connectionOf(db, await db.connect(role))
 }
@@ -35,13 +35,12 @@ export interface RaceResult<T> {
 
 export interface RaceOptions {
   /**
-   * A lock that all runners run into, and how to let go of it: it is released only when every one of them waits there,
-   * so that they meet inside the functions and not on the way to them.
+   * Releases a lock that all runners need, once every one of them waits for it. They then compete inside the functions.
    */
   readonly releaseWhenAllWait?: () => Promise<unknown>
 }
 
-/** Starts n calls on n connections at once, and tells what came back. */
+/** Runs n calls on n connections at once. Returns their values and errors. */
 export async function race<T>(
   db: TestDatabase,
   role: string,
@@ -49,7 +48,7 @@ export async function race<T>(
   run: (connection: Connection, index: number) => Promise<T>,
   { releaseWhenAllWait }: RaceOptions = {},
 ): Promise<RaceResult<T>> {
-  // All are connected before the first one starts.
+  // Connects all before the first call starts.
   const connections = await Promise.all(Array.from({ length: count }, () => openConnection(db, role)))
   try {
     const runs = Promise.allSettled(connections.map((connection, index) => run(connection, index)))
@@ -67,7 +66,7 @@ export async function race<T>(
   }
 }
 
-/** Returns when each of these connections waits for a lock that another one holds. */
+/** Resolves when each of these connections waits for a lock. */
 export async function untilWaiting(db: TestDatabase, ...connections: readonly Connection[]): Promise<void> {
   const pids = connections.map(({ pid }) => pid)
   const deadline = Date.now() + 20_000
@@ -82,9 +81,9 @@ export async function untilWaiting(db: TestDatabase, ...connections: readonly Co
   }
 }
 
-/** The error of a call that must fail; a call that succeeds fails the test. */
+/** Returns the error of a call. Throws if the call succeeds. */
 export async function failureOf(call: Promise<unknown>): Promise<unknown> {
   const [result] = await Promise.allSettled([call])
-  if (result.status === 'fulfilled') throw new Error('expected a refusal, and it succeeded')
+  if (result.status === 'fulfilled') throw new Error('expected the call to fail, but it succeeded')
   return result.reason
 }

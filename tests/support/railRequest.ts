@@ -18,12 +18,12 @@ export function railRequest(given: Partial<RailRequest> = {}): RailRequest {
   }
 }
 
-/** A loaded rail with this adapter. */
+/** Loads a rail with this adapter. */
 export function railOf(dispatch: Rail['dispatch'], given: object = {}): LoadedRail {
   return loadRail({ type: 'test', onUnknown: 'hold', dispatch, ...given })
 }
 
-/** A loaded rail that answers with anything at all. */
+/** Loads a rail that returns this answer. */
 export function answering(answer: unknown, given: object = {}): LoadedRail {
   return loadRail({ type: 'test', onUnknown: 'hold', dispatch: () => answer, ...given })
 }

@@ -13,14 +13,14 @@ export interface ReceivedRequest {
 export interface RailServer {
   readonly url: string
   readonly received: ReceivedRequest[]
-  /** Connections opened so far, and how many of them are open. */
+  /** Connections opened so far, and those still open. */
   readonly connections: { opened: number; open: number }
   readonly close: () => Promise<void>
 }
 
 export type Respond = (request: ReceivedRequest, response: ServerResponse, raw: IncomingMessage) => void
 
-/** A real HTTP server on this machine, or HTTPS as `localhost`, that keeps what it was sent. */
+/** Starts an HTTP server, or HTTPS as `localhost`, that records its requests. */
 export async function startRailServer(respond: Respond, tls?: ServerOptions): Promise<RailServer> {
   const received: ReceivedRequest[] = []
   const connections = { opened: 0, open: 0 }

@@ -4,17 +4,17 @@ import { createInterface } from 'node:readline'
 import type { SimulatedRailOptions } from '../../libs/rails/index.js'
 import { builtPath } from './builtPath.js'
 
-/** A process that sends payments to a simulated rail, and reports each answer in the moment it has it. */
+/** A process that sends payments to a simulated rail and prints each answer at once. */
 export interface RailWorker {
   readonly process: ChildProcess
-  /** Our reference and the rail's, for every success reported so far. */
+  /** Rail reference of each success so far, by our reference. */
   readonly answered: Map<string, string>
-  /** Resolves when every reference has been answered. */
+  /** Resolves when every reference has an answer. */
   done(): Promise<void>
   go(): void
-  /** Resolves when so many were answered, or it has ended. */
+  /** Resolves after so many answers, or when it exits. */
   untilAnswered(count: number): Promise<void>
-  /** Ends it as `kill -9` does; resolves when it is gone and all it said has been read. */
+  /** Kills it with SIGKILL. Resolves when all its output is read. */
   kill(): Promise<void>
 }
 

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** A file of rails as anyone would write it: plain JavaScript, nothing imported. `declaration` stands between braces. */
+/** Writes a rails file in plain JavaScript. `declaration` is the content of one rail object. */
 export async function writeRailsFile(folder: string, declaration: string): Promise<string> {
   const path = join(folder, 'rails.mjs')
   await writeFile(path, `export default [{ money: false, ${declaration} }]\n`)

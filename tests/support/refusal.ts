@@ -1,12 +1,12 @@
 import { DatabaseError } from 'pg'
 
-/** What PostgreSQL said, as it said it; anything else is no refusal and is thrown on. */
+/** Returns an error of PostgreSQL, and rethrows any other. */
 export function refusalIn(error: unknown): DatabaseError & { readonly code: string } {
   if (!(error instanceof DatabaseError) || !hasCode(error)) throw error
   return error
 }
 
-/** The SQLSTATE with which a statement was refused, or `succeeded`. */
+/** Returns the SQLSTATE of a failed statement, or `succeeded`. */
 export async function sqlstateOf(statement: Promise<unknown>): Promise<string> {
   try {
     await statement

@@ -15,25 +15,25 @@ import type { RelayOutcome } from './relayOutcomes.js'
 import { makeTestFolder, removeTestFolder } from './server.js'
 import { auditLedger } from './ledgerFixture.js'
 
-/** Where a worker can be stopped with a payment in hand, in the order it gets there. */
+/** Points at which a worker can be stopped with a leased payment, in order. */
 export type RelayPoint =
-  /** Leased, and being checked; its rail was not called yet. */
+  /** Leased and being validated; the rail is not called yet. */
   | 'claimed'
-  /** Its rail was called, and has sent nothing yet. */
+  /** The adapter is called and has sent nothing yet. */
   | 'called'
-  /** The rail's answer is there; the relayer was not told yet. */
+  /** The rail has answered; the relayer does not know yet. */
   | 'answered'
 
 export interface WorkerOptions {
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** Another way to the same server, such as a proxy's. */
+  /** Other port of the same server, such as a proxy's. */
   readonly port?: number
 }
 
 /**
- * Everything a relay needs but the workers, which come and go: a database, a rail of each policy whose book is a process
- * of its own, and checkpoints along the way. Gone when the test is.
+ * A database, a rail of each policy whose book is another process, and checkpoints. Tests start the workers. Removed
+ * when the test ends.
  */
 export class RelayFixture {
   readonly db: TestDatabase
@@ -61,7 +61,7 @@ export class RelayFixture {
     const checkpoints = await Checkpoints.open()
     onTestFinished(() => checkpoints.stop())
     const bookFile = join(folder, 'rail-book.ndjson')
-    // From dist/: the program it starts is a file beside it.
+    // Imported from dist/, because the program that it starts is a file beside it.
     const built: { startRailBook: typeof startRailBook } = await import(builtPath('libs/rails/index.js'))
     const book = await built.startRailBook({ file: bookFile })
     onTestFinished(() => book.stop())
@@ -70,7 +70,7 @@ export class RelayFixture {
     return new RelayFixture({ db, checkpoints, bookFile }, { railsFile, bookUrl: book.url, loginUrl })
   }
 
-  /** Spawns a worker under this name; resolves when it is at work. */
+  /** Starts a worker with this name. Resolves when it is at work. */
   async startWorker(name: string, { words = [], env = {}, port }: WorkerOptions = {}): Promise<Running> {
     const worker = spawnSymphony(['worker', '--rails', this.#railsFile, ...words], {
       DATABASE_URL: this.urlThrough(port),
@@ -90,7 +90,7 @@ export class RelayFixture {
     return worker
   }
 
-  /** The workers' address of the database, by another port if one is given. */
+  /** Returns the URL for workers, with another port if given. */
   urlThrough(port: number | undefined): string {
     const url = new URL(this.#loginUrl)
     if (port !== undefined) url.port = String(port)
@@ -101,7 +101,7 @@ export class RelayFixture {
     return enqueue(this.db, { railType: policy, payload: { ...MONEY, ...payload } })
   }
 
-  /** Spread over these policies, in one transaction. */
+  /** Enqueues payments for these policies in one transaction. */
   async enqueueMany(count: number, policies: readonly UnknownPolicy[]): Promise<void> {
     const instructions = Array.from({ length: count }, (_, index) =>
       buildInstruction({ railType: policies[index % policies.length]!, payload: MONEY }),
@@ -109,7 +109,7 @@ export class RelayFixture {
     await enqueuePaymentOutboxBatch(this.db.as('symphony_ingest'), instructions)
   }
 
-  /** How many references the rail has paid. */
+  /** Counts the references that the rail has paid. */
   async paidCount(): Promise<number> {
     return (await readBook(this.bookFile)).size
   }
@@ -129,13 +129,13 @@ export class RelayFixture {
     }
   }
 
-  /** The outcomes of some payments, by the policy of their rail. */
+  /** Returns the outcomes of payments by the policy of their rail. */
   async outcomesOf(items: readonly Enqueued[]): Promise<Record<string, RelayOutcome>> {
     const told = items.map(async ({ railType, outboxId }) => [railType, await this.outcomeOf(outboxId)] as const)
     return Object.fromEntries(await Promise.all(told))
   }
 
-  /** How much is neither ended nor held. Asks by a pool that survives the loss of its server. */
+  /** Counts items that are neither terminal nor held, through a pool that survives a server restart. */
   async leftCount(): Promise<number | undefined> {
     const { rows } = await this.db
       .as('symphony_auditor')
@@ -145,7 +145,7 @@ export class RelayFixture {
     return rows[0]?.left
   }
 
-  /** Every lease there is has ended by the database's clock: what time does to a worker that is gone. */
+  /** Expires all leases, as time does after a worker died. */
   async expireLeases(): Promise<void> {
     await this.db.queryNoRole(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
@@ -153,7 +153,7 @@ export class RelayFixture {
     )
   }
 
-  /** What breaks the invariants, our book held against the rail's: empty if all ten were judged and hold. */
+  /** Compares ledger and rail book. Returns broken invariants; empty if all ten were checked and hold. */
   async auditFindings(): Promise<string[]> {
     const { invariants } = await auditLedger(this.db, {
       effects: await readRailEffects(this.bookFile),
@@ -161,10 +161,10 @@ export class RelayFixture {
     })
     const unjudged = ALL_INVARIANTS.filter((id) => !invariants.some((verdict) => verdict.id === id))
     const broken = invariants.filter(({ ok }) => !ok).map(({ id, found }) => `${id}: ${found.join(', ')}`)
-    return [...unjudged.map((id) => `${id} was not judged`), ...broken]
+    return [...unjudged.map((id) => `${id} was not checked`), ...broken]
   }
 
-  /** A metric that this worker serves, as it stands. */
+  /** Reads a metric of this worker. */
   async metricOf(worker: Running, name: string): Promise<number> {
     const address = /"address":"([^"]+)"/.exec(worker.stderr())?.[1] ?? ''
     const answer = await fetch(`${address}/metrics`, { headers: { authorization: `Bearer ${ACCESS_TOKEN}` } })
@@ -173,7 +173,7 @@ export class RelayFixture {
   }
 }
 
-/** Rejects, with what it said, when the worker ends instead. */
+/** Rejects with its output if the worker exits first. */
 async function untilStarted({ child, ended, stderr }: Running): Promise<void> {
   const started = new Promise<void>((resolve) => {
     child.stderr?.on('data', () => {
@@ -197,8 +197,8 @@ const ACCESS_TOKEN = 'secret-of-the-fixture'
 const ALL_INVARIANTS = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10']
 
 /**
- * The workers' file of rails: one for each policy, named after it. The adapter is the worst there is: it does not heed
- * its signal, so that only the rail itself can refuse what comes too late.
+ * Rails of the workers, one for each policy. The adapter ignores its signal, so that only the rail itself can refuse a
+ * late request.
  */
 const RAILS = `
 const { RAILS_MODULE, BOOK_URL, CHECKPOINTS_URL, OUTBOX_WORKER_ID } = process.env

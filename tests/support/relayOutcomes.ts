@@ -1,12 +1,12 @@
 /** Outcome of a payment in the ledger, in the rail book and in the adapters. */
 export interface RelayOutcome {
-  /** `DISPATCHED by first`; inquiries that came too early to be believed are left out. */
+  /** Attempts such as `DISPATCHED by first`, without inquiries that came too early. */
   readonly attempts: readonly string[]
-  /** The workers that called the rail, once for each call. */
+  /** Workers that called the rail, one entry per call. */
   readonly calls: readonly string[]
-  /** How often the rail moved the money. */
+  /** Number of payments by the rail. */
   readonly paid: number
-  /** Why it is held, and whether its outcome counts as unknown; undefined when it has ended. */
+  /** Hold reason and unknown outcome. Undefined for a terminal item. */
   readonly pending: { readonly hold_reason: string | null; readonly outcome_unknown: boolean } | undefined
 }
 
@@ -18,7 +18,7 @@ export const DISPATCHED_ONCE: RelayOutcome = {
   pending: undefined,
 }
 
-/** The first worker lost it, the second sent it again: under the same reference, where that had been paid already. */
+/** The first worker lost its lease, and the second sent the payment again under the same reference. */
 export const SENT_AGAIN: RelayOutcome = {
   attempts: ['ZOMBIE_REQUEUE by first', 'DISPATCHED by second'],
   calls: ['first', 'second'],
@@ -26,13 +26,13 @@ export const SENT_AGAIN: RelayOutcome = {
   pending: undefined,
 }
 
-/** The first worker lost it before it had called the rail. */
+/** The first worker lost its lease before it called the rail. */
 export const SENT_BY_SECOND: RelayOutcome = { ...SENT_AGAIN, calls: ['second'] }
 
-/** The first worker lost it after the rail had paid; the second was told so by the rail and sent nothing. */
+/** The first worker lost its lease after the rail paid. The second inquired and sent nothing. */
 export const FOUND_BY_INQUIRY: RelayOutcome = { ...SENT_AGAIN, calls: ['first'] }
 
-/** The first worker lost it, nobody can say what the rail did, and nobody but a person may go on. */
+/** The first worker lost its lease. The outcome is unknown, and people must decide. */
 export const HELD: RelayOutcome = {
   attempts: ['ZOMBIE_REQUEUE by first'],
   calls: ['first'],

@@ -6,12 +6,12 @@ import {
   type RailRequest,
 } from '../../libs/rails/index.js'
 
-/** A rail in the test's own process that remembers every call. */
+/** A rail in the test process that records every call. */
 export interface RecordingRail {
   readonly calls: RailRequest[]
   readonly inquiries: RailRequest[]
   readonly rails: ReadonlyMap<string, LoadedRail>
-  /** Calls under way now, and the most there ever were. */
+  /** Calls in progress, and their maximum. */
   readonly gauge: { now: number; most: number }
 }
 

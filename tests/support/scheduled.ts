@@ -14,7 +14,7 @@ import {
 import type { TestDatabase } from './database.js'
 import { WORKER } from './outboxItems.js'
 
-/** Timers and jobs like no others: each has a topic of its own, so that tests of one file share no queue. */
+/** Timers and jobs with unique topics, so that tests of one file share no queue. */
 
 export function buildTimerDefinition(overrides: Partial<TimerDefinition> = {}): TimerDefinition {
   return {
@@ -30,12 +30,15 @@ export function buildJobDefinition(overrides: Partial<JobDefinition> = {}): JobD
   return { name, cron: '0 0 1 1 *', topic: `topic-${name}`, payload: { report: 'daily' }, ...overrides }
 }
 
-/** Every five minutes, and next in two to three: nothing comes due by itself while a test runs. */
+/**
+ * Returns a schedule of every five minutes whose next occurrence is 2 to 3 minutes away, so that none is due during a
+ * test.
+ */
 export function quietCron(): string {
   return `${(new Date().getUTCMinutes() + 3) % 5}-59/5 * * * *`
 }
 
-/** Its id and topic. Without a due time it is long due. */
+/** Creates a timer, due in the past by default. Returns its id and topic. */
 export async function createTimer(
   db: TestDatabase,
   overrides: Partial<TimerDefinition> = {},
@@ -44,7 +47,7 @@ export async function createTimer(
   return { timerId: await scheduleTimer(db.as('symphony_ingest'), timer), topic: timer.topic }
 }
 
-/** Its id. Cancelled, so long ago. */
+/** Creates a timer that was cancelled that long ago. Returns its id. */
 export async function createEndedTimer(db: TestDatabase, ago: string): Promise<string> {
   const { timerId } = await createTimer(db)
   await cancelTimer(db.as('symphony_ingest'), timerId)
@@ -55,7 +58,7 @@ export async function createEndedTimer(db: TestDatabase, ago: string): Promise<s
   return timerId
 }
 
-/** Its name. Without a cron expression it is due in January. */
+/** Creates a job, due in January by default. Returns its name. */
 export async function createJob(db: TestDatabase, overrides: Partial<JobDefinition> = {}): Promise<string> {
   const job = buildJobDefinition(overrides)
   await createOrUpdateJob(db.as('symphony_control'), job)

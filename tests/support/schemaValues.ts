@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 
-/** As much of JSON Schema as the API's own schemas use. */
+/** The parts of JSON Schema that the API uses. */
 export interface Schema {
   readonly type?: unknown
   readonly enum?: readonly unknown[]
@@ -14,8 +14,8 @@ export interface Schema {
 }
 
 /**
- * Values that a schema describes, and some that it nearly does. Of text, one of the words that mean something is likely, so
- * that what is made gets further than the first check.
+ * Generates values that fit a schema, and some that nearly do. Strings are often known words, so that values pass the
+ * first check.
  */
 export function valueOf(schema: Schema, words: readonly string[]): fc.Arbitrary<unknown> {
   return fc.oneof(

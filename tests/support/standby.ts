@@ -6,7 +6,7 @@ import { choosePort } from '../../embedded/ports.js'
 import { waitUntil } from './scorecard/waitUntil.js'
 import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
 
-/** Copies of stopped servers' folders, with their passwords: older states, or the beginnings of standbys. */
+/** Copies of stopped servers' folders, with their passwords, for older states or standbys. */
 export class ServerCopies {
   readonly #folders: string[] = []
 
@@ -18,7 +18,7 @@ export class ServerCopies {
     return copy
   }
 
-  /** Stops whatever runs in them, and deletes them. */
+  /** Stops servers in these folders and deletes the folders. */
   async remove(): Promise<void> {
     for (const folder of this.#folders) await removeTestFolder(folder)
   }
@@ -28,11 +28,11 @@ interface Launch {
   readonly dataDir: string
   readonly port: number
   readonly binaries: string | undefined
-  /** Those that bound the primary must not be less here. */
+  /** Settings of the standby. Limits must not be lower than on the primary. */
   readonly settings: Readonly<Record<string, string>>
 }
 
-/** A streaming standby in the copy of its primary's folder. */
+/** A streaming standby in a copy of its primary's folder. */
 export class Standby {
   readonly #launch: Launch
   readonly #primaryUrl: string
@@ -53,7 +53,7 @@ export class Standby {
     const standby = new Standby({ dataDir: copy, port, binaries, settings }, primaryUrl)
     const signal = join(copy, 'postgres/data/standby.signal')
     await writeFile(signal, '')
-    // The server's account takes it away at the promotion.
+    // The server's account removes the file at the promotion.
     const { uid, gid } = await stat(join(copy, 'postgres/data'))
     await chown(signal, uid, gid)
     await standby.start()
@@ -66,13 +66,16 @@ export class Standby {
     return url.href
   }
 
-  /** Resolves when it can be asked. A start counts as done only when the server can be written to: by its promotion. */
+  /**
+   * Resolves when the standby answers. `startEmbedded` itself resolves only after the promotion, when the server is
+   * writable.
+   */
   async start(): Promise<void> {
     const { hostname, port, username, password } = new URL(this.#primaryUrl)
     const conninfo = `host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}`
     const { settings } = this.#launch
     this.#starting = startEmbedded({ ...this.#launch, settings: { ...settings, primary_conninfo: conninfo } })
-    // Told by whoever waits for the promotion.
+    // `promote` reports the error.
     this.#starting.catch(() => {})
     await waitUntil('the standby answers', () =>
       askYes(this.url, 'SELECT pg_is_in_recovery() AS answer').catch(() => false),
@@ -88,10 +91,10 @@ export class Standby {
     return this.#starting!
   }
 
-  /** Waits until everything that was committed on the primary has arrived. */
+  /** Waits until the standby has replayed all commits of the primary. */
   async catchUp(): Promise<void> {
     const lsn = await ask(this.#primaryUrl, 'SELECT pg_current_wal_lsn() AS answer')
-    await waitUntil('the standby has all of it', () =>
+    await waitUntil('the standby has replayed all commits', () =>
       askYes(this.url, `SELECT pg_last_wal_replay_lsn() >= '${String(lsn)}' AS answer`),
     )
   }
@@ -101,10 +104,10 @@ async function askYes(serverUrl: string, sql: string): Promise<boolean> {
   return (await ask(serverUrl, sql)) === true
 }
 
-/** One answer of a server, as its superuser. */
+/** Runs a query as superuser and returns the column `answer` of the first row. */
 export async function ask(serverUrl: string, sql: string): Promise<unknown> {
   const client = new Client({ connectionString: serverUrl })
-  // A server that goes down says so.
+  // A server that goes down sends an error.
   client.on('error', () => {})
   await client.connect()
   try {

@@ -11,7 +11,7 @@ export interface Account {
   readonly gid: number
 }
 
-/** What a starter reports once its server is ready, or why it is not. */
+/** Report of a starter when its server is ready, or its error. */
 export interface Report {
   readonly url: string
   readonly port: number
@@ -21,17 +21,17 @@ export interface Report {
   readonly error?: { readonly code: string; readonly message: string }
 }
 
-/** Another Node.js process that has called `startEmbedded`: one that can be killed, or be another user. */
+/** Another Node.js process that called `startEmbedded`. It can be killed or run as another user. */
 export interface Starter {
   readonly report: Report
   readonly process: ChildProcess
-  /** Ends as told; resolves with the exit code, or the signal's name. */
+  /** Ends the process. Resolves with its exit code or signal. */
   end(how: 'stop' | 'exit' | 'idle' | NodeJS.Signals): Promise<number | string>
 }
 
 /**
- * `idle` takes away everything that keeps the process alive, except what the launcher itself may hold on to. The umask
- * is the strictest a careful person has.
+ * `idle` removes everything that keeps the process alive, except handles of the launcher. The umask is the strictest
+ * one.
  */
 const PROGRAM = `
 const { startEmbedded } = await import(process.argv[1])
@@ -51,7 +51,7 @@ try {
 }
 `
 
-/** The built launcher and the shipped binaries in a place that any user can read, wherever the checkout is. */
+/** The built launcher and the shipped binaries in a folder that every user can read. */
 export class StarterKit {
   readonly folder: string
   readonly binaries: string
@@ -79,7 +79,7 @@ export class StarterKit {
     const child = spawn(
       this.#node,
       ['--input-type=module', '--eval', PROGRAM, this.#door, JSON.stringify({ binaries: this.binaries, ...options })],
-      // A group of its own, so that a test can send it what a terminal sends on Ctrl-C.
+      // A process group, so that a test can send the signal of Ctrl-C.
       { ...account, cwd: '/', detached: true, stdio: ['pipe', 'pipe', 'inherit'] },
     )
     const exited = new Promise<number | string>((resolve) => {
@@ -97,7 +97,7 @@ export class StarterKit {
         },
       }
     }
-    throw new Error(`The starter said nothing and ended with ${await exited}.`)
+    throw new Error(`The starter printed nothing and exited with ${await exited}.`)
   }
 
   async remove(): Promise<void> {
@@ -105,7 +105,7 @@ export class StarterKit {
   }
 }
 
-/** For the ordinary user that a test needs: somebody else when the suite runs as root, otherwise ourselves. */
+/** Returns an unprivileged account if the suite runs as root, else undefined. */
 export async function ordinaryAccount(): Promise<Account | undefined> {
   if (process.getuid?.() !== 0) return undefined
   const line = (await readFile('/etc/passwd', 'utf8')).split('\n').find((entry) => entry.startsWith('nobody:'))
@@ -119,7 +119,7 @@ export async function makeFolderOf(account: Account | undefined, folder: string)
   return folder
 }
 
-/** Version managers keep Node.js in a home folder, which another user cannot enter. */
+/** Returns a Node.js that other users can run. Version managers keep theirs in a home folder. */
 async function nodeForAnyone(folder: string): Promise<string> {
   const account = await ordinaryAccount()
   const reachable = spawnSync(process.execPath, ['--version'], { ...account, cwd: '/' }).status === 0

@@ -2,23 +2,23 @@ import { once } from 'node:events'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { portOf } from './portOf.js'
 
-/** What happens to bytes on their way: they pass, or they vanish without anyone being told. */
+/** Fate of bytes in transit: they pass, or are dropped without an error. */
 type Traffic = 'flows' | 'answers vanish' | 'vanishes'
 
 interface TcpProxyOptions {
-  /** Changes what the server says before the client hears it. */
+  /** Changes answers of the server. */
   readonly alterAnswer?: (chunk: Buffer) => Buffer
 }
 
-/** A way to a server that a test can interrupt as networks do: silently, in one direction, or with a reset. */
+/** A proxy that a test can interrupt like a network: silently, in one direction, or with a reset. */
 export class TcpProxy {
   readonly #server: Server
-  /** Each client's socket, with the one that leads on to the server. */
+  /** Server socket of each client socket. */
   readonly #connections = new Map<Socket, Socket>()
   traffic: Traffic = 'flows'
-  /** Whether who comes now is turned away. */
+  /** Whether new connections are reset. */
   refusing = false
-  /** How often somebody came. */
+  /** Number of connections so far. */
   visits = 0
   #answersToSwallow = 0
   #target: { readonly host: string; readonly port: number }
@@ -46,13 +46,13 @@ export class TcpProxy {
       server.on('close', () => {
         if (this.traffic === 'flows') client.destroy()
       })
-      // A reset is how this ends; the other side is told by the close that follows.
+      // A reset is expected. The close that follows reaches the other side.
       client.on('error', () => {})
       server.on('error', () => {})
     })
   }
 
-  /** Stands before the server of that URL. */
+  /** Starts a proxy for the server of that URL. */
   static async before(serverUrl: string, options: TcpProxyOptions = {}): Promise<TcpProxy> {
     const proxy = new TcpProxy(new URL(serverUrl), options)
     proxy.#server.listen(0, '127.0.0.1')
@@ -64,14 +64,14 @@ export class TcpProxy {
     return portOf(this.#server)
   }
 
-  /** From now on the way leads to another server, as after a failover; whoever is on the old way loses it. */
+  /** Leads new connections to another server, as after a failover, and cuts the others. */
   leadTo(serverUrl: string): void {
     const { hostname, port } = new URL(serverUrl)
     this.#target = { host: hostname, port: Number(port) }
     this.cut()
   }
 
-  /** Has every session run a statement behind its client's back. */
+  /** Runs a statement in every session without its client's knowledge. */
   inject(statement: string): void {
     const text = Buffer.from(`${statement}\0`)
     const length = Buffer.alloc(4)

@@ -6,15 +6,15 @@ import type { Certificate } from './certificate.js'
 import { portOf } from './portOf.js'
 
 /**
- * A PostgreSQL server with TLS, as far as a client can tell: it takes the request for TLS, shows the certificate, and
- * passes what is inside on to the server of that URL. Without a certificate it declines, like a server without TLS.
+ * Imitates a PostgreSQL server with TLS. It accepts the request for TLS, presents the certificate, and forwards to the
+ * server of that URL. Without a certificate it declines, like a server without TLS.
  */
 export class TlsProxy {
   readonly #server: Server
 
   private constructor(host: string, port: number, certificate: Certificate | undefined) {
     this.#server = createServer((near) => {
-      // A client that refuses the certificate hangs up; that is the test.
+      // A client that refuses the certificate closes the connection.
       near.on('error', () => {})
       near.once('data', () => {
         if (certificate === undefined) {

@@ -7,9 +7,9 @@ import {
   type ReadableSpan,
 } from '@opentelemetry/sdk-trace-base'
 
-/** An SDK as an application would register one, whose spans stay in memory. One at a time in a process. */
+/** An OpenTelemetry SDK whose spans stay in memory. One per process at a time. */
 export interface Tracing {
-  /** Ended spans, in the order of their ends. */
+  /** Returns ended spans in the order of their ends. */
   readonly spans: () => ReadableSpan[]
   readonly stop: () => Promise<void>
 }
@@ -29,7 +29,7 @@ export function startTracing(): Tracing {
   }
 }
 
-/** What `@opentelemetry/context-async-hooks` does, in as much as is needed here. */
+/** A minimal `@opentelemetry/context-async-hooks`. */
 class StorageContextManager implements ContextManager {
   readonly #storage = new AsyncLocalStorage<Context>()
 

@@ -4,8 +4,8 @@ import { loadModule, parsePlPgSQLSync } from 'libpg-query'
 await loadModule()
 
 /**
- * Has PostgreSQL's own plpgsql parser confirm that marking changed nothing else: without the markers both definitions
- * are the same tree, line numbers included, and every list of statements that can be branched to opens with a marker.
+ * Checks with PostgreSQL's plpgsql parser that marking changed nothing else. Without markers both trees are equal, line
+ * numbers included, and every branch starts with a marker.
  */
 export function verifyMarkedBranches(original: string, marked: string, markerSign: string): void {
   const isMarker = (statement: unknown) => {
@@ -27,7 +27,7 @@ export function verifyMarkedBranches(original: string, marked: string, markerSig
 
 type IsMarker = (statement: unknown) => boolean
 
-/** Lists that held nothing but markers go too: to plpgsql, an ELSE with nothing in it is no ELSE. */
+/** Also removes lists that held only markers, because plpgsql treats an empty ELSE as none. */
 function without(isMarker: IsMarker, tree: unknown): unknown {
   if (Array.isArray(tree)) return tree.filter((one) => !isMarker(one)).map((one) => without(isMarker, one))
   if (!isRecord(tree)) return tree
@@ -54,7 +54,7 @@ function branchListsIn(tree: unknown, isMarker: IsMarker): BranchList[] {
   return [...here, ...Object.values(tree).flatMap((node) => branchListsIn(node, isMarker))]
 }
 
-/** plpgsql wraps a body that has a label or handlers into one more block. */
+/** plpgsql wraps a body with a label or handlers into another block. */
 function entryOf(node: unknown): readonly unknown[] {
   const body = asList(member(member(member(node, 'action'), BLOCK), 'body'))
   const wrapped = member(body[0], BLOCK)
@@ -64,7 +64,7 @@ function entryOf(node: unknown): readonly unknown[] {
 const FUNCTION = 'PLpgSQL_function'
 const BLOCK = 'PLpgSQL_stmt_block'
 
-/** Where the plpgsql parser keeps what a branch executes. The body of a nested block is no branch. */
+/** Returns the members of a node that hold the statements of a branch. A nested block is no branch. */
 function listNames(kind: string, node: unknown): readonly string[] {
   switch (kind) {
     case FUNCTION:

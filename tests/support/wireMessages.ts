@@ -1,15 +1,14 @@
 export type Direction = 'toServer' | 'toClient'
 
-/** Where in the conversation a byte is: in which message, and at which of its bytes. */
+/** Position of a byte: its message, and its offset in the message. */
 export interface WirePlace {
   readonly message: string
   readonly byte: number
 }
 
 /**
- * Follows one direction of PostgreSQL's protocol 3 and knows at every byte which message it belongs to. A message is a letter,
- * a length and a body; only what comes before the session has no letter: a client's first words, and the one byte by which a
- * server answers a request for encryption.
+ * Follows one direction of PostgreSQL's protocol 3 and knows the message of every byte. A message is a letter, a length
+ * and a body. Only the startup message of the client and the one-byte answer to an encryption request have no letter.
  */
 export class WireMessages {
   readonly #names: Readonly<Record<string, string>>
@@ -26,7 +25,7 @@ export class WireMessages {
     }
   }
 
-  /** The place of the next byte. */
+  /** Position of the next byte. */
   get place(): WirePlace {
     return { message: this.#name(), byte: this.#bytes.length }
   }
@@ -58,13 +57,13 @@ export class WireMessages {
   }
 }
 
-/** What both directions of a connection have to know of each other: whether the client has said who it is. */
+/** State that both directions share: whether the startup message was sent. */
 export class WireSession {
   isStarted = false
 
   heard(message: string, body: Buffer): void {
     if (message !== 'StartupMessage') return
-    // A request for encryption is answered by one byte without a length, and another first message follows.
+    // A request for encryption is answered by one byte, and another startup message follows.
     this.isStarted = body.readUInt32BE() === PROTOCOL_3
     if (!this.isStarted) throw new Error('the wire proxy reads plain connections only: turn TLS off')
   }

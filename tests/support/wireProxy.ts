@@ -5,26 +5,26 @@ import { portOf } from './portOf.js'
 import { WireMessages, WireSession, type Direction, type WirePlace } from './wireMessages.js'
 
 /**
- * What happens at a byte: both sides are told (`end`, `reset`), nobody is told and nothing passes any more (`freeze`), or it all
- * goes on after a while.
+ * Fault at a byte: both sides get an error (`end`, `reset`), nothing passes and neither side gets an error (`freeze`),
+ * or traffic continues after a delay.
  */
 export type WireFault = 'end' | 'reset' | 'freeze' | { readonly delayMs: number }
 
 export interface WireStrike {
   readonly direction: Direction
-  /** So many bytes of that direction still pass, counted from the arming. */
+  /** Bytes of that direction that still pass after arming. */
   readonly afterBytes: number
   readonly fault: WireFault
 }
 
 export interface WireTally {
-  /** How many bytes have passed since the arming. */
+  /** Bytes that passed since arming. */
   readonly passed: Readonly<Record<Direction, number>>
-  /** Where the fault struck; undefined if it never came to that byte. */
+  /** Position of the fault. Undefined if its byte was never reached. */
   readonly struckAt: WirePlace | undefined
 }
 
-/** A way to PostgreSQL that fails at a chosen byte of a chosen direction, and can say in which message that was. */
+/** A proxy for PostgreSQL that fails at a chosen byte and names its message. */
 export class WireProxy {
   readonly #server: Server
   readonly #connections = new Set<WireConnection>()
@@ -56,7 +56,7 @@ export class WireProxy {
     return this.#connections.size
   }
 
-  /** From now on bytes are counted, and at one of them the fault strikes, once. Without a strike they are only counted. */
+  /** Counts bytes from now on, and causes the fault once at its byte, if one is given. */
   arm(strike?: WireStrike): void {
     this.#strike = strike
     this.#passed = { toServer: 0, toClient: 0 }
@@ -68,7 +68,7 @@ export class WireProxy {
     return { passed: { ...this.#passed }, struckAt: this.#struckAt }
   }
 
-  /** What is frozen stays so until its connection is closed. */
+  /** Resets all connections, also frozen ones. */
   cutAll(): void {
     for (const connection of this.#connections) connection.cut('reset')
   }
@@ -79,7 +79,7 @@ export class WireProxy {
     await once(this.#server, 'close')
   }
 
-  /** How much of this chunk passes before the fault strikes; undefined if all of it does. */
+  /** Returns how much of this chunk passes before the fault. Undefined if all of it passes. */
   #judge(direction: Direction, chunk: Buffer): Judgement | undefined {
     const passed = this.#passed[direction]
     const strike = this.#strike
@@ -107,7 +107,7 @@ class WireConnection {
   readonly #judge: (direction: Direction, chunk: Buffer) => Judgement | undefined
   readonly #messages: Readonly<Record<Direction, WireMessages>>
   #frozen = false
-  /** What waits behind a delay, in its order. */
+  /** Chunks that wait behind a delay, in order. */
   #behind: Record<Direction, Promise<void>> = { toServer: Promise.resolve(), toClient: Promise.resolve() }
   #delayed: Record<Direction, boolean> = { toServer: false, toClient: false }
 
@@ -122,12 +122,12 @@ class WireConnection {
     }
     for (const socket of [client, server]) {
       socket.setNoDelay(true)
-      // A reset is how this ends; the other side is told by the close that follows.
+      // A reset is expected. The close that follows reaches the other side.
       socket.on('error', () => {})
     }
     client.on('data', (chunk) => this.#carry('toServer', chunk))
     server.on('data', (chunk) => this.#carry('toClient', chunk))
-    // A frozen way tells nobody anything.
+    // A frozen connection does not forward a close.
     client.on('close', () => this.#frozen || server.destroy())
     server.on('close', () => this.#frozen || client.destroy())
     this.closed = Promise.all([client, server].map((socket) => new Promise((resolve) => socket.once('close', resolve))))

@@ -1,4 +1,4 @@
--- What a restore must not lose: settings that are not the default, a lease floor, a lease that has seen it, and a payment.
+-- State that a restore must keep: settings, a lease floor, a lease above it, and a payment.
 UPDATE symphony.symphony_settings SET full_trail = true, actor_gateways = '{web}';
 SELECT symphony.acquire_lease('removed', 'a', 60000);
 UPDATE symphony.symphony_leases SET fencing_token = 41, expires_at = now() - interval '2 hours';

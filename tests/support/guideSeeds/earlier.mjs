@@ -1,4 +1,5 @@
-// A deployment that differs from this release in one function and one checksum, with a payment in it, for the guide about upgrades.
+// Seeds a deployment that differs from this release in one function and one checksum, with a payment, for the upgrade
+// guide.
 import { createRequire } from 'node:module'
 import { deploy } from '../../../dist/libs/deployment/index.js'
 

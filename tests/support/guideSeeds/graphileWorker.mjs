@@ -1,4 +1,4 @@
-// Jobs of the real graphile-worker for its migration guide: three that wait, one for next month, and one that was begun and failed.
+// Seeds graphile-worker jobs for its migration guide: three due, one for next month, one that failed.
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
