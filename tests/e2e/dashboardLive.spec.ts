@@ -121,7 +121,7 @@ const LOAD_ALL = `new Promise((resolve) => {
   const step = () => {
     rowsMax = Math.max(rowsMax, scroller.querySelectorAll('.vlist-row').length)
     scroller.scrollTop = scroller.scrollHeight
-    if (!foot.textContent.includes('That is all')) return requestAnimationFrame(step)
+    if (!foot.textContent.includes('End of list')) return requestAnimationFrame(step)
     resolve({ text: foot.firstElementChild.textContent, rowsMax })
   }
   requestAnimationFrame(step)

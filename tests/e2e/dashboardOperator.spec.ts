@@ -71,7 +71,7 @@ describe('a payment', () => {
     for (const [choice, button] of [
       ['Send it again', 'Propose: send again'],
       ['It was paid', 'Propose: it was paid'],
-      ['It was not paid, and shall not be', 'Propose: it was not paid'],
+      ['It was not paid and will not be', 'Propose: it was not paid'],
     ] as const) {
       await dialog.getByRole('radio', { name: choice }).check()
       await dialog.getByRole('button', { name: button, exact: true }).waitFor()
@@ -107,7 +107,7 @@ describe('a payment', () => {
     await page.getByLabel('The rail’s reference').fill(LONG_REFERENCE)
     await giveReason(page, 'Propose: it was paid')
     const proposal = rowOf(page, instructionId).locator('.proposal')
-    await proposal.getByText('You proposed it, so somebody else must approve it').waitFor()
+    await proposal.getByText('You proposed it, so another person must approve it').waitFor()
     await proposal.getByRole('button', { name: 'Approve' }).click()
     await page.getByRole('button', { name: 'Approve: it was paid' }).click()
     const refusal = page.getByRole('dialog').getByRole('alert')
@@ -152,7 +152,7 @@ describe('a payment', () => {
     ] as const) {
       await olga.goTo('holds')
       await rowOf(olga.page, instructionId).getByRole('button', { name: 'Resolve' }).click()
-      await olga.page.getByRole('radio', { name: 'It was not paid, and shall not be' }).check()
+      await olga.page.getByRole('radio', { name: 'It was not paid and will not be' }).check()
       await giveReason(olga.page, 'Propose: it was not paid')
       await visitor.goTo('payments')
       await visitor.goTo('holds')
@@ -194,13 +194,13 @@ test('many holds are resolved at once with one decision, one reason and two peop
   for (const { instructionId } of items) await dialog.getByText(instructionId).waitFor()
   expect(await dialog.getByRole('radio', { checked: true }).count()).toBe(0)
   expect(await dialog.getByRole('radio', { name: 'It was paid' }).count()).toBe(0)
-  await dialog.getByRole('radio', { name: 'It was not paid, and shall not be' }).check()
+  await dialog.getByRole('radio', { name: 'It was not paid and will not be' }).check()
   await giveReason(page, 'Propose: it was not paid (2)', 'not in the bank’s book')
   await expect.poll(() => page.locator('.proposal').count()).toBe(2)
   await pavel.goTo(`holds?rail=${railType}`)
   await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
   await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
-  await pavel.page.getByText('None like that').waitFor()
+  await pavel.page.getByText('No matches').waitFor()
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
 })
 
@@ -302,7 +302,7 @@ test('a new payment on a real rail starts empty, needs an id and is confirmed fi
   expect(await dialog.getByRole('button', { name: 'Enqueue this payment' }).count()).toBe(0)
   await dialog.getByLabel('Instruction id').fill(instructionId)
   await page.keyboard.press('Enter')
-  await dialog.getByText('This is no simulation.').waitFor()
+  await dialog.getByText('This is not a simulation.').waitFor()
   expect(await dialog.innerText()).toMatch(
     /950\.00 EUR[^]*DE89370400440532013000[^]*a-real-rail[^]*acme[^]*rent-2026-11/,
   )
@@ -396,7 +396,7 @@ describe('dispatch', () => {
 
     await freeze.getByRole('button', { name: 'Lift the freeze' }).click()
     alerts = []
-    await giveReason(page, 'Let dispatch go on', 'both books agree up to 11:40')
+    await giveReason(page, 'Lift the freeze', 'both books agree up to 11:40')
     await freeze.getByText('Not frozen').waitFor()
     expect(await freeze.innerText()).toMatch(/Last lifted[^]*by olga: both books agree up to 11:40/)
     expect(await readDispatchEpoch(fixture.db.as('symphony_readonly'))).toMatchObject({
@@ -409,7 +409,7 @@ describe('dispatch', () => {
     const { page, goTo } = olga
     await goTo('dispatch')
     await page.getByRole('button', { name: 'Freeze dispatch' }).click()
-    await page.getByRole('dialog').getByText('every payment that waits becomes of unknown outcome').waitFor()
+    await page.getByRole('dialog').getByText('the outcome of every pending payment becomes unknown').waitFor()
     await giveReason(page, 'Freeze it', 'restored without a worker alive')
     await page.getByText('OPERATOR restored without a worker alive').waitFor()
     expect(await readDispatchEpoch(fixture.db.as('symphony_readonly'))).toMatchObject({
@@ -417,7 +417,7 @@ describe('dispatch', () => {
       frozenBy: 'olga',
     })
     await page.getByRole('button', { name: 'Lift the freeze' }).click()
-    await giveReason(page, 'Let dispatch go on')
+    await giveReason(page, 'Lift the freeze')
     await page.getByText('Not frozen').waitFor()
   })
 
@@ -506,7 +506,7 @@ test('a timer is cancelled after a confirmation', async () => {
   await goTo('scheduler')
   await page.getByRole('button', { name: `Cancel the timer ${timerId}` }).click()
   const dialog = page.getByRole('dialog')
-  await dialog.getByText('cannot be brought back').waitFor()
+  await dialog.getByText('cannot be restored').waitFor()
   await dialog.getByRole('button', { name: 'Cancel the timer' }).click()
   await rowOf(page, topic).waitFor({ state: 'detached' })
   const { rows } = await fixture.db.queryNoRole('SELECT state FROM scheduler_timers WHERE timer_id = $1', [timerId])
@@ -522,7 +522,7 @@ test('a job is paused, resumed and run at once, and shows its history', async ()
   await page.getByRole('button', { name: `Resume ${name}` }).click()
   await rowOf(page, name).locator('[data-state=ACTIVE]').waitFor()
   await page.getByRole('button', { name: `Run now: ${name}` }).click()
-  await expect.poll(() => page.getByRole('status').innerText()).toContain('runs once more')
+  await expect.poll(() => page.getByRole('status').innerText()).toContain('runs now')
   await page.getByRole('button', { name: `History of ${name}` }).click()
   await page.getByRole('dialog').getByRole('row', { name: 'olga' }).waitFor()
   await page.keyboard.press('Escape')
@@ -590,7 +590,7 @@ test('a key restricted to participants sees an overview of their payments and no
   const theirs = await enqueueFailed(fixture.db)
   const { key } = await createKey(fixture.db, { owner: 'shop', scopes: ['read'], participants: ['bound-to-this'] })
   const { page, goTo, complaints } = await fixture.open(key)
-  await page.getByText('Your key is bound to bound-to-this').waitFor()
+  await page.getByText('Your key is restricted to bound-to-this').waitFor()
   const list = (name: string) => page.getByRole('region', { name, exact: true })
   await list('Dead letters').getByRole('link', { name: mine.instructionId }).waitFor()
   await list('Held').getByRole('link', { name: held.instructionId }).waitFor()
@@ -611,7 +611,7 @@ test('a key restricted to participants sees an overview of their payments and no
 test('a token with scope ingest alone is told that it cannot read', async () => {
   const { key } = await createKey(fixture.db, { owner: 'shop', scopes: ['ingest'] })
   const { page } = await fixture.open(key)
-  await page.getByText('This token is not for looking').waitFor()
+  await page.getByText('This token cannot read').waitFor()
   expect(await page.getByRole('alert').count()).toBe(0)
   await page.context().close()
 })

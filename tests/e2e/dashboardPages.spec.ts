@@ -129,7 +129,7 @@ test('the keyboard reaches every page, the search, the list, the shortcuts and t
   await page.keyboard.press('Enter')
   await page.getByRole('heading', { name: 'invoice-2026-48001' }).waitFor()
   await page.keyboard.press('?')
-  await page.getByRole('dialog', { name: 'Keys' }).waitFor()
+  await page.getByRole('dialog', { name: 'Shortcuts' }).waitFor()
   await page.keyboard.press('Escape')
   await page.getByRole('dialog').waitFor({ state: 'detached' })
   const theme = () => page.evaluate('document.documentElement.dataset.theme')

@@ -38,7 +38,7 @@ test(
     const { page, goTo } = await visit(browser, `${address}/#token=${TOKEN}`)
     const live = page.locator('.live:visible')
     await live.getByText('Live', { exact: true }).waitFor()
-    await page.getByText('All quiet').waitFor()
+    await page.getByText('No alerts firing').waitFor()
     await page.locator('.throughput canvas').waitFor()
     expect(await page.evaluate(GREEN)).not.toEqual([])
 
@@ -47,9 +47,9 @@ test(
     const note = page.getByRole('alert').filter({ hasText: 'stale since' })
     await note.waitFor()
     expect(performance.now() - diedAt).toBeLessThan(SAID_WITHIN_MS)
-    expect(await note.innerText()).toMatch(/stale since \d\d:\d\d:\d\d[^]*Nothing could be read from the database/)
+    expect(await note.innerText()).toMatch(/stale since \d\d:\d\d:\d\d[^]*The database could not be read/)
     await live.getByText('Stale', { exact: true }).waitFor()
-    expect(await page.getByText('All quiet').count()).toBe(0)
+    expect(await page.getByText('No alerts firing').count()).toBe(0)
     // The chart is redrawn in its stale colours.
     await expect.poll(() => page.evaluate(GREEN), POLL_OPTIONS).toEqual([])
     await goTo('payments')
@@ -61,7 +61,7 @@ test(
     await note.waitFor({ state: 'detached' })
     await live.getByText('Live', { exact: true }).waitFor()
     await goTo('')
-    await page.getByText('All quiet').waitFor()
+    await page.getByText('No alerts firing').waitFor()
   },
 )
 

@@ -51,7 +51,7 @@ test('the timeline shows an inquiry that found the payment as an inquiry, not as
   await page.context().close()
 })
 
-test('tiles, chart, list and "What went wrong" show unknown outcomes apart from retries', async () => {
+test('tiles, chart, list and errors show unknown outcomes apart from retries', async () => {
   const { page, goTo } = await fixture.open()
   await goTo('')
   const tile = page.locator('.figure', { hasText: 'Unknown' })
@@ -85,6 +85,6 @@ test('the Holds page and its dialog show an unknown outcome as the other pages d
   await row.getByRole('button', { name: 'Resolve' }).click()
   const dialog = page.getByRole('dialog')
   expect(await dialog.locator('[data-state=OUTCOME_UNKNOWN]').first().innerText()).toBe('Outcome unknown')
-  await dialog.getByText('The rail may have paid, and no answer says so.').first().waitFor()
+  await dialog.getByText('The rail may have paid, but no answer confirms it.').first().waitFor()
   await page.context().close()
 })

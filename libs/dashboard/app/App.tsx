@@ -59,7 +59,7 @@ function Page() {
   const item = NAV_ITEMS.find(({ path }) => path === first)
   const firing = status.value?.alerts.filter(({ state }) => state === 'firing').length ?? 0
   const title = [firing === 0 ? '' : `(${firing}) `, item === undefined ? '' : `${item.title} · `, 'Symphony'].join('')
-  // A tab in the background says it, too.
+  // Shows the number of firing alerts in the title, also of a background tab.
   useEffect(() => {
     document.title = title
   }, [title])

@@ -18,15 +18,15 @@ import { NAV_ITEMS, visibleNavItems, type NavItem } from './navItems.js'
 import { pathTo, route } from './router.js'
 import { theme, toggleTheme } from './theme.js'
 
-/** The frame around every page. */
+/** Frame around every page. */
 export function Shell({ children }: { readonly children: ComponentChildren }) {
   const main = useRef<HTMLElement>(null)
   const address = route.value.parts.join('/')
   const isFirst = useRef(true)
-  // Whoever listens hears the new page from its beginning; whoever looks sees its top.
+  // Moves the focus to the new page for screen readers, and scrolls to its top.
   useEffect(() => {
     if (!isFirst.current) {
-      // Unless the page has put the focus somewhere by itself.
+      // Unless the page has set the focus itself.
       if (main.current?.contains(document.activeElement) !== true) main.current?.focus({ preventScroll: true })
       scrollTo(0, 0)
     }
@@ -53,7 +53,9 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
   )
 }
 
-/** Shows on every page that everything is paused, because payments that wait look as usual. Only an operator can resume. */
+/**
+ * Shows on every page that everything is paused, because pending payments look as usual. Only an operator can resume.
+ */
 function AllPaused() {
   const pause = status.value?.allPaused ?? null
   if (pause === null) return null
@@ -71,7 +73,7 @@ function AllPaused() {
   )
 }
 
-/** The address after the `#` names a page, so the link must not change it. */
+/** Focuses the page. The link must not change the address, because the part after the `#` names the page. */
 function skipTo(event: MouseEvent, main: HTMLElement | null): void {
   event.preventDefault()
   main?.focus()
@@ -161,7 +163,7 @@ function NavLink({ item, title }: { readonly item: NavItem; readonly title: stri
   )
 }
 
-/** Says on every page that its data is old. While it does, nothing is green: see tokens.css. */
+/** Warns on every page that its data is old. While it is shown, nothing is green: see tokens.css. */
 function StaleNote() {
   const since = staleSince.value
   useLayoutEffect(() => {
@@ -177,7 +179,7 @@ function StaleNote() {
           <RelativeTime at={since} />
           ).
         </p>
-        <p>Nothing could be read from the database since then, and payments may have changed. Decide nothing now.</p>
+        <p>The database could not be read since then, and payments may have changed. Decide nothing now.</p>
       </div>
     </div>
   )
@@ -192,7 +194,7 @@ const LIVE_WORDS = {
 }
 
 function Live() {
-  // Of a broken connection the page says more: that it is being opened again.
+  // A broken connection shows its own state instead of `stale`.
   const state = staleSince.value !== null && liveState.value === 'live' ? 'stale' : liveState.value
   return (
     <div class="live" data-state={state}>
@@ -211,7 +213,7 @@ function Controls() {
       </button>
       <button type="button" class="button plain" onClick={() => (keysAreShown.value = true)}>
         <Icon name="keys" size={16} />
-        Keys
+        Shortcuts
       </button>
       <button type="button" class="button plain" onClick={signOut}>
         <Icon name="leave" size={16} />

@@ -5,7 +5,7 @@ import { visibleNavItems } from './navItems.js'
 export function ShortcutsDialog() {
   if (!keysAreShown.value) return null
   return (
-    <Dialog title="Keys" onClose={() => (keysAreShown.value = false)}>
+    <Dialog title="Shortcuts" onClose={() => (keysAreShown.value = false)}>
       <dl class="keys">
         <Key keys={['/']} does="Search payments" />
         {visibleNavItems().map(({ key, title }) => (

@@ -3,7 +3,7 @@ import { formText } from '../parts/formText.js'
 import { Icon } from '../parts/Icon.js'
 import { Logo } from '../parts/Logo.js'
 
-/** Shown without a token, or after the server refused the one it was shown. */
+/** Shown without a token, or after the server refused the token. */
 export function SignIn() {
   return (
     <main class="signin">
@@ -22,7 +22,7 @@ export function SignIn() {
             </div>
           ) : (
             <p class="quiet">
-              The address that <code>symphony start</code> prints brings its token along. Otherwise, give one here.
+              The address that <code>symphony start</code> prints contains the token. Otherwise enter one here.
             </p>
           )}
           <div class="field">
@@ -38,7 +38,7 @@ export function SignIn() {
               autofocus
             />
             <span class="hint">
-              Kept in this tab only. Make one with <code>symphony keys create</code>.
+              Kept in this tab only. Create one with <code>symphony keys create</code>.
             </span>
           </div>
           <button class="button primary" type="submit">

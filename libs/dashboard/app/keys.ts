@@ -7,7 +7,7 @@ import { toggleTheme } from './theme.js'
 
 export const keysAreShown = signal(false)
 
-/** How long `g` waits for the letter of a page. */
+/** Time within which the letter of a page must follow `g`. */
 const SEQUENCE_MS = 1_500
 
 let awaitsPage = false
@@ -18,10 +18,10 @@ export function startKeys(): void {
 }
 
 function onKey(event: KeyboardEvent): void {
-  // A list that has the focus has moved it already.
+  // A focused list has already handled the key.
   if (event.defaultPrevented) return
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
-  // A dialog has the keyboard for itself; Escape closes it without us.
+  // An open dialog gets all keys. The browser closes it on Escape.
   if (document.querySelector('dialog[open]') !== null) return
   if (awaitsPage) {
     awaitsPage = false
@@ -48,13 +48,13 @@ const ACTIONS: Readonly<Record<string, () => void>> = {
   k: () => moveInPage(-1),
 }
 
-/** The list of this page, also while nothing in it has the focus: after `g p`, for example. */
+/** Moves in the list of this page, even if it does not have the focus, e.g. after `g p`. */
 function moveInPage(step: number): void {
   const list = document.querySelector('.vlist-scroll')
   if (list !== null) moveInList(list, step)
 }
 
-/** The search field of this page, or else that of the payments. */
+/** Focuses the search field of this page, or opens the payments and focuses theirs. */
 function focusSearch(): void {
   const field = document.querySelector<HTMLInputElement>('[data-search]')
   if (field !== null) return field.select()
@@ -62,14 +62,14 @@ function focusSearch(): void {
   navigate(pathTo(['payments']))
 }
 
-/** Set while the page with the search field is on its way. */
+/** True until the page with the search field is shown. */
 export const wantsSearch = signal(false)
 
 function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
 }
 
-/** Escape leaves a field, as it closes a dialog: the letters are keys again. */
+/** Leaves a field on Escape, so that letters are shortcuts again. */
 export function leaveField(event: KeyboardEvent): void {
   if (event.key === 'Escape' && event.currentTarget instanceof HTMLElement) event.currentTarget.blur()
 }

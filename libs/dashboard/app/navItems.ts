@@ -1,19 +1,19 @@
 import { boundTo } from '../data/me.js'
 import type { IconName } from '../parts/Icon.js'
 
-/** A page in the navigation. */
+/** Page in the navigation. */
 export interface NavItem {
-  /** The first part of its address; empty for the overview. */
+  /** First part of the address; empty for the overview. */
   readonly path: string
   readonly title: string
-  /** For the narrow bar of a phone. */
+  /** Title in the narrow bar of a phone. */
   readonly shortTitle: string
   readonly icon: IconName
-  /** Pressed after `g`. */
+  /** Key that opens the page after `g`. */
   readonly key: string
-  /** In the bar of a phone; the others are behind "More". */
+  /** True if the bar of a phone shows the page; the others are behind "More". */
   readonly isMain: boolean
-  /** Covers all participants, so hidden from a key that is bound to some. */
+  /** True if the page covers all participants. A key that is restricted to some does not see it. */
   readonly isShared: boolean
 }
 

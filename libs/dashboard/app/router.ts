@@ -4,11 +4,11 @@ import { pathTo } from './pathTo.js'
 export { pathTo } from './pathTo.js'
 
 /**
- * Pages have addresses behind the `#`, so that the server needs no page of its own for each, and a reload, a bookmark and the
- * back button work; filters are part of the address for the same reason.
+ * Page and filters in the part of the address after the `#`. The server needs no page for each address, and reload,
+ * bookmarks and the back button work.
  */
 interface Route {
-  /** The parts of the path: `['payments', id]`. */
+  /** Parts of the path: `['payments', id]`. */
   readonly parts: readonly string[]
   readonly query: Readonly<Record<string, string>>
 }
@@ -26,7 +26,7 @@ export function navigate(path: string): void {
   location.hash = path
 }
 
-/** The same page with other filters: replaces the entry, so that going back leaves the page and not the last letter. */
+/** Changes the filters of this page. Replaces the history entry, so that "back" leaves the page. */
 export function setQuery(changes: Readonly<Record<string, string>>): void {
   const { parts, query } = route.peek()
   history.replaceState(null, '', pathTo(parts, { ...query, ...changes }))

@@ -1,6 +1,6 @@
 import { effect, signal } from '@preact/signals'
 
-/** Light or dark: as the system says, unless this browser was told otherwise. */
+/** Theme of the system, unless another was chosen in this browser. */
 type Theme = 'light' | 'dark'
 
 const KEY = 'symphony.theme'
@@ -15,7 +15,9 @@ export function startTheme(): void {
   })
 }
 
-/** Going back to what the system says forgets the choice, so that the page follows the evening again. */
+/**
+ * Switches the theme. Choosing the theme of the system deletes the choice, so that the page follows the system again.
+ */
 export function toggleTheme(): void {
   theme.value = theme.peek() === 'dark' ? 'light' : 'dark'
   if (theme.peek() === systemTheme()) localStorage.removeItem(KEY)

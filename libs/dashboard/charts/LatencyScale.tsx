@@ -8,7 +8,7 @@ const RIGHT = 306
 const AXIS_Y = 26
 const TICKS_MS = [1, 10, 100, 1_000, 10_000, 60_000]
 
-/** How long rails take, on a logarithmic line: half of the calls are left of the first mark, all but one in a hundred left of the third. */
+/** Latency of rails on a logarithmic scale, with marks at p50, p90, p99 and the maximum. */
 export function LatencyScale({ latency }: { readonly latency: LatencyStats }) {
   const marks = [
     { name: 'p50', ms: latency.p50Ms, size: 7 },
@@ -48,7 +48,7 @@ export function LatencyScale({ latency }: { readonly latency: LatencyStats }) {
       <figcaption class="quiet">
         {latency.sampled === 0
           ? 'No call to a rail was measured in the last hour.'
-          : `Measured over ${count(latency.sampled)} ${plural(latency.sampled, 'attempt')}, the latest of the last hour.`}
+          : `Measured over ${count(latency.sampled)} ${plural(latency.sampled, 'attempt')}, the newest of the last hour.`}
       </figcaption>
     </figure>
   )

@@ -1,4 +1,4 @@
-/** A bar of parts that make a whole. The words beside it say the same, so it is silent. */
+/** Part of a bar. Screen readers skip the bar, because the text beside it has the same numbers. */
 interface Part {
   readonly name: string
   readonly count: number

@@ -14,7 +14,7 @@ interface Layer {
   readonly count: (minute: ThroughputMinute) => number
 }
 
-/** From the ground up. The tones differ in lightness too, so that they stay apart without colour. */
+/** Layers from bottom to top. Their tones differ in lightness too, so that they can be told apart without colour. */
 const LAYERS: readonly Layer[] = [
   { name: 'dispatched', state: 'DISPATCHED', colour: '--good', count: ({ dispatched }) => dispatched },
   {
@@ -32,7 +32,7 @@ const LAYERS: readonly Layer[] = [
   { name: 'failed', state: 'FAILED', colour: '--bad', count: ({ failed }) => failed },
 ]
 
-/** Attempts per minute over the last hour, stacked; below it the same in words and numbers. */
+/** Stacked attempts per minute over the last hour, with the numbers as a legend below. */
 export function ThroughputChart({ minutes }: { readonly minutes: readonly ThroughputMinute[] }) {
   const [pointedAt, setPointedAt] = useState<number | null>(null)
   const { place, isDrawn } = useStackedBars(minutes, setPointedAt)
@@ -64,8 +64,8 @@ export function ThroughputChart({ minutes }: { readonly minutes: readonly Throug
 }
 
 /**
- * Draws into the place, and again whenever the theme changes. uPlot is fetched when the first chart is shown: a third of all the
- * code, which no other page needs; and where it cannot start the page goes on without it.
+ * Draws the chart, and again when the colours change. Loads uPlot with the first chart: it is a third of all code, and
+ * no other page needs it. Without uPlot the page shows only the numbers.
  */
 function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: number | null) => void) {
   const place = useRef<HTMLDivElement>(null)
@@ -101,7 +101,9 @@ function useStackedBars(minutes: readonly ThroughputMinute[], onPoint: (index: n
 
 const HEIGHT = 200
 
-/** uPlot formats numbers in `navigator.language` as it is loaded. Under LANG=C that is no locale (`en-US@posix`), and it throws. */
+/**
+ * Replaces an invalid locale: uPlot reads `navigator.language` when loaded, and `en-US@posix` (LANG=C) makes it throw.
+ */
 function requireKnownLocale(): void {
   try {
     Intl.getCanonicalLocales(navigator.language)
@@ -110,7 +112,10 @@ function requireKnownLocale(): void {
   }
 }
 
-/** Each layer on top of those below it; the highest is drawn first, and the others over it. */
+/**
+ * Returns the tops of the layers, each on the sum of those below it. The highest is drawn first, and the others over
+ * it.
+ */
 function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
   const times = minutes.map(({ minute }) => Date.parse(minute) / 1_000)
   const tops: number[][] = []
@@ -157,10 +162,10 @@ function optionsFor(Plot: typeof uPlot, element: HTMLElement, onPoint: (index: n
   }
 }
 
-/** Typed as if a build of uPlot might lack it; ours has it. */
+/** Returns uPlot's bars. Its types allow a build without them. */
 function barsPath(Plot: typeof uPlot, options: uPlot.Series.BarsPathBuilderOpts): uPlot.Series.PathBuilder {
   const build = Plot.paths.bars
-  if (build === undefined) throw new Error('this build of uPlot draws no bars')
+  if (build === undefined) throw new Error('this build of uPlot has no bars')
   return build(options)
 }
 

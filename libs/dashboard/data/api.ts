@@ -32,7 +32,7 @@ import type {
 } from '../../http/index.js'
 import { request } from './client.js'
 
-/** Every route the dashboard uses, by its name, with the shape it answers. */
+/** Requests of the dashboard, with the types of their answers. */
 interface PageQuery {
   readonly cursor?: string
   readonly limit?: number
@@ -57,7 +57,7 @@ export const listPayments = (filter: PaymentFilter & PageQuery, signal: AbortSig
   request<OutboxPage>('/v1/outbox', { query: { ...filter }, signal })
 export const readTimeline = (outboxId: string, signal: AbortSignal) =>
   request<Timeline>(`/v1/outbox/${e(outboxId)}`, { signal })
-/** All pages of it. */
+/** Reads all pages. */
 export async function readProof(outboxId: string, signal: AbortSignal): Promise<Proof> {
   const rows: Proof['rows'][number][] = []
   const blocks = new Map<string, Proof['blocks'][number]>()

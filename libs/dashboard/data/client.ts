@@ -2,7 +2,7 @@ import type { Problem } from '../../http/index.js'
 import { learnServerTime } from './clock.js'
 import { readToken, tokenWasRejected } from './session.js'
 
-/** What a page shows when an answer was not a success: the server's own words, or ours where it said none. */
+/** Problem that a page shows: the server's text, or a text of the dashboard if there is none. */
 export interface ShownProblem {
   readonly status: number
   readonly code: string
@@ -29,14 +29,14 @@ interface Request {
   readonly signal?: AbortSignal
 }
 
-/** One request of the API, and its answer as the published shape. No other origin is ever asked. */
+/** Sends a request to the API and returns its JSON. The dashboard calls no other origin. */
 export async function request<T>(path: string, options: Request = {}): Promise<T> {
   const response = await send(path, options)
   const answer: T = await response.json()
   return answer
 }
 
-/** The same for an answer that is read as it comes. */
+/** Sends a request and returns the response, for callers that read it as a stream. */
 export async function send(path: string, { method = 'GET', query, body, headers, signal }: Request): Promise<Response> {
   const token = readToken()
   let response: Response
@@ -63,7 +63,7 @@ export async function send(path: string, { method = 'GET', query, body, headers,
   throw new RequestError(await readProblem(response))
 }
 
-/** Beside the page, wherever that is served: a proxy may have put a path before both. */
+/** Returns an address relative to the page, because a proxy may add a path in front of both. */
 export function addressOf(path: string): string {
   return new URL(`.${path}`, document.baseURI).href
 }
@@ -93,14 +93,14 @@ const UNREACHABLE: ShownProblem = {
   status: 0,
   code: 'UNREACHABLE',
   title: 'The server cannot be reached',
-  detail: 'It may be restarting, or the network between is down. Nothing was changed by this page.',
+  detail: 'It may be restarting, or the network is down. This page has changed nothing.',
   requestId: undefined,
 }
 
 const BROKEN: ShownProblem = {
   status: 0,
   code: 'DASHBOARD',
-  title: 'The dashboard made a mistake',
+  title: 'The dashboard has an error',
   detail: undefined,
   requestId: undefined,
 }

@@ -1,16 +1,16 @@
 import { signal } from '@preact/signals'
 
 /**
- * The browser's clock and its timers, all in this file. Ages are counted by the server's clock: a phone that is five minutes
- * ahead must not show a fresh payment as five minutes late.
+ * Clock and timers of the browser. Ages are computed by the server's clock: a phone that is five minutes ahead must not
+ * show a new payment as five minutes old.
  */
 const TICK_MS = 1_000
-/** Below this a difference is the network's, and the header has whole seconds only. */
+/** Differences below this come from the network and from the whole seconds of the Date header. */
 const SKEW_IGNORED_MS = 2_500
 
 let skewMs = 0
 
-/** The server's time now, about; changes once a second while the page is in view. */
+/** Approximate time of the server. Changes once a second while the page is visible. */
 export const nowMs = signal(readClock())
 
 export function startClock(): void {
@@ -19,7 +19,7 @@ export function startClock(): void {
   }, TICK_MS)
 }
 
-/** Told by every answer's Date header. */
+/** Learns the server's clock from the Date header of an answer. */
 export function learnServerTime(header: string | null): void {
   const serverMs = header === null ? Number.NaN : Date.parse(header)
   if (Number.isNaN(serverMs)) return
@@ -31,7 +31,7 @@ export function readClock(): number {
   return Date.now() + skewMs
 }
 
-/** Resolves after the time, or at once when the signal aborts: the caller looks at the signal. */
+/** Resolves after the time, or when the signal aborts. The caller checks the signal. */
 export function pause(ms: number, stop: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (stop.aborted) return resolve()
@@ -45,7 +45,7 @@ export function pause(ms: number, stop: AbortSignal): Promise<void> {
   })
 }
 
-/** Calls at once, and while it is asked again too soon, once more at the end of the interval. */
+/** Calls `act` at once, and then at most once per interval while it is asked for. */
 export function atMostEvery(ms: number, act: () => void): { readonly ask: () => void; readonly stop: () => void } {
   let timer: ReturnType<typeof setTimeout> | undefined
   let asked = false
@@ -65,7 +65,7 @@ export function atMostEvery(ms: number, act: () => void): { readonly ask: () => 
   return { ask, stop: () => clearTimeout(timer) }
 }
 
-/** Calls once, when nobody has asked for that long. */
+/** Calls `act` once the returned function was not called for this long. */
 export function whenQuiet(ms: number, act: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined
   return () => {

@@ -3,7 +3,7 @@ import { pause } from './clock.js'
 import { plural } from './format.js'
 
 /**
- * Acts on each item, one after the other. A refusal does not stop the next one. At the end one error names the refusals.
+ * Acts on the items one after the other. A refusal does not stop the others. Throws one error that names the refusals.
  */
 export async function forEachInSequence<T>(all: readonly T[], act: (one: T) => Promise<unknown>): Promise<void> {
   const refusals: ShownProblem[] = []
@@ -25,7 +25,7 @@ function doneOf(size: number): string {
   return size === 0 ? '' : plural(size, 'The other one is done. ', 'The others are done. ')
 }
 
-/** Why this one was refused; throws what would be no different for the next. */
+/** Returns the refusal of one item. Throws errors that would concern every item. */
 async function refusalOf(act: () => Promise<unknown>): Promise<ShownProblem | undefined> {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -34,7 +34,7 @@ async function refusalOf(act: () => Promise<unknown>): Promise<ShownProblem | un
     } catch (error) {
       const problem = problemOf(error)
       if (problem.status === 409 || problem.status === 404 || problem.status === 422) return problem
-      // Too many at once: the server fills the bucket again within a second.
+      // Rate limit: the server refills the bucket within a second.
       if (problem.status !== 429 || attempt === ATTEMPTS_MAX) throw error
       await pause(1_000, new AbortController().signal)
     }

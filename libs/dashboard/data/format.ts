@@ -1,8 +1,8 @@
-/** Numbers and times as people read them, in one place, so that the same thing looks the same on each page. */
+/** Formats of numbers and times, the same on every page. */
 const GROUPED = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
 
-/** Counts come as numbers, or as text where they may pass 2^53. */
+/** Formats a count, which is text where it may exceed 2^53. */
 export function count(value: number | string): string {
   const number = Number(value)
   return number < 1_000_000 ? GROUPED.format(number) : COMPACT.format(number)
@@ -13,7 +13,7 @@ export function plural(value: number | string, one: string, many = `${one}s`): s
   return Number(value) === 1 ? one : many
 }
 
-/** `12 s`, `4 min`, `3 h`, `2 d`: one unit, because the second one is never what decides. */
+/** Returns `12 s`, `4 min`, `3 h` or `2 d`: one unit is precise enough. */
 export function duration(seconds: number): string {
   const size = Math.max(0, seconds)
   if (size < 1) return size === 0 ? '0 s' : `${Math.round(size * 1_000)} ms`
@@ -28,14 +28,14 @@ export function milliseconds(value: number | null): string {
   return value < 1_000 ? `${Math.round(value)} ms` : `${(value / 1_000).toFixed(value < 10_000 ? 2 : 1)} s`
 }
 
-/** From now on, by the server's clock: `in 4 min`, `12 s ago`. */
+/** Returns a time relative to the server's clock: `in 4 min`, `12 s ago`. */
 export function relative(iso: string, nowMs: number): string {
   const seconds = (Date.parse(iso) - nowMs) / 1_000
   if (Math.abs(seconds) < 1.5) return 'now'
   return seconds > 0 ? `in ${duration(seconds)}` : `${duration(-seconds)} ago`
 }
 
-/** The whole time, in the reader's own zone, with the zone said. */
+/** Returns the full time in the reader's time zone, with the zone. */
 export function absolute(iso: string): string {
   return FULL.format(new Date(iso))
 }
@@ -61,7 +61,7 @@ const CLOCK = new Intl.DateTimeFormat('en-GB', {
   second: '2-digit',
 })
 
-/** Of today the time is enough; anything older needs its day. */
+/** Returns the time of day, with the date if it is older than 20 hours. */
 export function dayAndTime(iso: string, nowMs: number): string {
   const isRecent = nowMs - Date.parse(iso) < 20 * 3_600_000
   return isRecent ? clockTime(iso) : `${DAY.format(new Date(iso))} ${clockTime(iso)}`
@@ -69,13 +69,13 @@ export function dayAndTime(iso: string, nowMs: number): string {
 
 const DAY = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' })
 
-/** The end of an id: of ids made by time, the beginning is what they share. */
+/** Returns the end of an id. Ids that contain a time share their beginning. */
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `…${id.slice(-10)}`
 }
 
 export function share(part: number, whole: number): string {
   if (whole === 0 || part === whole) return whole === 0 ? '0 %' : '100 %'
-  // Cut, not rounded: 99.98 % is not all of them.
+  // Truncated, not rounded: 99.98 % must not be shown as 100 %.
   return `${(Math.floor((1_000 * part) / whole) / 10).toFixed(1)} %`
 }

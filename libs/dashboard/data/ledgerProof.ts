@@ -1,9 +1,9 @@
 import type { Proof, ProofRow } from '../../http/index.js'
 
 /**
- * The rows of one payment, compared with their sealed blocks in the reader's own browser. The hashes are recomputed from the bytes
- * that the server sent; docs/internals/ledger-chain.md describes the format. A row is sound if its block has an entry with its hash,
- * and the entry leads to the root in the head of the block.
+ * Compares the rows of one payment with their sealed blocks in the browser. Recomputes the hashes from the bytes that
+ * the server sent; docs/internals/ledger-chain.md describes the format. A row is sound if its block has an entry with
+ * its hash, and the entry leads to the root in the head of the block.
  */
 export type RowDefect =
   | 'it differs from what was sealed'
@@ -18,11 +18,11 @@ export type RowDefect =
 export interface CheckedRow {
   /** `identity`, `attempt 3`, `event 2`. */
   readonly position: string
-  /** The block that covers it; null while none does. */
+  /** Block that covers the row; null if none does yet. */
   readonly block: string | null
-  /** Undefined: sound, or in no block yet. */
+  /** Defect; undefined if the row is sound or in no block yet. */
   readonly defect: RowDefect | undefined
-  /** Its payload is masked: its block has an entry of it, whose hash cannot be recomputed here. */
+  /** True if the payload is masked. The block has an entry of the row, but its hash cannot be recomputed here. */
   readonly isMasked: boolean
 }
 
@@ -52,17 +52,17 @@ export async function checkProof({ outboxId, rows, blocks }: Proof): Promise<Che
   return checked
 }
 
-/** The first row that is not sound; undefined if all are. */
+/** Returns the first row with a defect. */
 export function firstBreak(rows: readonly CheckedRow[]): CheckedRow | undefined {
   return rows.find(({ defect }) => defect !== undefined)
 }
 
-/** The payload of the last attempt, as text. */
+/** Returns the payload of the last attempt, as text. */
 export function payloadIn({ rows }: Proof): string | null {
   const attempt = rows.findLast(({ kind }) => kind === 'attempt')
   if (attempt === undefined || attempt.record === null) return attempt?.payload ?? null
   const payload = columnsOf(bytesOf(attempt.record))[PAYLOAD]
-  // Behind the version of its binary form.
+  // The first byte is the version of the binary format of jsonb.
   return payload === undefined || payload === null ? null : new TextDecoder().decode(payload.subarray(1))
 }
 
@@ -86,7 +86,7 @@ async function defectOf(
   return (await leadsTo(root, entries, row.nodes)) ? undefined : 'its block differs from its hash'
 }
 
-/** Compares the record with the words about it: its id, its number, and the payment. */
+/** Compares the record with the id, the number and the payment that the server states for it. */
 function recordDefect(
   { kind, id, number }: ProofRow,
   outboxId: string,
@@ -98,7 +98,7 @@ function recordDefect(
   return hasNumber ? undefined : 'it has another number'
 }
 
-/** The entry of the row among some, all in hexadecimal: kind, id, transaction, hash. */
+/** Finds the entry of the row. Entries are hexadecimal: kind, id, transaction, hash. */
 function entryOf({ kind, id }: ProofRow, entries: string) {
   const key = `${KIND_NUMBERS[kind]}${bare(id)}`
   for (let at = 0; at < entries.length; at += 2 * ENTRY_BYTES) {
@@ -120,7 +120,9 @@ async function leadsTo(root: string, entries: Uint8Array<ArrayBuffer>, nodes: re
   return hash === root
 }
 
-/** PostgreSQL's binary form of a record: the number of columns; of each its type, its length (-1 for null) and its bytes. */
+/**
+ * Splits PostgreSQL's binary form of a record: number of columns; then type, length (-1 for null) and bytes of each.
+ */
 function columnsOf(record: Uint8Array): (Uint8Array | null)[] {
   const view = new DataView(record.buffer, record.byteOffset, record.byteLength)
   const columns: (Uint8Array | null)[] = []
@@ -145,12 +147,12 @@ function hexOf(bytes: Uint8Array | null | undefined): string {
   return Array.from(bytes ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/** Zero where there are no bytes: no number and no block has it. */
+/** Returns zero without bytes. No number and no block is zero. */
 function integerOf(bytes: Uint8Array | null | undefined): bigint {
   return integerIn(hexOf(bytes))
 }
 
-/** A signed integer of as many bytes as there are. */
+/** Returns a signed integer of the given bytes. */
 function integerIn(hex: string): bigint {
   return BigInt.asIntN(hex.length * 4, BigInt(`0x0${hex}`))
 }
@@ -159,12 +161,12 @@ function bare(uuid: string): string {
   return uuid.replaceAll('-', '')
 }
 
-/** Two bytes in hexadecimal. */
+/** Kinds as two bytes in hexadecimal. */
 const KIND_NUMBERS = { identity: '0001', attempt: '0002', event: '0003' }
 const ENTRY_BYTES = 58
-/** Places among the columns of a head. */
+/** Positions of the columns of a head. */
 const BLOCK_NO = 0
 const ROOT = 7
-/** Places among the columns of a row. */
+/** Positions of the columns of a row. */
 const NUMBERS = { attempt: 8, event: 3 }
 const PAYLOAD = 7

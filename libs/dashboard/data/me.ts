@@ -9,7 +9,7 @@ export function hasScope(scope: Scope): boolean {
   return me.value?.scopes.includes(scope) ?? false
 }
 
-/** Whether a recorded actor is the person who has signed in, as the server compares names: see `person_key` in the schema. */
+/** True if a recorded actor is the signed-in person. Compares names as `person_key` in the schema does. */
 export function isMe(actor: string): boolean {
   return me.value !== null && personKey(me.value.owner) === personKey(actor)
 }
@@ -25,7 +25,7 @@ function personKey(name: string): string {
     .replace(/ via .*/, '')
 }
 
-/** The participants whose payments are all that this token sees; null: everybody's, as far as is known. */
+/** Returns the participants that this token is restricted to; null if there is no restriction, or none is known yet. */
 export function boundTo(): readonly string[] | null {
   return me.value?.participants ?? null
 }

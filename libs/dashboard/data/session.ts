@@ -1,13 +1,13 @@
 import { computed, signal } from '@preact/signals'
 
 /**
- * The access token: handed over in the address (`#token=…`), which no server and no log sees, taken out of it at once, and
- * kept for this tab alone. It is sent as a header, never as a cookie, so another site cannot make the browser use it.
+ * Access token. It comes in the address (`#token=…`), which browsers do not send to servers, is removed from it at once
+ * and is kept only in this tab. It is sent as a header, not as a cookie, so that no other site can use it.
  */
 const KEY = 'symphony.token'
 
 const token = signal<string | null>(null)
-/** Why the form is shown: the server did not accept the token it was shown. */
+/** True if the server refused the token. The sign-in form shows it. */
 export const rejected = signal(false)
 export const isSignedIn = computed(() => token.value !== null)
 
@@ -34,7 +34,7 @@ export function readToken(): string | null {
   return token.peek()
 }
 
-/** Only the token that was sent: an answer that comes late says nothing about another one. */
+/** Signs out if the refused token is the current one. A late answer may concern an older token. */
 export function tokenWasRejected(sent: string | null): void {
   if (sent === null || sent !== token.peek()) return
   rejected.value = true

@@ -1,4 +1,4 @@
-/** One event of a stream of server-sent events. */
+/** Server-sent event. */
 export interface ServerEvent {
   readonly type: string
   readonly data: string
@@ -6,8 +6,8 @@ export interface ServerEvent {
 }
 
 /**
- * Reads server-sent events from a stream of text, cut anywhere. EventSource would do this too, but it cannot send the
- * Authorization header, and a token in the address would be in every log on the way.
+ * Parses server-sent events from chunks of text. EventSource cannot send the Authorization header, and a token in the
+ * address would appear in logs.
  */
 export class EventReader {
   #rest = ''
@@ -15,7 +15,7 @@ export class EventReader {
   #data: string[] = []
   #id: string | undefined
 
-  /** The events that this piece of text completes. */
+  /** Returns the events that this chunk completes. */
   read(text: string): ServerEvent[] {
     const lines = (this.#rest + text).split(/\r\n|\n|\r(?!$)/)
     this.#rest = lines.pop() ?? ''

@@ -7,11 +7,11 @@ import { count, plural } from './format.js'
 import { me } from './me.js'
 import { onServerEvent } from './stream.js'
 
-/** The queue at a glance, for the overview and for the numbers beside the navigation: pushed by the server. */
+/** Counts of the queue, for the overview and the badges of the navigation. The server pushes them. */
 export const status = signal<Status | null>(null)
 export const statusProblem = signal<ShownProblem | null>(null)
 
-/** Items that need a person, shown beside the page that handles them. */
+/** Number of items that need a person, shown beside the page that handles them. */
 interface Badge {
   readonly count: string
   readonly tone: 'bad' | 'held'
@@ -22,7 +22,7 @@ interface Badge {
 /** Badges of the navigation by page. */
 export const navBadges = signal<Readonly<Record<string, Badge>>>({})
 
-/** Where nobody pushes, for whatever reason, it is asked for this often. */
+/** Interval of requests for the status, in addition to the pushed events. */
 const ASK_EVERY_MS = 15_000
 
 export async function followStatus(stop: AbortSignal): Promise<void> {
@@ -32,7 +32,7 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
   })
   stop.addEventListener('abort', () => {
     forget()
-    // Whoever signs in next may see other things.
+    // The next token may have other rights.
     status.value = null
     statusProblem.value = null
     me.value = null
@@ -44,7 +44,7 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Who asks comes first: the figures are everybody's, and not everybody may see them. */
+/** Reads the identity first: only some tokens may read the status. */
 export async function refreshStatus(stop: AbortSignal = new AbortController().signal): Promise<void> {
   try {
     me.value ??= await readMe(stop)
@@ -70,7 +70,7 @@ function accept(given: Status): void {
   const firing = given.alerts.filter(({ state }) => state === 'firing').length
   navBadges.value = {
     '': { count: count(firing), tone: 'bad', meaning: plural(firing, 'alert fires', 'alerts fire') },
-    // Not all there ever were: a refusal that was right needs nothing, and stays.
+    // Only the last hour: most dead letters of the past need no action.
     dlq: { count: count(given.queue.failedLastHour), tone: 'bad', meaning: 'in the last hour' },
     holds: { count: count(given.queue.heldCount), tone: 'held', meaning: 'waiting' },
     contradictions: { count: count(given.queue.unreviewedContradictionCount), tone: 'bad', meaning: 'to review' },

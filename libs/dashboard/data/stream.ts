@@ -3,24 +3,24 @@ import { pause, readClock } from './clock.js'
 import { RequestError, send } from './client.js'
 import { EventReader, type ServerEvent } from './sse.js'
 
-/** `off`: this token may not watch. The pages still work, each asked for anew now and then. */
+/** `off`: this token may not open the stream. The pages poll instead. */
 type LiveState = 'connecting' | 'live' | 'reconnecting' | 'off'
 
 export const liveState = signal<LiveState>('connecting')
 
-/** When the server last said that it had read the database; at first, when this page was opened. */
+/** Time at which the server last reported a read of the database; at first the time this page was opened. */
 export const lookedAtMs = signal(readClock())
 
 type Listener = (event: ServerEvent) => void
 const listeners = new Set<Listener>()
 
-/** Told of each event, and of the pseudo event `reconnected`, after which whatever is shown may be old. */
+/** Subscribes to events, and to the pseudo event `reconnected`, after which shown data may be outdated. */
 export function onServerEvent(listener: Listener): () => void {
   listeners.add(listener)
   return () => listeners.delete(listener)
 }
 
-/** Keeps one stream open until the signal aborts: reads it to its end, waits a little longer each time, opens it again. */
+/** Keeps one stream open until the signal aborts. Reconnects with a growing delay. */
 export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
   liveState.value = 'connecting'
   for (let failures = 0; !stop.aborted; failures += 1) {
@@ -42,7 +42,7 @@ export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Until the server ends it, or has said nothing for so long that nobody can be there: it sends a heartbeat every ten seconds. */
+/** Reads until the server ends the stream, or sends nothing for 35 s. The server sends a heartbeat every 10 s. */
 async function readEvents(response: Response): Promise<void> {
   const reader = new EventReader()
   const decoder = new TextDecoder()
@@ -67,7 +67,7 @@ function tell(event: ServerEvent): void {
   for (const listener of listeners) listener(event)
 }
 
-/** Half a second, doubled up to ten, and spread: a server that comes back must not meet all its watchers at once. */
+/** Returns 0.5 s, doubled up to 10 s, with jitter, so that not all pages reconnect to a restarted server at once. */
 function waitMs(failures: number): number {
   return Math.min(10_000, 500 * 2 ** failures) * (0.75 + Math.random() / 2)
 }

@@ -7,8 +7,8 @@ const REFRESH_EVERY_MS = 2_000
 const ASK_EVERY_MS = 5_000
 
 /**
- * Reads the beginning of a list again when something happened, or now and then where no event tells, and only while nothing
- * beyond it was asked for: a list must not change under whoever reads on.
+ * Reads the first page of a list again after an event, and every few seconds. Does so only while no further page is
+ * loaded, so that a list does not change under its reader.
  */
 export function useFreshPages<T>(list: PagesHandle<T>, isAtBeginning: () => boolean = () => true): void {
   useEffect(() => {

@@ -2,10 +2,10 @@ import { useEffect, useMemo } from 'preact/hooks'
 import { signal, type ReadonlySignal } from '@preact/signals'
 import { problemOf, type ShownProblem } from './client.js'
 
-/** A list that is read page by page, as far as somebody scrolls. */
+/** List that is loaded page by page. */
 interface PagedList<T> {
   readonly rows: readonly T[]
-  /** Undefined: nothing was read yet. Null: that was all. */
+  /** Cursor of the next page; undefined before the first page is read, null after the last. */
   readonly next: string | null | undefined
   readonly problem: ShownProblem | undefined
   readonly isLoading: boolean
@@ -14,10 +14,10 @@ interface PagedList<T> {
 
 export interface PagesHandle<T> {
   readonly state: ReadonlySignal<PagedList<T>>
-  /** From the beginning again; what is shown stays until the answer is there. */
+  /** Loads the first page again. The rows stay until the answer arrives. */
   readonly refresh: () => void
   readonly more: () => void
-  /** Changes what is shown, as an event told. */
+  /** Changes loaded rows after an event. */
   readonly patch: (change: (row: T) => T) => void
 }
 
@@ -26,7 +26,7 @@ interface Page<T> {
   readonly next: string | null
 }
 
-/** @param key what identifies the question; a new one forgets the old answer */
+/** @param key identifies the list; a new key discards the old rows */
 export function usePages<T>(
   key: string,
   load: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>,
@@ -67,7 +67,7 @@ function createPages<T>(load: (cursor: string | undefined, signal: AbortSignal) 
     refresh: () => void read(undefined),
     more: () => {
       const { next, isLoading, problem } = state.peek()
-      // After a problem only a person asks again: a list that asks by itself would not stop.
+      // After a problem only the reader can retry: automatic retries would not stop.
       if (!isLoading && problem === undefined && typeof next === 'string') void read(next)
     },
     patch: (change: (row: T) => T) => (state.value = { ...state.peek(), rows: state.peek().rows.map(change) }),

@@ -5,10 +5,10 @@ import { problemOf, type ShownProblem } from './client.js'
 import type { ServerEvent } from './sse.js'
 import { onServerEvent } from './stream.js'
 
-/** What a page knows of something on the server. A value that is being refreshed stays: nothing jumps, nothing flashes. */
+/** Value from the server. It stays while it is refreshed, so that the page does not flicker. */
 interface Resource<T> {
   readonly value: T | undefined
-  /** Set beside a value: that value is old, and this is why. */
+  /** Failure of the last refresh. A value beside it is outdated. */
   readonly problem: ShownProblem | undefined
   readonly isLoading: boolean
 }
@@ -19,18 +19,18 @@ export interface ResourceHandle<T> {
 }
 
 interface ResourceOptions<T> {
-  /** What identifies the question; a new one forgets the old answer. */
+  /** Identifies the resource; a new key discards the old value. */
   readonly key: string
   readonly load: (signal: AbortSignal) => Promise<T>
-  /** Which events mean that the answer may have changed. @default every one */
+  /** Returns true for events after which the value may have changed. @default every event */
   readonly concerns?: (event: ServerEvent) => boolean
-  /** For what no event tells of: ask again this often. */
+  /** Poll interval, for changes without an event. */
   readonly everyMs?: number
-  /** Whether a value needs no further poll. @default never */
+  /** Returns true if a value needs no further poll. @default never */
   readonly isFinal?: (value: T) => boolean
 }
 
-/** A refresh that events ask for: at most this often, however many payments move. */
+/** Minimum interval of refreshes that events cause. */
 const REFRESH_EVERY_MS = 1_000
 
 export function useResource<T>({ key, load, concerns, everyMs, isFinal }: ResourceOptions<T>): ResourceHandle<T> {
@@ -57,7 +57,7 @@ export function useResource<T>({ key, load, concerns, everyMs, isFinal }: Resour
   return resource
 }
 
-/** Not while nobody looks. */
+/** Polls while the page is visible. */
 async function askEvery(everyMs: number, poll: () => void, left: AbortSignal): Promise<void> {
   for (;;) {
     await pause(everyMs, left)
@@ -69,7 +69,7 @@ async function askEvery(everyMs: number, poll: () => void, left: AbortSignal): P
 function createResource<T>(load: (signal: AbortSignal) => Promise<T>) {
   const state = signal<Resource<T>>({ value: undefined, problem: undefined, isLoading: true })
   let current: AbortController | undefined
-  // An answer that comes after its question was replaced, or after the page was left, is dropped.
+  // Drops an answer that arrives after a newer request, or after the page was left.
   const refresh = async () => {
     current?.abort()
     const controller = new AbortController()

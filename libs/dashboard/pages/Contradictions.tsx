@@ -12,7 +12,7 @@ import { ReasonDialog } from '../parts/ReasonDialog.js'
 import { styleOfState } from '../parts/states.js'
 import { StateTag } from '../parts/StateTag.js'
 
-/** Ended payments for which a worker reported another outcome than the ledger, until an operator reviews them. */
+/** Payments for which a worker reported a different outcome than the ledger records, until an operator reviews them. */
 export function Contradictions() {
   const open = usePages<Contradiction>('open', (cursor, signal) =>
     listContradictions(cursor === undefined ? {} : { cursor }, signal),
@@ -24,7 +24,7 @@ export function Contradictions() {
       <header class="page-head">
         <h1>Contradictions</h1>
         <p class="lead">
-          Ended payments for which a worker reported another outcome than the ledger. Compare both with the rail.
+          Payments for which a worker reported a different outcome than the ledger records. Compare both with the rail.
         </p>
       </header>
       <section class="panel" aria-label="Contradictions">

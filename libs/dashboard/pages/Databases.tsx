@@ -6,21 +6,21 @@ import { Icon } from '../parts/Icon.js'
 import { ResourceView } from '../parts/ResourceView.js'
 import { Scrollable } from '../parts/Scrollable.js'
 
-/** The databases this process serves. */
+/** Databases that this process serves. */
 export function Databases() {
   const databases = useResource({ key: 'databases', load: readDatabases, everyMs: 5_000 })
   return (
     <>
       <header class="page-head">
         <h1>Databases</h1>
-        <p class="lead">What this process serves. The figures of the other pages are those of the first.</p>
+        <p class="lead">The databases that this process serves. The other pages show the first one.</p>
       </header>
       <section class="panel" aria-label="Databases">
         <ResourceView from={databases} lines={3}>
           {({ databases: all }) =>
             all.length === 0 ? (
               <Empty title="No database">
-                <p>This process serves none.</p>
+                <p>This process serves no database.</p>
               </Empty>
             ) : (
               <Scrollable label="Databases">

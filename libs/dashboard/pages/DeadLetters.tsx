@@ -15,7 +15,7 @@ import { listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { BulkRedriveDialog, RedriveDialog } from './payment/dialogs.js'
 
-/** What ended as FAILED. Nothing is lost here: each can be looked at, and sent again if two people agree. */
+/** Payments that ended FAILED. Two people can redrive one. */
 export function DeadLetters() {
   const filter = listFilterOf(route.value.query)
   const dead = usePages<DeadLetter>(JSON.stringify(filter), (cursor, signal) =>
@@ -28,7 +28,7 @@ export function DeadLetters() {
     <>
       <header class="page-head">
         <h1>Dead letters</h1>
-        <p class="lead">Payments that ended as failed. A redrive sends one again, as a payment of its own.</p>
+        <p class="lead">Payments that ended as failed. A redrive sends one again as a new payment.</p>
         <div class="actions">
           <RedriveAll dead={rows} onDone={dead.refresh} />
           <ApproveAll rows={rows} onDone={dead.refresh} />
@@ -57,8 +57,8 @@ export function DeadLetters() {
             ) : (
               <Empty title="No dead letters">
                 <p>
-                  A payment comes here when its rail refuses it, or when its attempts are spent and nothing about it is
-                  unknown.
+                  A payment is listed here when its rail refuses it, or when it reaches the retry ceiling and its
+                  outcome is not unknown.
                 </p>
               </Empty>
             )
@@ -70,9 +70,9 @@ export function DeadLetters() {
   )
 }
 
-/** After an outage of a rail there are many, with one cause and one answer; offered where there are several. */
+/** Offers to redrive all payments shown, if there are several, e.g. after an outage of a rail. */
 function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadLetter[]; readonly onDone: () => void }) {
-  // As it was when the question was asked: what fails while it is read is not meant.
+  // Rows at the time of the click: payments that fail later are not included.
   const [asked, setAsked] = useState<readonly DeadLetter[] | null>(null)
   const open = dead.filter(({ proposal, redrivenAs }) => proposal === null && redrivenAs.length === 0)
   if (!hasScope('operate') || (open.length < 2 && asked === null)) return null

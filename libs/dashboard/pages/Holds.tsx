@@ -16,13 +16,13 @@ import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
 import { ResolveDialog } from './payment/dialogs.js'
 
-/** What waits for people: held payments, and the decisions about them that wait for their second person. */
+/** Held payments, and proposals about them. */
 export function Holds() {
   const filter = listFilterOf(route.value.query)
   const holds = usePages<Hold>(JSON.stringify(filter), (cursor, signal) =>
     listHolds({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
-  // As they were when the button was pressed: a hold that comes in later is not meant.
+  // Rows at the time of the click: later holds are not included.
   const [chosen, setChosen] = useState<readonly OutboxItem[] | null>(null)
   useFreshPages(holds)
   const { rows } = holds.state.value
@@ -31,7 +31,9 @@ export function Holds() {
     <>
       <header class="page-head">
         <h1>Holds</h1>
-        <p class="lead">Payments that nobody may send until a person decides; where money is decided, two.</p>
+        <p class="lead">
+          Payments that no worker sends until an operator decides. A decision about money needs two people.
+        </p>
         <div class="actions">
           {hasScope('operate') && undecided.length > 1 ? (
             <button type="button" class="button" onClick={() => setChosen(undecided)}>
@@ -64,8 +66,8 @@ export function Holds() {
             ) : (
               <Empty title="Nothing is held">
                 <p>
-                  A payment is held when its outcome is unknown and its rail can neither be asked nor told twice, at the
-                  retry ceiling, or when somebody places a hold.
+                  A payment is held when its outcome is unknown and its rail can neither be asked about it nor receive
+                  it twice, at the retry ceiling, or when an operator places a hold.
                 </p>
               </Empty>
             )

@@ -15,7 +15,7 @@ import { styleOfState } from '../parts/states.js'
 
 const STATES = ['dead', 'seen', 'processing', 'done']
 
-/** What other systems sent: each message is handled once, however often it comes. */
+/** Messages from other systems. */
 export function Inbox() {
   const state = route.value.query['state'] ?? 'dead'
   const messages = usePages<InboxMessageView>(state, (cursor, signal) =>
@@ -27,7 +27,7 @@ export function Inbox() {
     <>
       <header class="page-head">
         <h1>Inbox</h1>
-        <p class="lead">Messages from other systems: each is handled once, however often it comes.</p>
+        <p class="lead">Messages from other systems: each is handled once, however often it is delivered.</p>
       </header>
       <div class="filters">
         <select
@@ -62,12 +62,12 @@ export function Inbox() {
         <ReasonDialog
           title="Revive the message"
           action="Revive it"
-          explanation={`${chosen.messageId} of ${chosen.source} is due again at once, with all its attempts.`}
+          explanation={`${chosen.messageId} of ${chosen.source} becomes due at once, and its attempts are reset.`}
           onClose={() => setChosen(null)}
           act={async (reason) => {
             await reviveMessage(chosen.source, chosen.messageId, reason)
             messages.refresh()
-            return `${chosen.messageId} is alive again.`
+            return `${chosen.messageId} is due again.`
           }}
         />
       )}
@@ -113,7 +113,7 @@ function NoMessages({ state }: { readonly state: string }) {
     <Empty title={state === 'dead' ? 'No dead messages' : `No message is ${styleOfState(state).word.toLowerCase()}`}>
       <p>
         Webhooks and other messages come in by <code>POST /v1/webhooks/SOURCE</code> or from your own code. One that
-        fails all its attempts is dead until somebody revives it.
+        fails all its attempts is dead until an operator revives it.
       </p>
     </Empty>
   )

@@ -9,7 +9,7 @@ import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { StateTag } from '../parts/StateTag.js'
 
-/** Who holds what: one holder at a time, each with a token that grows. */
+/** Named leases. */
 export function Leases() {
   const released = route.value.query['released'] === 'true'
   const leases = usePages<LeaseView>(String(released), (cursor, signal) =>
@@ -21,7 +21,7 @@ export function Leases() {
       <header class="page-head">
         <h1>Leases</h1>
         <p class="lead">
-          One holder at a time. The fencing token grows with every holder, so a late hand is known by it.
+          A lease has one holder at a time. Its fencing token grows with every holder, which reveals an outdated one.
         </p>
       </header>
       <div class="filters">
@@ -31,7 +31,7 @@ export function Leases() {
             checked={released}
             onChange={({ currentTarget }) => setQuery({ released: currentTarget.checked ? 'true' : '' })}
           />
-          Show released ones too
+          Show released leases
         </label>
       </div>
       <section class="panel" aria-label="Leases">
@@ -60,7 +60,7 @@ export function Leases() {
           empty={
             <Empty title="No lease is held">
               <p>
-                A lease makes sure that one process at a time does something: <code>runAsLeader</code> in code, or{' '}
+                A lease lets one process at a time do something: <code>runAsLeader</code> in code, or{' '}
                 <code>symphony leases</code> on the command line.
               </p>
             </Empty>
@@ -71,7 +71,7 @@ export function Leases() {
   )
 }
 
-/** A lease that is held is as it should be; a payment that is held is not. The same word, another look. */
+/** State of a held lease. That is normal, unlike a held payment, so it has another icon and tone. */
 function Taken() {
   return (
     <span class="state tone-flight" data-state="HELD">

@@ -4,7 +4,7 @@ export function NotFound() {
   return (
     <>
       <header class="page-head">
-        <h1>There is no such page</h1>
+        <h1>Page not found</h1>
       </header>
       <p>
         Go to the <a href={pathTo([])}>overview</a>.

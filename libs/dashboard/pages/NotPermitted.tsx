@@ -2,7 +2,7 @@ import { pathTo } from '../app/router.js'
 import { boundTo } from '../data/me.js'
 import { Empty } from '../parts/Empty.js'
 
-/** Replaces a page about all participants for a key that is bound to some. */
+/** Replaces a page about all participants for a key that is restricted to some. */
 export function NotPermitted({ title }: { readonly title: string }) {
   return (
     <>
@@ -12,8 +12,8 @@ export function NotPermitted({ title }: { readonly title: string }) {
       <section class="panel" aria-label={title}>
         <Empty title="Not for this key">
           <p>
-            This page is about all participants. Your key is bound to {boundTo()?.join(', ')}: it sees their payments,
-            and what waits for people among these.
+            This page is about all participants. Your key is restricted to {boundTo()?.join(', ')}: it shows their
+            payments, holds and dead letters.
           </p>
           <a class="button" href={pathTo(['payments'])}>
             Show the payments

@@ -17,7 +17,7 @@ import { ParticipantPayments } from './overview/ParticipantPayments.js'
 import { WatchedPayment } from './overview/WatchedPayment.js'
 import { WorkersPanel } from './overview/WorkersPanel.js'
 
-/** The payment enqueued from this page, as long as the page is open. */
+/** Payment that was enqueued from this page. */
 const watched = signal<string | null>(null)
 
 export function Overview() {
@@ -40,7 +40,7 @@ export function Overview() {
   )
 }
 
-/** A token that is for enqueueing alone, say. */
+/** Shown for a token without the scope read, e.g. one that only enqueues. */
 function NotForLooking() {
   return (
     <>
@@ -48,9 +48,9 @@ function NotForLooking() {
         <h1>Overview</h1>
       </header>
       <section class="panel" aria-label="Overview">
-        <Empty title="This token is not for looking">
+        <Empty title="This token cannot read">
           <p>
-            What is here needs the scope <code>read</code>. Yours has: {me.value?.scopes.join(', ')}.
+            This page needs the scope <code>read</code>. Yours has: {me.value?.scopes.join(', ')}.
           </p>
         </Empty>
       </section>

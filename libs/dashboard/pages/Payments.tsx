@@ -22,7 +22,7 @@ import { StateTag } from '../parts/StateTag.js'
 import { VirtualList } from '../parts/VirtualList.js'
 import { EnqueueForm } from './overview/EnqueueForm.js'
 
-/** As many as the API gives at once: fewer round trips while somebody scrolls. */
+/** Largest page of the API, for few requests while scrolling. */
 const PAGE_SIZE = 500
 const STATES = ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED']
 const COLUMNS = ['Payment', 'State', 'Amount', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
@@ -70,7 +70,7 @@ export function Payments() {
         )}
         <footer class="vlist-foot">
           <span>{next === undefined ? 'Loading' : sizeOf(rows.length, next === null)}</span>
-          <span>{isLoading && next !== undefined ? 'Loading more' : next === null ? 'That is all of them' : ''}</span>
+          <span>{isLoading && next !== undefined ? 'Loading more' : next === null ? 'End of list' : ''}</span>
         </footer>
       </section>
       {isEnqueuing ? (
@@ -87,7 +87,7 @@ function filterOf(query: Readonly<Record<string, string>>): PaymentFilter {
   return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
 }
 
-/** Events change the states of the rows that are there; new payments come in while the reader is at the top. */
+/** Updates the states of loaded rows by events. Loads new payments while the list is scrolled to the top. */
 function useLiveRows(payments: PagesHandle<OutboxItem>): void {
   useFreshPages(payments, () => (document.querySelector('.vlist-scroll')?.scrollTop ?? 0) === 0)
   useEffect(
@@ -108,7 +108,7 @@ function withState(row: OutboxItem, state: OutboxItem['state'] | undefined): Out
 
 function Filters({ filter }: { readonly filter: PaymentFilter }) {
   const search = useRef<HTMLInputElement>(null)
-  // Before anything is painted, so that no letter typed after the slash is lost.
+  // Before the first paint, so that no letter typed after the slash is lost.
   useLayoutEffect(() => {
     if (!wantsSearch.peek()) return
     wantsSearch.value = false
@@ -173,7 +173,7 @@ function cellsOf(item: OutboxItem) {
   ]
 }
 
-/** More than one page is `500+ payments`: the API counts none that it was not asked for. */
+/** Returns `500+ payments` if there are more pages, because the API returns no total. */
 function sizeOf(size: number, isAll: boolean): string {
   return isAll ? `${count(size)} ${plural(size, 'payment')}` : `${count(size)}+ payments`
 }
@@ -183,8 +183,8 @@ function NoPayments({ isFiltered }: { readonly isFiltered: boolean }) {
     return (
       <Empty title="No payments yet">
         <p>
-          Whatever is enqueued appears here, newest first, and stays: ended payments are history. The{' '}
-          <a href={pathTo([])}>overview</a> offers a first one.
+          Enqueued payments appear here, newest first, and stay after they end. The <a href={pathTo([])}>overview</a>{' '}
+          helps you enqueue the first one.
         </p>
       </Empty>
     )

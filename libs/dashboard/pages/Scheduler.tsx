@@ -20,13 +20,13 @@ import { StateTag } from '../parts/StateTag.js'
 import { useAction } from '../parts/useAction.js'
 import { Scrollable } from '../parts/Scrollable.js'
 
-/** Jobs that come again, and timers that come once. */
+/** Jobs and timers. */
 export function Scheduler() {
   return (
     <>
       <header class="page-head">
         <h1>Scheduler</h1>
-        <p class="lead">Each occurrence is one message of the outbox, however many schedulers run.</p>
+        <p class="lead">Each occurrence becomes one message of the outbox, however many schedulers run.</p>
       </header>
       <div class="stack">
         <JobsPanel />
@@ -46,7 +46,7 @@ function JobsPanel() {
           all.length === 0 ? (
             <Empty title="No jobs">
               <p>
-                A job sends a message each time its cron expression says so. Define one with{' '}
+                A job sends a message at each time of its cron expression. Create one with{' '}
                 <code>symphony jobs add</code>, or with <code>PUT /v1/jobs/NAME</code>.
               </p>
             </Empty>
@@ -98,7 +98,7 @@ function JobRow({ job, onShow, onDone }: JobRowProps) {
   const trigger = async () => {
     await triggerJob(name)
     onDone()
-    return `${name} runs once more, now.`
+    return `${name} runs now.`
   }
   return (
     <tr>
@@ -185,8 +185,8 @@ function RunsDialog({ name, onClose }: { readonly name: string; readonly onClose
           </tr>
         )}
         empty={
-          <Empty title="It has not run yet">
-            <p>Each occurrence leaves a line here.</p>
+          <Empty title="No runs yet">
+            <p>Each occurrence appears here.</p>
           </Empty>
         }
       />
@@ -201,14 +201,14 @@ function TimersPanel() {
   const [chosen, setChosen] = useState<Timer | null>(null)
   useFreshPages(timers)
   return (
-    <Panel title="Timers that wait" flush>
+    <Panel title="Pending timers" flush>
       <PagedTable
         label="Timers"
         from={timers}
         columns={['Timer', 'State', 'Due', 'Sends', 'Created', '']}
         row={(timer) => <TimerRow key={timer.timerId} timer={timer} onChoose={() => setChosen(timer)} />}
         empty={
-          <Empty title="No timer waits">
+          <Empty title="No pending timers">
             <p>A timer sends one message at one time: a reminder, a timeout, a payment on a date.</p>
           </Empty>
         }
@@ -256,19 +256,19 @@ interface CancelDialogProps {
   readonly onDone: () => void
 }
 
-/** Asked once more: there is no way back. */
+/** Asks for confirmation, because a cancelled timer cannot be restored. */
 function CancelDialog({ timer, onClose, onDone }: CancelDialogProps) {
   const act = async () => {
     const { changed } = await cancelTimer(timer.timerId)
     onDone()
-    return changed ? 'The timer is cancelled.' : 'There was nothing to cancel: the timer had ended.'
+    return changed ? 'The timer is cancelled.' : 'Nothing was cancelled: the timer had ended.'
   }
   return (
     <Dialog title="Cancel this timer" onClose={onClose}>
       <ActionForm action="Cancel the timer" onDone={onClose} act={act}>
         <p>
           The message to <strong>{timer.topic}</strong>, due <RelativeTime at={timer.dueAt} />, is never sent. A
-          cancelled timer cannot be brought back.
+          cancelled timer cannot be restored.
         </p>
       </ActionForm>
     </Dialog>

@@ -3,19 +3,19 @@ import { ProblemNote } from './ProblemNote.js'
 import { useAction } from './useAction.js'
 
 interface ActionFormProps {
-  /** On the button. */
+  /** Text of the button. */
   readonly action: string
-  /** Does it; resolves with the sentence that says so, or with none. */
+  /** Runs the action and resolves with a sentence to announce, or an empty text. */
   readonly act: (form: FormData) => Promise<string>
   readonly onDone?: () => void
-  /** Whether the button can be pressed. @default true */
+  /** True enables the button. @default true */
   readonly isReady?: boolean
-  /** Another button, beside that of the form. */
+  /** Another button beside that of the form. */
   readonly beside?: ComponentChildren
   readonly children: ComponentChildren
 }
 
-/** A form that changes something: once at a time, and a refusal is shown where it was asked for, with nothing lost. */
+/** Form for an action. Only one runs at a time. A refusal is shown in the form, which keeps its values. */
 export function ActionForm({ action, act, onDone, isReady = true, beside, children }: ActionFormProps) {
   const { isRunning, problem, run } = useAction()
   const submit = (event: SubmitEvent) => {

@@ -9,9 +9,9 @@ interface ApproveAllProps {
   readonly onDone: () => void
 }
 
-/** Offers to approve every proposal of other people on this page, if there are several. */
+/** Offers to approve all proposals of other people on this page, if there are several. */
 export function ApproveAll({ rows, onDone }: ApproveAllProps) {
-  // The rows at the time of the click: a proposal that comes in later is not approved.
+  // Rows at the time of the click: later proposals are not approved.
   const [asked, setAsked] = useState<typeof others | null>(null)
   const others = rows.flatMap(({ item, proposal }) =>
     proposal === null || isMe(proposal.proposedBy) ? [] : [{ ...item, ...proposal }],

@@ -12,7 +12,7 @@ interface ApproveDialogProps {
   readonly onDone: () => void
 }
 
-/** Asks the second person, with everything the decision is about on one page. */
+/** Asks the second person to approve, and shows all facts of the decision. */
 export function ApproveDialog({ proposal, onClose, onDone }: ApproveDialogProps) {
   const { proposalId, decision, instructionId, outboxId, railReference, reason, proposedBy } = proposal
   const { meaning, short, effect } = DECISIONS[decision]
@@ -58,7 +58,7 @@ export function ApproveDialog({ proposal, onClose, onDone }: ApproveDialogProps)
           <dt>Proposed by</dt>
           <dd>{proposedBy}</dd>
         </dl>
-        <p>{effect} You answer for it with your name.</p>
+        <p>{effect} Your name is recorded with the approval.</p>
       </ActionForm>
     </Dialog>
   )

@@ -7,22 +7,22 @@ import { Dialog } from './Dialog.js'
 
 interface BulkActionDialogProps<T> {
   readonly title: string
-  /** On the button. */
+  /** Text of the button. */
   readonly action: string
   readonly explanation: ComponentChildren
   readonly all: readonly T[]
   readonly act: (one: T, reason: string) => Promise<unknown>
-  /** Said when it is done. */
+  /** Sentence to announce afterwards. */
   readonly said: string
-  /** Each keeps the same reason. @default true */
+  /** True asks for a reason, which is recorded for each item. @default true */
   readonly needsReason?: boolean
   readonly onClose: () => void
   readonly onDone: () => void
-  /** Below the explanation. */
+  /** Content below the explanation. */
   readonly children?: ComponentChildren
 }
 
-/** Runs one action on every listed item, one request each. A refusal does not stop the others. */
+/** Runs one action on every item, one request each. A refusal does not stop the others. */
 export function BulkActionDialog<T>(props: BulkActionDialogProps<T>) {
   const { title, action, explanation, all, act, said, needsReason = true, onClose, onDone, children } = props
   const doAll = async (form: FormData) => {

@@ -8,7 +8,7 @@ interface DialogProps {
   readonly children: ComponentChildren
 }
 
-/** Modal dialog of the browser. It keeps the focus, closes with Escape, and then returns the focus. */
+/** Modal dialog of the browser. It keeps the focus, closes on Escape, and returns the focus to its opener. */
 export function Dialog({ title, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => {

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 
-/** Nothing is here, and that is explained. */
+/** Explanation of an empty list. */
 export function Empty({ title, children }: { readonly title: string; readonly children: ComponentChildren }) {
   return (
     <div class="empty">

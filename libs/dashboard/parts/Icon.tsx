@@ -1,4 +1,4 @@
-/** Drawn, not typed: a font that lacks a character would show a box where a state should be. */
+/** Paths of the icons. They are drawn, because a font may lack a character. */
 const PATHS = {
   done: 'M3 8.5l3.2 3.2L13 4.6',
   failed: 'M4 4l8 8M12 4l-8 8',
@@ -33,7 +33,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS
 
-/** Always beside a word, and therefore silent to those who listen. */
+/** Icon beside a word. Screen readers skip it. */
 export function Icon({ name, size = 14 }: { readonly name: IconName; readonly size?: number }) {
   return (
     <svg

@@ -4,14 +4,14 @@ import { Icon } from './Icon.js'
 
 interface IdProps {
   readonly value: string
-  /** What it is, for the button's name: `outbox id`. */
+  /** Kind of the id, for the name of the button: `outbox id`. */
   readonly label: string
   readonly href?: string
-  /** Shown whole, where there is room. */
+  /** True shows the whole id. */
   readonly whole?: boolean
 }
 
-/** An id one can read, follow and copy. */
+/** Id with a copy button and an optional link. */
 export function Id({ value, label, href, whole = false }: IdProps) {
   const text = whole ? value : shortId(value)
   return (
@@ -30,7 +30,9 @@ export function Id({ value, label, href, whole = false }: IdProps) {
   )
 }
 
-/** Without the clipboard (plain http from another machine) the text can still be selected. */
+/**
+ * Copies the value. Browsers have no clipboard for plain http from another machine; the text can be selected instead.
+ */
 async function copy(value: string, label: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(value)

@@ -1,6 +1,6 @@
 import type { OutboxItem } from '../../http/index.js'
 
-/** Part of a payload that the API shows for every payment, as far as the field classes of its rail allow. */
+/** Fields of the payload that the API shows, as far as the field classes of the rail allow. */
 export type ShownMoney = Pick<OutboxItem, 'amount' | 'currency' | 'destination' | 'destinationWithheld'>
 
 const WITHHELD = {
@@ -23,7 +23,7 @@ export function Destination({ of: { destination, destinationWithheld } }: { read
   return <span class="quiet">{destinationWithheld === null ? 'none' : WITHHELD[destinationWithheld]}</span>
 }
 
-/** Both in one line: `12.50 EUR to ••••3000`. */
+/** Amount and destination in one line: `12.50 EUR to ••••3000`. */
 export function Money({ of }: { readonly of: ShownMoney }) {
   return (
     <>
@@ -32,7 +32,9 @@ export function Money({ of }: { readonly of: ShownMoney }) {
   )
 }
 
-/** `1 234 567.50`: with narrow spaces, which read the same in every language. The digits are text and never a number. */
+/**
+ * Returns `1 234 567.50` with narrow spaces, which every language reads alike. The digits stay text, so none is lost.
+ */
 function grouped(amount: string): string {
   const [whole = '', fraction] = amount.split('.')
   const digits = whole.replaceAll(/\B(?=(?:\d{3})+$)/g, '\u202F')

@@ -8,12 +8,12 @@ interface PagedTableProps<T> {
   readonly label: string
   readonly from: PagesHandle<T>
   readonly columns: readonly string[]
-  /** A row of the table, with one cell per column. */
+  /** Returns a row with one cell per column. */
   readonly row: (value: T) => ComponentChildren
   readonly empty: ComponentChildren
 }
 
-/** A list short enough to be drawn whole, a page at a time. */
+/** Table that loads further pages on request and draws all loaded rows. */
 export function PagedTable<T>({ label, from, columns, row, empty }: PagedTableProps<T>) {
   const { rows, next, problem, isLoading } = from.state.value
   return (

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 interface PanelProps {
   readonly title: string
   readonly aside?: ComponentChildren
-  /** For tables, which bring their own margins. */
+  /** True removes the padding, for tables with their own margins. */
   readonly flush?: boolean
   readonly children: ComponentChildren
 }

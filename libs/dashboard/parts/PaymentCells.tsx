@@ -11,7 +11,7 @@ interface PaymentCellsProps {
   }
 }
 
-/** The first three cells of every table of payments that wait for a person: which one, how much and to whom, on which rail. */
+/** First three cells of a table of payments: payment, amount and destination, rail. */
 export function PaymentCells({ item }: PaymentCellsProps) {
   return (
     <>

@@ -4,7 +4,7 @@ import { whenQuiet } from '../data/clock.js'
 import { status } from '../data/status.js'
 import { Empty } from './Empty.js'
 
-/** The filters that every list of payments has. They stand in the address. */
+/** Filters of every list of payments. They are part of the address. */
 interface ListFilter {
   readonly rail?: string
   readonly participant?: string
@@ -15,7 +15,7 @@ export function listFilterOf(query: Readonly<Record<string, string>>): ListFilte
   return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
 }
 
-/** Those that something waits for or a worker serves; before any is known, the one that a first visit has. */
+/** Returns rails with pending payments or a worker; `simulated` if none is known yet. */
 export function knownRails(): readonly string[] {
   const rails = status.value?.rails.map(({ railType }) => railType) ?? []
   return rails.length === 0 ? ['simulated'] : rails
@@ -52,19 +52,19 @@ export function ParticipantFilter({ participant }: { readonly participant: strin
   )
 }
 
-/** What a list says that is empty because of its filters. */
+/** Explains a list that is empty because of its filters. */
 export function NoMatches({ path }: { readonly path: string }) {
   return (
-    <Empty title="None like that">
-      <p>No payment fits the search and the filters.</p>
+    <Empty title="No matches">
+      <p>No payment matches the search and the filters.</p>
       <a class="button" href={pathTo([path])}>
-        Show all of them
+        Clear the filters
       </a>
     </Empty>
   )
 }
 
-/** When the typing pauses. The fields type into one sentence, so what each said is kept until then. */
+/** Changes of the filter fields, applied when the typing pauses. */
 let typed: Readonly<Record<string, string>> = {}
 const applyTyped = whenQuiet(250, () => {
   setQuery(typed)

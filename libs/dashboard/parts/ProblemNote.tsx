@@ -6,7 +6,7 @@ interface ProblemNoteProps {
   readonly onRetry?: () => void
 }
 
-/** What went wrong, in the server's words, with what one needs to find it in the log. */
+/** Shows a problem in the server's words, with the code and request id to find it in the log. */
 export function ProblemNote({ problem, onRetry }: ProblemNoteProps) {
   const { title, detail, code, requestId } = problem
   return (

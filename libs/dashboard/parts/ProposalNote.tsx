@@ -9,7 +9,7 @@ import { RelativeTime } from './RelativeTime.js'
 import { Money } from './Money.js'
 import { ReasonDialog } from './ReasonDialog.js'
 
-/** A decision that waits for its second person. Who proposed it may look, and withdraw, but not approve: the server refuses. */
+/** Shows an open proposal. Its author can withdraw but not approve it: the server refuses. */
 export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal; readonly onDone: () => void }) {
   const { proposalId, decision, reason, railReference, proposedBy, proposedAt } = proposal
   const [asked, setAsked] = useState<'approve' | 'withdraw' | null>(null)
@@ -34,7 +34,7 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
       <p>“{reason}”</p>
       <p class="quiet">
         by {proposedBy}, <RelativeTime at={proposedAt} />
-        {isMine ? '. You proposed it, so somebody else must approve it.' : null}
+        {isMine ? '. You proposed it, so another person must approve it.' : null}
       </p>
       {hasScope('operate') ? (
         <div class="buttons">

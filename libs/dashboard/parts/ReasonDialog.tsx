@@ -5,15 +5,15 @@ import { Dialog } from './Dialog.js'
 
 interface ReasonDialogProps {
   readonly title: string
-  /** On the button. */
+  /** Text of the button. */
   readonly action: string
   readonly explanation: ComponentChildren
   readonly onClose: () => void
-  /** Does it; resolves with the sentence that says so. */
+  /** Runs the action and resolves with a sentence to announce. */
   readonly act: (reason: string) => Promise<string>
 }
 
-/** Asks for the reason of an action. The ledger keeps the reason for ever. */
+/** Asks for the reason of an action, which the ledger keeps for ever. */
 export function ReasonDialog({ title, action, explanation, onClose, act }: ReasonDialogProps) {
   return (
     <Dialog title={title} onClose={onClose}>

@@ -5,7 +5,7 @@ import { Skeleton } from './Skeleton.js'
 
 interface ResourceViewProps<T> {
   readonly from: ResourceHandle<T>
-  /** How many lines the page is about to have: space is kept for them. */
+  /** Number of lines to reserve space for. */
   readonly lines?: number
   readonly children: (value: T) => ComponentChildren
 }

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
-/** What may be wider than its place. Only while it is, a keyboard can stop at it, to scroll it. */
+/** Scrolls content that is wider than its container. Only then the keyboard can focus it. */
 export function Scrollable({ label, children }: { readonly label: string; readonly children: ComponentChildren }) {
   const element = useRef<HTMLDivElement>(null)
   const [isWider, setIsWider] = useState(false)

@@ -3,7 +3,7 @@ import { styleOfState } from './states.js'
 
 interface StateTagProps {
   readonly state: string
-  /** Shorter word where there is no room for its own. */
+  /** Shorter word where space is short. */
   readonly short?: string
 }
 

@@ -6,20 +6,23 @@ interface VirtualListProps<T extends object> {
   readonly rows: readonly T[]
   readonly keyOf: (row: T) => string
   readonly columns: readonly string[]
-  /** The cells of a row, in the order of the columns; the first one holds its link. Of the row alone: they are kept. */
+  /**
+   * Returns the cells in the order of the columns; the first holds the link. They depend only on the row: they are
+   * cached.
+   */
   readonly cells: (row: T) => readonly ComponentChildren[]
   readonly className: string
-  /** Asked for when the end comes near. */
+  /** Called when the end of the list is near. */
   readonly onNearEnd: () => void
 }
 
-/** Rows drawn beyond each edge, so that a quick flick shows no gap. */
+/** Rows drawn beyond each edge, so that fast scrolling shows no gap. */
 const OVERSCAN = 8
 const NEAR_END_ROWS = 60
 
 /**
- * A list that draws only what is in view: ten thousand payments cost as much as fifty. Every row is of one height, which the
- * style sheet gives as --row, so where a row is needs no measuring.
+ * List that draws only the visible rows, so that ten thousand payments cost as much as fifty. All rows have the height
+ * --row of the style sheet, so that positions need no measuring.
  */
 export function VirtualList<T extends object>(props: VirtualListProps<T>) {
   const { label, rows, keyOf, columns, cells, className, onNearEnd } = props
@@ -47,7 +50,7 @@ export function VirtualList<T extends object>(props: VirtualListProps<T>) {
     return () => observer.disconnect()
   }, [])
 
-  // A row that was drawn before is the same element again, and costs nothing: only those that come into view are made.
+  // Returns the same element for a row drawn before, so that only rows that become visible are rendered.
   const cache = useRef(new WeakMap<T, { readonly place: number; readonly element: JSX.Element }>())
   const drawn = (row: T, index: number): JSX.Element => {
     const place = index * view.rowHeight
@@ -100,7 +103,7 @@ export function VirtualList<T extends object>(props: VirtualListProps<T>) {
   )
 }
 
-/** Arrows, and j and k, go from row to row. */
+/** Moves between rows with the arrow keys, j and k. */
 function moveFocus(event: KeyboardEvent): void {
   const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key]
   if (step === undefined || event.ctrlKey || event.metaKey || event.altKey) return

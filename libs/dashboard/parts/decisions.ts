@@ -1,9 +1,9 @@
 import type { Proposal } from '../../http/index.js'
 
 interface DecisionWords {
-  /** Whole sentence. */
+  /** Sentence. */
   readonly meaning: string
-  /** On a button, after a verb and a colon. */
+  /** Text on a button, after a verb and a colon. */
   readonly short: string
   /** Consequence of an approval. */
   readonly effect: string
@@ -21,12 +21,12 @@ export const DECISIONS: Readonly<Record<Proposal['decision'], DecisionWords>> = 
     effect: 'The payment ends as dispatched. Nothing is sent. This is final.',
   },
   FAILED: {
-    meaning: 'It was not paid, and shall not be',
+    meaning: 'It was not paid and will not be',
     short: 'it was not paid',
     effect: 'The payment ends as failed. Nothing is sent. This is final.',
   },
   REDRIVE: {
-    meaning: 'Redrive it as a payment of its own',
+    meaning: 'Redrive it as a new payment',
     short: 'redrive',
     effect: 'A worker sends the payment again, as a new one. If the rail has paid it already, it pays twice.',
   },

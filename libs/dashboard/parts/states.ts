@@ -10,16 +10,16 @@ interface StateStyle {
   readonly meaning: string
 }
 
-/** Every state, each with a word, an icon and a tone, because a colour alone is not enough. */
+/** Every state has a word, an icon and a tone, because a colour alone is not enough. */
 const STYLES: Readonly<Record<string, StateStyle>> = {
   DUE: style('Due', 'due', 'wait', 'Waits for the next free worker.'),
-  SCHEDULED: style('Scheduled', 'scheduled', 'wait', 'Waits for its time: a retry, or a date it was given.'),
-  LEASED: style('In flight', 'flight', 'flight', 'A worker holds its lease and is at the rail.'),
+  SCHEDULED: style('Scheduled', 'scheduled', 'wait', 'Waits for a retry, or for its earliest time.'),
+  LEASED: style('In flight', 'flight', 'flight', 'A worker holds its lease and calls the rail.'),
   EXPIRED: style(
     'Lease expired',
     'expired',
     'warn',
-    'Its worker did not come back. Repair, or the next claim, takes it over.',
+    'Its worker did not renew the lease. Lease repair or the next claim takes it over.',
   ),
   BLOCKED: style(
     'Blocked',
@@ -27,30 +27,30 @@ const STYLES: Readonly<Record<string, StateStyle>> = {
     'warn',
     'Waits for the payment before it in its stream, or for the end of a pause.',
   ),
-  HELD: style('Held', 'held', 'held', 'Nobody may send it until a person decides.'),
+  HELD: style('Held', 'held', 'held', 'No worker sends it until an operator decides.'),
   DISPATCHED: style('Dispatched', 'done', 'good', 'The rail accepted it. This is final.'),
-  FAILED: style('Failed', 'failed', 'bad', 'The rail refused it, or its attempts were spent. This is final.'),
+  FAILED: style('Failed', 'failed', 'bad', 'The rail refused it, or it reached the retry ceiling. This is final.'),
   RETRYABLE: style('Retryable', 'retry', 'warn', 'The rail did not pay this time. Symphony tries again.'),
   ZOMBIE_REQUEUE: style('Requeued', 'expired', 'warn', 'Its lease expired before the rail was called.'),
   OUTCOME_UNKNOWN: style(
     'Outcome unknown',
     'unknown',
     'unknown',
-    'The rail may have paid, and no answer says so. It is neither a success nor a failure.',
+    'The rail may have paid, but no answer confirms it. This is neither a success nor a failure.',
   ),
   ACTIVE: style('Active', 'done', 'good', 'Runs as scheduled.'),
   PAUSED: style('Paused', 'held', 'held', 'Nothing is started until it is resumed.'),
   READY: style('Ready', 'due', 'wait', 'Waits to be picked up.'),
-  CLAIMED: style('Claimed', 'flight', 'flight', 'Somebody is at it.'),
+  CLAIMED: style('Claimed', 'flight', 'flight', 'A worker is processing it.'),
   DONE: style('Done', 'done', 'good', 'Finished.'),
-  ENQUEUED: style('In the outbox', 'done', 'good', 'It is a message of the outbox now.'),
+  ENQUEUED: style('In the outbox', 'done', 'good', 'It became a message of the outbox.'),
   CANCELLED: style('Cancelled', 'failed', 'wait', 'It will not happen.'),
   seen: style('Waiting', 'due', 'wait', 'Waits for a worker of the inbox.'),
-  processing: style('Processing', 'flight', 'flight', 'A worker is at it.'),
+  processing: style('Processing', 'flight', 'flight', 'A worker is processing it.'),
   done: style('Done', 'done', 'good', 'Handled, once.'),
-  dead: style('Dead', 'failed', 'bad', 'Its attempts were spent. It can be revived.'),
-  RELEASED: style('Released', 'done', 'wait', 'Given back by its holder.'),
-  open: style('Open', 'failed', 'bad', 'The breaker keeps calls away from this rail for a while.'),
+  dead: style('Dead', 'failed', 'bad', 'All its attempts failed. An operator can revive it.'),
+  RELEASED: style('Released', 'done', 'wait', 'Released by its holder.'),
+  open: style('Open', 'failed', 'bad', 'The circuit breaker blocks calls to this rail for a while.'),
   'half-open': style('Half open', 'retry', 'warn', 'One trial call at a time shows whether the rail answers again.'),
   closed: style('Closed', 'done', 'good', 'Calls go through.'),
 }
@@ -64,7 +64,7 @@ export function styleOfState(state: string): StateStyle {
   return STYLES[state] ?? style(state, 'info', 'wait', '')
 }
 
-/** Returns the state to show for an attempt: an unknown outcome is no retry and no failure. */
+/** Returns the state to show for an attempt: an unknown outcome is neither a retry nor a failure. */
 export function shownState({
   state,
   outcomeUnknown,

@@ -12,7 +12,7 @@ import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { ReasonDialog } from '../../parts/ReasonDialog.js'
 
-/** Whether anything may be dispatched; if not, why, and what to do before it may again. */
+/** Shows whether dispatch is frozen, why, and what to do before the freeze is lifted. */
 export function FreezePanel() {
   const dispatch = useResource({
     key: 'dispatch',
@@ -52,7 +52,7 @@ function Open() {
         Not frozen
       </span>{' '}
       <span class="quiet">
-        After a restore, or a failover that may have lost commits, Symphony freezes dispatch until a person has looked.
+        After a restore, or a failover that may have lost commits, Symphony freezes dispatch until an operator lifts it.
       </span>
     </p>
   )
@@ -78,8 +78,8 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
             <dt>Marked</dt>
             <dd>
               {itemsMarked === null
-                ? 'What waits is not marked yet: a worker does it, or the lifting.'
-                : `${count(itemsMarked)} ${plural(itemsMarked, 'waiting payment has', 'waiting payments have')} an unknown outcome now.`}
+                ? 'Pending payments are not marked yet: a worker or the lift marks them.'
+                : `${count(itemsMarked)} ${plural(itemsMarked, 'pending payment has', 'pending payments have')} an unknown outcome now.`}
             </dd>
           </dl>
         </div>
@@ -90,19 +90,17 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
       <section class="stack tight" aria-label="Before lifting">
         <h3>Before lifting</h3>
         <ol class="steps">
+          <li>Find out what was lost: all commits since the last known heartbeat may be missing.</li>
           <li>
-            Find out what was lost: everything between the last heartbeat that is remembered and now may be missing.
+            Compare the rails’ records with <a href={pathTo(['payments'])}>our payments</a> over that time. Do not
+            enqueue again what a rail has paid and this database does not know.
           </li>
           <li>
-            Compare the rails’ books with <a href={pathTo(['payments'])}>ours</a> over that time. What a rail has paid
-            and this database does not know must not be enqueued again.
+            <code>symphony ledger verify</code> and <code>symphony doctor --full</code> must find nothing.
           </li>
           <li>
-            <code>symphony ledger verify</code> and <code>symphony doctor --full</code>: what there is must be whole.
-          </li>
-          <li>
-            Then lift it, and watch the <a href={pathTo(['holds'])}>holds</a>: what is of unknown outcome is asked
-            about, sent again or held, as its rail declares.
+            Then lift the freeze and watch the <a href={pathTo(['holds'])}>holds</a>: payments of unknown outcome are
+            inquired about, resent or held, as their rails declare.
           </li>
         </ol>
       </section>
@@ -121,25 +119,25 @@ function FreezeAction({ isFrozen, onDone }: { readonly isFrozen: boolean; readon
       {!isAsked ? null : isFrozen ? (
         <ReasonDialog
           title="Lift the freeze"
-          action="Let dispatch go on"
-          explanation="Payments leave again, at once. Say what was compared, and up to when."
+          action="Lift the freeze"
+          explanation="Dispatch resumes at once. State what was compared, and up to what time."
           onClose={close}
           act={async (reason) => {
             const { changed } = await liftFreeze(reason)
             onDone()
-            return changed ? 'Dispatch goes on.' : 'It was not frozen any more.'
+            return changed ? 'The freeze is lifted.' : 'Dispatch was not frozen.'
           }}
         />
       ) : (
         <ReasonDialog
           title="Freeze dispatch"
           action="Freeze it"
-          explanation="Nothing is sent until somebody lifts it, and every payment that waits becomes of unknown outcome: meant for a restore that nothing else can notice. To stop a rail or everything for a while, pause it instead: a pause marks no payment."
+          explanation="Nothing is sent until an operator lifts the freeze, and the outcome of every pending payment becomes unknown. Use it after a restore that Symphony cannot detect. To stop a rail or everything for a while, pause it instead: a pause marks no payment."
           onClose={close}
           act={async (reason) => {
             const { changed } = await freezeDispatch(reason)
             onDone()
-            return changed ? 'Dispatch is frozen.' : 'It was frozen already.'
+            return changed ? 'Dispatch is frozen.' : 'Dispatch was frozen already.'
           }}
         />
       )}
@@ -152,7 +150,7 @@ interface ServerProps {
   readonly lifted: Dispatch['lifted']
 }
 
-/** By which a restore is noticed: the data brings along where it was. */
+/** Identity of the server, by which Symphony detects a restore. */
 function Server({ epoch, lifted }: ServerProps) {
   const { number, since, systemIdentifier, timeline, heartbeatAt, synchronous } = epoch
   const withheld = 'withheld by the server: it cannot be compared'

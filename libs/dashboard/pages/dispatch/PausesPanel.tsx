@@ -42,7 +42,7 @@ export function PausesPanel() {
         {({ pauses: all }) =>
           all.length === 0 ? (
             <Empty title="Nothing is paused">
-              <p>A pause keeps the payments of a rail, a participant or an ordered stream from being claimed.</p>
+              <p>A pause stops claims of payments for a rail, a participant or an ordered stream.</p>
             </Empty>
           ) : (
             <Scrollable label="Pauses">
@@ -143,9 +143,7 @@ function PauseDialog({ rails, onClose, onDone }: PauseDialogProps & { readonly r
   return (
     <Dialog title="Pause something" onClose={onClose}>
       <ActionForm action="Pause it" onDone={onClose} act={act}>
-        <p>
-          Workers claim none of its payments and messages until it is resumed. Calls in progress end as they would have.
-        </p>
+        <p>Workers claim none of its payments and messages until it is resumed. Calls in progress continue.</p>
         <fieldset class="choices">
           <legend class="unseen">What is paused</legend>
           {Object.entries(HINTS).map(([value, { label, hint }]) => (
@@ -188,7 +186,7 @@ function PauseDialog({ rails, onClose, onDone }: PauseDialogProps & { readonly r
               </datalist>
             </div>
             <label class="check">
-              <input type="checkbox" name="force" /> Also if no payment has used this name yet
+              <input type="checkbox" name="force" /> Accept a name that no payment has used yet
             </label>
           </>
         )}
@@ -199,10 +197,10 @@ function PauseDialog({ rails, onClose, onDone }: PauseDialogProps & { readonly r
 }
 
 const HINTS: Readonly<Record<Kind, { readonly label: string; readonly hint: string }>> = {
-  rail: { label: 'A rail', hint: 'Everything that leaves by it.' },
+  rail: { label: 'A rail', hint: 'All its payments and messages.' },
   participant: { label: 'A participant', hint: 'All of its payments, on every rail.' },
   stream: { label: 'An ordered stream', hint: 'Only the payments of a participant that must keep their order.' },
-  all: { label: 'Everything', hint: 'All rails, payments and messages. It is no freeze: nothing becomes unknown.' },
+  all: { label: 'Everything', hint: 'All rails, payments and messages. Unlike a freeze, it makes no outcome unknown.' },
 }
 
 function isKind(word: string): word is Kind {

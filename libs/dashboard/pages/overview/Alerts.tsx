@@ -11,7 +11,7 @@ import { pageForAlert } from './pageForAlert.js'
 
 const TONES = { critical: 'bad', warning: 'warn' } as const
 
-/** What fires, loudest first; one quiet line when nothing does. */
+/** Alerts by severity, or one line if there are none. */
 export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
   const raised = alerts.toSorted((a, b) => rank(a) - rank(b))
   return (
@@ -31,9 +31,9 @@ export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
         <p class="all-quiet">
           <span class="state tone-good">
             <Icon name="done" />
-            All quiet
+            No alerts firing
           </span>
-          <span class="quiet">No alert rule holds.</span>
+          <span class="quiet">No alert rule is met.</span>
         </p>
       )}
       <AlertRules />
@@ -49,7 +49,7 @@ function RaisedAlert({ alert }: { readonly alert: Alert }) {
       <Icon name={state === 'firing' ? 'warning' : 'info'} />
       <div>
         <p>
-          <strong>{state === 'firing' ? capitalised(severity) : 'Building up'}:</strong> {summary}{' '}
+          <strong>{state === 'firing' ? capitalised(severity) : 'Pending'}:</strong> {summary}{' '}
           <code class="quiet">{name}</code>
         </p>
         {detail === undefined ? null : <p>{detail}</p>}
@@ -74,7 +74,7 @@ function RaisedAlert({ alert }: { readonly alert: Alert }) {
   )
 }
 
-/** Read when it is opened: the rules change only with the settings of the server. */
+/** Loads the rules when opened. They change only with the settings of the server. */
 function AlertRules() {
   const [isOpen, setIsOpen] = useState(false)
   return (

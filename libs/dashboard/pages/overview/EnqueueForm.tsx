@@ -18,8 +18,8 @@ type DraftPayload = Readonly<Record<'amount' | 'currency' | 'destination', strin
 export const SIMULATED = 'simulated'
 
 /**
- * Enqueues a payment by the same request as any client. Only the simulated rail has a ready-made example. On any other rail the
- * person fills in everything, the instruction id included, and confirms.
+ * Enqueues a payment with the same request as any client. Only the simulated rail has example values. For other rails
+ * the person enters everything, the instruction id included, and confirms.
  */
 export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['payments', id])) }: EnqueueFormProps) {
   const [rail, setRail] = useState(rails[0] ?? SIMULATED)
@@ -39,7 +39,7 @@ export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['paym
   }
   return (
     <>
-      {/* Hidden while its values are confirmed, so that "Change it" loses none of them. */}
+      {/* Hidden during the confirmation, so that "Change it" keeps all values. */}
       <div hidden={draft !== null}>
         <ActionForm action={isSimulated ? 'Enqueue the payment' : 'Continue'} act={submit}>
           <div class="field">
@@ -73,7 +73,7 @@ function Fields({ isSimulated }: { readonly isSimulated: boolean }) {
           name="instruction"
           label="Instruction id"
           value=""
-          hint="Names the payment for ever. The same id again is the same payment, and not a second one."
+          hint="Identifies the payment for ever. The same id again is the same payment, not a second one."
         />
       )}
       <div class="row">
@@ -95,7 +95,7 @@ interface ConfirmationProps {
 function Confirmation({ draft, act, onBack }: ConfirmationProps) {
   const { instructionId, participantId, railType, payload } = draft
   const back = useRef<HTMLButtonElement>(null)
-  // Not the button that sends: a second Enter must not confirm.
+  // Focuses the button that goes back, so that a second Enter does not confirm.
   useLayoutEffect(() => back.current?.focus(), [])
   const change = (
     <button ref={back} type="button" class="button" aria-describedby="enqueue-warning" onClick={onBack}>
@@ -105,7 +105,7 @@ function Confirmation({ draft, act, onBack }: ConfirmationProps) {
   return (
     <ActionForm action="Enqueue this payment" act={act} beside={change}>
       <p id="enqueue-warning">
-        <strong>This is no simulation.</strong> A worker sends the payment to the rail {railType} as soon as it can.
+        <strong>This is not a simulation.</strong> A worker sends the payment to the rail {railType} as soon as it can.
       </p>
       <dl class="facts">
         <dt>Amount</dt>
@@ -163,7 +163,7 @@ function Field({ name, label, value, hint, inputMode }: FieldProps) {
   )
 }
 
-/** Of the simulated rail: each press of the button is another payment. */
+/** Returns a new id for each payment on the simulated rail. */
 function newInstructionId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(5))
   return `from-the-dashboard-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')}`

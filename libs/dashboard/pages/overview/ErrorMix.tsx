@@ -8,18 +8,18 @@ import { Scrollable } from '../../parts/Scrollable.js'
 
 const SHOWN_MAX = 5
 
-/** What goes wrong, most frequent first. */
+/** Errors of the last hour, most frequent first. */
 export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] }) {
   const shown = errors.slice(0, SHOWN_MAX)
   const most = Math.max(1, ...shown.map((error) => error.count))
   return (
-    <Panel title="What went wrong" aside="last hour" flush>
+    <Panel title="Errors" aside="last hour" flush>
       {shown.length === 0 ? (
-        <Empty title="Nothing">
-          <p>No attempt of the last hour ended otherwise than with success.</p>
+        <Empty title="No errors">
+          <p>Every attempt of the last hour succeeded.</p>
         </Empty>
       ) : (
-        <Scrollable label="What went wrong">
+        <Scrollable label="Errors">
           <table>
             <thead>
               <tr>

@@ -7,7 +7,7 @@ import { Panel } from '../../parts/Panel.js'
 import { Skeleton } from '../../parts/Skeleton.js'
 import { EnqueueForm, SIMULATED } from './EnqueueForm.js'
 
-/** An empty system explains itself, and offers the first step. */
+/** Explains an empty system and offers the first payment. */
 export function FirstVisit({
   rails,
   onAccepted,
@@ -21,9 +21,9 @@ export function FirstVisit({
       <Panel title="Nothing was enqueued yet">
         <p class="story">
           Symphony carries payments from your database to a payment rail: your service commits an instruction, a worker
-          leases it, calls the rail, and writes what happened to a ledger that nobody can rewrite. It never sends a
-          payment twice because nobody knew the answer: what is unknown is asked for, or waits for a person. This page
-          shows the queue, the workers and the ledger as they move, so enqueue a first payment and watch it go through.
+          leases it, calls the rail and records the outcome in an append-only ledger. If the rail gives no clear answer,
+          Symphony does not simply send the payment again: it asks the rail, or holds the payment for an operator. This
+          page shows the queue, the workers and the ledger live. Enqueue a first payment and watch it.
         </p>
       </Panel>
       <Panel title="Enqueue a first payment">
@@ -37,7 +37,7 @@ export function FirstVisit({
           </p>
         )}
       </Panel>
-      {/* A line that is ready to be pasted must not move money. */}
+      {/* A command that is ready to paste must not move money. */}
       {rail === SIMULATED ? (
         <Panel title="Or from a terminal">
           <div class="stack tight">

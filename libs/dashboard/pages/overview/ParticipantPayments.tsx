@@ -19,8 +19,8 @@ interface Shortlist {
 }
 
 /**
- * The overview of a key that is bound to participants: their payments, and what of these waits for people. The figures of the
- * queue, the rails and the workers are everybody's, and not shown.
+ * Overview for a key that is restricted to participants: their payments, holds and dead letters. Counts of the queue,
+ * the rails and the workers cover all participants and are not shown.
  */
 export function ParticipantPayments({ participants }: { readonly participants: readonly string[] }) {
   const newest = useShortlist('newest', (signal) => listPayments({ limit: NEWEST }, signal))
@@ -30,10 +30,10 @@ export function ParticipantPayments({ participants }: { readonly participants: r
     <>
       <header class="page-head">
         <h1>Overview</h1>
-        <p class="lead">Your key is bound to {participants.join(', ')}: what is shown is theirs.</p>
+        <p class="lead">Your key is restricted to {participants.join(', ')}: you see only their payments.</p>
       </header>
       <div class="stack">
-        <List title="Held" from={held} href={pathTo(['holds'])} nothing="None of their payments waits for a person." />
+        <List title="Held" from={held} href={pathTo(['holds'])} nothing="None of their payments is held." />
         <List title="Dead letters" from={dead} href={pathTo(['dlq'])} nothing="None of their payments has failed." />
         <List
           title="Newest payments"
@@ -60,14 +60,14 @@ function itemsOf(page: {
 interface ListProps {
   readonly title: string
   readonly from: ResourceHandle<Shortlist>
-  /** Where all of them are. */
+  /** Page with the whole list. */
   readonly href: string
   readonly nothing: ComponentChildren
 }
 
 function List({ title, from, href, nothing }: ListProps) {
   return (
-    <Panel title={title} aside={<a href={href}>All of them</a>} flush>
+    <Panel title={title} aside={<a href={href}>Show all</a>} flush>
       <ResourceView from={from} lines={3}>
         {({ items }) =>
           items.length === 0 ? (

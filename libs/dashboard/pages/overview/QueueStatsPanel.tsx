@@ -6,7 +6,7 @@ import { count, duration, milliseconds, plural, share } from '../../data/format.
 import { Icon } from '../../parts/Icon.js'
 import { styleOfState, type Tone } from '../../parts/states.js'
 
-/** The numbers one looks for first. Each that can be looked into is a link to where. */
+/** Counts of the queue, linked to the pages with the payments. */
 export function QueueStatsPanel({ status }: { readonly status: Status }) {
   const { queue, latency } = status
   const ended = Number(queue.dispatchedLastHour) + Number(queue.failedLastHour)
@@ -42,7 +42,7 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
           href={pathTo(['holds'])}
           tone={toneOf('held', queue.heldCount)}
         >
-          {plural(queue.heldCount, 'waits', 'wait')} for a person
+          {plural(queue.heldCount, 'needs', 'need')} a decision
         </StatTile>
         <StatTile
           name="Dead letters"
@@ -66,7 +66,7 @@ interface StatTileProps {
   readonly name: string
   readonly value: string
   readonly href?: string
-  /** Loud, while there is reason to be. */
+  /** Tone that highlights the tile. */
   readonly tone?: Tone | undefined
   readonly children: ComponentChildren
 }
@@ -82,7 +82,7 @@ function StatTile({ name, value, href, tone, children }: StatTileProps) {
   )
 }
 
-/** What the queue is made of: each pending payment is in exactly one of these states. */
+/** States of the queue: each pending payment is in exactly one of these. */
 function Composition({ status: { queue } }: { readonly status: Status }) {
   const parts = [
     { name: 'LEASED', count: Number(queue.leasedCount) },

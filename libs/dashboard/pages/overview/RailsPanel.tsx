@@ -11,7 +11,7 @@ import { ReasonDialog } from '../../parts/ReasonDialog.js'
 import { StateTag } from '../../parts/StateTag.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
-/** The ways out: what waits for each, whether its breaker lets calls through, and whether a person stopped it. */
+/** Rails with their queues, circuit breakers and pauses. */
 export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
   const [chosen, setChosen] = useState<Rail | null>(null)
   return (
@@ -100,7 +100,7 @@ function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: (
   )
 }
 
-/** Each worker has a breaker of its own; the worst one is what an operator must know. */
+/** Returns the worst state: each worker has its own breaker. */
 function breakerOf({ breakers }: Rail): 'open' | 'half-open' | 'closed' {
   return breakers.open > 0 ? 'open' : breakers.halfOpen > 0 ? 'half-open' : 'closed'
 }
@@ -115,7 +115,7 @@ function PauseDialog({ rail, onClose }: { readonly rail: Rail; readonly onClose:
       explanation={
         isPaused
           ? 'Its payments may be claimed again, at once.'
-          : 'No payment of this rail is claimed until it is resumed. What is in flight ends as it would have.'
+          : 'No payment of this rail is claimed until it is resumed. Calls in flight continue.'
       }
       onClose={onClose}
       act={async (reason) => {

@@ -9,7 +9,7 @@ import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
-/** Who does the work, and how many leases each has in hand. */
+/** Workers and the number of leases of each. */
 export function WorkersPanel() {
   const workers = useResource({
     key: 'workers',

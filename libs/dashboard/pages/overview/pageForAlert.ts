@@ -5,18 +5,18 @@ interface AlertPage {
   readonly href: string
 }
 
-/** Page that shows the cause of an alert, or its remedy. */
+/** Pages that show the cause of an alert, or its remedy. */
 const PAGES: ReadonlyMap<string, AlertPage> = new Map([
   ['SymphonyOldestPendingAge', { title: 'Due payments', href: pathTo(['payments'], { state: 'DUE' }) }],
   ['SymphonyOldestUnfinishedAge', { title: 'Payments', href: pathTo(['payments']) }],
   ['SymphonyDispatchFrozen', { title: 'Why it is frozen, and how to go on', href: pathTo(['dispatch']) }],
   ['SymphonyAllPaused', { title: 'Who paused it, and how to resume', href: pathTo(['dispatch']) }],
   ['SymphonyDlqGrowing', { title: 'Dead letters', href: pathTo(['dlq']) }],
-  ['SymphonyExpiredLeases', { title: 'Those payments', href: pathTo(['payments'], { state: 'EXPIRED' }) }],
   [
-    'SymphonyRetryableSpike',
-    { title: 'What is to be tried again', href: pathTo(['payments'], { state: 'SCHEDULED' }) },
+    'SymphonyExpiredLeases',
+    { title: 'Payments with an expired lease', href: pathTo(['payments'], { state: 'EXPIRED' }) },
   ],
+  ['SymphonyRetryableSpike', { title: 'Scheduled retries', href: pathTo(['payments'], { state: 'SCHEDULED' }) }],
   ['SymphonyPaymentsHeld', { title: 'Holds', href: pathTo(['holds']) }],
   ['SymphonyEndingContradicted', { title: 'Contradictions', href: pathTo(['contradictions']) }],
   ['SymphonyInboxDead', { title: 'Dead messages', href: pathTo(['inbox']) }],

@@ -10,7 +10,7 @@ import { ResourceView } from '../../parts/ResourceView.js'
 import { Panel } from '../../parts/Panel.js'
 import { Skeleton } from '../../parts/Skeleton.js'
 
-/** The rows of a payment against their sealed blocks. This browser recomputes the hashes and does not trust the server's word. */
+/** Compares the rows of a payment with their sealed blocks. Recomputes the hashes here, without trusting the server. */
 export function LedgerPanel({ outboxId, version }: { readonly outboxId: string; readonly version: string }) {
   if (me.value === null)
     return (
@@ -47,7 +47,7 @@ function VerifiedRows({ outboxId, version }: { readonly outboxId: string; readon
       return { given, checked: await checkProof(given) }
     },
     concerns: () => false,
-    // No event tells that a block was sealed.
+    // No event reports that a block was sealed.
     everyMs: 2_000,
     isFinal: ({ checked }) => checked.every(({ block }) => block !== null),
   })
@@ -76,7 +76,7 @@ function Rows({ checked }: { readonly checked: readonly CheckedRow[] }) {
           <Icon name="warning" />
           <p>
             <strong>Broken at {broken.position}:</strong> {broken.defect}. The ledger was changed. Keep the database as
-            it is, and tell your auditor.
+            it is, and inform your auditor.
           </p>
         </div>
       )}
@@ -148,7 +148,7 @@ function PayloadPanel({ proof }: { readonly proof: Proof }) {
   )
 }
 
-/** As it was stored, with line breaks; a text that is not JSON is shown as it is. Numbers would lose digits, so they are not read. */
+/** Returns the stored text with line breaks. Does not parse it, because large numbers would lose digits. */
 function indented(payload: string): string {
   let depth = 0
   let inText = false

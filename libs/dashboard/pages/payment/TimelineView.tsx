@@ -7,7 +7,7 @@ import { StateTag } from '../../parts/StateTag.js'
 import { styleOfState } from '../../parts/states.js'
 import { timelineEntries, type Entry } from './timelineEntries.js'
 
-/** The life of a payment from top to bottom; the last line is what holds now. */
+/** Timeline of a payment, oldest first. The last line is the current state. */
 export function TimelineView({ timeline }: { readonly timeline: Timeline }) {
   return (
     <ol class="timeline">

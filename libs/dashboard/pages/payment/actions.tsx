@@ -20,7 +20,7 @@ interface ItemDialogProps {
   readonly onDone: () => void
 }
 
-const PROPOSED = 'Proposed. Somebody else must approve it before anything happens.'
+const PROPOSED = 'Proposed. Another person must approve it before anything happens.'
 
 export function HoldDialog({ item, onClose, onDone }: ItemDialogProps) {
   return (
@@ -29,8 +29,8 @@ export function HoldDialog({ item, onClose, onDone }: ItemDialogProps) {
       action="Place the hold"
       explanation={
         <>
-          {item.instructionId}: <Money of={item} />. No worker may claim it until the hold is resolved. A lease in hand
-          goes on, and may still end the payment.
+          {item.instructionId}: <Money of={item} />. No worker may claim it until the hold is resolved. A current lease
+          continues, and may still end the payment.
         </>
       }
       onClose={onClose}
@@ -50,8 +50,8 @@ export function RedriveDialog({ item, onClose, onDone }: ItemDialogProps) {
       action="Propose the redrive"
       explanation={
         <>
-          {item.instructionId}: <Money of={item} />. It is sent again as a payment of its own, which names this one.
-          That moves money, so a second person must approve it.
+          {item.instructionId}: <Money of={item} />. It is sent again as a new payment, which refers to this one. That
+          moves money, so a second person must approve it.
           {item.ordered ? ' In a halted stream it keeps its place: resume the stream after the approval.' : null}
         </>
       }
@@ -76,10 +76,10 @@ export function BulkRedriveDialog({ asked, onClose, onDone }: ManyProps<OutboxIt
     <BulkActionDialog
       title={`Redrive ${asked.length} payments`}
       action={`Propose ${asked.length} redrives`}
-      explanation="Each is proposed to be sent again as a payment of its own, with this reason. Somebody else must approve them before anything happens."
+      explanation="Proposes to send each again as a new payment, with this reason. Another person must approve them before anything happens."
       all={asked}
       act={({ outboxId }, reason) => redrive(outboxId, reason)}
-      said={`${asked.length} redrives are proposed. Somebody else must approve them.`}
+      said={`${asked.length} redrives are proposed. Another person must approve them.`}
       onClose={onClose}
       onDone={onDone}
     >
@@ -93,7 +93,7 @@ export function BulkApproveDialog({ asked, onClose, onDone }: ManyProps<OutboxIt
     <BulkActionDialog
       title={`Approve ${asked.length} proposals`}
       action={`Approve ${asked.length}`}
-      explanation={`The approval applies the decision of each payment shown: ${wordsOf(asked)}. You answer for each of them.`}
+      explanation={`The approval applies the decision of each payment shown: ${wordsOf(asked)}. You are responsible for each of them.`}
       all={asked}
       act={({ proposalId }) => approveProposal(proposalId)}
       said={`${asked.length} proposals are approved and applied.`}
@@ -106,7 +106,7 @@ export function BulkApproveDialog({ asked, onClose, onDone }: ManyProps<OutboxIt
   )
 }
 
-/** `3 × redrive, 1 × it was not paid` */
+/** Returns `3 × redrive, 1 × it was not paid`. */
 function wordsOf(proposals: readonly Proposal[]): string {
   const decisions = [...new Set(proposals.map(({ decision }) => decision))]
   return decisions
@@ -115,9 +115,9 @@ function wordsOf(proposals: readonly Proposal[]): string {
 }
 
 const CHOICES = [
-  { decision: 'RETRY', hint: 'It was not paid. Where the outcome is unknown, a second person must agree.' },
-  { decision: 'DISPATCHED', hint: 'The rail confirms it, under a reference. Needs a second person.' },
-  { decision: 'FAILED', hint: 'Ends it without sending. Needs a second person.' },
+  { decision: 'RETRY', hint: 'It was not paid. Where the outcome is unknown, another person must approve it.' },
+  { decision: 'DISPATCHED', hint: 'The rail confirms it, under a reference. Another person must approve it.' },
+  { decision: 'FAILED', hint: 'Ends it without sending. Another person must approve it.' },
 ] as const
 
 type Decision = (typeof CHOICES)[number]['decision']
@@ -129,8 +129,8 @@ interface ResolveDialogProps {
 }
 
 /**
- * Resolves one hold or many: one decision, one reason. Nothing is chosen beforehand, and the button says what it does. Many take
- * a request each, so that a refusal concerns one of them.
+ * Resolves one hold or many with one decision and one reason. No decision is preselected, and the button names the
+ * effect. Each hold is a request of its own, so that a refusal concerns only one.
  */
 export function ResolveDialog({ items, onClose, onDone }: ResolveDialogProps) {
   const [decision, setDecision] = useState<Decision | null>(null)
@@ -186,7 +186,7 @@ export function ResolveDialog({ items, onClose, onDone }: ResolveDialogProps) {
             </label>
           ))}
         </fieldset>
-        {isOne ? null : <p class="quiet">A payment that was paid has a reference of its own: resolve it by itself.</p>}
+        {isOne ? null : <p class="quiet">Each paid payment has its own reference: resolve it alone.</p>}
         {decision === 'DISPATCHED' ? (
           <div class="field">
             <label for="railReference">The rail’s reference</label>
@@ -206,14 +206,14 @@ export function ResolveDialog({ items, onClose, onDone }: ResolveDialogProps) {
   )
 }
 
-/** Says what became of many: a retry of those with a known outcome is applied at once. */
+/** Returns the result for many holds. Retries of payments with a known outcome are applied at once. */
 function resultOf(applied: number, proposed: number): string {
   const sent = applied === 0 ? '' : `${applied} may be sent again. `
   if (proposed === 0) return sent
   return `${sent}${proposed} ${plural(proposed, 'is', 'are')} proposed. Another person must approve ${plural(proposed, 'it', 'them')}.`
 }
 
-/** Names the effect of the button. A retry is proposed where the outcome is unknown, and applied at once elsewhere. */
+/** Returns the text of the button. A retry is proposed where the outcome is unknown, and applied at once elsewhere. */
 function actionOf(decision: Decision | null, items: readonly OutboxItem[]): string {
   if (decision === null) return 'Choose a decision'
   const many = items.length === 1 ? '' : ` (${items.length})`

@@ -5,7 +5,7 @@ import type * as dialogs from './actions.js'
 
 type DialogComponent<Props> = (props: Props) => JSX.Element
 
-/** Returns a dialog whose code is fetched when it is opened. The pages need none of it before. */
+/** Returns a dialog whose code is loaded when it is opened. */
 function fetched<Props extends { readonly onClose: () => void }>(
   pick: (all: typeof dialogs) => DialogComponent<Props>,
 ) {

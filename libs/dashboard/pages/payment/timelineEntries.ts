@@ -3,21 +3,21 @@ import { milliseconds } from '../../data/format.js'
 import type { IconName } from '../../parts/Icon.js'
 import { styleOfState, shownState, type Tone } from '../../parts/states.js'
 
-/** One moment in the life of a payment. */
+/** Entry of the timeline. */
 export interface Entry {
   readonly key: string
   readonly at: string
   readonly title: string
   readonly icon: IconName
   readonly tone: Tone
-  /** Who did it. */
+  /** Worker or person who did it. */
   readonly actor: string | null
-  /** A sentence for whoever sees such a thing the first time. */
+  /** Explanation for a first-time reader. */
   readonly note: string | null
   readonly facts: readonly (readonly [string, string])[]
 }
 
-/** What the ledger and the trail beside it say of one payment, in the order in which it happened. */
+/** Returns the attempts and events of a payment by time. */
 export function timelineEntries({ item, attempts, events }: Timeline): readonly Entry[] {
   const enqueued: Entry = {
     key: 'enqueued',
@@ -33,7 +33,7 @@ export function timelineEntries({ item, attempts, events }: Timeline): readonly 
   return [enqueued, ...rest.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))]
 }
 
-/** The code of an attempt that completes an item with the late outcome of an earlier send. */
+/** Error code of an attempt that completes an item with the late outcome of an earlier send. */
 const LATE_OUTCOME = 'LATE_OUTCOME'
 
 function noteOfAction({ action, errorCode }: Attempt): string {
@@ -66,7 +66,7 @@ function entryOfAttempt(attempt: Attempt): Entry {
       ['rail reference', attempt.railReference],
       ['rail code', attempt.railCode],
       ['code', attempt.errorCode],
-      ['said', attempt.errorMessage],
+      ['message', attempt.errorMessage],
     ]),
   }
 }
@@ -79,27 +79,22 @@ interface EventStyle {
 }
 
 const EVENT_STYLES: Readonly<Record<string, EventStyle>> = {
-  LATE_OUTCOME: style(
-    'Late evidence',
-    'info',
-    'flight',
-    'A worker that had lost its lease still said what it had learned.',
-  ),
+  LATE_OUTCOME: style('Late outcome', 'info', 'flight', 'A worker reported its result after it had lost the lease.'),
   TERMINAL_BLOCKED: style(
     'Another outcome was reported',
     'warning',
     'bad',
-    'The recorded outcome stands. An operator must compare both with the rail.',
+    'The recorded outcome does not change. An operator must compare both with the rail.',
   ),
   CONTRADICTION_REVIEWED: style('Contradiction reviewed', 'done', 'good', null),
   HOLD_PLACED: style('Held', 'held', 'held', null),
   HOLD_RESOLVED: style('Hold resolved', 'done', 'good', null),
-  DECISION_PROPOSED: style('Decision proposed', 'info', 'held', 'It waits for a second person.'),
+  DECISION_PROPOSED: style('Decision proposed', 'info', 'held', 'Another person must approve it.'),
   DECISION_WITHDRAWN: style('Proposal withdrawn', 'failed', 'wait', null),
-  REDRIVE_PROPOSED: style('Redrive proposed', 'info', 'held', 'It waits for a second person.'),
-  REDRIVE_CREATED: style('Redriven', 'retry', 'flight', 'Sent again as a payment of its own, which names this one.'),
+  REDRIVE_PROPOSED: style('Redrive proposed', 'info', 'held', 'Another person must approve it.'),
+  REDRIVE_CREATED: style('Redriven', 'retry', 'flight', 'Sent again as a new payment, which refers to this one.'),
   LEASE_CLAIMED: style('Leased', 'flight', 'flight', null),
-  LEASE_RELEASED: style('Lease given back', 'due', 'wait', null),
+  LEASE_RELEASED: style('Lease released', 'due', 'wait', null),
   LEASE_RENEWED: style('Lease renewed', 'flight', 'flight', null),
   LEASE_EXPIRED_REPAIRED: style('Expired lease repaired', 'expired', 'warn', null),
   RESCHEDULED: style('Rescheduled', 'scheduled', 'wait', null),
@@ -116,14 +111,19 @@ const EVENT_STYLES: Readonly<Record<string, EventStyle>> = {
     'unknown',
     'Dispatch was frozen: the rail may have paid it.',
   ),
-  DISPATCH_BEGUN: style('Call announced', 'flight', 'flight', 'From here on the rail may have acted.'),
+  DISPATCH_BEGUN: style(
+    'Dispatch marked',
+    'flight',
+    'flight',
+    'The call starts now. From here on the rail may have paid.',
+  ),
 }
 
 function style(title: string, icon: IconName, tone: Tone, note: string | null): EventStyle {
   return { title, icon, tone, note }
 }
 
-/** The full trail repeats what the ledger says; once is enough. */
+/** False for events of the full trail that repeat the ledger. */
 function isTold({ eventType }: OutboxEvent): boolean {
   return eventType !== 'ENQUEUED' && eventType !== 'ATTEMPT_COMPLETED'
 }
@@ -139,7 +139,7 @@ function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEv
   }
 }
 
-/** What matters first, first; the database keeps the names of an object in no order. */
+/** Names of facts in their order. The database stores the names of an object in no useful order. */
 const FACTS_FIRST = ['decision', 'reason', 'state', 'rail_reference', 'proposed_by', 'approved_by']
 
 function rank(name: string): number {
@@ -152,12 +152,12 @@ function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
   return given(sorted.map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)]))
 }
 
-/** A token's hash serves the replay of the trail, and says nothing to a reader. */
+/** False for the hash of a lease token, which only the replay needs. */
 function isForPeople([name]: [string, unknown]): boolean {
   return name !== 'lease_token_hash'
 }
 
-/** Times of the trail are whole microseconds; whatever else is not text is shown as the JSON it is. */
+/** Formats a value. Times of the trail are microseconds; other values that are not text are shown as JSON. */
 function textOf(name: string, value: unknown): string | null {
   if (value === null || value === undefined) return null
   if (name.endsWith('_at') && typeof value === 'number') return new Date(value / 1_000).toISOString()
