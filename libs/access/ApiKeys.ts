@@ -15,7 +15,7 @@ export interface ApiKeyRequest {
   readonly owner: string
   /** Participants whose payments the key may read and enqueue. @default all */
   readonly participants?: readonly string[]
-  /** @default never */
+  /** Expiry. @default never */
   readonly expiresAt?: Date
 }
 
@@ -36,11 +36,11 @@ export class ApiKeys implements AsyncDisposable {
   }
 
   /**
-   * Creates the secret in this process and gives the database only its hash. The login needs the role of each scope. A key with
-   * `operate` belongs to the login itself, unless an administrator creates it.
+   * Creates the secret in this process and sends only its hash to the database. The login needs the role of each scope.
+   * A key with `operate` belongs to the login itself, unless an administrator creates it.
    */
   async create(request: ApiKeyRequest): Promise<CreatedApiKey> {
-    // A misspelt expiry or participant would otherwise make a key without that bound.
+    // A misspelt expiry or participant would otherwise create a key without that limit.
     requireKnownOptions(request, ['scopes', 'owner', 'participants', 'expiresAt'])
     const checked = {
       scopes: requiredScopes(request.scopes),
@@ -52,12 +52,12 @@ export class ApiKeys implements AsyncDisposable {
     return { keyId, key, createdAt: await createApiKey(this.#control, { keyId, secretHash }, checked) }
   }
 
-  /** Newest first, at most 1000, without secrets. */
+  /** Returns the newest 1000 keys, newest first, without secrets. */
   async list(): Promise<ApiKeyStatus[]> {
     return readApiKeys(this.#control)
   }
 
-  /** Revokes a key for ever. Servers notice within five seconds. Returns false if it was revoked already. */
+  /** Revokes a key permanently. Servers notice within five seconds. Returns false if it was already revoked. */
   async revoke({ keyId }: { readonly keyId: string }): Promise<boolean> {
     return revokeApiKey(this.#control, requiredId('keyId', keyId))
   }
@@ -84,7 +84,7 @@ function requiredScopes(scopes: readonly Scope[]): readonly Scope[] {
   return scopes
 }
 
-/** Refuses outer spaces: a second spelling of a name would count as a second person. */
+/** Checks the owner. Refuses outer spaces, because a second spelling of a name would count as a second person. */
 function requiredOwner(owner: string): string {
   if (requiredText('owner', owner, OWNER_LENGTH_MAX) !== owner.trim()) {
     throw new InvalidArgumentError('owner', 'expected a person without space at either end')

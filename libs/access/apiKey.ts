@@ -1,25 +1,25 @@
 import { createHash, randomBytes, randomInt } from 'node:crypto'
 
-/** A key in its two halves: the id, which may be shown and logged, and the hash of the secret, which alone is stored. */
+/** Parts of a key: its id, which may be shown and logged, and the hash of its secret. Only the hash is stored. */
 export interface ApiKeyParts {
   readonly keyId: string
   readonly secretHash: Buffer
 }
 
-/** `symphony_<id>_<secret>`: a prefix that secret scanners can look for, and 256 bits that nobody can guess. */
+/** Creates a key `symphony_<id>_<secret>`, with a prefix for secret scanners and a random secret of 256 bits. */
 export function newApiKey(): ApiKeyParts & { readonly key: string } {
   const keyId = Array.from({ length: ID_LENGTH }, () => ID_LETTERS[randomInt(ID_LETTERS.length)]).join('')
   const secret = randomBytes(SECRET_BYTES).toString('base64url')
   return { keyId, secretHash: hashOf(secret), key: `symphony_${keyId}_${secret}` }
 }
 
-/** Undefined for what is no key of ours, whoever made it up. */
+/** Parses a key. Returns undefined for any other text. */
 export function parseApiKey(text: string): ApiKeyParts | undefined {
   const [, keyId, secret] = KEY.exec(text) ?? []
   return keyId === undefined || secret === undefined ? undefined : { keyId, secretHash: hashOf(secret) }
 }
 
-/** Not slow, and not salted: there is nothing to guess in 256 random bits. */
+/** Hashes a secret. SHA-256 without salt suffices, because 256 random bits cannot be guessed. */
 function hashOf(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()
 }

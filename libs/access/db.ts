@@ -1,12 +1,12 @@
 import { call, qualify, type Queryable } from '../db/index.js'
 import type { ApiKeyParts } from './apiKey.js'
 
-/** What a key may be used for. Each acts in a role of its own: ingest, readonly, auditor, control. */
+/** Scopes of a key. Each uses its own role: ingest, readonly, auditor, control. */
 export const SCOPES = ['ingest', 'read', 'audit', 'operate'] as const
 
 export type Scope = (typeof SCOPES)[number]
 
-/** What the database says of a key that was shown, to whoever shows its secret. */
+/** Result of an authentication with the right secret. */
 export interface KnownApiKey {
   readonly status: 'ACTIVE' | 'EXPIRED' | 'REVOKED'
   readonly scopes: readonly Scope[]
@@ -15,7 +15,7 @@ export interface KnownApiKey {
   readonly expiresAt: Date | null
 }
 
-/** A key as those see it who make and end keys. */
+/** Status of a key, for those who create and revoke keys. */
 export interface ApiKeyStatus {
   readonly keyId: string
   readonly status: 'ACTIVE' | 'EXPIRED' | 'REVOKED'
@@ -27,13 +27,13 @@ export interface ApiKeyStatus {
   readonly expiresAt: Date | null
   readonly revokedAt: Date | null
   readonly revokedBy: string | null
-  /** The hour of its last use. */
+  /** Hour of the last use. */
   readonly lastUsedAt: Date | null
 }
 
 /** Wrappers of the SQL functions, under the same names. `symphony_control` creates and revokes keys. */
 
-/** Returns the time of creation. */
+/** Creates a key. Returns the time of creation. */
 export async function createApiKey(
   role: Queryable,
   { keyId, secretHash }: ApiKeyParts,
@@ -50,13 +50,13 @@ export async function createApiKey(
   return new Date(rows[0]?.create_api_key ?? Number.NaN)
 }
 
-/** Returns false if it was revoked already. */
+/** Revokes a key. Returns false if it was already revoked. */
 export async function revokeApiKey(role: Queryable, keyId: string): Promise<boolean> {
   const rows = await call<{ revoke_api_key: boolean }>(role, 'revoke_api_key', [keyId])
   return rows[0]?.revoke_api_key === true
 }
 
-/** As symphony_auth. Undefined: there is no such key, or its secret is another. */
+/** Authenticates a key as symphony_auth. Returns undefined for an unknown key or a wrong secret. */
 export async function authenticateApiKey(role: Queryable, parts: ApiKeyParts): Promise<KnownApiKey | undefined> {
   const [row] = await call<{
     status: KnownApiKey['status']
@@ -70,13 +70,16 @@ export async function authenticateApiKey(role: Queryable, parts: ApiKeyParts): P
   return { status, scopes, owner, participants, expiresAt }
 }
 
-/** Returns whether this login may act for owners of API keys (`keys`), or for people whom it only names. As symphony_control. */
+/**
+ * Returns whether this login may act for owners of API keys (`keys`), or for people that it only names. As
+ * symphony_control.
+ */
 export async function isActorGateway(role: Queryable, people: 'keys' | 'names'): Promise<boolean> {
   const rows = await call<{ is_actor_gateway: boolean }>(role, 'is_actor_gateway', [people === 'names'])
   return rows[0]?.is_actor_gateway === true
 }
 
-/** Newest first, the first thousand. As symphony_control or symphony_auditor. */
+/** Returns the newest 1000 keys, newest first. As symphony_control or symphony_auditor. */
 export async function readApiKeys(role: Queryable): Promise<ApiKeyStatus[]> {
   const { rows } = await role.query<ApiKeyStatus>(
     `SELECT key_id AS "keyId", scopes, owner, participants, created_by AS "createdBy", created_at AS "createdAt",

@@ -1,6 +1,6 @@
 /**
- * Every `code` of an error that Symphony throws. An error with another code does not compile. docs/reference/errors.md describes
- * those that a caller may meet.
+ * Every `code` of Symphony's errors. Another code does not compile. docs/reference/errors.md describes the codes that a
+ * caller may receive.
  */
 export type ErrorCode = SymphonyErrorCode | PostgresErrorCode
 

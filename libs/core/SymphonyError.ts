@@ -6,7 +6,7 @@ import type { ErrorCode } from './ErrorCode.js'
  */
 export class SymphonyError extends Error {
   readonly code: ErrorCode
-  /** Instruction for the person who reads the error. */
+  /** Remedy, for the person who reads the error. */
   readonly remedy: string | undefined
 
   constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown; readonly remedy?: string } = {}) {
@@ -46,7 +46,10 @@ export class ArgumentRangeError extends RangeError {
   }
 }
 
-/** A payload that its rail or topic would refuse, or whose rail or topic the process does not know. Nothing was enqueued. */
+/**
+ * A payload that its rail or topic would refuse, or whose rail or topic the process does not know. Nothing was
+ * enqueued.
+ */
 export class InvalidPayloadError extends SymphonyError {
   /** Place of the fault: `payload`, or `instructions[3].railType`. */
   readonly argument: string
@@ -73,7 +76,9 @@ export class PermanentFailureError extends SymphonyError {
   }
 }
 
-/** Checks the name as well as the class, because a handler may use another copy of this package or its own error class. */
+/**
+ * Checks the name as well as the class, because a handler may use another copy of this package or its own error class.
+ */
 export function isPermanentFailure(error: unknown): boolean {
   return error instanceof PermanentFailureError || (error instanceof Error && error.name === 'PermanentFailureError')
 }

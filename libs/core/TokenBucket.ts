@@ -4,7 +4,7 @@ interface TokenBucketOptions {
   readonly perSecond: number
   /** Tokens of a full bucket, which a caller may take at once. */
   readonly burst: number
-  /** @default systemClock */
+  /** Clock of the refill. @default systemClock */
   readonly clock?: Clock | undefined
 }
 
@@ -30,13 +30,13 @@ export class TokenBucket {
     return Math.floor(this.#tokens)
   }
 
-  /** Milliseconds until the bucket holds `count` tokens. More than `burst` never come together. */
+  /** Returns the milliseconds until the bucket holds `count` tokens. It never holds more than `burst`. */
   waitMs(count = 1): number {
     this.#refill()
     return this.#tokens >= count ? 0 : ((count - this.#tokens) / this.#perSecond) * 1_000
   }
 
-  /** Takes tokens, also if the bucket has too few: later callers then wait longer. */
+  /** Takes tokens, also if the bucket has too few. Later callers then wait longer. */
   take(count = 1): void {
     this.#refill()
     this.#tokens -= count

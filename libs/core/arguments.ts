@@ -62,22 +62,22 @@ export const CONTROL_CHARACTER = /(?![\t\n\r])\p{Cc}/gu
 /** With the `u` flag a complete pair is one code point, so the pattern matches only halves. */
 const LONE_SURROGATE = /\p{Surrogate}/u
 
-/** Returns an object. Refuses anything else, such as an address in place of options or an argument that was left out. */
+/** Returns an object. Refuses anything else, such as a URL in place of options or a missing argument. */
 export function requiredObject<T extends object>(argument: ArgumentName, value: T, expected = 'an object'): T {
   if (isObject(value)) return value
   const got = Array.isArray(value) ? 'an array' : kindOf(value)
   throw new InvalidArgumentError(argument, `expected ${expected}, got ${got}`)
 }
 
-/** Refuses unknown options, and options that are no object. `place` stands before the name of the option in an error. */
+/** Refuses unknown options, and options that are not an object. `place` precedes the name of the option in an error. */
 export function requireKnownOptions(given: object, known: readonly string[], place = ''): void {
   requiredObject(place === '' ? 'options' : place.slice(0, -1), given)
   rejectUnknownKeys(given, known, (key) => `${place}${key}`)
 }
 
 /**
- * Refuses unknown keys, because a misspelt option would silently keep its default. `name` puts the key into context. Every
- * instruction passes here, so the loop allocates nothing.
+ * Refuses unknown keys, because a misspelt option would silently keep its default. `name` adds context to the key.
+ * Every instruction passes here, so the loop allocates nothing.
  */
 export function rejectUnknownKeys(given: object, known: readonly string[], name: (key: string) => string): void {
   for (const key in given) {

@@ -1,12 +1,12 @@
 /**
- * The only reader of this process's clocks. PostgreSQL's clock decides due times and expiry; these clocks may only make
- * a worker stop earlier. Code that measures takes a `Clock`, so that a test can move it.
+ * Clocks of this process, read only through this interface. PostgreSQL's clock decides due times and expiry; these
+ * clocks may only make a worker stop earlier. Code that measures takes a `Clock`, so that a test can move the time.
  */
 export interface Clock {
-  /** Wall clock, for display and log lines. It jumps: never subtract two of them. */
+  /** Wall clock, for display and log lines. It may jump, so never subtract two readings. */
   now(): Date
   /**
-   * Whole milliseconds since an arbitrary moment of this process; never goes back. For durations and deadlines: timers
+   * Whole milliseconds since an arbitrary moment of this process; never goes back. For durations and deadlines. Timers
    * and `latency_ms` refuse fractions.
    */
   monotonicMs(): number
@@ -25,7 +25,7 @@ export function parseTimestamp(text: string): Date | undefined {
   const [, year, month, day] = RFC_3339.exec(text)?.map(Number) ?? []
   if (year === undefined || month === undefined || day === undefined) return undefined
   const time = new Date(text)
-  // The 0th day of the next month is the last one of this month.
+  // Day 0 of the next month is the last day of this month.
   const daysOfMonth = new Date(Date.UTC(2_000 + (year % 400), month, 0)).getUTCDate()
   return Number.isNaN(time.getTime()) || day > daysOfMonth ? undefined : time
 }

@@ -4,7 +4,10 @@ import { ArgumentRangeError, InvalidArgumentError, type ArgumentName } from './S
 import { kindOf, requireStorableText } from './arguments.js'
 import { ID_LENGTH_MAX, INBOX_ID_LENGTH_MAX } from './limits.js'
 
-/** An instruction, participant, rail type or worker id: printable ASCII without spaces, so that two never look alike. */
+/**
+ * Checks an instruction, participant, rail type or worker id: printable ASCII without spaces, so that different ids
+ * look different.
+ */
 export function requiredId(argument: ArgumentName, value: unknown): string {
   if (typeof value !== 'string') {
     throw new InvalidArgumentError(argument, `expected text, got ${kindOf(value)}`)
@@ -28,7 +31,9 @@ export function isUuid(value: unknown): value is string {
   return typeof value === 'string' && UUID.test(value)
 }
 
-/** The source or id of an inbox message: any text that can be printed. Counted in characters, as PostgreSQL counts them. */
+/**
+ * Checks the source or id of an inbox message: any printable text. The length counts characters, as PostgreSQL does.
+ */
 export function requiredInboxId(argument: ArgumentName, value: unknown): string {
   if (typeof value !== 'string') {
     throw new InvalidArgumentError(argument, `expected text, got ${kindOf(value)}`)
@@ -42,7 +47,7 @@ export function requiredInboxId(argument: ArgumentName, value: unknown): string 
   return value
 }
 
-/** A key given by a user. Symphony itself writes `<key>~redrive~<n>` when a dead payment is sent again. */
+/** Checks the key of a client. The suffix `~redrive~<n>` is reserved for Symphony's redrives. */
 export function requiredIdempotencyKey(argument: ArgumentName, value: unknown): string {
   const key = requiredId(argument, value)
   if (REDRIVE_SUFFIX.test(key)) {
@@ -52,8 +57,8 @@ export function requiredIdempotencyKey(argument: ArgumentName, value: unknown): 
 }
 
 /**
- * Host and pid tell an operator where to look; the UUID tells apart two containers that both are pid 1. The fence is
- * the lease token: an id that repeated would be a nuisance, not a double payment.
+ * Creates a worker id. Host and pid tell an operator where the worker runs; the UUID distinguishes containers that both
+ * have pid 1. The lease token fences, so a repeated id would not cause a double payment.
  */
 export function createWorkerId(host = hostname(), pid = process.pid): string {
   const suffix = `:${pid}:${randomUUID()}`

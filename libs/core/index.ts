@@ -1,4 +1,4 @@
-/** Strict input, errors, JSON and clocks: pure, no I/O, imports nothing of Symphony. */
+/** Strict input, errors, JSON and clocks: pure, without I/O and without imports from other modules. */
 export {
   SymphonyError,
   ArgumentRangeError,

@@ -8,19 +8,19 @@ export interface JsonObject {
   readonly [key: string]: JsonValue
 }
 
-/** Tells an object from an array, null and every primitive value. */
+/** Returns true for an object that is neither an array nor null. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Refuses the key `__proto__`: code that merges this object later would set a prototype. */
+/** Refuses the key `__proto__`, because code that merges the object later would set a prototype. */
 export function rejectPrototypeKey(path: ArgumentName, key: string): void {
   if (key === '__proto__') throw new InvalidArgumentError(path, 'the key __proto__ is refused')
 }
 
 /**
- * Writes JSON with sorted keys, so that equal values have equal text: jsonb does not keep the order of keys. Writes a Map as an
- * object and a bigint as a string.
+ * Writes JSON with sorted keys, so that equal values have equal text: jsonb does not keep the order of keys. Writes a
+ * Map as an object and a bigint as a string.
  *
  * @param indent Spaces per level; 0 writes one line without spaces.
  */
@@ -54,8 +54,8 @@ function writeJson(value: unknown, indent: number, lineStart: string): string {
 }
 
 /**
- * Names a place inside a JSON value for an error: `payload.items[3].amount`. Shows a key only if it looks like a field
- * name. Any other key may be data, for example a card number, so its position names it: `payload[key 2]`.
+ * Returns the path of a value inside JSON for an error: `payload.items[3].amount`. Shows a key only if it looks like a
+ * field name. Any other key may be data, such as a card number, so its position stands for it: `payload[key 2]`.
  */
 export function keyPath(parent: string, key: string, position: number): string {
   return FIELD_NAME.test(key) ? `${parent}.${key}` : `${parent}[key ${position + 1}]`
@@ -67,7 +67,7 @@ export function indexPath(parent: string, index: number): string {
 
 const FIELD_NAME = /^[A-Za-z_$][\w$-]{0,63}$/
 
-/** A compiled pointer of RFC 6901, such as `/data/0/id`. Returns undefined if the document has no such value. */
+/** Compiled JSON pointer (RFC 6901), such as `/data/0/id`. Returns undefined if the document has no such value. */
 export type JsonPointer = (document: JsonValue | undefined) => JsonValue | undefined
 
 export function compileJsonPointer(argument: string, pointer: unknown): JsonPointer {
@@ -100,7 +100,7 @@ export function printJsonNumber(path: ArgumentName, value: number): string {
   if (!Number.isFinite(value)) throw new ArgumentRangeError(path, 'expected a finite number, got NaN or an infinity')
   if (Object.is(value, -0)) throw new ArgumentRangeError(path, 'expected a number, got negative zero')
   const literal = String(value)
-  // Fast path: a safe integer has 16 digits at most.
+  // Fast path: a safe integer has at most 16 digits.
   if (Number.isSafeInteger(value)) return literal
   const decimal = readDecimal(literal)
   requireBounds(path, decimal)
@@ -126,7 +126,7 @@ export function readJsonNumber(path: string, literal: string): number {
 
 const WHOLE_NUMBER = /^(?:0|-?[1-9]\d*)$/
 
-/** value = ±digits × 10^exponent, with no zeros at either end of `digits`; zero has no digits at all. */
+/** Decimal number ±digits × 10^exponent, without zeros at either end of `digits`. Zero has no digits. */
 interface Decimal {
   readonly negative: boolean
   readonly digits: string
@@ -167,7 +167,10 @@ function sameValue(left: Decimal, right: Decimal): boolean {
   return left.negative === right.negative && left.digits === right.digits && left.exponent === right.exponent
 }
 
-/** Writes a number without an exponent. Within bounds only small fractions (`1e-7`) have one, so the text starts with `0.`. */
+/**
+ * Writes a number without an exponent. Within the bounds only small fractions (`1e-7`) have one, so the text starts
+ * with `0.`.
+ */
 function expand({ negative, digits, scale }: Decimal): string {
   return `${negative ? '-' : ''}0.${digits.padStart(scale, '0')}`
 }

@@ -1,19 +1,19 @@
 import { ArgumentRangeError, InvalidArgumentError } from './SymphonyError.js'
 import { kindOf } from './arguments.js'
 
-/** An exact amount: whole minor units (cents, yen, fils) of a currency. Never a JavaScript number, never a fraction. */
+/** Exact amount: whole minor units (cents, yen, fils) of a currency. Never a JavaScript number, never a fraction. */
 export interface Money {
   readonly amountMinor: bigint
   readonly currency: string
 }
 
-/** Fits PostgreSQL's bigint with room for a sum of nine such amounts. */
+/** Maximum digits of an amount. PostgreSQL's bigint holds a sum of nine such amounts. */
 export const AMOUNT_MINOR_DIGITS_MAX = 18
 
 /**
- * Reads an amount as payloads carry it: a decimal string such as `1234.5`, greater than zero, with at most the digits
- * that the currency has. One spelling only (no sign, no exponent, no grouping, no leading zero), so that what two
- * systems compare as text they also compare as money. Errors name the argument, never its value.
+ * Parses an amount of a payload: a decimal string such as `1234.5`, greater than zero, with at most the digits of the
+ * currency. Only one spelling is allowed (no sign, exponent, grouping or leading zero), so that systems that compare
+ * the text also compare the money. Errors name the argument, never its value.
  */
 export function parseMoney(amount: unknown, currency: unknown): Money {
   const digits = readAmount(amount)
@@ -38,7 +38,10 @@ export function parseMoney(amount: unknown, currency: unknown): Money {
   return { amountMinor, currency }
 }
 
-/** The spelling `parseMoney` reads, with all digits of the currency: `1234.50`. Also for sums, which may be zero or less. */
+/**
+ * Formats an amount as `parseMoney` reads it, with all digits of the currency: `1234.50`. Also formats sums, which may
+ * be zero or negative.
+ */
 export function formatMoney({ amountMinor, currency }: Money): string {
   const minorUnits = minorUnitsOf(currency)
   if (minorUnits === undefined) {
@@ -63,14 +66,14 @@ function readAmount(amount: unknown): { readonly whole: string; readonly fractio
   return { whole, fraction }
 }
 
-/** ASCII digits only: `\d` is that in JavaScript. */
+/** ASCII digits only, which `\d` matches in JavaScript. */
 const AMOUNT = /^(0|[1-9]\d*)(?:\.(\d+))?$/
 
-/** The digits and the point, with room to say what exactly is wrong with a longer fraction. */
+/** Digits and point, with a reserve so that a longer fraction gets a precise error. */
 const AMOUNT_LENGTH_MAX = 40
 
 /**
- * Currency codes by their number of minor units: ISO 4217, list one, as published on 2026-01-01 (BGN is gone, XCG
+ * Currency codes by their number of minor units: ISO 4217, list one, as published on 2026-01-01 (BGN was removed, XCG
  * replaces ANG, ZWG replaces ZWL, XAD is new). Intl is no substitute: it gives customary digits, which differ from ISO
  * for 29 codes.
  *
@@ -96,7 +99,7 @@ const MINOR_UNITS: ReadonlyMap<string, number> = new Map(
   CODES_BY_MINOR_UNITS.flatMap(([minorUnits, codes]) => codes.split(/\s+/).map((code) => [code, minorUnits] as const)),
 )
 
-/** Returns how many digits an amount may have after the point, or undefined for a code in which no amount can be paid. */
+/** Returns the maximum number of digits after the point, or undefined for a code in which no amount can be paid. */
 export function minorUnitsOf(currency: string): number | undefined {
   return MINOR_UNITS.get(currency)
 }

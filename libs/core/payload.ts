@@ -5,11 +5,11 @@ import { indexPath, keyPath, printJsonNumber, rejectPrototypeKey } from './json.
 import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
 
 /**
- * Turns a JavaScript value into the JSON text of a payload, or says where it is not one.
+ * Encodes a JavaScript value as the JSON text of a payload. Refuses a value that is not JSON and names its path.
  *
- * The text is written by the same walk that checks, reading each property once, so what was checked is what is sent:
- * no second look by JSON.stringify, hence no toJSON, no getter, no silently dropped `undefined`. It is spelled as
- * jsonb prints it (but for the order of keys), so its length is the length that the database will measure.
+ * One pass checks and writes, and reads each property once, so the checked value is the sent one. JSON.stringify is not
+ * used on objects: it would call toJSON and getters, and silently drop `undefined`. The text is spelled as jsonb prints
+ * it (except for the order of keys), so its length is the length that the database measures.
  */
 export function encodePayload(payload: unknown, argument: ArgumentName = 'payload'): string {
   if (!isPlainObject(payload)) {
@@ -21,9 +21,9 @@ export function encodePayload(payload: unknown, argument: ArgumentName = 'payloa
 class PayloadWriter {
   readonly #argument: ArgumentName
   readonly #ancestors: object[] = []
-  /** Keys and indexes on the way to the value that is being written. */
+  /** Keys and indexes on the path to the current value. */
   readonly #keys: (string | number)[] = []
-  /** Names the place of that value. One function for all: a path is needed for an error alone. */
+  /** Names the path of the current value. One shared closure, because only an error needs a path. */
   readonly #place = () => this.#spellPath()
   #text = ''
 
@@ -79,7 +79,7 @@ class PayloadWriter {
   }
 
   #array(array: readonly unknown[]): void {
-    // Every element takes a byte at least: a giant or sparse array is refused before its keys are listed.
+    // Each element takes at least a byte, so a giant or sparse array is refused before its keys are listed.
     if (array.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
     const depth = this.#keys.length
     this.#append('[')
@@ -102,7 +102,10 @@ class PayloadWriter {
     this.#append(JSON.stringify(text))
   }
 
-  /** Counted while writing, in characters, of which each is a byte at least: shared references can make a small graph expand without end. */
+  /**
+   * Appends text and checks its length at once, because shared references can expand a small graph without end. A
+   * character is at least a byte.
+   */
   #append(chunk: string): void {
     this.#text += chunk
     if (this.#text.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
@@ -122,7 +125,9 @@ class PayloadWriter {
 /** `length` is an own key of every array. */
 const LENGTH_KEY_COUNT = 1
 
-/** Read through the descriptor, so that no getter runs and a hole is not filled from a polluted prototype. */
+/**
+ * Reads a property through its descriptor, so that no getter runs and a hole is not filled from a polluted prototype.
+ */
 function ownValue(path: ArgumentName, container: object, key: string): unknown {
   const property = Object.getOwnPropertyDescriptor(container, key)
   if (property === undefined) throw new InvalidArgumentError(path, 'expected a value, got a hole in an array')
@@ -141,11 +146,11 @@ function isPlainArray(value: unknown): value is readonly unknown[] {
   return !types.isProxy(value) && Array.isArray(value) && Object.getPrototypeOf(value) === Array.prototype
 }
 
-/** Says what kind of thing was given. Never what it holds. */
+/** Returns the kind of a value for an error, never its content. */
 function describe(value: unknown): string {
   if (value === null) return 'null'
   if (typeof value !== 'object') return typeof value
-  // A proxy runs its owner's code at every look, and may show each look something else.
+  // A proxy runs its owner's code at every access, and may return another value each time.
   if (types.isProxy(value)) return 'a proxy'
   if (Array.isArray(value)) return 'an array'
   return 'an instance of a class'

@@ -4,21 +4,21 @@ import { indexPath, keyPath, readJsonNumber, rejectPrototypeKey, type JsonValue 
 import { JSON_TEXT_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
 
 export interface StrictJsonOptions {
-  /** What errors call the text. @default 'body' */
+  /** Name of the text in errors. @default 'body' */
   readonly argument?: string
-  /** An envelope around a payload needs one more. @default PAYLOAD_DEPTH_MAX */
+  /** Maximum depth. An envelope around a payload needs one more. @default PAYLOAD_DEPTH_MAX */
   readonly depthMax?: number
-  /** @default JSON_TEXT_BYTES_MAX */
+  /** Maximum number of bytes. @default JSON_TEXT_BYTES_MAX */
   readonly bytesMax?: number
 }
 
-/** Refuses text that is not JSON. */
+/** Error for text that is not JSON. */
 export class JsonSyntaxError extends InvalidArgumentError {}
 
 /**
- * Reads JSON text as JSON.parse does, but refuses what JSON.parse would change in silence: the first of two equal
- * keys, digits that a double cannot hold, a `__proto__` key, bytes that are not UTF-8. Errors name the place, never
- * the content (the engine's own message quotes the text around the mistake).
+ * Parses JSON text as JSON.parse does, but refuses text that JSON.parse would change silently: repeated keys, digits
+ * that a double cannot hold, a `__proto__` key, bytes that are not UTF-8. Errors name the path, never the content,
+ * which the engine's own message quotes.
  */
 export function parseStrictJson(text: string | Uint8Array, options: StrictJsonOptions = {}): JsonValue {
   const { argument = 'body', depthMax = PAYLOAD_DEPTH_MAX, bytesMax = JSON_TEXT_BYTES_MAX } = options
@@ -76,7 +76,8 @@ class StrictJsonReader {
       const key = this.#string(`${path}[key ${position + 1}]`)
       const place = keyPath(path, key, position)
       rejectPrototypeKey(place, key)
-      if (Object.hasOwn(object, key)) throw new InvalidArgumentError(place, 'expected each key once, got it twice')
+      if (Object.hasOwn(object, key))
+        throw new InvalidArgumentError(place, 'expected each key once, got the same key twice')
       this.#skipSpace()
       if (this.#text[this.#offset] !== ':') throw this.#unexpected('":"')
       this.#offset += 1
@@ -91,7 +92,10 @@ class StrictJsonReader {
     return array
   }
 
-  /** Consumes the closing bracket or, after the first member, the comma before the next one. */
+  /**
+   * Consumes the closing bracket or, after the first member, the comma before the next one. Returns true for the
+   * bracket.
+   */
   #closes(bracket: '}' | ']', membersRead: number): boolean {
     this.#skipSpace()
     const character = this.#text[this.#offset]
@@ -106,7 +110,10 @@ class StrictJsonReader {
     return false
   }
 
-  /** Tells text that ends within its brackets, which is no JSON, from text that is only too deep. One pass, no recursion. */
+  /**
+   * Returns false for text with an unclosed bracket, which is not JSON, unlike text that is only too deep. One pass, no
+   * recursion.
+   */
   #closesEveryBracket(): boolean {
     let open = this.#depth
     for (let offset = this.#offset; offset < this.#text.length; offset += 1) {
@@ -118,7 +125,7 @@ class StrictJsonReader {
     return open <= 0
   }
 
-  /** The offset of the closing quote, or one behind the text. */
+  /** Returns the offset of the closing quote, or an offset past the text. */
   #endOfString(start: number): number {
     let end = start + 1
     while (end < this.#text.length && this.#text[end] !== '"') end += this.#text[end] === '\\' ? 2 : 1
@@ -147,7 +154,7 @@ class StrictJsonReader {
     return readJsonNumber(path, token)
   }
 
-  /** By its codes: a pattern here was most of the time that a list of small values took. */
+  /** Skips white space by character codes. A pattern here took most of the time of a list of small values. */
   #skipSpace(): void {
     let code = this.#text.charCodeAt(this.#offset)
     while (code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09) {
@@ -163,7 +170,7 @@ class StrictJsonReader {
 
 const TOKEN = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
 
-/** The engine judges the escapes of a single string; its message is dropped, because it quotes the text. */
+/** Decodes the escapes of one string by the engine. Its error message is dropped, because it quotes the text. */
 function unescape(quoted: string): string | undefined {
   try {
     return String(JSON.parse(quoted))
@@ -174,7 +181,7 @@ function unescape(quoted: string): string | undefined {
 
 function decodeUtf8(argument: string, bytes: Uint8Array): string {
   try {
-    // A byte order mark is kept, and then refused as a character that is not JSON (RFC 8259, section 8.1).
+    // Keeps a byte order mark, which is then refused as a character that is not JSON (RFC 8259, section 8.1).
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
     throw new InvalidArgumentError(argument, 'expected UTF-8')

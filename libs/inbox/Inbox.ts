@@ -34,28 +34,28 @@ export interface InboxOptions {
 
 export interface InboxClaimOptions {
   readonly batchSize: number
-  /** @default 60 */
+  /** Seconds of the claim. @default 60 */
   readonly leaseSeconds?: number
-  /** The attempt that is the last. @default 20 */
+  /** Maximum number of attempts. @default 20 */
   readonly attemptsMax?: number
 }
 
 export interface InboxRetentionOptions {
-  /** Retention of messages that are done. A duplicate that arrives later is a new message. */
+  /** Retention of done messages. A duplicate that arrives later is a new message. */
   readonly keepSeconds: number
   readonly batchSize: number
 }
 
 /**
- * The inbox of one database, each verb in the role that may call it. `enqueue` stores a message for the workers, which `claim` it.
- * An application that handles messages itself records them by `alreadyProcessed`, `markProcessing`, then `markProcessed` or
- * `markDead`.
+ * Inbox of one database. Each method uses the role that it needs. `enqueue` stores a message for the workers, which
+ * `claim` it. An application that handles messages itself calls `alreadyProcessed`, `markProcessing`, then
+ * `markProcessed` or `markDead`.
  *
- * A key stands for one content for as long as the message is kept. To commit a mark together with its work, call the function of
- * the same name in `db.ts` in the transaction of that work.
+ * A key stands for one content as long as the message is kept. To commit a mark together with its work, call the
+ * function of the same name in `db.ts` in the transaction of that work.
  *
- * `ack`, `abandon` and `fail` return the keys that they changed: those with a live claim of this worker. They ignore foreign,
- * unknown, repeated and empty keys.
+ * `ack`, `abandon` and `fail` return the keys that they changed: those with a live claim of this worker. They ignore
+ * foreign, unknown, repeated and empty keys.
  */
 export class Inbox {
   readonly workerId: string
@@ -70,19 +70,19 @@ export class Inbox {
     this.#control = database.as('symphony_control')
   }
 
-  /** Committed when it returns. `contentDiffers` in the result: the message is known, and this is not what it said. */
+  /** Stores a message and commits it. `contentDiffers` in the result: the message is known with different content. */
   enqueue(message: InboxMessage): Promise<ReceivedMessage> {
     return enqueueInboxMessage(this.#ingest, message)
   }
 
-  /** Up to 1000, in one transaction; answers come in the order given. */
+  /** Stores up to 1000 messages in one transaction. Returns results in the order given. */
   enqueueMany(messages: readonly InboxMessage[]): Promise<ReceivedMessage[]> {
     return enqueueInboxMessages(this.#ingest, messages)
   }
 
   /**
-   * Whether the message was handled. Counts a sighting, and remembers a message that is new. Given its content, it is
-   * compared with what came first under this key: another one is an `InboxContentDiffersError`.
+   * Returns whether the message was handled. Counts a sighting, and stores a new message. A given content is compared
+   * with the first content under this key; a different one throws `InboxContentDiffersError`.
    */
   async alreadyProcessed(key: InboxKey, content?: MessageContent): Promise<boolean> {
     const { state, contentDiffers } = await recordInboxSighting(this.#executor, key, content)
@@ -90,7 +90,7 @@ export class Inbox {
     return state === 'done'
   }
 
-  /** Again after a crash, it counts another attempt. */
+  /** Marks a message as processing. A repeated call after a crash counts another attempt. */
   markProcessing(key: InboxKey): Promise<void> {
     return markInboxProcessing(this.#executor, key)
   }
@@ -126,7 +126,10 @@ export class Inbox {
     return reviveInboxMessage(this.#control, key, reason)
   }
 
-  /** Deletes one batch of messages past their retention. Returns their number: less than `batchSize` means that none is left. */
+  /**
+   * Deletes one batch of messages past their retention. Returns their number; fewer than `batchSize` means that none is
+   * left.
+   */
   purge({ keepSeconds, batchSize }: InboxRetentionOptions): Promise<number> {
     return purgeInboxMessages(this.#executor, keepSeconds, batchSize)
   }

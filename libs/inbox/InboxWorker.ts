@@ -19,11 +19,13 @@ import type { InboxClaim } from './types.js'
 
 export interface InboxHandlerContext {
   /**
-   * Transaction that also marks the message done, in the application's role. Writes through it are committed exactly once;
-   * effects elsewhere may happen again. Names need their schema: the search path is empty.
+   * Transaction that also marks the message as done, in the application's role. Writes through it are committed exactly
+   * once; effects elsewhere may happen again. Qualify names with their schema: the search path holds only `pg_catalog`.
    */
   readonly tx: Tx
-  /** Aborts shortly before the claim ends, and when a stop waits no longer. Nothing is committed after it. */
+  /**
+   * Signal that aborts shortly before the claim ends, and when a stop no longer waits. Nothing is committed after it.
+   */
   readonly signal: AbortSignal
 }
 
@@ -47,8 +49,8 @@ const CHANNEL = 'inbox_ready'
  * Calls the handlers of due messages, at most `concurrency` at once.
  *
  * Writes of a handler through its transaction are committed exactly once, together with "done". If the claim was lost
- * meanwhile, both are rolled back. A handler may be called more than once: after a crash, a failure or an expired claim.
- * Its effects outside the transaction then happen twice.
+ * in the meantime, both are rolled back. A handler may be called more than once: after a crash, a failure or an expired
+ * claim. Its effects outside the transaction then happen twice.
  */
 export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly workerId: string
@@ -100,7 +102,10 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     this.#loop.start()
   }
 
-  /** Claims stop; handlers get their time, then their signals abort. A handler that does not end leaves an expiring claim. */
+  /**
+   * Stops claiming, waits for handlers, then aborts their signals. A handler that does not end leaves a claim that
+   * expires.
+   */
   async stop(): Promise<void> {
     this.#stopping = true
     await this.#loop.stop()
@@ -128,7 +133,10 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     return { pollAgain, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }
   }
 
-  /** Claims as many messages as slots are free, and starts them at once: no claim ages in memory. */
+  /**
+   * Claims as many messages as slots are free, and starts their handlers at once, so that no claim waits in memory.
+   * Returns whether the claim was full.
+   */
   async #claimMore(): Promise<boolean> {
     const wanted = Math.min(this.#slots.free, this.#options.batchSize)
     if (wanted === 0 || this.#stopping) return false
@@ -179,8 +187,8 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * Records a failure by the fence of the claim. It changes nothing if the transaction was committed and only its answer lost,
-   * or if another worker has the message.
+   * Records a failure by the fence of the claim. It changes nothing if the transaction was committed and only its
+   * answer was lost, or if another worker has the message.
    */
   async #settleFailure(message: InboxClaim, error: unknown): Promise<void> {
     if (error instanceof InboxFenceLostError) return this.#onEvent({ type: 'inbox.fenceLost', ...about(message) })
@@ -210,8 +218,9 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * Releases a message whose handler was not called, without counting an attempt. The same fault often prevents the release,
-   * so it is retried until the claim is about to end. The slot stays taken: another message would meet the same fault.
+   * Releases a message whose handler was not called, without counting an attempt. The same fault often prevents the
+   * release, so it is retried until the claim is about to end. The slot stays taken, because another message would meet
+   * the same fault.
    */
   async #releaseUncalled(message: InboxClaim, error: unknown, signal: AbortSignal): Promise<void> {
     this.#onEvent({ type: 'inbox.handlerNotCalled', error, ...about(message) })
@@ -243,7 +252,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'inbox.listening', connected: state === 'listening' })
-          // Notifications during the gap are lost: poll once.
+          // Notifications may have been missed while the connection was down.
           if (state === 'listening') this.#wakeup.notify()
         },
       },
@@ -280,13 +289,13 @@ function describe(thrown: unknown): string {
   return thrown.cause instanceof Error ? `${own} (${thrown.cause.name}: ${thrown.cause.message})` : own
 }
 
-/** A claim is trusted until this long before its end. */
+/** Returns the time before the end of a claim from which it is no longer trusted. */
 function marginMs(leaseSeconds: number): number {
   return Math.min(1_000, leaseSeconds * 100)
 }
 
 const ABORTED_HANDLERS_MS = 2_000
-/** At first; it doubles. */
+/** First delay; it doubles. */
 const RELEASE_RETRY_MS = 100
-/** What is due but locked by another worker at this moment is not asked for in a tight circle. */
+/** Minimum wait, so that a due message locked by another worker causes no busy loop. */
 const MIN_IDLE_MS = 20

@@ -12,7 +12,7 @@ import {
 } from '../core/index.js'
 import type { ClaimRetry, InboxClaimRef, InboxKey, InboxMessage } from './types.js'
 
-/** Arguments as the functions take them, checked before any I/O; each error names the argument and where it stands. */
+/** Checks arguments before any I/O and converts them into columns. Each error names the argument and its index. */
 
 export function keyValues(key: InboxKey): [source: string, messageId: string] {
   return [requiredInboxId('source', key.source), requiredInboxId('messageId', key.messageId)]
@@ -57,8 +57,8 @@ interface ClaimColumns {
 }
 
 /**
- * A claim that names no message is quietly left out: it is not among those that could be changed. A fence that is none is a
- * bug of the caller.
+ * Returns the claims that name a message. Skips blank keys, because no message can have one. A malformed fence is a bug
+ * of the caller and is refused later.
  */
 export function namedClaims<Claim extends InboxClaimRef>(claims: readonly Claim[]): Claim[] {
   requireList('claims', claims)
@@ -76,7 +76,7 @@ export function claimColumns(claims: readonly InboxClaimRef[]): ClaimColumns {
   }
 }
 
-/** Redacts and repairs, never refuses: `last_error` is readable by symphony_readonly, and payloads are not. */
+/** Redacts the texts and never throws: symphony_readonly can read `last_error`, but no payload. */
 export function errorColumn(claims: readonly ClaimRetry[]): (string | null)[] {
   return claims.map(({ error }) => (error === undefined ? null : redact(error)))
 }
@@ -94,7 +94,7 @@ function requireList(argument: string, items: unknown): void {
 }
 
 function wrongLength(argument: string, items: readonly unknown[]): ArgumentRangeError {
-  return new ArgumentRangeError(argument, `expected at most ${BATCH_SIZE.max} and at least 1, got ${items.length}`)
+  return new ArgumentRangeError(argument, `expected 1 to ${BATCH_SIZE.max} items, got ${items.length}`)
 }
 
 function isBlank(id: unknown): boolean {

@@ -30,9 +30,10 @@ import type {
 } from './types.js'
 
 /**
- * The functions of the inbox, one wrapper each, under the same name. Each takes first who asks: a role of a database
- * (`database.as('symphony_executor')`), a transaction in it, or the caller's own client. Arguments are checked before any
- * I/O; a refusal of the database is a `DatabaseError` with a code (`INBOX_TRANSITION`, `INBOX_UNKNOWN` …).
+ * Wraps the SQL functions of the inbox, one wrapper per function, under the same name. The first argument is a role of
+ * a database (`database.as('symphony_executor')`), a transaction in it, or the caller's own client. Arguments are
+ * checked before any I/O. The database's refusals are `DatabaseError`s with a code (`INBOX_TRANSITION`, `INBOX_UNKNOWN`
+ * …).
  */
 
 interface SightingRow {
@@ -42,7 +43,7 @@ interface SightingRow {
   readonly content_differs: boolean
 }
 
-/** Up to 1000 messages, each once; answers come in the order given. */
+/** Stores up to 1000 messages, each once. Returns results in the order given. */
 export async function enqueueInboxMessages(
   role: Queryable,
   messages: readonly InboxMessage[],
@@ -143,7 +144,10 @@ export async function ackInboxMessages(
   return (await call<KeyRow>(role, 'ack_inbox_messages', values)).map(toKey)
 }
 
-/** With `costsAttempt` false the attempt is given back: for what says nothing about the message, such as no handler here. */
+/**
+ * Makes messages due again. With `costsAttempt` false the attempt does not count, because its cause is not the message,
+ * such as a missing handler.
+ */
 export async function abandonInboxMessages(
   role: Queryable,
   claims: readonly (InboxClaimRef & ClaimRetry)[],
@@ -179,7 +183,7 @@ export async function failInboxMessages(
   return (await call<KeyRow>(role, 'fail_inbox_messages', values)).map(toKey)
 }
 
-/** As symphony_control: the person is the login. Returns the id of the event. */
+/** Revives a dead message as symphony_control. The actor is the login. Returns the event id. */
 export async function reviveInboxMessage(role: Queryable, key: InboxKey, reason: string): Promise<string> {
   const rows = await call<{ revive_inbox_message: string }>(role, 'revive_inbox_message', [
     ...keyValues(key),
@@ -188,7 +192,7 @@ export async function reviveInboxMessage(role: Queryable, key: InboxKey, reason:
   return onlyRow(rows).revive_inbox_message
 }
 
-/** Forgets one batch of messages that were done, or only sighted, at least so long ago; returns how many. */
+/** Deletes one batch of messages that were done, or only sighted, at least `keepSeconds` ago. Returns their number. */
 export async function purgeInboxMessages(role: Queryable, keepSeconds: number, batchSize: number): Promise<number> {
   const rows = await call<{ purge_inbox_messages: number }>(role, 'purge_inbox_messages', [
     boundedInteger('keepSeconds', keepSeconds, RETENTION_SECONDS),
@@ -197,7 +201,7 @@ export async function purgeInboxMessages(role: Queryable, keepSeconds: number, b
   return onlyRow(rows).purge_inbox_messages
 }
 
-/** The difference is taken by the database's own clock: ours may be set to anything. */
+/** Returns the next event. The database computes the difference, because the process's clock may be wrong. */
 export async function nextInboxEvent(role: Queryable): Promise<NextInboxEvent | null> {
   const { rows } = await role.query<{ at: Date | null; in_ms: number }>(
     `SELECT n.at, (extract(epoch FROM n.at - clock_timestamp()) * 1000)::float8 AS in_ms
@@ -211,7 +215,10 @@ const STATUS_COLUMNS = `source, message_id AS "messageId", topic, state, sightin
   attempts_max AS "attemptsMax", due_at AS "dueAt", first_seen_at AS "firstSeenAt", last_seen_at AS "lastSeenAt",
   ended_at AS "endedAt", last_error AS "lastError", claimed_by AS "claimedBy", claim_expires_at AS "claimExpiresAt"`
 
-/** As symphony_readonly, symphony_auditor or symphony_control. Of a state, the latest first; of what ended, by its end. */
+/**
+ * Returns messages of a state, latest first; ended ones by their end. As symphony_readonly, symphony_auditor or
+ * symphony_control.
+ */
 export async function readInboxMessages(
   role: Queryable,
   state: InboxState,
@@ -234,7 +241,7 @@ export async function readInboxMessage(role: Queryable, key: InboxKey): Promise<
   return rows[0] ?? null
 }
 
-/** In the order they happened; also of a message that was forgotten since. */
+/** Returns the events of a message in order, also of a purged one. */
 export async function readInboxEvents(role: Queryable, key: InboxKey): Promise<InboxEvent[]> {
   const { rows } = await role.query<InboxEvent>(
     `SELECT event_id AS "eventId", event_type AS "eventType", actor, detail, created_at AS "createdAt"
@@ -244,7 +251,7 @@ export async function readInboxEvents(role: Queryable, key: InboxKey): Promise<I
   return rows
 }
 
-/** As symphony_readonly, symphony_auditor or symphony_control. */
+/** Returns counts and ages. As symphony_readonly, symphony_auditor or symphony_control. */
 export async function readInboxStats(role: Queryable): Promise<InboxStats> {
   const { rows } = await role.query<InboxStats>(`
     SELECT waiting_count AS "waitingCount", due_count AS "dueCount", processing_count AS "processingCount",
@@ -257,7 +264,7 @@ export async function readInboxStats(role: Queryable): Promise<InboxStats> {
 function toSighting(row: SightingRow): Sighting {
   return {
     state: row.state,
-    // The caller's own client may read it as text.
+    // The caller's own client may return it as text.
     sightings: BigInt(row.sightings),
     created: row.created,
     contentDiffers: row.content_differs,

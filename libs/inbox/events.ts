@@ -5,17 +5,17 @@ interface AboutMessage extends InboxKey {
   readonly attemptCount: number
 }
 
-/** Events of an inbox worker, one per fact. None carries a payload. */
+/** Events of an inbox worker, one per fact. Events contain no payload. */
 export type InboxWorkerEvent =
-  /** A claim was answered, with messages or without. */
+  /** A claim returned, with or without messages. */
   | { readonly type: 'inbox.claimed'; readonly messages: number; readonly takeovers: number }
-  /** A notification arrived: there may be work. */
+  /** A notification arrived, so a message may be due. */
   | { readonly type: 'inbox.notified' }
-  /** The LISTEN connection was made or lost; polling goes on in any case. */
+  /** The LISTEN connection opened or closed. Polling continues in both cases. */
   | { readonly type: 'inbox.listening'; readonly connected: boolean }
   /** The writes of the handler and the state `done` are committed. */
   | ({ readonly type: 'inbox.done' } & AboutMessage)
-  /** The handler failed; the message is due again later. */
+  /** The handler failed. The message is due again later. */
   | ({ readonly type: 'inbox.retried'; readonly error: unknown } & AboutMessage)
   /** The handler threw a `PermanentFailureError`, or the last attempt failed. An operator may revive the message. */
   | ({ readonly type: 'inbox.deadLettered'; readonly error: unknown } & AboutMessage)
@@ -23,7 +23,7 @@ export type InboxWorkerEvent =
   | ({ readonly type: 'inbox.handlerMissing' } & AboutMessage)
   /** The handler could not be called: no connection, or `handlerRole` is not granted. No attempt is counted. */
   | ({ readonly type: 'inbox.handlerNotCalled'; readonly error: unknown } & AboutMessage)
-  /** The claim ended before the handler. A race, not an error: the writes of the handler were rolled back. */
+  /** The claim ended before the handler. This is an expected race; the handler's writes were rolled back. */
   | ({ readonly type: 'inbox.fenceLost' } & AboutMessage)
   /** Another operation failed. Its claims expire by themselves. */
   | { readonly type: 'inbox.fault'; readonly during: string; readonly error: unknown }

@@ -1,16 +1,16 @@
 /**
- * The inbox: messages of other systems, each handled once. A message is named by its source and its id, and stands for the
- * content that came first.
+ * Inbox: messages of other systems, each handled once. Source and id name a message, which stands for the content that came
+ * first.
  *
- * | state | who moves it | a crash there leaves |
+ * | state | moved by | a crash there leaves |
  * | --- | --- | --- |
  * | seen | `claimInboxBatch` (work), `markInboxProcessing` (known for deduplication alone) | the row |
- * | processing | the holder of the claim, by its fence: ack, abandon, fail; the next claim, once it expired | a claim that expires; the attempt is counted |
- * | done | nobody; retention forgets it | the row, by which duplicates are recognised |
- * | dead | a person, with a reason: `reviveInboxMessage` | the row, with the last error |
+ * | processing | the holder of the claim by its fence (ack, abandon, fail); the next claim after it expires | a claim that expires; the attempt is counted |
+ * | done | terminal; retention deletes it | the row, by which duplicates are recognised |
+ * | dead | an operator with a reason (`reviveInboxMessage`) | the row, with the last error |
  *
- * All of it is decided by SQL functions; this module calls them. `InboxWorker` commits what a handler writes together with
- * "done", so that its effect happens exactly once.
+ * SQL functions decide all of this; this module calls them. `InboxWorker` commits the writes of a handler together with
+ * "done", so that they happen exactly once.
  */
 export {
   abandonInboxMessages,

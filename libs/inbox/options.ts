@@ -11,32 +11,32 @@ import { ATTEMPTS_MAX, ATTEMPTS_MAX_DEFAULT } from './db.js'
 
 export interface InboxWorkerOptions {
   /**
-   * The role in which handlers run: the application's own, with the rights to its tables and to none of Symphony's. The login
+   * Role in which handlers run: the application's own, with rights to its tables and to none of Symphony's. The login
    * must be a member of it and of symphony_executor.
    */
   readonly handlerRole: string
-  /** Names this process in claims. @default host, pid and a UUID made at start */
+  /** Name of this process in claims. @default host, pid and a UUID made at start */
   readonly workerId?: string
   /**
-   * How long a claim lasts. A handler that takes longer has its work rolled back and done again. Longer: the messages of a
-   * crashed worker wait longer. @default 60
+   * Seconds of a claim. The work of a handler that takes longer is rolled back and done again. Longer: the messages of
+   * a crashed worker wait longer. @default 60
    */
   readonly leaseSeconds?: number
-  /** The attempt that is the last: what fails then is dead. @default 20 */
+  /** Maximum number of attempts. A message that fails the last one is dead. @default 20 */
   readonly attemptsMax?: number
-  /** Messages per claim at the most; never more than there are free slots. @default 50 */
+  /** Maximum number of messages per claim, and never more than free slots. @default 50 */
   readonly batchSize?: number
-  /** Handlers at once in this process, each with a connection of its own. @default 5 */
+  /** Maximum number of concurrent handlers in this process, each with its own connection. @default 5 */
   readonly concurrency?: number
-  /** When to try again where no handler knows the topic. @default 30 */
+  /** Seconds until the next attempt if the topic has no handler here. @default 30 */
   readonly missingHandlerDelaySeconds?: number
-  /** How long to wait at the most before looking for work unasked. @default 500 */
+  /** Maximum time between two polls. @default 500 */
   readonly pollMs?: number
-  /** Whether to LISTEN for notifications. Without it, polling alone finds the work. @default true */
+  /** Whether to LISTEN for notifications. Without it, only polling finds messages. @default true */
   readonly listen?: boolean
-  /** Notifications within this time count as one. @default 30 */
+  /** Time within which notifications count as one. @default 30 */
   readonly debounceMs?: number
-  /** How long a stop waits for handlers before it aborts their signals. @default 25000 */
+  /** Time that a stop waits for handlers before it aborts their signals. @default 25000 */
   readonly shutdownMs?: number
 }
 
@@ -72,14 +72,14 @@ export function resolveInboxWorkerOptions(given: InboxWorkerOptions): ResolvedIn
   boundedInteger('debounceMs', options.debounceMs, { min: 0, max: 1_000 })
   boundedInteger('shutdownMs', options.shutdownMs, { min: 0, max: 600_000 })
   if (requiredText('handlerRole', options.handlerRole, ROLE_LENGTH_MAX).startsWith('symphony_')) {
-    // A handler that could ack, or read what others were told, would be no application's.
+    // In a role of Symphony a handler could ack messages or read those of other applications.
     throw new InboxWorkerOptionError(
-      `handlerRole: ${options.handlerRole} is a role of Symphony's own`,
+      `handlerRole: ${options.handlerRole} is a role of Symphony`,
       'Give the role that owns or may write the tables of the application.',
     )
   }
   return options
 }
 
-/** PostgreSQL's own limit, in bytes. */
+/** PostgreSQL's limit, in bytes. */
 const ROLE_LENGTH_MAX = 63

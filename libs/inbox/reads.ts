@@ -2,7 +2,7 @@ import { boundedInteger } from '../core/index.js'
 import { epochMicros, fromEpochMicros, isoMicros, qualify, type Queryable } from '../db/index.js'
 import type { InboxState } from './types.js'
 
-/** Pages of messages for people: no payload, no fence. Times are text, to the microsecond. */
+/** Reads pages of messages for people, without payload and fence. Times are text with microseconds. */
 
 export interface InboxMessageRow {
   readonly source: string
@@ -21,14 +21,17 @@ export interface InboxMessageRow {
   readonly claimExpiresAt: string | null
 }
 
-/** End of a page: microseconds since 1970, and the message where two share a microsecond. */
+/** End of a page: microseconds since 1970, and the message for equal times. */
 export interface InboxCursor {
   readonly micros: string
   readonly source: string
   readonly messageId: string
 }
 
-/** As symphony_readonly, symphony_auditor or symphony_control. Of a state, the latest first; of what ended, by its end. */
+/**
+ * Returns messages of a state, latest first; ended ones by their end. As symphony_readonly, symphony_auditor or
+ * symphony_control.
+ */
 export async function readInboxPage(
   role: Queryable,
   { state, after, limit }: { state: InboxState; after?: InboxCursor | undefined; limit: number },

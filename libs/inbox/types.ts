@@ -2,45 +2,47 @@ import type { JsonObject } from '../core/index.js'
 
 export type InboxState = 'seen' | 'processing' | 'done' | 'dead'
 
-/** What names a message: who sent it, and what they call it. Two sources may use the same ids. */
+/** Key of a message: its sender, and the sender's id. Two sources may use the same ids. */
 export interface InboxKey {
   /** @see requiredInboxId: 1 to 255 characters, not blank, no control characters */
   readonly source: string
   readonly messageId: string
 }
 
-/** A message for a worker to handle. */
 export interface InboxMessage extends InboxKey {
-  /** What its handler is found by. */
+  /** Topic, which selects the handler. */
   readonly topic: string
   readonly payload: JsonObject
-  /** Not to be handled before. @default now */
+  /** Earliest time of handling. @default now */
   readonly notBefore?: Date
 }
 
-/** What the inbox knew when a message came in. */
+/** State of a message when it arrived. */
 export interface Sighting {
   readonly state: InboxState
-  /** How often it came in, this time included. */
+  /** Number of arrivals, including this one. */
   readonly sightings: bigint
-  /** This call brought it in. */
+  /** Whether this call stored the message. */
   readonly created: boolean
-  /** It is known with another content. That one stays, an event was kept, and somebody should look at the sender. */
+  /**
+   * Whether the message is known with different content. The first content stays, an event was recorded, and an
+   * operator should ask the sender.
+   */
   readonly contentDiffers: boolean
 }
 
 export type ReceivedMessage = InboxKey & Sighting
 
 /**
- * Content to compare a sighting by; only its hash is stored. It has topic and payload, because the same message may also be
- * enqueued, which hashes both.
+ * Content to compare with a sighting; only its hash is stored. It has topic and payload, because the same message may
+ * also be enqueued, which hashes both.
  */
 export interface MessageContent {
   readonly topic: string
   readonly payload: JsonObject
 }
 
-/** Claimed message, as `ack`, `abandon` and `fail` need it: its key, and the fence of its claim. */
+/** Reference to a claimed message, for `ack`, `abandon` and `fail`: its key and the fence of its claim. */
 export interface InboxClaimRef extends InboxKey {
   readonly fence: string
 }
@@ -48,28 +50,28 @@ export interface InboxClaimRef extends InboxKey {
 export interface InboxClaim extends InboxClaimRef {
   readonly topic: string
   readonly payload: JsonObject
-  /** Claims so far, this one included. */
+  /** Number of claims, including this one. */
   readonly attemptCount: number
   readonly attemptsMax: number
   readonly sightings: bigint
   readonly claimExpiresAt: Date
   readonly claimedAt: Date
   readonly firstSeenAt: Date
-  /** Whether an earlier claim of the message expired without an answer. */
+  /** Whether an earlier claim of the message expired. */
   readonly takenOver: boolean
 }
 
 export interface ClaimFailure {
-  /** What went wrong, for the person who looks. */
+  /** Error text for operators. */
   readonly error?: string
 }
 
 export interface ClaimRetry extends ClaimFailure {
-  /** @default 5 s, 10 s, 20 s … at most 300 s, spread */
+  /** Seconds until the next attempt. @default 5 s, 10 s, 20 s … at most 300 s, with jitter */
   readonly retryDelaySeconds?: number
 }
 
-/** An abandoned message is due again later, or dead if that was its last attempt. */
+/** Abandoned message: due again later, or dead after its last attempt. */
 export type AbandonedMessage = InboxKey & { readonly state: 'seen' | 'dead' }
 
 /** Counts and ages of the inbox: the row of the view `supervisor_inbox_status`. */
@@ -80,21 +82,21 @@ export interface InboxStats {
   readonly expiredClaimCount: bigint
   readonly deadCount: bigint
   readonly oldestDueAgeSeconds: number
-  /** Died within the last 15 minutes, and still dead. */
+  /** Messages that became dead within the last 15 minutes and still are. */
   readonly recentlyDeadCount: bigint
   readonly recentlyDeadAgeSeconds: number
 }
 
-/** The nearest thing that will happen, by the database's clock. */
+/** Next due time or claim expiry, by the database's clock. */
 export interface NextInboxEvent {
   readonly at: Date
-  /** From now; negative for what is overdue. */
+  /** Milliseconds from now; negative if overdue. */
   readonly inMs: number
 }
 
-/** A message as operators see it: no payload, no fence. */
+/** Message as operators see it, without payload and fence. */
 export interface InboxMessageStatus extends InboxKey {
-  /** Null: known only for deduplication. */
+  /** Topic; null if the message is known only for deduplication. */
   readonly topic: string | null
   readonly state: InboxState
   readonly sightings: bigint

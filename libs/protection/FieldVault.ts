@@ -39,22 +39,25 @@ export interface EncryptableInstruction {
 }
 
 /**
- * Encrypts fields before the enqueue and decrypts them before the rail call, as the rails declare. It stores no data key: each is
- * read when needed, so a destroyed key is gone everywhere at once.
+ * Encrypts fields before the enqueue and decrypts them before the rail call, as the rails declare. It stores no data
+ * key, but reads each when needed, so a destroyed key is gone everywhere at once.
  */
 export class FieldVault {
   readonly #rails: ReadonlyMap<string, ProtectedRail>
   readonly #masters: MasterKeys | undefined
 
-  /** Without master keys the vault refuses card numbers in forbidden fields, and every payload with a field to encrypt. */
+  /**
+   * Without master keys the vault refuses card numbers in forbidden fields, and every payload with a field to encrypt.
+   */
   constructor(rails: ReadonlyMap<string, ProtectedRail>, masters?: MasterKeys) {
     this.#rails = rails
     this.#masters = masters
   }
 
   /**
-   * Returns the instructions with their fields encrypted. The same plaintext under the same key gives the same bytes, also after
-   * a rotation, so a repeated instruction stays the same. `role` is the caller's transaction, or symphony_ingest.
+   * Returns the instructions with their fields encrypted. The same plaintext under the same key gives the same bytes,
+   * also after a rotation, so a repeated instruction stays equal. `role` is the caller's transaction, or
+   * symphony_ingest.
    */
   async encrypt<Instruction extends EncryptableInstruction>(
     role: Queryable,
@@ -81,7 +84,7 @@ export class FieldVault {
       mapFields(item.payload, encrypted, (value) => {
         const keyId = keyIdOf(value)
         if (keyId !== undefined) keyIds.add(keyId)
-        // A value with our prefix that is no ciphertext of ours: damaged, or made to look like one.
+        // A value with our prefix that is no valid ciphertext is damaged or forged.
         else isUnreadable ||= typeof value === 'string' && value.startsWith(ENCRYPTED_PREFIX)
         return value
       })
@@ -97,7 +100,7 @@ export class FieldVault {
     const rules = rulesOf(rail?.fields ?? [], 'encrypted')
     const unchanged = { instruction, place, rules, subject: undefined, payload: instruction.payload }
     if (rail === undefined || rail.fields.length === 0) return unchanged
-    // Copied first: getters of the caller's object could return another value later.
+    // Copied first, because getters of the caller's object could return another value later.
     const payload: JsonObject = JSON.parse(encodePayload(instruction.payload, place))
     refuseCardNumbers(payload, rail.fields, place)
     let hasSecrets = false
@@ -166,8 +169,8 @@ function encryptsFields(rails: ReadonlyMap<string, ProtectedRail>): boolean {
 }
 
 /**
- * Throws if these rails encrypt fields and a master key in use is missing. Every payment that needs the key would be held until
- * an operator resolves the hold. `role` is symphony_executor.
+ * Throws if these rails encrypt fields and a master key in use is missing. Otherwise every payment that needs the key
+ * would be held until an operator resolves the hold. `role` is symphony_executor.
  */
 export async function requireMasterKeys(
   role: Queryable,
@@ -185,10 +188,10 @@ export async function requireMasterKeys(
 
 interface Draft<Instruction> {
   readonly instruction: Instruction
-  /** Name of its payload in errors. */
+  /** Name of the payload in errors. */
   readonly place: string
   readonly rules: readonly FieldRule[]
-  /** Undefined if no field is to be encrypted. */
+  /** Subject of the data; undefined if no field needs encryption. */
   readonly subject: string | undefined
   readonly payload: JsonObject
 }
@@ -227,7 +230,7 @@ function decryptPayload(
   let reason: UnreadableReason | undefined
   const opened = mapFields(payload, rules, (value, { pointer }) => {
     const keyId = keyIdOf(value)
-    // Plaintext: the producer does not encrypt, or enqueued before the rail declared the field.
+    // Plaintext: the producer does not encrypt, or enqueued the item before the rail declared the field.
     if (typeof value !== 'string' || keyId === undefined) return value
     const key = keys.get(keyId) ?? 'FIELD_KEY_MISSING'
     if (typeof key === 'string') {

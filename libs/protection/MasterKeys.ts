@@ -3,22 +3,22 @@ import { MasterKeysError } from './errors.js'
 
 export interface MasterKey {
   readonly id: string
-  /** 256 bits. */
+  /** Secret of 256 bits. */
   readonly secret: Buffer
 }
 
 /**
- * Where master keys come from: a file, a service. Never the database that holds what they wrap. Asked for each key that is
- * wrapped or unwrapped, so that a key that was added is found without a restart.
+ * Source of master keys: a file or a service, never the database that holds the keys they wrap. It is queried for each
+ * key that is wrapped or unwrapped, so that a new key needs no restart.
  */
 export interface MasterKeys {
   /** Master key that wraps new data keys. */
   current(): Promise<MasterKey>
-  /** Returns undefined if there is no such key now. */
+  /** Returns undefined if there is currently no such key. */
   find(id: string): Promise<MasterKey | undefined>
 }
 
-/** Keys that are in memory already. */
+/** Master keys in memory. */
 export class KeyRing implements MasterKeys {
   readonly #keys: ReadonlyMap<string, MasterKey>
   readonly #current: MasterKey
@@ -27,7 +27,7 @@ export class KeyRing implements MasterKeys {
     for (const { id, secret } of keys) {
       requiredId('a master key’s id', id)
       if (!Buffer.isBuffer(secret) || secret.length !== SECRET_BYTES) {
-        throw new MasterKeysError(`The master key ${id} is not of ${SECRET_BYTES} bytes.`)
+        throw new MasterKeysError(`The master key ${id} does not have ${SECRET_BYTES} bytes.`)
       }
     }
     this.#keys = new Map(keys.map((key) => [key.id, key]))
@@ -50,7 +50,7 @@ export class KeyRing implements MasterKeys {
   }
 }
 
-/** `{ "current": "2026-11", "keys": { "2026-11": "…base64…" } }`, as a file has it. */
+/** Parses the content of a key file: `{ "current": "2026-11", "keys": { "2026-11": "…base64…" } }`. */
 export function readKeyRing(content: JsonValue): KeyRing {
   const { current, keys, ...others } = Object.fromEntries(entriesOf(content))
   if (typeof current !== 'string' || Object.keys(others).length > 0) {
@@ -66,7 +66,7 @@ function entriesOf(value: JsonValue | undefined): [string, JsonValue][] {
   return isObject(value) ? Object.entries(value) : []
 }
 
-/** Read back, because Buffer.from leaves out what is not base64 without a word. */
+/** Decodes a secret. Encodes it again to compare, because Buffer.from silently skips characters that are not base64. */
 function secretOf(id: string, text: JsonValue): Buffer {
   const secret = Buffer.from(typeof text === 'string' ? text : '', 'base64')
   if (secret.length === SECRET_BYTES && secret.toString('base64') === text) return secret

@@ -37,8 +37,8 @@ export class Vault implements AsyncDisposable {
   }
 
   /**
-   * Wraps every data key under the current master key, 500 at a time. A repeated call continues after an interruption. Encrypted
-   * fields stay as they are, so no payment and no row of the ledger changes.
+   * Wraps every data key under the current master key, 500 at a time. A repeated call continues after an interruption.
+   * Encrypted fields stay unchanged, so no payment and no row of the ledger changes.
    */
   async rotate({ masterKeys }: { readonly masterKeys: MasterKeys }): Promise<RewrapResult> {
     const current = await masterKeys.current()
@@ -67,8 +67,8 @@ export class Vault implements AsyncDisposable {
   }
 
   /**
-   * Destroys the data key of a subject for ever: no process can read its encrypted fields again. Returns false if the key was
-   * destroyed already.
+   * Destroys the data key of a subject permanently: no process can read its encrypted fields again. Returns false if
+   * the key was already destroyed.
    */
   async shred({ subject, reason }: { readonly subject: string; readonly reason: string }): Promise<boolean> {
     const outcome = await destroySubjectKey(this.#control, subject, reason)

@@ -1,12 +1,14 @@
 import { requiredId, requiredText, requiredUuid, REASON_LENGTH_MAX } from '../core/index.js'
 import { call, qualify, type Queryable } from '../db/index.js'
 
-/** The functions of data keys, one wrapper each, under the same name. What they carry is wrapped: no key is in it. */
+/**
+ * Wraps the SQL functions of data keys, one wrapper per function, under the same name. They transfer only wrapped keys.
+ */
 
 export interface WrappedKey {
   readonly keyId: string
   readonly subject: string
-  /** Null, like the key itself, once it is destroyed. */
+  /** Id of the master key; null once the key is destroyed. */
   readonly masterKeyId: string | null
   readonly wrappedKey: string | null
   readonly destroyed: boolean
@@ -26,7 +28,10 @@ export interface OfferedKey {
   readonly wrappedKey: string
 }
 
-/** As symphony_ingest, in the caller's transaction: a key that rolls back with it has encrypted nothing that was kept. */
+/**
+ * Returns the keys of the subjects, and stores the offered key of a subject without one. As symphony_ingest, in the
+ * caller's transaction: if it rolls back, no stored payload depends on the new keys.
+ */
 export async function ensureSubjectKeys(
   role: Queryable,
   offered: readonly OfferedKey[],
@@ -52,13 +57,13 @@ export interface MasterKeyUse {
   readonly keys: number
 }
 
-/** As symphony_executor or symphony_control. */
+/** Returns the master keys in use. As symphony_executor or symphony_control. */
 export async function masterKeysInUse(role: Queryable): Promise<MasterKeyUse[]> {
   const rows = await call<{ master_key_id: string; keys: bigint | string }>(role, 'master_keys_in_use')
   return rows.map(({ master_key_id: masterKeyId, keys }) => ({ masterKeyId, keys: Number(keys) }))
 }
 
-/** As symphony_control. Returns how many were still wrapped as they were read. */
+/** Stores rewrapped keys as symphony_control. Returns the number of keys that were unchanged since they were read. */
 export async function rewrapSubjectKeys(
   role: Queryable,
   rewrapped: readonly { readonly keyId: string; readonly wrappedKey: string }[],
@@ -74,10 +79,10 @@ export async function rewrapSubjectKeys(
   return rows[0]?.rewrap_subject_keys ?? 0
 }
 
-/** Result of the destruction of a key. UNKNOWN: no such subject, perhaps a misspelt one. */
+/** Result of a key destruction. UNKNOWN: no such subject, perhaps a misspelt one. */
 export type KeyDestruction = 'DESTROYED' | 'ALREADY_DESTROYED' | 'UNKNOWN'
 
-/** As symphony_control. There is no way back. */
+/** Destroys a key as symphony_control. It cannot be undone. */
 export async function destroySubjectKey(role: Queryable, subject: string, reason: string): Promise<KeyDestruction> {
   const rows = await call<{ destroy_subject_key: KeyDestruction }>(role, 'destroy_subject_key', [
     requiredId('subject', subject),
@@ -86,7 +91,7 @@ export async function destroySubjectKey(role: Queryable, subject: string, reason
   return rows[0]?.destroy_subject_key ?? 'UNKNOWN'
 }
 
-/** As symphony_control: the next of those that are not under this master key, in the order of their ids. */
+/** Returns the next data keys that are not under this master key, by id. As symphony_control. */
 export async function readKeysToRewrap(
   role: Queryable,
   masterKeyId: string,
@@ -107,7 +112,7 @@ export interface SubjectKeyCounts {
   readonly destroyed: number
 }
 
-/** As symphony_control or symphony_auditor. */
+/** Counts data keys. As symphony_control or symphony_auditor. */
 export async function countSubjectKeys(role: Queryable): Promise<SubjectKeyCounts> {
   const { rows } = await role.query<{ live: bigint | string; destroyed: bigint | string }>(
     `SELECT count(*) FILTER (WHERE destroyed_at IS NULL) AS live, count(destroyed_at) AS destroyed

@@ -4,13 +4,13 @@ import { ENCRYPTED_PREFIX } from '../rails/index.js'
 import type { MasterKey } from './MasterKeys.js'
 
 /**
- * AES-256-GCM twice: a data key encrypts fields, a master key wraps data keys.
+ * Uses AES-256-GCM twice: a data key encrypts fields, a master key wraps data keys.
  *
- * **A field** becomes `symphony.sealed.v1.<key id>.<base64url of nonce, ciphertext, tag>`. Its nonce is a
- * keyed hash of the plaintext and its context, because the same instruction enqueued again must give the same bytes. That is
- * safe: a nonce repeats only for the same plaintext and context, and then the ciphertext is the same. Equal values in two
- * payments have different ciphertexts. The tag also covers the context (key, instruction, idempotency key, pointer), so a
- * ciphertext that was moved elsewhere cannot be decrypted.
+ * **A field** becomes `symphony.sealed.v1.<key id>.<base64url of nonce, ciphertext, tag>`. Its nonce is a keyed hash of
+ * the plaintext and its context, because a repeated instruction must give the same bytes. That is safe: a nonce repeats
+ * only for the same plaintext and context, and then the ciphertext is the same. Equal values in two payments have
+ * different ciphertexts. The tag also covers the context (key, instruction, idempotency key, pointer), so a ciphertext
+ * that was moved elsewhere cannot be decrypted.
  *
  * **A data key** is wrapped under a random nonce, and its tag covers its id and subject.
  */
@@ -20,7 +20,7 @@ export interface DataKey {
   readonly secret: Buffer
 }
 
-/** Payment and place that a ciphertext is bound to. */
+/** Payment and field that a ciphertext is bound to. */
 interface EncryptionContext {
   readonly instructionId: string
   readonly idempotencyKey: string
@@ -80,12 +80,15 @@ function decryptBytes(secret: Buffer, bound: Buffer, ciphertext: Buffer): Buffer
   }
 }
 
-/** A redrive has the same payload, and the key with a suffix. Both are bound to the key without the suffix. */
+/**
+ * Returns the bound context. A redrive has the same payload and the key with a suffix, so both are bound to the key
+ * without it.
+ */
 function boundTo({ id }: DataKey, { instructionId, idempotencyKey, pointer }: EncryptionContext): Buffer {
   return lengthPrefixed([PREFIX, id, instructionId, idempotencyKey.replace(REDRIVE, ''), pointer])
 }
 
-/** No two lists of texts give the same bytes. */
+/** Joins texts so that no two lists give the same bytes. */
 function lengthPrefixed(parts: readonly (string | Buffer)[]): Buffer {
   return Buffer.concat(
     parts.flatMap((part) => {
@@ -103,7 +106,7 @@ function partsOf(value: string): { readonly keyId: string; readonly ciphertext: 
   if (!value.startsWith(PREFIX)) return undefined
   const [keyId = '', text = '', ...more] = value.slice(PREFIX.length).split('.')
   const ciphertext = Buffer.from(text, 'base64url')
-  // Encoded again, because two spellings of one ciphertext would be two payloads.
+  // Encoded again to compare, because two spellings of one ciphertext would be two payloads.
   return isUuid(keyId) && more.length === 0 && ciphertext.toString('base64url') === text
     ? { keyId, ciphertext }
     : undefined
@@ -113,5 +116,5 @@ const PREFIX = `${ENCRYPTED_PREFIX}v1.`
 const WRAPPING = 'symphony.wrapped.v1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-/** As `outbox_base_key` has it. */
+/** Same as in `outbox_base_key`. */
 const REDRIVE = /~redrive~[0-9]+$/

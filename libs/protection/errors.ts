@@ -9,14 +9,14 @@ export class FieldKeyMissingError extends SymphonyError {
   }
 }
 
-/** The subject's key was destroyed, so there is none to encrypt its fields with. Nothing was enqueued. */
+/** The subject's key was destroyed, so its fields cannot be encrypted. Nothing was enqueued. */
 export class SubjectErasedError extends SymphonyError {
-  /** The place of the instruction in the call: `payload`, or `instructions[3].payload`. */
+  /** Path of the payload in the call: `payload`, or `instructions[3].payload`. */
   readonly argument: string
 
   constructor(argument: string) {
     super('SUBJECT_ERASED', `${argument}: the key of its subject was destroyed, and a destroyed key is not replaced`, {
-      remedy: 'If it is the same person again, give them a new id.',
+      remedy: 'If the same person returns, use a new subject id.',
     })
     this.argument = argument
   }
@@ -27,7 +27,7 @@ export class MasterKeysError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('MASTER_KEYS_UNREADABLE', message, {
       ...options,
-      remedy: 'symphony vault keygen FILE makes one, or adds a key to it.',
+      remedy: 'Run symphony vault keygen FILE to create a key file, or to add a key to it.',
     })
   }
 }

@@ -4,23 +4,26 @@ import { repairExpiredLeases, type UnrepairedLease } from '../outbox/index.js'
 import { guardListener, IntervalWorker } from '../worker/index.js'
 
 export interface LeaseRepairOptions {
-  /** @default host, pid and a UUID made at start */
+  /** Name of this worker in the ledger. @default host, pid and a UUID made at start */
   readonly workerId?: string
-  /** Interval between runs. Without an active relayer, an item waits at most this long after its lease. @default 60000 */
+  /**
+   * Interval between runs. Without an active relayer, an item waits at most this long after its lease expires. @default
+   * 60000
+   */
   readonly intervalMs?: number
-  /** Leases per call. A run repeats until a call finds fewer. @default 100 */
+  /** Maximum number of leases per call. A run repeats the call until it returns fewer. @default 100 */
   readonly batchSize?: number
 }
 
 export interface RepairCounts {
   readonly expiredLeasesDetected: number
   readonly leasesRepaired: number
-  /** The first hundred repaired items: a log line needs a bound. */
+  /** First hundred repaired items, to bound a log line. */
   readonly outboxIds: readonly string[]
-  /** How many items it held, by reason: at the retry ceiling, or because a marked call had begun. */
+  /** Number of held items by reason: at the retry ceiling, or because a marked call had begun. */
   readonly holdsPlaced: Readonly<Record<string, number>>
   readonly leasesUnrepaired: number
-  /** The first hundred items it could not repair, with the attempt it could not record. */
+  /** First hundred items that could not be repaired, each with the attempt that could not be recorded. */
   readonly unrepaired: readonly UnrepairedLease[]
 }
 
@@ -29,13 +32,12 @@ export type RepairEvent =
   | ({ readonly type: 'repair.repaired' } & Omit<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
   /** Expired leases could not be returned to the queue. They stay leased, and every run finds them again. */
   | ({ readonly type: 'repair.unrepaired' } & Pick<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
-  /** A run failed; the next one will find the same leases. */
+  /** A run failed. The next run finds the same leases. */
   | { readonly type: 'repair.fault'; readonly during: string; readonly error: unknown }
 
 /**
- * Returns expired leases to the queue, each with its ledger row. It does not decide anything: whether an item is marked, held
- * or rescheduled is the database's to say. It does not promise to be the one who repairs: another instance, or the next claim,
- * may be faster, and each lease is repaired once.
+ * Returns expired leases to the queue, each with its ledger row. The database decides whether an item is marked, held
+ * or rescheduled. Another instance, or the next claim, may repair a lease first; each lease is repaired once.
  */
 export class LeaseRepairWorker extends IntervalWorker<RepairCounts> {
   readonly #role: Queryable
@@ -59,7 +61,7 @@ export class LeaseRepairWorker extends IntervalWorker<RepairCounts> {
     const { batchSize, workerId } = this.#options
     const outboxIds: string[] = []
     const holdsPlaced: Record<string, number> = {}
-    // By item: each batch of a run passes the same ones over.
+    // By item, because each batch of a run skips the same items.
     const failed = new Map<string, UnrepairedLease>()
     const onUnrepaired = (lease: UnrepairedLease) => failed.set(lease.outboxId, lease)
     let leasesRepaired = 0

@@ -7,14 +7,14 @@ export interface BreakerOptions {
   readonly failuresMax: number
   /** Time from opening to the first trial call. Doubles with each failed trial. */
   readonly openMs: number
-  /** @default 16 × openMs */
+  /** Maximum of that time. @default 16 × openMs */
   readonly openMaxMs?: number
   readonly clock: Clock
   readonly onChange?: (state: BreakerState) => void
 }
 
 /**
- * Keeps calls away from a failing system. Closed: all calls pass. Open: none. Half-open: one trial call at a time, whose
+ * Prevents calls to a failing system. Closed: all calls pass. Open: none. Half-open: one trial call at a time, whose
  * result closes or opens the breaker. The breaker only advises: the caller acts on `admits`.
  */
 export class CircuitBreaker {
@@ -47,14 +47,17 @@ export class CircuitBreaker {
     return this.state === 'open' ? Math.max(0, this.#openUntilMs - this.#options.clock.monotonicMs()) : 0
   }
 
-  /** Returns true if this call is the trial. Its caller must report the end, because no other call is admitted until then. */
+  /**
+   * Marks a call as started. Returns true if it is the trial. Its caller must report the end, because no other call is
+   * admitted until then.
+   */
   started(): boolean {
     if (this.state !== 'half-open') return false
     this.#trialRunning = true
     return true
   }
 
-  /** Ends a trial that did not show whether the other system works. */
+  /** Ends a trial that did not show whether the system works. */
   abandoned(): void {
     this.#trialRunning = false
   }

@@ -1,8 +1,8 @@
 import { redact } from '../core/index.js'
 
 /**
- * Sends typed events to listeners, in the order in which they subscribed. Listeners are isolated: one that throws or rejects
- * reaches neither the emitter's caller nor another listener (see `guardListener`).
+ * Sends typed events to listeners, in the order of their subscription. Listeners are isolated: an error of one reaches
+ * neither the emitter's caller nor another listener (see `guardListener`).
  */
 export class Emitter<Event> {
   #listeners: readonly ((event: Event) => void)[] = []
@@ -22,9 +22,9 @@ export class Emitter<Event> {
 }
 
 /**
- * Combines listeners into one that neither throws nor rejects into the worker. A worker sends events between a claim and a
- * completion: an error of a metric or a log sink there would cost a lease or an outcome. The first error of each listener
- * becomes a process warning; later ones are dropped.
+ * Combines listeners into one that neither throws nor rejects. A worker emits events between a claim and a completion,
+ * where an error of a metric or log listener would cost a lease or an outcome. The first error of each listener becomes
+ * a process warning; later ones are dropped.
  */
 export function guardListener<Event>(
   ...listeners: readonly (((event: Event) => unknown) | undefined)[]
@@ -42,7 +42,7 @@ function guard<Event>(listener: (event: Event) => unknown): (event: Event) => vo
   const onError = (error: unknown): void => {
     if (hasWarned) return
     hasWarned = true
-    process.emitWarning(`A listener of Symphony's events failed: ${describe(error)}. The work goes on without it.`, {
+    process.emitWarning(`A listener of Symphony's events failed: ${describe(error)}. The work continues without it.`, {
       code: 'SYMPHONY_LISTENER_FAILED',
     })
   }
@@ -60,7 +60,7 @@ function describe(error: unknown): string {
   try {
     return redact(String(error), DESCRIPTION_LENGTH_MAX)
   } catch {
-    return 'an error that cannot be read'
+    return 'an unreadable error'
   }
 }
 

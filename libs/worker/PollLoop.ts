@@ -4,30 +4,32 @@ import { sleep } from './time.js'
 
 /** Result of one poll. */
 export interface PollResult {
-  /** More work is certain: the loop polls again at once. */
+  /** Whether more work is certain, so that the loop polls again at once. */
   readonly pollAgain: boolean
   /** Milliseconds without due work, as far as the poll knows. @default the poll interval */
   readonly idleMs?: number | undefined
-  /** Work is due exactly after `idleMs`: the loop does not shorten the wait by jitter. @default false */
+  /**
+   * Whether work is due exactly after `idleMs`, so that the loop does not shorten the wait by jitter. @default false
+   */
   readonly exact?: boolean
 }
 
 export interface PollLoopOptions {
   readonly poll: (signal: AbortSignal) => Promise<PollResult>
-  /** Longest wait between two polls. Polling guarantees progress; wake-ups only make it faster. */
+  /** Maximum wait between two polls. Polling guarantees progress; wake-ups only make it faster. */
   readonly pollMs: number
   readonly wakeup: Wakeup
-  /** Receives the error of a failed poll. The loop goes on with growing delays until a poll succeeds. */
+  /** Receives the error of a failed poll. The loop continues with growing delays until a poll succeeds. */
   readonly onError: (error: unknown) => void
-  /** @default 100 */
+  /** Delay after the first failed poll; it doubles. @default 100 */
   readonly errorDelayMs?: number
-  /** Short enough to find a database that is up again within a second. @default 500 */
+  /** Maximum delay. Short enough to notice within a second that the database is up again. @default 500 */
   readonly errorDelayMaxMs?: number
 }
 
 /**
- * Polls until stopped: at once while there is more, on a wake-up, when work falls due, and after the poll interval in any
- * case. An error never ends the loop. Two polls never overlap.
+ * Polls until stopped: at once while there is more work, on a wake-up, when work becomes due, and after the poll
+ * interval in any case. An error never ends the loop. Two polls never overlap.
  */
 export class PollLoop {
   readonly #options: Required<PollLoopOptions>
@@ -48,7 +50,7 @@ export class PollLoop {
     this.#running = this.#run(this.#stopping.signal)
   }
 
-  /** Waits for the running poll. */
+  /** Stops the loop, and waits for the running poll. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     await this.#running
@@ -78,14 +80,14 @@ export class PollLoop {
   }
 }
 
-/** Shortens a wait by up to a tenth, so that workers that start together do not poll together, and none polls late. */
+/** Shortens a wait by up to a tenth, so that workers that start together do not poll together, and no poll is late. */
 function jittered(ms: number): number {
   return ms * (1 - Math.random() / 10)
 }
 
 /**
- * Interface of every worker. `runOnce` does one round and is the method that tests call. `start` repeats it in a loop. `stop`
- * waits, within a bound, for running work; it may be called twice, and before `start`.
+ * Interface of every worker. `runOnce` does one round and is the method that tests call. `start` repeats it in a loop.
+ * `stop` waits, within a bound, for running work; it may be called twice, and before `start`.
  */
 export interface Worker<Counts> {
   start(): Promise<void>

@@ -2,8 +2,8 @@ import type { Clock } from '../core/index.js'
 import { runAfter } from './time.js'
 
 /**
- * Wakes a loop that waits for work. The first call of an idle loop wakes it at once. Further calls within the debounce window
- * count as one, so that many notifications do not become as many queries.
+ * Wakes a loop that waits for work. The first notification of an idle loop wakes it at once. Further ones within the
+ * debounce time count as one, so that many notifications do not cause as many queries.
  */
 export class Wakeup {
   readonly #debounceMs: number
@@ -13,7 +13,9 @@ export class Wakeup {
   #wake: (() => void) | undefined
   #lastWokenMs = Number.NEGATIVE_INFINITY
 
-  /** @param isIdle True if all work found so far is done. The next notification then wakes the loop without debounce. */
+  /**
+   * @param isIdle True if all work found so far is done. The next notification then wakes the loop without debounce.
+   */
   constructor(debounceMs: number, clock: Clock, isIdle: () => boolean = () => false) {
     this.#debounceMs = debounceMs
     this.#clock = clock
@@ -45,7 +47,7 @@ export class Wakeup {
     return true
   }
 
-  /** Uses a promise and a timer, because `AbortController.abort()` first builds an exception. */
+  /** Waits by a promise and a timer, because `AbortController.abort()` first builds an exception. */
   #waitForSignal(ms: number, signal: AbortSignal, level?: 'certain'): Promise<void> {
     return new Promise((resolve) => {
       if (signal.aborted) return resolve()

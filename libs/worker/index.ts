@@ -1,4 +1,4 @@
-/** Parts of every worker: poll loop, wake-ups, semaphore, circuit breaker, event emitter. The only module with timers. */
+/** Parts of every worker: poll loop, wake-ups, semaphore, circuit breaker, event emitter and timers. */
 export { CircuitBreaker } from './CircuitBreaker.js'
 export type { BreakerOptions, BreakerState } from './CircuitBreaker.js'
 export { Emitter, guardListener } from './Emitter.js'
