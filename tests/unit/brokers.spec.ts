@@ -55,7 +55,7 @@ describe('a declaration of a broker rail', () => {
     ['Kafka', () => kafka({})],
     ['Kafka with onUnknown hold', () => kafka({}, { onUnknown: 'hold' })],
     ['a topic of 249 characters', () => kafka({ topic: 't'.repeat(249) })],
-  ])('loads %s', ([, declare]) => {
+  ])('is accepted and loads: %s', ([, declare]) => {
     expect(() => loadRail(declare())).not.toThrow()
   })
 
@@ -128,14 +128,14 @@ describe('a declaration of a broker rail', () => {
       () => kafka({}, { onUnknown: 'resend' }),
       'consumersDeduplicate: expected true',
     ],
-  ])('refuses %s and names the field', ([, declare, message]) => {
+  ])('is refused, and the field is named: %s', ([, declare, message]) => {
     expect(declare).toThrow(message)
   })
 
   test.for<[string, () => Rail]>([
     ['codes and a misspelt field', () => nats({}, { codes: { X: 'success' }, dispatchh: 1 })],
     ['a field misspelt', () => kafka({}, { onUnknown: 'hold', timeoutms: 1 })],
-  ])('refuses %s when the rail is loaded', ([, declare]) => {
+  ])('is refused when the rail is loaded: %s', ([, declare]) => {
     expect(() => loadRail(declare())).toThrow('unknown; ')
   })
 })

@@ -79,7 +79,7 @@ describe('a foreign schema', () => {
     expect(rows).toEqual([{ owner: 'postgres' }])
   })
 
-  test('is assumed for an object of ours with another owner, which is named', async () => {
+  test('an object of Symphony with another owner is refused by name', async () => {
     await deploy({ url: db.url, schema })
     await db.queryNoRole('ALTER TABLE payment_outbox_attempts OWNER TO postgres')
     await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({

@@ -354,7 +354,7 @@ describe('access', () => {
     expect((await fetch(`${closed.address}/healthz`)).status).toBe(200)
   })
 
-  test('finds no instructions in a process without an API (404)', async () => {
+  test('a process without an API answers 404 for instructions', async () => {
     const worker = await openHttpFixture(db, { api: 'none' })
     onTestFinished(() => worker.close())
     expect((await worker.post(body(), key)).status).toBe(404)

@@ -109,7 +109,7 @@ test('a timer is cancelled once; a second call or an unknown id changes nothing'
   expect(rows).toEqual([{ state: 'CANCELLED' }])
 })
 
-test('a pause of an unknown name is refused with the nearest known one (UNKNOWN_NAME), unless forced', async () => {
+test('a pause of an unknown name is refused with a suggestion (UNKNOWN_NAME), unless forced', async () => {
   const { railType } = await enqueue(db)
   const name = railType.toUpperCase()
   const refused = await ask('/v1/pauses', { kind: 'rail', name, reason: 'closed' })

@@ -32,7 +32,7 @@ interface Request {
   readonly key: string
 }
 
-/** Ids that exist are likely, so that a request gets past the door. */
+/** Generates requests. Their ids often exist, so that many requests reach the handler. */
 function requestTo(route: Route): fc.Arbitrary<Request> {
   const known = [...exampleIds.values(), 'acme', 'simulated', 'invoice-2041', 'nightly-report', 'bank-of-x', 'evt_17']
   const from = (schema: Schema | undefined) => (schema === undefined ? fc.constant({}) : valueOf(schema, known))
@@ -61,8 +61,8 @@ function send(route: Route, { params, query, body, key }: Request): Promise<Resp
   })
 }
 
-describe('requests made up from the schemas', () => {
-  test('are answered as documented by every route, and never by a 5xx', async () => {
+describe('requests generated from the schemas', () => {
+  test('get documented answers from every route, and never a 5xx', async () => {
     const routes = fixture.routes.filter(({ path, access }) => path !== '/v1/stream' && access !== 'signature')
     const anyRequest = fc
       .nat(routes.length - 1)
@@ -81,13 +81,13 @@ describe('requests made up from the schemas', () => {
       }),
       { numRuns: 200, seed: 20_261_115 },
     )
-    // Otherwise it would have proved only that nonsense is refused.
+    // Otherwise the test would only show that nonsense is refused.
     expect(accepted).toBeGreaterThan(30)
   })
 })
 
 describe('the schema of a route', () => {
-  test('names a defect of every value that it refuses, and of no other', () => {
+  test('reports a defect for exactly the values that it refuses', () => {
     const schemas = fixture.routes.flatMap(({ params, query, body }) =>
       [params, query, body].filter((schema) => schema !== undefined),
     )
@@ -115,13 +115,13 @@ describe('the schema of a route', () => {
     [batchOf({ railType: 'x'.repeat(129) }), 'instructions[0].railType', 'expected 1 to 128 characters, got 129'],
     [batchOf({ ordered: 'yes' }), 'instructions[0].ordered', 'expected true or false, got string'],
     [batchOf({ 'a b': 1 }), 'instructions[0][key 5]', 'unknown field; expected instructionId, participantId'],
-  ])('refuses the batch %j, naming %s', async (body, argument, expected) => {
+  ])('refuses the batch %j and names %s', async (body, argument, expected) => {
     const problem = await problemOf(await postJson('/v1/instructions/batch', JSON.stringify(body)))
     expect(problem).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument })
     expect(problem.detail).toContain(`${argument}: ${expected}`)
   })
 
-  test('refuses a batch of 400,000 numbers by its length, without a look at each', async () => {
+  test('refuses a batch of 400,000 numbers by its length, without checking each', async () => {
     const body = `{"instructions":[${'1,'.repeat(399_999)}1]}`
     expect(await problemOf(await postJson('/v1/instructions/batch', body))).toMatchObject({
       code: 'INVALID_INSTRUCTION',
@@ -133,10 +133,10 @@ describe('the schema of a route', () => {
 
 describe('hostile bodies', () => {
   const BODIES: Readonly<Record<string, string | Uint8Array>> = {
-    'a million brackets': '['.repeat(100_000),
-    'a million objects': '{"a":'.repeat(50_000),
-    'a number without end': `{"reason":${'9'.repeat(10_000)}}`,
-    'an exponent beyond all': '{"reason":1e400}',
+    '100,000 brackets': '['.repeat(100_000),
+    '50,000 objects': '{"a":'.repeat(50_000),
+    'a number of 10,000 digits': `{"reason":${'9'.repeat(10_000)}}`,
+    'an exponent of 400': '{"reason":1e400}',
     'a key twice': '{"reason":"a","reason":"b"}',
     __proto__: '{"reason":"a","__proto__":{"admin":true}}',
     constructor: '{"reason":"a","constructor":{"prototype":{"admin":true}}}',
@@ -155,7 +155,7 @@ describe('hostile bodies', () => {
     'a body of 300 KiB': `{"reason":"${'x'.repeat(300_000)}"}`,
   }
 
-  test('each is refused by every route that takes a body, without a word of it, and nothing is changed', async () => {
+  test('are refused by every route that takes a body, unquoted and without effect', async () => {
     const before = await rowHashes(db)
     const headers = { 'content-type': 'application/json', 'idempotency-key': 'k' }
     const takers = fixture.routes.filter(({ body, access }) => body !== undefined && access !== 'signature')
@@ -182,7 +182,7 @@ describe('hostile bodies', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('a batch of 5 MiB is refused unread, one of 3 MiB is read', async () => {
+  test('are refused in a batch over 4 MiB (413), and parsed below (422)', async () => {
     expect(await problemOf(await postBatch(5_242_880))).toMatchObject({ status: 413, code: 'BODY_TOO_LARGE' })
     expect(await problemOf(await postBatch(3_145_728))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
@@ -202,12 +202,12 @@ describe('hostile connections', () => {
       'POST /v1/pauses HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
       /^HTTP\/1\.1 400 /,
     ],
-  ])('%s are refused, and the server goes on', async (_, text, answer) => {
+  ])('are refused, and the server goes on: %s', async (_, text, answer) => {
     expect(await raw(text)).toMatch(answer)
     expect((await fixture.call('/v1/me')).status).toBe(200)
   })
 
-  test('a token in the address is not taken', async () => {
+  test('cannot pass a token in the URL (401)', async () => {
     expect((await fetch(`${fixture.address}/v1/me?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401)
   })
 })
@@ -218,7 +218,7 @@ function idFor(param: string): string {
   return param.endsWith('Id') ? (exampleIds.get(documented) ?? '') : 'x'
 }
 
-/** Everything that a raw client is answered with, until the server hangs up. */
+/** Returns the whole answer to a raw request, until the server closes the connection. */
 function raw(text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const { hostname, port } = new URL(fixture.address)
@@ -230,7 +230,7 @@ function raw(text: string): Promise<string> {
   })
 }
 
-/** A batch of one instruction with a note of so many bytes. */
+/** Posts a batch of one instruction with a note of this many bytes. */
 function postBatch(bytes: number): Promise<Response> {
   const instruction = { instructionId: 'big', participantId: 'p', railType: 'r', payload: { note: 'x'.repeat(bytes) } }
   return postJson('/v1/instructions/batch', JSON.stringify({ instructions: [instruction] }))
@@ -244,11 +244,11 @@ function postJson(path: string, body: string): Promise<Response> {
   return fixture.call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
 }
 
-/** A success has its documented shape; a refusal its documented code, which is never that of a mistake of ours. */
+/** Returns 'as documented' for a success of the documented shape, or a documented problem that is not INTERNAL. */
 async function verdictOn(route: Route, response: Response): Promise<string> {
   if (!response.ok) {
     const { code } = await problemOf(response)
-    // An empty part of a path is another path.
+    // An empty path parameter makes another path.
     const documented = code === 'NOT_FOUND' || (code !== 'INTERNAL' && problemCodesOf(route).includes(code))
     return documented ? 'as documented' : code
   }
@@ -259,7 +259,7 @@ async function verdictOn(route: Route, response: Response): Promise<string> {
 
 const compiled = new Map<TSchema, ReturnType<typeof Compile>>()
 
-/** Compiled once: there are many requests. */
+/** Compiles each schema once. */
 function compiledOf(schema: TSchema) {
   const known = compiled.get(schema) ?? Compile(schema)
   compiled.set(schema, known)
@@ -274,7 +274,7 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
-/** Half a surrogate cannot stand in an address. */
+/** Replaces surrogates, because half a pair cannot be encoded in a URL. */
 function wellFormed(text: string): string {
   return text.replaceAll(/[\uD800-\uDFFF]/g, '?')
 }

@@ -4,7 +4,7 @@ import { ApiKeys, isActorGateway } from '../../libs/access/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { createKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 
-/** What identifies a payment over HTTP: instruction id and key together, and within one caller the key alone. */
+/** Tests of the identity of a payment over HTTP: instruction id and key, and within one caller the key alone. */
 
 let db: TestDatabase
 let fixture: HttpFixture
@@ -54,7 +54,7 @@ async function postBatch(instructions: readonly object[]): Promise<Response> {
 }
 
 describe('a known Idempotency-Key', () => {
-  test('with another instruction is answered 409 KEY_REUSED, which names the first; nothing is paid', async () => {
+  test('is refused with another instruction, and the first is named (409 KEY_REUSED)', async () => {
     const key = randomUUID()
     expect((await fixture.post(buildBody('A-1'), key)).status).toBe(201)
     const response = await fixture.post(buildBody('A-2'), key)
@@ -67,7 +67,7 @@ describe('a known Idempotency-Key', () => {
     expect(await countItems(key)).toBe(1)
   })
 
-  test('with another instruction in a batch is answered 409 and refuses the whole batch', async () => {
+  test('is refused with another instruction in a batch, and so is the whole batch (409)', async () => {
     const key = randomUUID()
     await fixture.post(buildBody('B-1'), key)
     const fresh = { ...buildBody('B-0'), idempotencyKey: randomUUID() }
@@ -80,7 +80,7 @@ describe('a known Idempotency-Key', () => {
     expect(await countItems(fresh.idempotencyKey)).toBe(0)
   })
 
-  test('given to two instructions of one batch is answered 409 and refuses both', async () => {
+  test('is refused for two instructions of one batch (409)', async () => {
     const idempotencyKey = randomUUID()
     const response = await postBatch([
       { ...buildBody('C-1'), idempotencyKey },
@@ -90,7 +90,7 @@ describe('a known Idempotency-Key', () => {
     expect(await countItems(idempotencyKey)).toBe(0)
   })
 
-  test('belongs to the owner of the API key: a rotated key keeps it, another owner does not share it', async () => {
+  test('belongs to an owner: a rotated API key keeps it, another owner does not share it', async () => {
     const key = randomUUID()
     const first = await createKey(db, { scopes: ['ingest'], owner: 'shop' })
     expect((await postAs(first.key, buildBody('D-1'), key)).status).toBe(201)
@@ -104,7 +104,7 @@ describe('a known Idempotency-Key', () => {
 })
 
 describe('an instruction without instructionId', () => {
-  test('has its Idempotency-Key as instruction id; the same content again is answered 200', async () => {
+  test('takes its Idempotency-Key as id; the same content again answers 200', async () => {
     const key = randomUUID()
     const body = buildBody()
     const first = await fixture.post(body, key)
@@ -117,14 +117,14 @@ describe('an instruction without instructionId', () => {
     expect(await bodyOf(again)).toEqual({ ...accepted, created: false })
   })
 
-  test('with other content under its key is answered 409 IDEMPOTENCY_CONFLICT', async () => {
+  test('is refused with other content under its key (409 IDEMPOTENCY_CONFLICT)', async () => {
     const key = randomUUID()
     await fixture.post(buildBody(), key)
     expect(await problemOf(await fixture.post(buildBody(), key))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
     expect(await countItems(key)).toBe(1)
   })
 
-  test('is taken in a batch if it has a key, and refused (422) if it has neither', async () => {
+  test('is accepted in a batch with a key, and refused without one (422)', async () => {
     const idempotencyKey = randomUUID()
     const accepted = await bodyOf(await postBatch([{ ...buildBody(), idempotencyKey }]))
     expect(accepted).toMatchObject({ items: [{ instructionId: idempotencyKey, created: true }] })
@@ -136,7 +136,7 @@ describe('an instruction without instructionId', () => {
   })
 })
 
-test('a server whose login is no gateway accepts no payment (503), because it cannot scope keys', async () => {
+test('a server whose login is no gateway accepts no payment: it cannot scope keys (503)', async () => {
   const control = db.as('symphony_control')
   const roles = {
     ingest: db.as('symphony_ingest'),
@@ -153,7 +153,7 @@ test('a server whose login is no gateway accepts no payment (503), because it ca
   expect(await countItems(key)).toBe(0)
 })
 
-test('/openapi.json and /docs say what identifies a payment', async () => {
+test('/openapi.json and /docs explain the identity of a payment', async () => {
   const { tags } = await bodyOf(await fixture.call('/openapi.json'))
   expect(tags).toContainEqual({
     name: 'instructions',

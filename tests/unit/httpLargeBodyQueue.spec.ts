@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { LargeBodyQueue } from '../../libs/http/requestBody.js'
 
-test('work passes one piece a turn, in order, and whatever else is due goes in between', async () => {
+test('LargeBodyQueue runs one task per event loop turn, in order, between other work', async () => {
   const done: string[] = []
   const queue = new LargeBodyQueue()
   for (const name of ['long 1', 'long 2', 'long 3']) queue.run(() => done.push(name))

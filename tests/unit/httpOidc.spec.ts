@@ -8,7 +8,7 @@ import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support
 import { enqueue } from '../support/outboxItems.js'
 import { portOf } from '../support/portOf.js'
 
-/** Tokens of an identity provider: a real one, whose keys are served by a real server of this machine. */
+/** Tests of tokens of an identity provider. A local server serves its keys. */
 
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>
 
@@ -53,7 +53,7 @@ interface TokenOptions {
   readonly seconds?: { readonly iat?: number; readonly nbf?: number; readonly exp?: number }
 }
 
-/** A token that counts, but for what is asked to be otherwise. */
+/** Signs a valid token, except for the given changes. */
 function token({
   claims = {},
   key = trusted.privateKey,
@@ -79,7 +79,7 @@ async function me(jwt: string, at = fixture): Promise<Response> {
   return at.call('/v1/me', { headers: { authorization: `Bearer ${jwt}` } })
 }
 
-test('a token that counts is the person and the scopes that its claims say', async () => {
+test('a valid token has the owner and the scopes of its claims', async () => {
   expect(await bodyOf(await me(await token()))).toEqual({
     owner: 'alice@example.com',
     scopes: ['read'],
@@ -94,7 +94,7 @@ test('a token that counts is the person and the scopes that its claims say', asy
   expect((await fixture.call('/v1/jobs', { headers: { authorization: `Bearer ${await token()}` } })).status).toBe(200)
 })
 
-/** Posts an instruction as a person, with a token that ends in so many seconds. */
+/** Posts an instruction as a person, with a token that expires in this many seconds. */
 async function post(instructionId: string, email: string, seconds: number): Promise<Response> {
   return fixture.call('/v1/instructions', {
     method: 'POST',
@@ -121,36 +121,36 @@ test('an Idempotency-Key belongs to issuer and person: a renewed token keeps it'
   ])
 })
 
-test('a scope that is not mapped opens nothing', async () => {
+test('an unmapped scope grants nothing (SCOPE_MISSING)', async () => {
   const jwt = await token({ claims: { scope: 'read operate ingest audit' } })
   expect(await bodyOf(await me(jwt))).toMatchObject({ scopes: [] })
   const response = await fixture.call('/v1/jobs', { headers: { authorization: `Bearer ${jwt}` } })
   expect(await problemOf(response)).toMatchObject({ code: 'SCOPE_MISSING' })
 })
 
-describe('a token does not count', () => {
+describe('a token', () => {
   test.each<[string, () => Promise<string>]>([
-    ['that another key signed', () => token({ key: stranger.privateKey })],
-    ['under a key id the provider does not have', () => token({ key: stranger.privateKey, kid: 'k2' })],
+    ['signed by another key', () => token({ key: stranger.privateKey })],
+    ['with an unknown key id', () => token({ key: stranger.privateKey, kid: 'k2' })],
     ['of another issuer', () => token({ claims: { iss: 'https://evil.example.com' } })],
     ['for another audience', () => token({ claims: { aud: 'shop' } })],
-    ['that has expired', () => token({ seconds: { exp: -31 } })],
-    ['that is not valid yet', () => token({ seconds: { nbf: 40 } })],
-    ['without an end', () => token({ claims: { exp: undefined } })],
-    ['whose end is no time', () => token({ claims: { exp: 1e30 } })],
-    ['whose end is beyond every date', () => token({ claims: { exp: 8_640_000_000_001 } })],
-    ['whose end is text', () => token({ claims: { exp: '4000000000' } })],
-    ['whose end is null', () => token({ claims: { exp: null } })],
-    ['whose end is a list', () => token({ claims: { exp: [4_000_000_000] } })],
-    ['whose end is before all time', () => token({ claims: { exp: -1e30 } })],
-    ['whose beginning is text', () => token({ claims: { nbf: 'now' } })],
-    ['whose beginning is never', () => token({ claims: { nbf: 1e30 } })],
-    ['whose beginning is an object', () => token({ claims: { nbf: {} } })],
-    ['whose issue time is text', () => token({ claims: { iat: 'now' } })],
-    ['whose issue time is null', () => token({ claims: { iat: null } })],
-    ['without a person', () => token({ claims: { email: undefined } })],
-    ['of a person who is not text', () => token({ claims: { email: 7 } })],
-    ['of a person with a space at the end', () => token({ claims: { email: 'alice ' } })],
+    ['expired', () => token({ seconds: { exp: -31 } })],
+    ['not valid yet', () => token({ seconds: { nbf: 40 } })],
+    ['without exp', () => token({ claims: { exp: undefined } })],
+    ['exp of 1e30', () => token({ claims: { exp: 1e30 } })],
+    ['exp beyond the last Date', () => token({ claims: { exp: 8_640_000_000_001 } })],
+    ['exp as text', () => token({ claims: { exp: '4000000000' } })],
+    ['exp of null', () => token({ claims: { exp: null } })],
+    ['exp as a list', () => token({ claims: { exp: [4_000_000_000] } })],
+    ['exp of -1e30', () => token({ claims: { exp: -1e30 } })],
+    ['nbf as text', () => token({ claims: { nbf: 'now' } })],
+    ['nbf of 1e30', () => token({ claims: { nbf: 1e30 } })],
+    ['nbf as an object', () => token({ claims: { nbf: {} } })],
+    ['iat as text', () => token({ claims: { iat: 'now' } })],
+    ['iat of null', () => token({ claims: { iat: null } })],
+    ['without an owner', () => token({ claims: { email: undefined } })],
+    ['with an owner that is no text', () => token({ claims: { email: 7 } })],
+    ['with an owner that ends in a space', () => token({ claims: { email: 'alice ' } })],
     [
       'with an algorithm that is not allowed',
       async () =>
@@ -168,20 +168,20 @@ describe('a token does not count', () => {
         }).encode(),
     ],
     [
-      'whose payload was changed',
+      'with a changed payload',
       async () => (await token()).replace(/\.[^.]+\./, `.${Buffer.from('{"email":"root"}').toString('base64url')}.`),
     ],
-  ])('%s', async (_, make) => {
+  ])('is refused (401): %s', async (_, make) => {
     expect(await problemOf(await me(await make()))).toMatchObject({ status: 401, code: 'UNAUTHENTICATED' })
   })
 
-  test('but clocks may differ by half a minute', async () => {
+  test('is accepted if clocks differ by 20 s', async () => {
     expect((await me(await token({ seconds: { exp: -20 } }))).status).toBe(200)
     expect((await me(await token({ seconds: { nbf: 20 } }))).status).toBe(200)
   })
 })
 
-test('participants are those of the claim, and a token that should name them and does not is refused', async () => {
+test('a token sees the participants of its claim, and is refused without the claim', async () => {
   const bound = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ participantsClaim: 'tenants' })) })
   onTestFinished(() => bound.close())
   const item = await enqueue(db, { participantId: 'oidc-mine' })
@@ -193,7 +193,7 @@ test('participants are those of the claim, and a token that should name them and
   expect((await me(await token(), bound)).status).toBe(401)
 })
 
-test('503 while the provider cannot be asked: nobody is let in, and nobody is told that their token is bad', async () => {
+test('an unreachable provider answers 503, not 401 (IDENTITY_PROVIDER_UNAVAILABLE)', async () => {
   const dark = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ jwksUrl: 'http://127.0.0.1:1/jwks' })) })
   onTestFinished(() => dark.close())
   expect(await problemOf(await me(await token(), dark))).toMatchObject({
@@ -202,17 +202,17 @@ test('503 while the provider cannot be asked: nobody is let in, and nobody is to
   })
 })
 
-describe('settings are refused', () => {
+describe('OIDC settings', () => {
   test.each<[string, JsonObject, string]>([
     ['without an issuer', { issuer: '' }, 'issuer'],
     ['without an audience', { audience: null }, 'audience'],
     ['with an address that is not https', { jwksUrl: 'http://login.example.com/jwks' }, 'jwksUrl'],
-    ['with an address that is none', { jwksUrl: 'jwks' }, 'jwksUrl'],
-    ['with a shared secret for an algorithm', { algorithms: ['HS256'] }, 'algorithms'],
-    ['with no algorithm at all', { algorithms: ['none'] }, 'algorithms'],
+    ['with an invalid address', { jwksUrl: 'jwks' }, 'jwksUrl'],
+    ['with the algorithm HS256', { algorithms: ['HS256'] }, 'algorithms'],
+    ['with the algorithm none', { algorithms: ['none'] }, 'algorithms'],
     ['with a scope that does not exist', { scopes: { admin: ['root'] } }, 'scopes.admin'],
-    ['with a field nobody knows', { audiance: 'symphony' }, 'audiance'],
-  ])('%s', (_, change, argument) => {
+    ['with an unknown field', { audiance: 'symphony' }, 'audiance'],
+  ])('are refused %s', (_, change, argument) => {
     expect(() => readOidcOptions(SETTINGS(change))).toThrow(expect.objectContaining({ argument }))
   })
 })

@@ -7,7 +7,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 
-/** What the API says of itself is what it does: the document is well-formed, and every example in it is executed. */
+/** Tests that the OpenAPI document is well-formed and that every example in it works. */
 
 let db: TestDatabase
 let fixture: HttpFixture
@@ -67,7 +67,7 @@ function call(route: Route, example: Example): Promise<Response> {
 }
 
 describe('the OpenAPI document', () => {
-  test('is 3.1 in its structure: every object has what the specification requires, and nothing it does not know', () => {
+  test('follows the structure of OpenAPI 3.1', () => {
     expect(document.openapi).toBe('3.1.0')
     expect(Object.keys(document).toSorted()).toEqual(['components', 'info', 'openapi', 'paths', 'servers', 'tags'])
     expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) })
@@ -81,7 +81,7 @@ describe('the OpenAPI document', () => {
       expect(Object.keys(operation).filter((key) => !OPERATION_KEYS.has(key))).toEqual([])
       expect([where, operation.summary.length > 0, operation.tags.length]).toEqual([where, true, 1])
       expect(document.tags.map(({ name }) => name)).toContain(operation.tags[0])
-      // Every parameter of the path is described, and none that is not there.
+      // Every parameter of the path is described, and no other.
       const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name)
       const described = operation.parameters.filter((one) => one.in === 'path')
       expect([where, described.map(({ name }) => name)]).toEqual([where, named])
@@ -108,7 +108,7 @@ describe('the OpenAPI document', () => {
     }
   })
 
-  test('has every route that the server has, and no other', () => {
+  test('has exactly the routes of the server', () => {
     const served = fixture.routes.map(({ method, path }) => `${method.toLowerCase()} ${path}`).toSorted()
     expect(
       operations()
@@ -117,7 +117,7 @@ describe('the OpenAPI document', () => {
     ).toEqual(served)
   })
 
-  test('each example in it, of a request and of an answer, fits its own schema', () => {
+  test('has only examples that fit their schemas', () => {
     const problem = document.components.schemas['Problem']!
     const shown: (readonly [string, readonly unknown[]])[] = []
     for (const [path, method, { parameters, requestBody, responses }] of operations()) {
@@ -134,7 +134,7 @@ describe('the OpenAPI document', () => {
     expect(shown.filter(([, defects]) => defects.length > 0)).toEqual([])
   })
 
-  test('is open to all, and so is the page that shows it, which has no script or style of its own in it', async () => {
+  test('is public, and so is its page, which has no inline script or style', async () => {
     for (const path of ['/openapi.json', '/docs', '/docs/page.js', '/docs/page.css']) {
       const response = await fetch(`${fixture.address}${path}`)
       expect([path, response.status]).toEqual([path, 200])
@@ -146,10 +146,10 @@ describe('the OpenAPI document', () => {
   })
 })
 
-describe('each route', () => {
-  test('has an example, which is executed here and answered as documented, in the documented shape', async () => {
+describe('every route', () => {
+  test('has an example that is answered as documented', async () => {
     const executed: string[] = []
-    // In the order of the routes, which tell the exampleIds: a job is defined before it is deleted.
+    // The order of the routes matters: a job is defined before it is deleted.
     for (const route of fixture.routes) {
       const { path, method } = route
       if (route.access === 'signature' || path === '/v1/stream') continue
@@ -160,7 +160,7 @@ describe('each route', () => {
       expect([where, response.status, response.ok ? '' : text]).toEqual([where, example.status, ''])
       const { schema } = route.answers[example.status]!
       expect([where, schema === undefined ? [] : defectsOf(schema, JSON.parse(text))]).toEqual([where, []])
-      // Not an empty list: an example of nothing would prove nothing.
+      // An example with an empty list would show nothing.
       const isEmpty = method === 'GET' && !EMPTY_HERE.has(path) && /^\{"\w+":\[\]/.test(text)
       expect([where, isEmpty]).toEqual([where, false])
       executed.push(where)
@@ -168,7 +168,7 @@ describe('each route', () => {
     expect(executed.length).toBe(operations().length - 1)
   })
 
-  test('documents every problem that it is seen to answer with, and each is explained in docs/reference/http.md', async () => {
+  test('documents its problem codes, and docs/reference/http.md explains each', async () => {
     const page = markdownPage('docs/reference/http.md')
     const documented = [...page.matchAll(/^\| `([A-Z_]+)` \| (\d{3}) \|/gm)].map(([, code, status]) => [
       code,
@@ -183,7 +183,7 @@ describe('each route', () => {
     )
   })
 
-  test('is in the table of docs/reference/http.md with its scope', async () => {
+  test('is listed in docs/reference/http.md with its scope', async () => {
     const page = markdownPage('docs/reference/http.md')
     for (const { method, path, access } of fixture.routes) {
       if (access === 'open') continue
@@ -194,7 +194,9 @@ describe('each route', () => {
 })
 
 const OPERATION_KEYS = new Set(['operationId', 'tags', 'summary', 'security', 'parameters', 'requestBody', 'responses'])
-/** The fixture has no alert rules and names no databases; pauses are made and ended by the examples before. */
+/**
+ * Lists that are empty here: the fixture has no alert rules and no databases, and earlier examples end their pauses.
+ */
 const EMPTY_HERE = new Set(['/v1/alerts', '/v1/databases', '/v1/pauses'])
 const WEBHOOKS = [
   'WEBHOOK_SOURCE_UNKNOWN',
@@ -204,7 +206,7 @@ const WEBHOOKS = [
   'INVALID_MESSAGE',
 ] as const
 
-/** That it can be compiled, and says more than "anything". */
+/** Returns whether the schema compiles and is not empty. */
 function isSchema(schema: TSchema): boolean {
   return Object.keys(schema).length > 0 && Compile(schema) !== undefined
 }

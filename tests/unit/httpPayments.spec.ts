@@ -33,7 +33,7 @@ async function get<Answer>(path: string): Promise<Answer> {
   return answer
 }
 
-/** An operator's action, as one of two people. */
+/** Performs an operator action as one of two people. */
 function act(person: 'alice' | 'bob', path: string, body?: object, method = 'POST'): Promise<Response> {
   return fixture.call(path, {
     method,
@@ -58,7 +58,7 @@ function post(body: unknown): Promise<Response> {
   return fixture.call('/v1/instructions/batch', { method: 'POST', headers, body: JSON.stringify(body) })
 }
 
-/** Every page of a list, and the ids on them in order. */
+/** Returns the ids of all pages of a list, in order. */
 async function pages(path: string, limit: number): Promise<string[]> {
   const ids: string[] = []
   for (let cursor: string | null = ''; cursor !== null;) {
@@ -71,7 +71,7 @@ async function pages(path: string, limit: number): Promise<string[]> {
 }
 
 describe('the list of payments', () => {
-  test('is newest first, page by page, none twice and none left out, whichever way it is asked for', async () => {
+  test('pages newest first, without repetitions or omissions, under each filter', async () => {
     const participantId = 'paged'
     const batch = Array.from({ length: 23 }, () => buildInstruction({ participantId, railType: 'paged-rail' }))
     const made = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), batch)
@@ -83,10 +83,10 @@ describe('the list of payments', () => {
         newestFirst.toSorted(),
       )
     }
-    expect(await pages('/v1/outbox?rail=nobody-has-it', 100)).toEqual([])
+    expect(await pages('/v1/outbox?rail=unknown-rail', 100)).toEqual([])
   })
 
-  test('finds by whatever names a payment: all that it names, and nothing else', async () => {
+  test('finds payments by any name of theirs, and no others', async () => {
     const item = await enqueue(db)
     const lease = await claimOnly(db, item.railType)
     await complete(db, lease, { state: 'DISPATCHED', railReference: `REF-${item.outboxId}` })
@@ -94,7 +94,7 @@ describe('the list of payments', () => {
     const find = async (q: string) =>
       (await get<OutboxPage>(`/v1/outbox?q=${encodeURIComponent(q)}`)).items.map(({ outboxId }) => outboxId)
     expect(await find(item.instructionId)).toEqual([another.outboxId, item.outboxId])
-    // A key is searched among the payments of this HTTP caller only, and SQL enqueued this one.
+    // A key is searched among the payments of this HTTP caller only. SQL enqueued this one.
     expect(await find(item.idempotencyKey)).toEqual([])
     expect(await find(item.participantId)).toEqual([item.outboxId])
     expect(await find(`REF-${item.outboxId}`)).toEqual([item.outboxId])
@@ -120,7 +120,7 @@ describe('the list of payments', () => {
     expect(await (await fixture.call(path, { headers })).json()).toMatchObject({ items: [] })
   })
 
-  test('shows each state as a person would say it, under that filter and no other', async () => {
+  test('filters by each state', async () => {
     const railType = 'states'
     const of = (ordered = false) => ({ railType, participantId: `p-${Math.random()}`, ordered })
     const dispatched = await enqueue(db, of())
@@ -163,7 +163,7 @@ describe('the list of payments', () => {
     ['limit 501', 'limit=501', 'limit'],
     ['a limit in hexadecimal', 'limit=0x10', 'limit'],
     ['a limit with a sign', 'limit=%2B5', 'limit'],
-    ['a cursor nobody gave out', 'cursor=abc', 'cursor'],
+    ['an invalid cursor', 'cursor=abc', 'cursor'],
     [
       'the cursor of another list',
       `cursor=${Buffer.from('["HELD","01981f0e-7c00-7000-8000-000000000001"]').toString('base64url')}`,
@@ -171,13 +171,13 @@ describe('the list of payments', () => {
     ],
     ['a cursor with a bad id', `cursor=${Buffer.from('["outbox","1 OR 1=1"]').toString('base64url')}`, 'cursor'],
     [
-      'a cursor beside a word',
+      'a cursor beside q',
       `q=a&cursor=${Buffer.from('["outbox","01981f0e-7c00-7000-8000-000000000001"]').toString('base64url')}`,
       'cursor',
     ],
-    ['a word with a NUL', 'q=a%00b', 'word'],
+    ['a q with a NUL', 'q=a%00b', 'word'],
     ['a rail with a space', 'rail=a%20b', 'rail'],
-  ])('400 for %s, naming it', async (_, query, argument) => {
+  ])('answers 400 for %s and names the parameter', async (_, query, argument) => {
     expect(await problemOf(await fixture.call(`/v1/outbox?${query}`))).toMatchObject({
       status: 400,
       code: 'INVALID_QUERY',
@@ -187,7 +187,7 @@ describe('the list of payments', () => {
 })
 
 describe('the timeline of a payment', () => {
-  test('tells all: the lease and its holder, attempts, late evidence, the hold, both people, and the redrive', async () => {
+  test('shows lease, attempts, late outcome, hold, both people and redrive', async () => {
     const item = await enqueueAndClaim(db)
     const leased = await get<Timeline>(`/v1/outbox/${item.outboxId}`)
     expect(leased.item).toMatchObject({
@@ -230,7 +230,7 @@ describe('the timeline of a payment', () => {
     expect((await get<Timeline>(`/v1/outbox/${redrivenAs}`)).item).toMatchObject({ redriveOf: item.outboxId })
   })
 
-  test('404 for an id of nothing, 422 for what is no id', async () => {
+  test('answers 404 for an unknown id and 422 for an invalid one', async () => {
     expect(await problemOf(await fixture.call('/v1/outbox/00000000-0000-7000-8000-000000000000'))).toMatchObject({
       code: 'ITEM_NOT_FOUND',
     })
@@ -240,7 +240,7 @@ describe('the timeline of a payment', () => {
     })
   })
 
-  test('the proof has each row of a payment as the bytes that are hashed, and its number', async () => {
+  test('has a proof with each row as the bytes that are hashed', async () => {
     const item = await enqueueUnknown(db, { payload: { note: 'ü€😀' } })
     await acted('alice', `/v1/holds/${item.outboxId}/resolve`, { decision: 'RETRY', reason: 'try again' })
     const proof = await get<Proof>(`/v1/outbox/${item.outboxId}/proof`)
@@ -258,8 +258,8 @@ describe('the timeline of a payment', () => {
   })
 })
 
-describe('two people', () => {
-  test('whoever proposed cannot approve, in whatever spelling the key names them; somebody else can, once', async () => {
+describe('a two-person decision', () => {
+  test('is approved once, by another person than the proposer in any spelling', async () => {
     const item = await enqueueUnknown(db)
     const proposed = await acted<{ status: string; proposalId: string }>(
       'alice',
@@ -296,7 +296,7 @@ describe('two people', () => {
     })
   })
 
-  test('a decision that the state forbids is refused, and the answer says why', async () => {
+  test('is refused with the reason if the state forbids it (409)', async () => {
     const dispatched = await enqueue(db)
     await complete(db, await claimOnly(db, dispatched.railType), { state: 'DISPATCHED', railReference: 'x' })
     expect(
@@ -324,8 +324,8 @@ describe('two people', () => {
     ['a blank reason', { reason: '  ' }, 'reason'],
     ['a reason of 1001 characters', { reason: 'x'.repeat(1_001) }, 'reason'],
     ['a reason that is a number', { reason: 7 }, 'reason'],
-    ['a field nobody knows', { reason: 'x', force: true }, 'force'],
-  ])('422 for %s, naming it, and nothing is held', async (_, body, argument) => {
+    ['an unknown field', { reason: 'x', force: true }, 'force'],
+  ])('is refused for %s (422), and nothing is held', async (_, body, argument) => {
     const { outboxId } = await enqueue(db)
     expect(await problemOf(await act('alice', `/v1/outbox/${outboxId}/hold`, body))).toMatchObject({
       status: 422,
@@ -337,7 +337,7 @@ describe('two people', () => {
 })
 
 describe('a batch', () => {
-  test('is accepted as a whole, in order; repeated, it is the same', async () => {
+  test('is accepted as a whole in its order; repeated, it returns the same items', async () => {
     const instructions = Array.from({ length: 3 }, () => buildInstruction({ participantId: 'batched' }))
     const first: { items: { outboxId: string; created: boolean }[] } = JSON.parse(
       await (await post({ instructions })).text(),
@@ -347,7 +347,7 @@ describe('a batch', () => {
     expect(again.items).toMatchObject(first.items.map(({ outboxId }) => ({ outboxId, created: false })))
   })
 
-  test('with one that conflicts or is not valid is refused as a whole, naming it', async () => {
+  test('is refused as a whole if one item conflicts or is invalid, and the item is named', async () => {
     const known = buildInstruction({ participantId: 'all-or-none' })
     await post({ instructions: [known] })
     const fresh = buildInstruction({ participantId: 'all-or-none' })
@@ -364,13 +364,13 @@ describe('a batch', () => {
     ['1001 instructions', { instructions: Array.from({ length: 1_001 }, () => buildInstruction()) }],
     ['another field', { instructions: [buildInstruction()], atomic: false }],
     ['a list by itself', [buildInstruction()]],
-  ])('422 for %s', async (_, body) => {
+  ])('is refused for %s (422)', async (_, body) => {
     expect(await problemOf(await post(body))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
 })
 
 describe('the overview', () => {
-  test('counts as the database counts, names rails and workers as they report, and takes minutes one by one', async () => {
+  test('shows queue totals, rails, workers, pauses, throughput and errors', async () => {
     await heartbeatOutboxWorker(db.as('symphony_executor'), 'reporting', {
       running: 3,
       waiting: 1,
@@ -409,7 +409,7 @@ describe('the overview', () => {
     expect(status.latency).toMatchObject({ sampled: expect.any(Number) })
   })
 
-  test('one answer serves all who ask within the same second', async () => {
+  test('is read once for all callers within a second', async () => {
     let questions = 0
     const readonly = db.as('symphony_readonly')
     const counted = await openHttpFixture(db, {
@@ -420,14 +420,14 @@ describe('the overview', () => {
     expect(asked).toBeGreaterThan(5)
     const others = await Promise.all(Array.from({ length: 5 }, async () => (await counted.call('/v1/status')).text()))
     await counted.close()
-    // A machine that paused between them may have asked once more; five times is what must not be.
+    // After a pause of the machine it may be read once more, but not five times.
     expect(questions).toBeLessThanOrEqual(2 * asked)
     expect(others).toContain(first)
   })
 })
 
 describe('jobs and the inbox', () => {
-  test('a job is defined, paused, resumed, triggered by a person, and deleted; one that is not there is said to be', async () => {
+  test('a job is defined, paused, resumed, triggered and deleted, then JOB_NOT_FOUND', async () => {
     const body = { cron: '0 2 * * *', topic: 'reports', payload: { secret: 'CANARY' }, timeZone: 'Africa/Cairo' }
     const put = await act('alice', '/v1/jobs/nightly', body, 'PUT')
     expect(JSON.parse(await put.text())).toMatchObject({ name: 'nightly', created: true, state: 'ACTIVE' })
@@ -449,8 +449,8 @@ describe('jobs and the inbox', () => {
     })
   })
 
-  test('a message that is not dead is not revived, one that never came is not known', async () => {
-    const reason = { reason: 'mended' }
+  test('only a dead message is revived (MESSAGE_NOT_DEAD, MESSAGE_NOT_FOUND)', async () => {
+    const reason = { reason: 'repaired' }
     expect(await problemOf(await act('alice', '/v1/inbox/bank/none/revive', reason))).toMatchObject({
       code: 'MESSAGE_NOT_FOUND',
     })

@@ -16,7 +16,7 @@ import {
 } from '../support/outboxItems.js'
 import { createPerson, type Person } from '../support/outboxPeople.js'
 
-/** GET /v1/outbox/{outboxId}/proof: its pages and their size. */
+/** Tests of GET /v1/outbox/{outboxId}/proof: its pages and their size. */
 
 const PAGE_BYTES_MAX = 65_536
 const MASKING = loadRails([
@@ -49,7 +49,7 @@ afterAll(async () => {
   await ledger.close()
 })
 
-/** Rows beside those of a test. */
+/** Enqueues this many other items. */
 async function fill(rows: number): Promise<void> {
   for (let left = rows; left > 0; left -= 1_000) {
     const instructions = Array.from({ length: Math.min(left, 1_000) }, () => buildInstruction())
@@ -62,7 +62,7 @@ async function sealWithOthers(): Promise<void> {
   await ledger.sealAll(10_000)
 }
 
-/** A payment with one attempt and so many events, each in a transaction of its own. */
+/** Enqueues a payment with one attempt and this many events, each in its own transaction. */
 async function enqueueWithEvents(
   events: number,
   { reason = 'wait', afterEach = async () => {} }: { reason?: string; afterEach?: () => Promise<void> } = {},
@@ -81,7 +81,7 @@ interface Pages {
   readonly sizes: readonly number[]
 }
 
-/** All pages, joined as the dashboard joins them. */
+/** Reads all pages and joins them as the dashboard does. */
 async function pagesOf(outboxId: string, query = ''): Promise<Pages> {
   const pages: Proof[] = []
   const sizes: number[] = []
@@ -111,7 +111,7 @@ async function expectSound({ joined }: Pages, rows: number): Promise<void> {
 }
 
 describe('the proof of a payment', () => {
-  test('with 20 attempts and 20 events in 39 blocks comes in pages of at most 64 KiB that join', async () => {
+  test('comes in pages of at most 64 KiB that join (20 attempts, 20 events, 39 blocks)', async () => {
     const item = await enqueueWithEvents(20, { afterEach: sealWithOthers })
     for (let number = 2; number <= 20; number += 1) {
       await complete(ledger.db, await makeDueAndClaim(ledger.db, item), { state: 'RETRYABLE', errorCode: 'BUSY' })
@@ -124,7 +124,7 @@ describe('the proof of a payment', () => {
     expect(Math.max(...pages.sizes)).toBeLessThan(PAGE_BYTES_MAX)
   })
 
-  test('with two rows in blocks of 10,000 rows takes less than 8 KiB', async () => {
+  test('takes less than 8 KiB for two rows in blocks of 10,000 rows', async () => {
     const item = await enqueue(ledger.db)
     await fill(9_999)
     expect(await ledger.seal(10_000)).toEqual([10_000])
@@ -138,7 +138,7 @@ describe('the proof of a payment', () => {
     expect(pages.sizes[0]).toBeLessThan(8_192)
   })
 
-  test('with large payloads has one row to a page, however large, and the pages join', async () => {
+  test('has one row per page for large payloads, and the pages join', async () => {
     const item = await enqueueAndFail(ledger.db, 3, { payload: { note: 'x'.repeat(60_000) } })
     await ledger.sealAll()
     const pages = await pagesOf(item.outboxId)
@@ -146,7 +146,7 @@ describe('the proof of a payment', () => {
     expect(pages.sizes.length).toBe(4)
   })
 
-  test('counts bytes, not characters, of a masked payload', async () => {
+  test('limits its pages by the bytes, not the characters, of masked payloads', async () => {
     const payload = { iban: 'DE89370400440532013000', note: '€'.repeat(9_000) }
     const item = await enqueueAndFail(ledger.db, 4, { railType: 'masking', payload })
     const { joined, sizes } = await pagesOf(item.outboxId)
@@ -154,8 +154,8 @@ describe('the proof of a payment', () => {
     expect(Math.max(...sizes)).toBeLessThan(PAGE_BYTES_MAX)
   })
 
-  test('counts the heads of blocks of one row each', async () => {
-    // As many rows as a page may have fit into it only without the heads of their blocks.
+  test('counts block heads towards the size of a page', async () => {
+    // A full page of rows fits only without the heads of their blocks.
     const item = await enqueueWithEvents(40, { reason: 'x'.repeat(1_000) })
     await ledger.sealAll(1)
     const pages = await pagesOf(item.outboxId)
@@ -168,18 +168,18 @@ describe('the proof of a payment', () => {
     [33, 2],
     [64, 2],
     [65, 3],
-  ])('with %i small rows has %i pages', async (rows, pages) => {
+  ])('splits %i small rows into %i pages', async (rows, pages) => {
     const item = await enqueueWithEvents(rows - 2)
     const { joined, sizes } = await pagesOf(item.outboxId)
     expect([joined.rows.length, sizes.length]).toEqual([rows, pages])
   })
 
   test.each([
-    ['text of no list', 'made-up'],
+    ['text that no list returned', 'made-up'],
     ['the cursor of another list', cursorOf('outbox', '01981f0e-0000-7000-8000-000000000000')],
     ['a row of an unknown kind', cursorOf('proof', 'block', '1')],
     ['an attempt that does not exist', cursorOf('proof', 'attempt', '7')],
-    ['a number beyond all', cursorOf('proof', 'event', '999999999999999999')],
+    ['a number that is too large', cursorOf('proof', 'event', '999999999999999999')],
     ['a number below zero', cursorOf('proof', 'attempt', '-1')],
   ])('refuses a made-up cursor (INVALID_QUERY): %s', async (_what, cursor) => {
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
@@ -187,7 +187,7 @@ describe('the proof of a payment', () => {
     expect(problem).toMatchObject({ status: 400, code: 'INVALID_QUERY', argument: 'cursor' })
   })
 
-  test('is empty behind the last row', async () => {
+  test('is empty after the last row', async () => {
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     const response = await http.call(`/v1/outbox/${outboxId}/proof?cursor=${cursorOf('proof', 'attempt', '1')}`)
     expect(JSON.parse(await response.text())).toEqual({ outboxId, rows: [], blocks: [], next: null })

@@ -9,7 +9,7 @@ import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFix
 import { buildInstruction } from '../support/outboxItems.js'
 import { buildMasterKey } from '../support/protectionFixture.js'
 
-/** What rails declare about the fields of their payloads, done by the API. */
+/** Tests of the field classes that rails declare, as the API applies them. */
 
 const IBAN = 'DE89370400440532013000'
 const rail = (type: string, fields: object) => ({
@@ -52,7 +52,7 @@ function bodyOf({ idempotencyKey: _key, ...body }: OutboxInstruction): object {
 }
 
 describe('an instruction', () => {
-  test('with a field to encrypt is stored as ciphertext, alone and in a batch; repeated, it is the same one', async () => {
+  test('is stored with encrypted fields, alone and in a batch, and stays idempotent', async () => {
     const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     const first = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     const again = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
@@ -74,14 +74,14 @@ describe('an instruction', () => {
     expect(rows[0]!.text).not.toContain(IBAN)
   })
 
-  test('with a card number where none may be is refused, the place named and not the number', async () => {
+  test('is refused for a card number in a forbidden field, which is named without it', async () => {
     const body = bodyOf(buildInstruction({ railType: 'encrypted', payload: { memo: 'pay 4111 1111 1111 1111' } }))
     const problem = await problemOf(await fixture.post(body, randomUUID()))
     expect(problem).toMatchObject({ status: 422, code: 'CARD_NUMBER_REFUSED', argument: 'payload/memo' })
     expect(JSON.stringify(problem)).not.toContain('4111')
   })
 
-  test('about somebody whose key was destroyed is refused', async () => {
+  test('is refused if the key of its subject was destroyed (SUBJECT_ERASED)', async () => {
     const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     await fixture.post(bodyOf(instruction), instruction.idempotencyKey)
     await new Vault(db).shred({ subject: instruction.participantId, reason: 'asked to' })
@@ -89,7 +89,7 @@ describe('an instruction', () => {
     expect(problem).toMatchObject({ status: 409, code: 'SUBJECT_ERASED', argument: 'payload' })
   })
 
-  test('with a field to encrypt is refused by a server without a key, and taken by none in the clear', async () => {
+  test('is refused by a server without a key (ENCRYPTION_UNAVAILABLE)', async () => {
     const keyless = await openHttpFixture(db, { api: { protection: protectionWith(new FieldVault(rails)) } })
     const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     expect(await problemOf(await keyless.post(bodyOf(instruction), 'k'))).toMatchObject({
@@ -101,7 +101,7 @@ describe('an instruction', () => {
 })
 
 describe('the proof of a payment', () => {
-  test('masks the fields of a masked class and leaves the record out; payloads=plain shows both', async () => {
+  test('masks fields and omits their records; payloads=plain shows the records', async () => {
     const { outboxId, ...masked } = await proofOf('masked')
     expect(JSON.stringify(masked)).not.toContain(IBAN)
     expect(masked.rows.map(({ record }) => record === null)).toEqual([false, true])
@@ -111,7 +111,7 @@ describe('the proof of a payment', () => {
     expect(plain.rows.map(({ record }) => hasIban(record))).toEqual([false, true])
   })
 
-  test('of a rail without classes has its records', async () => {
+  test('shows the records of a rail without field classes', async () => {
     const { rows } = await proofOf('open')
     expect(rows.map(({ payload, record }) => [payload, hasIban(record)])).toEqual([
       [null, false],
@@ -125,7 +125,7 @@ describe('the proof of a payment', () => {
   })
 })
 
-/** Of a payment that has ended. */
+/** Returns the proof of a terminal payment. */
 async function proofOf(railType: string): Promise<Proof> {
   const instruction = buildInstruction({ railType, payload: { iban: IBAN, amount: '1.50' } })
   const { outboxId } = JSON.parse(await (await fixture.post(bodyOf(instruction), instruction.idempotencyKey)).text())

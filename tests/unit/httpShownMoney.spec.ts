@@ -12,7 +12,7 @@ import { createPerson, enqueueFailed, enqueueUnknown, propose, type Person } fro
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { writeRailsFile } from '../support/railsFile.js'
 
-/** Amounts where people decide: over HTTP with the scope read, and on the command line. */
+/** Tests of the amounts that people see over HTTP with the scope read, and on the command line. */
 
 const IBAN = 'DE89370400440532013000'
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: IBAN, memo: 'SECRET-MEMO' }
@@ -52,18 +52,18 @@ afterAll(async () => {
   await db.drop()
 })
 
-describe('a key with the scope read sees amount, currency and masked destination', () => {
+describe('amount, currency and masked destination', () => {
   const places: readonly (readonly [string, () => string, string])[] = [
-    ['of a list of payments', () => '/v1/outbox', 'items.0'],
-    ['of one payment', () => `/v1/outbox/${held.outboxId}`, 'item'],
-    ['of its proposal', () => `/v1/outbox/${held.outboxId}`, 'proposals.0'],
-    ['of an instruction', () => `/v1/instructions/${held.instructionId}`, 'items.0'],
-    ['of a hold', () => '/v1/holds', 'items.0.item'],
-    ['of what is proposed about a hold', () => '/v1/holds', 'items.0.proposal'],
-    ['of a dead letter', () => '/v1/dlq', 'items.0.item'],
-    ['of a proposal', () => '/v1/proposals', 'items.0'],
+    ['a list of payments', () => '/v1/outbox', 'items.0'],
+    ['one payment', () => `/v1/outbox/${held.outboxId}`, 'item'],
+    ['the proposals of one payment', () => `/v1/outbox/${held.outboxId}`, 'proposals.0'],
+    ['an instruction', () => `/v1/instructions/${held.instructionId}`, 'items.0'],
+    ['a hold', () => '/v1/holds', 'items.0.item'],
+    ['the proposal of a hold', () => '/v1/holds', 'items.0.proposal'],
+    ['a dead letter', () => '/v1/dlq', 'items.0.item'],
+    ['a list of proposals', () => '/v1/proposals', 'items.0'],
   ]
-  test.for(places)('%s', async ([, path, place]) => {
+  test.for(places)('are shown to a key with the scope read in %s', async ([, path, place]) => {
     const response = await fixture.call(path(), { headers: { authorization: `Bearer ${reader}` } })
     const text = await response.text()
     expect([response.status, text.includes(IBAN), text.includes('SECRET')]).toEqual([200, false, false])
@@ -76,20 +76,20 @@ function commandLine(...words: readonly string[]) {
   return symphony(words, { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema })
 }
 
-describe('the command line shows the same', () => {
+describe('the command line', () => {
   const commands: readonly (readonly [string, () => readonly string[]])[] = [
     ['show', () => ['show', held.instructionId]],
     ['holds list', () => ['holds', 'list']],
     ['dlq list', () => ['dlq', 'list']],
   ]
-  test.for(commands)('in symphony %s, for people and as JSON', async ([, words]) => {
+  test.for(commands)('shows the amount in symphony %s, as text and as JSON', async ([, words]) => {
     const said = await commandLine(...words())
     expect(said.stdout).toContain('12.50 EUR to ••••3000')
     expect((await commandLine(...words(), '--json')).stdout).toContain('"destination":"••••3000"')
     expect(said.stdout).not.toContain(IBAN)
   })
 
-  test('before an approval', async () => {
+  test('shows the amount before an approval', async () => {
     const { stdout } = await commandLine('holds', 'list', '--json')
     const { held: listed }: { held: { proposal: { proposalId: string } }[] } = JSON.parse(stdout)
     const said = await commandLine('approve', listed[0]!.proposal.proposalId, '--dry-run')
@@ -97,7 +97,7 @@ describe('the command line shows the same', () => {
   })
 })
 
-/** Runs `symphony api` with these words while `body` talks to it. */
+/** Runs `symphony api` with these words while `body` calls it. */
 async function whileServing(words: readonly string[], body: (address: string) => Promise<void>): Promise<void> {
   const stop = new AbortController()
   const written = { stdout: '', stderr: '' }
@@ -112,7 +112,7 @@ async function whileServing(words: readonly string[], body: (address: string) =>
   }
 }
 
-test('an API without --rails masks payloads by the field classes that a worker has declared', async () => {
+test('an API without --rails masks payloads by the field classes that a worker declared', async () => {
   const { key } = await createKey(db, { owner: 'audrey', scopes: ['audit'] })
   await whileServing([], async (address) => {
     const proof = async (query: string) => {
@@ -133,7 +133,7 @@ test('an API without --rails masks payloads by the field classes that a worker h
   })
 })
 
-test('an API with --rails declares them without serving them, and cannot loosen a class', async () => {
+test('an API with --rails declares them without serving them, and cannot weaken a class', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-rails-'))
   const declaration = `type: '${RAIL}', onUnknown: 'hold', fields: { '/iban': 'masked' }, dispatch() {}`
   const before = await served()

@@ -22,7 +22,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** A server that looks often, so that nobody waits. */
+/** Opens a server that polls often, so that tests are quick. */
 async function quickStage(options: HttpFixtureOptions = {}): Promise<HttpFixture> {
   const fixture = await openHttpFixture(db, { streamPollMs: 20, ...options })
   onTestFinished(() => fixture.close())
@@ -35,7 +35,7 @@ async function listen(fixture: HttpFixture, token = TOKEN): Promise<EventStreamC
   return client
 }
 
-/** Waits until the stream has looked once: what happens from then on is told. */
+/** Opens a stream and waits for its first poll. From then on every change is sent. */
 async function listening(fixture: HttpFixture): Promise<EventStreamClient> {
   const client = await listen(fixture)
   await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(0)
@@ -53,7 +53,7 @@ function changesIn(client: EventStreamClient) {
   })
 }
 
-/** The readonly role, and how often it was asked. */
+/** Returns the readonly role and a counter of its queries. */
 function counting() {
   const readonly = db.as('symphony_readonly')
   const asked = { questions: 0 }
@@ -69,7 +69,7 @@ function counting() {
   }
 }
 
-test('tells what the figures are, then each payment that changes, in each state it passes through', async () => {
+test('the stream sends the status, then every state of each payment that changes', async () => {
   const client = await listening(await quickStage())
   expect(client.response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
   const before = client.heard('status').length
@@ -83,7 +83,7 @@ test('tells what the figures are, then each payment that changes, in each state 
   await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(before)
 })
 
-test('tells nothing but each look at the database while nothing changes', async () => {
+test('the stream sends only its polls while nothing changes', async () => {
   const client = await listening(await quickStage())
   const told = () => client.events.length - client.heard('looked').length
   await expect.poll(() => client.heard('looked').length, POLL_OPTIONS).toBeGreaterThan(10)
@@ -93,7 +93,7 @@ test('tells nothing but each look at the database while nothing changes', async 
   expect(JSON.parse(client.heard('looked').at(-1) ?? '')).toEqual({ at: expect.stringMatching(/^\d{4}-.*Z$/) })
 })
 
-test('asks the database nothing while nobody listens, and once for all who do', async () => {
+test('the stream queries the database once for all clients, and not without clients', async () => {
   const { asked, readonly } = counting()
   const fixture = await quickStage({ roles: { readonly } })
   expect(asked.questions).toBe(0)
@@ -103,7 +103,7 @@ test('asks the database nothing while nobody listens, and once for all who do', 
     await expect.poll(() => changesIn(client).map(({ outboxId }) => outboxId), POLL_OPTIONS).toContain(marker.outboxId)
   }
   for (const client of clients) client.leave()
-  // The last look in hand may still be answered; then there is silence.
+  // The last poll may still be running. After it there are no more queries.
   let last = -1
   await expect
     .poll(
@@ -120,7 +120,7 @@ test('asks the database nothing while nobody listens, and once for all who do', 
   expect(asked.questions).toBe(silent)
 })
 
-test('a key that is bound to participants hears of theirs alone, and no figures', async () => {
+test('a key bound to participants receives only their changes, and no status', async () => {
   const fixture = await quickStage()
   const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['stream-mine'] })
   const bound = await listen(fixture, key)
@@ -128,7 +128,7 @@ test('a key that is bound to participants hears of theirs alone, and no figures'
   const participantsOf = async (participantId: string) => (await enqueue(db, { participantId })).outboxId
   const theirs = await participantsOf('stream-theirs')
   const mine: string[] = []
-  // Until the bound one has looked for the first time, what happens is not news to it.
+  // Changes before the first poll of the bound stream are not sent to it.
   await expect
     .poll(
       async () => {
@@ -145,7 +145,7 @@ test('a key that is bound to participants hears of theirs alone, and no figures'
   expect(bound.heard('status')).toEqual([])
 })
 
-test('heals: while the database is away the stream stays, and afterwards goes on', async () => {
+test('the stream survives an outage of the database and goes on', async () => {
   const proxy = await TcpProxy.before(db.url)
   onTestFinished(() => proxy.close())
   const url = new URL(db.url)
@@ -160,14 +160,14 @@ test('heals: while the database is away the stream stays, and afterwards goes on
   expect(client.comments).toBeGreaterThanOrEqual(comments)
 })
 
-test('ends cleanly when the server closes, at once', async () => {
+test('the stream ends at once when the server closes', async () => {
   const fixture = await openHttpFixture(db, { streamPollMs: 20 })
   const client = await listening(fixture)
   await fixture.close()
   expect(await client.ended).toBe('ended')
 })
 
-test('ends when its key is revoked', async () => {
+test('the stream ends when its key is revoked', async () => {
   const clock = { ms: 0, now: () => new Date(0), monotonicMs: () => (clock.ms += 1_000) }
   const fixture = await quickStage({ clock })
   const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
@@ -176,7 +176,7 @@ test('ends when its key is revoked', async () => {
   expect(await client.ended).toBe('ended')
 })
 
-test('there are only so many at once; one that leaves makes room', async () => {
+test('streamsMax limits streams (503 STREAMS_EXHAUSTED), and a closed one frees its place', async () => {
   const fixture = await quickStage({ limits: { streamsMax: 1 } })
   const first = await listen(fixture)
   const refused = await fixture.call('/v1/stream')

@@ -25,7 +25,7 @@ const bank = {
   dispatch: () => ({ outcome: 'success', reference: 'r-1' }) as const,
 } as const
 
-/** A server of a Symphony with one rail, and a request with its token. */
+/** Opens a server of a Symphony with one rail, and returns a function that calls it with its token. */
 async function serve(given: Partial<HttpServerOptions> = {}) {
   const symphony = new Symphony({ url, schema: db.schema, rails: [bank] })
   stops.push(() => symphony.close())
@@ -43,7 +43,7 @@ async function serve(given: Partial<HttpServerOptions> = {}) {
 
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
-test('a server of a Symphony enqueues by its rails, shows the payment and counts its events', async () => {
+test('a server of a Symphony enqueues by its rails, shows payments and counts events', async () => {
   const { symphony, call } = await serve()
   const instruction = { instructionId: 'HS-1', participantId: 'shop', railType: 'bank', payload: PAYLOAD }
   expect((await call('/v1/instructions', instruction)).status).toBe(201)
@@ -73,7 +73,7 @@ test('a server with a fleet lists the databases of the fleet', async () => {
   expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name: 'north', state: 'up' }] })
 })
 
-test('a Symphony without a url, and an object that is none, are refused', () => {
+test('createHttpServer refuses a Symphony without a url and an object that is no Symphony', () => {
   expect(() => createHttpServer({ symphony: new Symphony() })).toThrow(
     expect.objectContaining({ code: 'DATABASE_URL_MISSING' }),
   )

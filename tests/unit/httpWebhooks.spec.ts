@@ -7,7 +7,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { claimOf, rowOf } from '../support/inboxMessages.js'
 
-/** POST /v1/webhooks/{source}: whoever can sign may put messages into the inbox, and nobody else. */
+/** Tests of POST /v1/webhooks/{source}: only signed messages reach the inbox. */
 
 const SECRET = 'a secret of the tests'
 const OLD_SECRET = 'the secret before it'
@@ -25,7 +25,7 @@ const SOURCES: WebhookSources = {
   },
 }
 
-/** The moment at which every test takes place. */
+/** Time at which every test runs. */
 const NOW_SECONDS = 1_767_225_600
 
 let db: TestDatabase
@@ -47,7 +47,7 @@ interface Sent {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** As the bank sends it: the id in the body, a signature in hexadecimal. No token is shown. */
+/** Sends a webhook as the bank does: the id in the body, a hexadecimal signature, no token. */
 function fromBank({ body, atSeconds = NOW_SECONDS, secret = SECRET, headers = {} }: Sent): Promise<Response> {
   const signature = createHmac('sha256', secret).update(`${atSeconds}.`).update(body).digest('hex')
   return fixture.call('/v1/webhooks/bank', {
@@ -63,7 +63,7 @@ function fromBank({ body, atSeconds = NOW_SECONDS, secret = SECRET, headers = {}
   })
 }
 
-/** As the Standard Webhooks have it: the id in a header, signed with the rest, base64. */
+/** Sends a webhook as Standard Webhooks specify: the id in a signed header, a base64 signature. */
 function standard(id: string, body: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
   const signature = createHmac('sha256', STANDARD_KEY).update(`${id}.${NOW_SECONDS}.${body}`).digest('base64')
   return fixture.call('/v1/webhooks/standard', {
@@ -88,7 +88,7 @@ async function messages(): Promise<bigint> {
 }
 
 describe('a signed webhook', () => {
-  test('is in the inbox when 202 is answered; again it is 200, and counted', async () => {
+  test('is stored when 202 is answered; a repetition answers 200 and is counted', async () => {
     const first = await fromBank({ body: event('evt-1', { amount: '12.50' }) })
     expect([first.status, await bodyOf(first)]).toEqual([
       202,
@@ -108,7 +108,7 @@ describe('a signed webhook', () => {
     expect((await claimOf(db, key)).map(({ messageId }) => messageId)).toContain('evt-1')
   })
 
-  test('with other content under a known id is 409; the event is kept, the first content stands', async () => {
+  test('is refused with other content under a known id (409), which leaves an event', async () => {
     const key = { source: 'bank', messageId: 'evt-2' }
     expect((await fromBank({ body: event('evt-2', { amount: '1.00' }) })).status).toBe(202)
     const other = await fromBank({ body: event('evt-2', { amount: '9.00' }) })
@@ -117,23 +117,23 @@ describe('a signed webhook', () => {
     expect(await readInboxEvents(db.as('symphony_readonly'), key)).toMatchObject([{ eventType: 'CONTENT_DIFFERS' }])
   })
 
-  test('may be signed with the secret that is being replaced, and may have a number for its id', async () => {
+  test('may be signed with the old secret, and may have a number as id', async () => {
     expect((await fromBank({ body: event(17), secret: OLD_SECRET })).status).toBe(202)
     expect(await rowOf(db, { source: 'bank', messageId: '17' })).toMatchObject({ state: 'seen' })
   })
 
-  test('of the Standard Webhooks is understood, with one good signature among several', async () => {
+  test('follows Standard Webhooks, with one valid signature among several', async () => {
     expect((await standard('msg_1', '{"a":1}')).status).toBe(202)
     expect(await rowOf(db, { source: 'standard', messageId: 'msg_1' })).toMatchObject({ topic: 'standard' })
   })
 
-  test('cannot be sent as another: an id in a header is part of what is signed', async () => {
+  test('is refused under another id, because the id header is signed', async () => {
     const replayed = await standard('msg_2', '{"a":1}', { 'webhook-id': 'msg_3' })
     expect(await problemOf(replayed)).toMatchObject({ status: 401, code: 'SIGNATURE_INVALID' })
     expect(await rowOf(db, { source: 'standard', messageId: 'msg_3' })).toEqual({})
   })
 
-  test('is judged by its bytes: the same JSON spelled otherwise is not what was signed', async () => {
+  test('is verified by its bytes, not by its JSON value', async () => {
     const body = event('evt-3')
     const signature = createHmac('sha256', SECRET).update(`${NOW_SECONDS}.${body}`).digest('hex')
     const respelled = await fromBank({ body: `${body} `, headers: { 'x-bank-signature': signature } })
@@ -141,22 +141,22 @@ describe('a signed webhook', () => {
   })
 })
 
-describe('refused, and nothing stored', () => {
+describe('an invalid webhook', () => {
   test.each([
     ['a missing signature', { headers: { 'x-bank-signature': '' } }],
-    ['a signature that is none', { headers: { 'x-bank-signature': 'sha256=letters' } }],
+    ['an invalid signature', { headers: { 'x-bank-signature': 'sha256=letters' } }],
     ['a signature of another secret', { secret: 'another secret, not ours' }],
     ['a timestamp that was not signed', { headers: { 'x-bank-time': String(NOW_SECONDS + 1) } }],
     ['a missing timestamp', { headers: { 'x-bank-time': '' } }],
     ['a signature for a shorter body', { headers: { 'x-bank-signature': 'a'.repeat(64) } }],
-  ])('%s: 401', async (_what, sent) => {
+  ])('is refused with %s (401), and not stored', async (_what, sent) => {
     const before = await messages()
     const answer = await fromBank({ body: event('evt-refused'), ...sent })
     expect(await problemOf(answer)).toMatchObject({ status: 401, code: 'SIGNATURE_INVALID' })
     expect(await messages()).toBe(before)
   })
 
-  test.each([0, 1, 31, 32, 62, 63])('a signature that is wrong in its digit %i alone: 401', async (digit) => {
+  test.each([0, 1, 31, 32, 62, 63])('is refused if only digit %i of its signature is wrong (401)', async (digit) => {
     const body = event('evt-nearly')
     const right = createHmac('sha256', SECRET).update(`${NOW_SECONDS}.`).update(body).digest('hex')
     const wrong = `${right.slice(0, digit)}${right[digit] === '0' ? '1' : '0'}${right.slice(digit + 1)}`
@@ -169,7 +169,7 @@ describe('refused, and nothing stored', () => {
     [60, 202],
     [-61, 401],
     [61, 401],
-  ])('a signature made %s seconds from now: %s', async (offset, status) => {
+  ])('is refused beyond the tolerance of 60 s: signed %s s from now answers %s', async (offset, status) => {
     const answer = await fromBank({ body: event(`evt-at-${offset}`), atSeconds: NOW_SECONDS + offset })
     expect(answer.status).toBe(status)
     const { code } = await bodyOf(answer)
@@ -179,13 +179,10 @@ describe('refused, and nothing stored', () => {
     )
   })
 
-  test.each(['soon', '', '1767225600.0', '-1', 'NaN'])(
-    'a timestamp that is no number of seconds: %j',
-    async (atSeconds) => {
-      const answer = await fromBank({ body: event('evt-odd-time'), atSeconds })
-      expect(await problemOf(answer)).toMatchObject({ status: 401 })
-    },
-  )
+  test.each(['soon', '', '1767225600.0', '-1', 'NaN'])('is refused with the timestamp %j (401)', async (atSeconds) => {
+    const answer = await fromBank({ body: event('evt-odd-time'), atSeconds })
+    expect(await problemOf(answer)).toMatchObject({ status: 401 })
+  })
 
   test.each([
     ['no JSON', 'not json', 400, 'MALFORMED_JSON'],
@@ -206,26 +203,26 @@ describe('refused, and nothing stored', () => {
       422,
       'INVALID_MESSAGE',
     ],
-  ])('well signed, and %s', async (_what, body, status, code) => {
+  ])('is refused although well signed: %s', async (_what, body, status, code) => {
     const before = await messages()
     const problem = await problemOf(await fromBank({ body }))
     expect(problem).toMatchObject({ status, code })
     expect(await messages()).toBe(before)
   })
 
-  test('a body of 64 KiB is taken, one byte more is not, whatever is signed', async () => {
+  test('is refused over 64 KiB (413), and accepted up to it', async () => {
     const room = 65_536 - event('evt-64', { text: '' }).length
-    // Two bytes less of text: jsonb puts a space behind each colon and comma.
+    // jsonb adds a space after each of the five colons and commas.
     const fitting = event('evt-64', { text: 'x'.repeat(room - 5) })
     expect((await fromBank({ body: fitting })).status).toBe(202)
     const tooLarge = event('evt-65', { text: 'x'.repeat(room + 1) })
     expect(await problemOf(await fromBank({ body: tooLarge }))).toMatchObject({ status: 413, code: 'BODY_TOO_LARGE' })
   })
 
-  test('another media type, another source, another method', async () => {
+  test('is refused with another media type, source or method (415, 404, 405)', async () => {
     const form = await fromBank({ body: event('a'), headers: { 'content-type': 'text/plain' } })
     expect(await problemOf(form)).toMatchObject({ status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' })
-    for (const source of ['nobody', 'constructor', '__proto__']) {
+    for (const source of ['unknown', 'constructor', '__proto__']) {
       const unknown = await fixture.call(`/v1/webhooks/${source}`, {
         method: 'POST',
         body: '{}',
@@ -237,7 +234,7 @@ describe('refused, and nothing stored', () => {
     expect([read.status, read.headers.get('allow')]).toEqual([405, 'POST'])
   })
 
-  test('the log has neither secrets nor payloads', async () => {
+  test('is logged without secrets and payloads', async () => {
     await fromBank({ body: event('evt-canary', { card: 'CANARY4929' }) })
     await fromBank({ body: event('evt-canary', { card: 'CANARY4930' }) })
     expect(fixture.logged()).toContain('/v1/webhooks/:source')
@@ -245,7 +242,7 @@ describe('refused, and nothing stored', () => {
   })
 })
 
-test('an unreachable database is 503, and nothing is promised', async () => {
+test('a webhook answers 503 if the database is unreachable', async () => {
   const unreachable = {
     ...db.as('symphony_ingest'),
     query: () => Promise.reject(Object.assign(new Error('gone'), { code: 'ECONNREFUSED' })),
@@ -266,7 +263,7 @@ test('an unreachable database is 503, and nothing is promised', async () => {
   await own.close()
 })
 
-test('a process without sources has no such route', async () => {
+test('a process without webhook sources has no webhook route (404)', async () => {
   const own = await openHttpFixture(db)
   const answer = await own.call('/v1/webhooks/bank', {
     method: 'POST',
@@ -277,11 +274,11 @@ test('a process without sources has no such route', async () => {
   await own.close()
 })
 
-describe('sources', () => {
+describe('webhook sources', () => {
   const secrets = [SECRET]
   test.each([
     ['no object', [], 'webhooks.json: expected an object of sources'],
-    ['a source that is none', { bank: 'secret' }, 'webhooks.json: bank: expected an object'],
+    ['a source that is no object', { bank: 'secret' }, 'webhooks.json: bank: expected an object'],
     ['a name with a space', { 'a b': { secrets } }, 'webhooks.json: a b: expected printable ASCII'],
     ['no secrets', { bank: {} }, 'webhooks.json: bank.secrets: expected an array'],
     ['an empty list of secrets', { bank: { secrets: [] } }, 'bank.secrets: expected 1 to 5'],
@@ -289,17 +286,17 @@ describe('sources', () => {
     ['a masked secret', { bank: { secrets: [`whsec_${'*'.repeat(40)}`] } }, 'bank.secrets[0]: expected base64'],
     ['a short secret in base64', { bank: { secrets: ['whsec_AAAAAAAAAAAA'] } }, 'expected at least 16 bytes'],
     ['a misspelt field', { bank: { secrets, tolerance: 1 } }, 'bank.tolerance: unknown; expected one of secrets, '],
-    ['two ways to the id', { bank: { secrets, messageIdHeader: 'a', messageIdPointer: '/a' } }, 'got both'],
-    ['two ways to the topic', { bank: { secrets, topic: 'a', topicPointer: '/a' } }, 'got both'],
-    ['a pointer that is none', { bank: { secrets, messageIdPointer: 'id' } }, 'bank.messageIdPointer: expected a JSON'],
-    ['a header that is none', { bank: { secrets, signatureHeader: 'a b' } }, 'bank.signatureHeader: expected the name'],
-    ['a tolerance of nothing', { bank: { secrets, toleranceSeconds: 0 } }, 'bank.toleranceSeconds: expected a whole'],
-  ])('%s is refused, by its place', (_what, value, message) => {
+    ['two places of the id', { bank: { secrets, messageIdHeader: 'a', messageIdPointer: '/a' } }, 'got both'],
+    ['two places of the topic', { bank: { secrets, topic: 'a', topicPointer: '/a' } }, 'got both'],
+    ['an invalid pointer', { bank: { secrets, messageIdPointer: 'id' } }, 'bank.messageIdPointer: expected a JSON'],
+    ['an invalid header', { bank: { secrets, signatureHeader: 'a b' } }, 'bank.signatureHeader: expected the name'],
+    ['a tolerance of 0', { bank: { secrets, toleranceSeconds: 0 } }, 'bank.toleranceSeconds: expected a whole'],
+  ])('are refused for %s, and the field is named', (_what, value, message) => {
     expect(() => readWebhookSources('webhooks.json', value)).toThrow(message)
     expect(() => readWebhookSources('webhooks.json', value)).not.toThrow(SECRET)
   })
 
-  test('what is sound is taken as it is', () => {
+  test('are returned unchanged if valid', () => {
     expect(readWebhookSources('webhooks.json', { bank: { secrets, topic: 'a' } })).toEqual({
       bank: { secrets, topic: 'a' },
     })

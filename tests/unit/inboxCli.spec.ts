@@ -8,7 +8,7 @@ import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { enqueued, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
 
-/** `symphony inbox`, against a database, as somebody who may read and act. */
+/** Tests of `symphony inbox` as a login that may read and act. */
 
 let db: TestDatabase
 let folder: string
@@ -44,8 +44,8 @@ async function json(...words: readonly string[]): Promise<Record<string, unknown
 
 const wordsOf = ({ source, messageId }: InboxKey) => [source, messageId]
 
-describe('list', () => {
-  test('shows the dead unless another state is asked for, and never a payload', async () => {
+describe('symphony inbox list', () => {
+  test('shows dead messages unless another state is given, and never a payload', async () => {
     const waiting = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
     expect(await json('list')).toMatchObject({
       messages: expect.arrayContaining([
@@ -60,7 +60,7 @@ describe('list', () => {
     expect((await inbox('list', '--json')).stdout).not.toContain('CANARY')
   })
 
-  test('takes as many as asked, the latest first, and says that there may be more', async () => {
+  test('shows the latest first up to --limit, and notes that there may be more', async () => {
     const latest = await deadMessage()
     const { exitCode, stdout, stderr } = await inbox('list', '--limit', '1')
     expect({ exitCode, latest: stdout.includes(latest.source) }).toEqual({ exitCode: 0, latest: true })
@@ -70,8 +70,8 @@ describe('list', () => {
   })
 })
 
-describe('show', () => {
-  test('tells a message and what happened to it', async () => {
+describe('symphony inbox show', () => {
+  test('prints a message and its events', async () => {
     const shown = await json('show', ...wordsOf(dead))
     expect(shown).toMatchObject({
       message: { source: dead.source, messageId: dead.messageId, state: 'dead', attemptCount: 1, sightings: '1' },
@@ -84,7 +84,7 @@ describe('show', () => {
     expect(stdout).not.toContain('CANARY')
   })
 
-  test('tells of one that is claimed, and of one known for deduplication', async () => {
+  test('prints a claimed message, and one that is known for deduplication only', async () => {
     const claimed = await enqueuedAndClaimed(db)
     expect((await inbox('show', ...wordsOf(claimed))).stdout).toContain(`claimed by ${WORKER} until`)
     await db.as('symphony_executor').query(`SELECT * FROM ${db.qualify('record_inbox_sighting')}('twice', 'm')`)
@@ -94,15 +94,15 @@ describe('show', () => {
     expect(stdout).toContain('2 times in all')
   })
 
-  test('has an answer where there is nothing', async () => {
-    const { exitCode, stderr } = await inbox('show', 'nobody', 'nothing', '--json')
+  test('fails for an unknown message (MESSAGE_NOT_FOUND)', async () => {
+    const { exitCode, stderr } = await inbox('show', 'unknown', 'nothing', '--json')
     expect([exitCode, JSON.parse(stderr)]).toMatchObject([1, { error: { code: 'MESSAGE_NOT_FOUND' } }])
     expect((await inbox('show', ' ', 'x')).exitCode).toBe(2)
   })
 })
 
-describe('revive', () => {
-  test('brings a dead message back, as the person who is logged in, with the reason', async () => {
+describe('symphony inbox revive', () => {
+  test('revives a dead message and records the login and the reason', async () => {
     const message = await deadMessage()
     const revived = await json('revive', ...wordsOf(message), '--reason', 'it is open again')
     expect(revived).toMatchObject({ source: message.source, messageId: message.messageId })
@@ -114,18 +114,18 @@ describe('revive', () => {
     ])
   })
 
-  test('is refused without a reason, for what is not dead, and for what is not there', async () => {
+  test('is refused without a reason, for a live message and for an unknown one', async () => {
     const words = wordsOf(await deadMessage())
     expect((await inbox('revive', ...words)).exitCode).toBe(2)
     expect((await inbox('revive', ...words, '--reason', 'yes')).stdout).toContain('is due again')
     const again = await inbox('revive', ...words, '--reason', 'yes', '--json')
     expect([again.exitCode, JSON.parse(again.stderr)]).toMatchObject([1, { error: { code: 'INBOX_TRANSITION' } }])
-    const unknown = await inbox('revive', 'nobody', 'nothing', '--reason', 'yes', '--json')
+    const unknown = await inbox('revive', 'unknown', 'nothing', '--reason', 'yes', '--json')
     expect([unknown.exitCode, JSON.parse(unknown.stderr)]).toMatchObject([1, { error: { code: 'INBOX_UNKNOWN' } }])
   })
 })
 
-test('the help has examples of each', async () => {
+test('symphony inbox --help shows its commands and examples', async () => {
   const { stdout, exitCode } = await inbox('--help')
   expect(exitCode).toBe(0)
   for (const word of ['list', 'show', 'revive', 'Examples:', 'symphony inbox revive bank-of-x evt_17']) {
@@ -133,8 +133,8 @@ test('the help has examples of each', async () => {
   }
 })
 
-describe('the file of webhooks', () => {
-  test('is read strictly; an error names the file, the source and the field, never a secret', async () => {
+describe('the webhooks file', () => {
+  test('is parsed strictly; an error names file, source and field, never a secret', async () => {
     const path = join(folder, 'webhooks.json')
     await writeFile(path, '{"bank": {"secrets": ["sixteen letters!"], "messageIdPointer": "/id"}}')
     expect(await loadWebhooksFile(path)).toEqual({

@@ -15,7 +15,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildMessage, claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
 import { failureOf, openConnection } from '../support/race.js'
 
-/** The inbox as a memory: messages that are marked by whoever handles them, and that no worker ever claims. */
+/** Tests of deduplication by marks. No worker claims these messages. */
 
 let db: TestDatabase
 let inbox: Inbox
@@ -27,7 +27,7 @@ afterAll(() => db.drop())
 
 const buildKey = (): InboxKey => ({ source: `source-${randomUUID()}`, messageId: 'message-1' })
 
-/** A message in a state, brought there by the marks alone. */
+/** Creates a message and marks it up to this state. */
 async function inState(state: 'seen' | 'processing' | 'done' | 'dead'): Promise<InboxKey> {
   const key = buildKey()
   await inbox.alreadyProcessed(key)
@@ -39,13 +39,13 @@ async function inState(state: 'seen' | 'processing' | 'done' | 'dead'): Promise<
 
 describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
   test.each([null, undefined, '', ' ', '\t\r\n', '\u00A0\u2003\u3000\uFEFF', 17])(
-    'PRIM-POSTGRES-INBOX-001 rejects the message id and the source %j before any I/O, and names it',
+    'PRIM-POSTGRES-INBOX-001 refuses the message id and the source %j before any I/O, by name',
     async (blank) => {
       const unreachable = new Inbox({
         as: (role) => ({ ...db.as(role), query: () => Promise.reject(new Error('there was I/O')) }),
       })
       for (const argument of ['messageId', 'source'] as const) {
-        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what a caller without types may pass
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an untyped caller may pass this
         const key = { ...buildKey(), [argument]: blank } as unknown as InboxKey
         const error = await failureOf(unreachable.alreadyProcessed(key))
         expect(error).toBeInstanceOf(InvalidArgumentError)
@@ -55,7 +55,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     },
   )
 
-  test('PRIM-POSTGRES-INBOX-001 the database rejects the same by itself, and stores nothing', async () => {
+  test('PRIM-POSTGRES-INBOX-001 the database refuses blank ids by itself, and stores nothing', async () => {
     const executor = db.as('symphony_executor')
     for (const blank of [null, '', ' ', '\t', '\u00A0\u2003\u3000\uFEFF']) {
       for (const values of [
@@ -75,7 +75,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     )
   })
 
-  test('PRIM-POSTGRES-INBOX-001 ids have 255 characters at the most, of four bytes each, and no control character', async () => {
+  test('PRIM-POSTGRES-INBOX-001 ids have at most 255 characters and no control character', async () => {
     const longest = { source: '😀'.repeat(255), messageId: '😀'.repeat(255) }
     expect(await inbox.alreadyProcessed(longest)).toBe(false)
     expect(await rowOf(db, longest)).toMatchObject({ state: 'seen' })
@@ -89,7 +89,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     }
   })
 
-  test('PRIM-POSTGRES-INBOX-001 is false until the message is done, and true ever after', async () => {
+  test('PRIM-POSTGRES-INBOX-001 returns false until the message is done, and true afterwards', async () => {
     const key = buildKey()
     expect(await inbox.alreadyProcessed(key)).toBe(false)
     expect(await inbox.alreadyProcessed(key)).toBe(false)
@@ -109,11 +109,11 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 1 })
   })
 
-  test('PRIM-POSTGRES-INBOX-001 a content that differs from the first is reported, and kept as an event once', async () => {
+  test('PRIM-POSTGRES-INBOX-001 reports a different content and records each as one event', async () => {
     const key = buildKey()
     const executor = db.as('symphony_executor')
     expect(await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1, b: 2 } })).toBe(false)
-    // The order of keys is no difference.
+    // The order of keys makes no difference.
     expect(await inbox.alreadyProcessed(key, { topic: 'paid', payload: { b: 2, a: 1 } })).toBe(false)
     expect(await inbox.alreadyProcessed(key)).toBe(false)
     for (let repetition = 0; repetition < 2; repetition += 1) {
@@ -126,14 +126,14 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     })
     const events = await readInboxEvents(db.as('symphony_readonly'), key)
     expect(events.map(({ eventType }) => eventType)).toEqual(['CONTENT_DIFFERS', 'CONTENT_DIFFERS'])
-    // A topic is part of a content.
+    // The topic is part of the content.
     expect(await recordInboxSighting(executor, key, { topic: 'other', payload: { a: 1, b: 2 } })).toMatchObject({
       contentDiffers: true,
     })
     expect(await rowOf(db, key)).toMatchObject({ topic: null, payload: null, sightings: 7n })
   })
 
-  test('PRIM-POSTGRES-INBOX-001 a content that comes later than its message is adopted', async () => {
+  test('PRIM-POSTGRES-INBOX-001 compares with the first content, even if a sighting came before it', async () => {
     const key = buildKey()
     await inbox.alreadyProcessed(key)
     await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1 } })
@@ -142,16 +142,16 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     )
   })
 
-  test('PRIM-POSTGRES-INBOX-001 refuses a topic or payload that no message could have', async () => {
+  test('PRIM-POSTGRES-INBOX-001 refuses an invalid topic or payload', async () => {
     expect(await failureOf(sightingOf('a b', {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
     expect(await failureOf(sightingOf('a', '[]'))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
   })
 
-  test('PRIM-POSTGRES-INBOX-001 a content is told whole, so that the same message enqueued later is the same', async () => {
+  test('PRIM-POSTGRES-INBOX-001 needs topic and payload together; a later enqueue matches them', async () => {
     expect(await failureOf(sightingOf(null, {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
     expect(await failureOf(sightingOf('a', null))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
     const { topic, payload, ...key } = buildMessage()
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what a caller without types may pass
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an untyped caller may pass this
     const half = { payload } as unknown as MessageContent
     expect(await failureOf(inbox.alreadyProcessed(key, half))).toMatchObject({ argument: 'topic' })
     expect(await inbox.alreadyProcessed(key, { topic, payload })).toBe(false)
@@ -171,7 +171,7 @@ describe('PRIM-POSTGRES-INBOX-002 markProcessing', () => {
     expect(await rowOf(db, key)).toMatchObject({ state: 'processing', attempt_count: 1, fence: null, ended_at: null })
   })
 
-  test('PRIM-POSTGRES-INBOX-002 may be made again after a crash, which counts as another attempt', async () => {
+  test('PRIM-POSTGRES-INBOX-002 can be repeated after a crash, which counts as another attempt', async () => {
     const key = await inState('processing')
     await inbox.markProcessing(key)
     expect(await rowOf(db, key)).toMatchObject({ state: 'processing', attempt_count: 2 })
@@ -179,7 +179,7 @@ describe('PRIM-POSTGRES-INBOX-002 markProcessing', () => {
 })
 
 describe('PRIM-POSTGRES-INBOX-003 markProcessed', () => {
-  test('PRIM-POSTGRES-INBOX-003 moves a message in process to done; the same again changes nothing', async () => {
+  test('PRIM-POSTGRES-INBOX-003 moves a processing message to done; a repetition changes nothing', async () => {
     const key = await inState('processing')
     await inbox.markProcessed(key)
     const done = await rowOf(db, key)
@@ -188,7 +188,7 @@ describe('PRIM-POSTGRES-INBOX-003 markProcessed', () => {
     expect(await rowOf(db, key)).toEqual(done)
   })
 
-  test('PRIM-POSTGRES-INBOX-003 made in the transaction of the work it is about, it stands or falls with it', async () => {
+  test('PRIM-POSTGRES-INBOX-003 is rolled back with the transaction of the work', async () => {
     const key = await inState('processing')
     const undone = db.database.transactionAsRole('symphony_executor', async (tx) => {
       await markInboxProcessed(tx, key)
@@ -201,21 +201,21 @@ describe('PRIM-POSTGRES-INBOX-003 markProcessed', () => {
 
 describe('PRIM-POSTGRES-INBOX-004 markDead', () => {
   test.each(['seen', 'processing'] as const)(
-    'PRIM-POSTGRES-INBOX-004 moves a message that is %s to dead, with its error and an event',
+    'PRIM-POSTGRES-INBOX-004 moves a %s message to dead, with its error and an event',
     async (state) => {
       const key = await inState(state)
-      await inbox.markDead(key, 'nobody can read this')
+      await inbox.markDead(key, 'cannot be read')
       const dead = await rowOf(db, key)
-      expect(dead).toMatchObject({ state: 'dead', last_error: 'nobody can read this', ended_at: expect.any(Date) })
+      expect(dead).toMatchObject({ state: 'dead', last_error: 'cannot be read', ended_at: expect.any(Date) })
       await inbox.markDead(key, 'again')
       expect(await rowOf(db, key)).toEqual(dead)
       expect(await readInboxEvents(db.as('symphony_readonly'), key)).toMatchObject([
-        { eventType: 'DIED', actor: 'symphony_test_login', detail: { error: 'nobody can read this' } },
+        { eventType: 'DIED', actor: 'symphony_test_login', detail: { error: 'cannot be read' } },
       ])
     },
   )
 
-  test('PRIM-POSTGRES-INBOX-004 stores any error, shortened and repaired, and refuses none in SQL that is blank', async () => {
+  test('PRIM-POSTGRES-INBOX-004 shortens and repairs the error, and refuses a blank one in SQL', async () => {
     const key = await inState('seen')
     await inbox.markDead(key, `\u0000${'x'.repeat(5_000)}`)
     expect(String((await rowOf(db, key))['last_error'])).toHaveLength(2_000)
@@ -223,10 +223,10 @@ describe('PRIM-POSTGRES-INBOX-004 markDead', () => {
     expect(await failureOf(blank)).toMatchObject({ code: 'INVALID_PARAMETER' })
   })
 
-  test('PRIM-POSTGRES-INBOX-004 a dead one is brought back by a person alone, with a fresh count', async () => {
+  test('PRIM-POSTGRES-INBOX-004 a dead message that an operator revived has a fresh count', async () => {
     const key = await inState('processing')
     await inbox.markDead(key, 'poison')
-    await reviveInboxMessage(db.as('symphony_control'), key, 'the sender mended it')
+    await reviveInboxMessage(db.as('symphony_control'), key, 'the sender repaired it')
     expect(await rowOf(db, key)).toMatchObject({ state: 'seen', attempt_count: 0, ended_at: null, due_at: null })
     await inbox.markProcessing(key)
     await inbox.markProcessed(key)
@@ -240,7 +240,7 @@ const MARKS = {
 } as const
 
 describe.each(Object.entries(MARKS))('%s', (name, mark) => {
-  test(`${name} of an unknown message is a typed error, and creates nothing`, async () => {
+  test(`${name} throws for an unknown message (P7011), and creates nothing`, async () => {
     const key = buildKey()
     const error = await failureOf(mark(key))
     expect(error).toMatchObject({ code: 'INBOX_UNKNOWN' })
@@ -248,12 +248,12 @@ describe.each(Object.entries(MARKS))('%s', (name, mark) => {
     expect(await rowOf(db, key)).toEqual({})
   })
 
-  test(`${name} of a blank source or id is refused before any I/O`, async () => {
+  test(`${name} refuses a blank source or id before any I/O`, async () => {
     await expect(mark({ ...buildKey(), source: ' ' })).rejects.toThrow(InvalidArgumentError)
     await expect(mark({ ...buildKey(), messageId: '' })).rejects.toThrow(InvalidArgumentError)
   })
 
-  test(`${name} of a message that was enqueued is refused, claimed or not: its claims move it`, async () => {
+  test(`${name} refuses an enqueued message, claimed or not (P7010)`, async () => {
     const waiting = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
     const claimed = await enqueuedAndClaimed(db)
     for (const key of [waiting, claimed]) {
@@ -265,7 +265,7 @@ describe.each(Object.entries(MARKS))('%s', (name, mark) => {
     }
   })
 
-  test(`${name} in a transaction that began before the message came in is told to retry`, async () => {
+  test(`${name} raises 40001 in a transaction that is older than the message`, async () => {
     const connection = await openConnection(db, 'symphony_executor')
     await connection.client.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await connection.client.query('SELECT 1')
@@ -288,7 +288,7 @@ test.each([
   ['PRIM-POSTGRES-INBOX-003 markProcessed', 'seen', 'done'],
   ['PRIM-POSTGRES-INBOX-003 markProcessed', 'dead', 'done'],
   ['PRIM-POSTGRES-INBOX-004 markDead', 'done', 'dead'],
-] as const)('%s of a message that is %s is a forbidden edge', async (name, from, to) => {
+] as const)('%s refuses a message in state %s (P7010)', async (name, from, to) => {
   const key = await inState(from)
   const before = await rowOf(db, key)
   const error = await failureOf(MARKS[name](key))
@@ -297,7 +297,7 @@ test.each([
   expect(await rowOf(db, key)).toEqual(before)
 })
 
-test('a message known only for deduplication is never claimed, whatever state it is in', async () => {
+test('a message known only for deduplication is never claimed, in any state', async () => {
   for (const state of ['seen', 'processing', 'done', 'dead'] as const) {
     const key = await inState(state)
     expect(await claimOf(db, key)).toEqual([])

@@ -12,7 +12,7 @@ import { createTestDatabase, withTestDatabase, type TestDatabase } from '../supp
 import { buildMessage, claimOf, enqueued, rowOf } from '../support/inboxMessages.js'
 import { failureOf } from '../support/race.js'
 
-/** How a message gets in: once, whatever is sent how often. */
+/** Tests of enqueueing: a message is stored once, however often it is sent. */
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -26,7 +26,7 @@ const many = (count: number) =>
 const enqueue = (message: InboxMessage) => enqueueInboxMessage(db.as('symphony_ingest'), message)
 
 describe('a message', () => {
-  test('is seen once it is in, and due at once', async () => {
+  test('is seen and due at once when it is enqueued', async () => {
     const message = buildMessage()
     expect(await enqueue(message)).toEqual({
       source: message.source,
@@ -39,10 +39,10 @@ describe('a message', () => {
     expect(await rowOf(db, message)).toMatchObject({ topic: message.topic, payload: message.payload, due_later: false })
   })
 
-  test('that comes again is counted and nothing else, also when it is done', async () => {
+  test('is only counted when it is sent again, also while it is processed', async () => {
     const message = buildMessage({ payload: { a: 1, b: [2, { c: 'é' }] } })
     await enqueue(message)
-    // The order of keys is no difference.
+    // The order of keys makes no difference.
     const again = { ...message, payload: { b: [2, { c: 'é' }], a: 1 } }
     expect(await enqueue(again)).toMatchObject({ created: false, contentDiffers: false, sightings: 2n, state: 'seen' })
     const [claim] = await claimOf(db, message)
@@ -50,20 +50,20 @@ describe('a message', () => {
     expect(await rowOf(db, message)).toMatchObject({ fence: claim!.fence, attempt_count: 1 })
   })
 
-  test('of another source may have the same id', async () => {
+  test('may have the id of a message of another source', async () => {
     const one = buildMessage()
     const other = buildMessage({ payload: { other: true } })
     expect([(await enqueue(one)).created, (await enqueue(other)).created]).toEqual([true, true])
     expect(await claimOf(db, other)).toMatchObject([{ messageId: one.messageId, payload: { other: true } }])
   })
 
-  test('with a time before which it must wait is not claimed until then', async () => {
+  test('is not claimed before its notBefore time', async () => {
     const message = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
     expect(await claimOf(db, message)).toEqual([])
     expect(await rowOf(db, message)).toMatchObject({ due_later: true, state: 'seen' })
   })
 
-  test('enqueued in the caller’s transaction stands or falls with it', async () => {
+  test('is rolled back with the transaction of the caller', async () => {
     const message = buildMessage()
     const client = await db.connect('symphony_ingest')
     await client.query('BEGIN')
@@ -79,7 +79,7 @@ describe('a message', () => {
     expect((await enqueue(message)).created).toBe(true)
   })
 
-  test('that was asked about first, and then enqueued, is not lost', async () => {
+  test('becomes work if it is enqueued after a sighting', async () => {
     const message = buildMessage()
     const inbox = new Inbox(db.database)
     expect(await inbox.alreadyProcessed(message)).toBe(false)
@@ -88,7 +88,7 @@ describe('a message', () => {
     expect(await claimOf(db, message)).toHaveLength(1)
   })
 
-  test('that somebody else has begun to handle by marks does not become work', async () => {
+  test('does not become work if it is marked already', async () => {
     for (const marks of [['markProcessing'], ['markProcessing', 'markProcessed'], ['markDead']] as const) {
       const message = buildMessage()
       const inbox = new Inbox(db.database)
@@ -100,11 +100,11 @@ describe('a message', () => {
   })
 })
 
-describe('another content under a known key', () => {
+describe('a different content under a known key', () => {
   test.each([
     ['another payload', { payload: { amountMinor: '1051' } }],
     ['another topic', { topic: 'payment.refunded' }],
-  ])('%s is reported, changes nothing, and leaves one event for each content', async (_what, change) => {
+  ])('is reported, changes nothing and leaves one event: %s', async (_what, change) => {
     const message = await enqueued(db)
     const before = await rowOf(db, message)
     for (let repetition = 2n; repetition < 4n; repetition += 1n) {
@@ -121,7 +121,7 @@ describe('another content under a known key', () => {
     expect(JSON.stringify(events)).not.toContain('1051')
   })
 
-  test('is reported after the first content is done, too', async () => {
+  test('is reported also after the first content is done', async () => {
     const message = await enqueued(db)
     const [claim] = await claimOf(db, message)
     await db
@@ -135,7 +135,7 @@ describe('another content under a known key', () => {
     expect(await readInboxEvents(db.as('symphony_control'), message)).toHaveLength(1)
   })
 
-  test('of a sighting does not become work, and is reported', async () => {
+  test('is reported after a sighting, and does not become work', async () => {
     const message = buildMessage()
     const inbox = new Inbox(db.database)
     await inbox.alreadyProcessed(message, { topic: message.topic, payload: { other: true } })
@@ -145,7 +145,7 @@ describe('another content under a known key', () => {
 })
 
 describe('a batch', () => {
-  test('is answered in the order given, repetitions in it included, and claimed in that order', async () => {
+  test('is answered and claimed in its order, with repetitions', async () => {
     await withTestDatabase(async (own) => {
       const messages = ['c', 'a', 'b', 'a'].map((messageId) => buildMessage({ source: 'batch', messageId }))
       const answers = await enqueueInboxMessages(own.as('symphony_ingest'), messages)
@@ -159,7 +159,7 @@ describe('a batch', () => {
     })
   })
 
-  test('is all or nothing, and the item that is refused is named', async () => {
+  test('is all or nothing, and the refused item is named', async () => {
     const good = buildMessage()
     const refused = enqueueInboxMessages(db.as('symphony_ingest'), [good, buildMessage({ topic: 'a b' })])
     expect(await failureOf(refused)).toMatchObject({ argument: 'messages[1].topic' })
@@ -190,14 +190,14 @@ test.each([
   ['topic', { topic: '' }],
   ['payload.n', { payload: { n: Number.NaN } }],
   ['notBefore', { notBefore: new Date(Number.NaN) }],
-])('%s is refused before any I/O', async (argument, change) => {
+])('an invalid %s is refused before any I/O', async (argument, change) => {
   const error = await failureOf(enqueue(buildMessage(change)))
   expect(error instanceof InvalidArgumentError || error instanceof ArgumentRangeError).toBe(true)
   expect(error).toMatchObject({ argument })
 })
 
-describe('workers are woken', () => {
-  test('by a new message, not by a sighting of a known one, and not where notifications are switched off', async () => {
+describe('inbox workers', () => {
+  test('are notified of new messages, not of known ones, and not if it is switched off', async () => {
     await withTestDatabase(async (own) => {
       const ingest = own.as('symphony_ingest')
       const heard: string[] = []
@@ -217,7 +217,7 @@ describe('workers are woken', () => {
     })
   })
 
-  test('and can know when the next thing happens, by the database’s clock', async () => {
+  test('learn the next due time or claim expiry from the database clock', async () => {
     await withTestDatabase(async (own) => {
       const executor = own.as('symphony_executor')
       expect(await nextInboxEvent(executor)).toBeNull()

@@ -10,11 +10,11 @@ import { withTestDatabase } from '../support/database.js'
 
 const root = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url))
 
-test('the program at the top of the guide works as pasted', async () => {
+test('the program at the top of docs/concepts/inbox.md works as pasted', async () => {
   const [, program = ''] = /```js\n(.*?)```/s.exec(await readFile(root('docs/concepts/inbox.md'), 'utf8')) ?? []
   const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
   onTestFinished(() => rm(folder, { recursive: true }))
-  // As if the package were installed there.
+  // Links the packages as if they were installed there.
   await mkdir(join(folder, 'node_modules'))
   await symlink(join(builtPath('.'), '..'), join(folder, 'node_modules/symphony-pg'))
   await symlink(root('node_modules/pg'), join(folder, 'node_modules/pg'))

@@ -6,19 +6,20 @@ import { buildMessage, claimOf, enqueued, WORKER } from '../support/inboxMessage
 import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
 
 /**
- * What a call reads does not depend on how much is remembered: measured inside the functions, in rows, on tables that were
- * analysed while they were empty and then filled with 48,000 messages of which none can be claimed. Time is not looked at.
+ * Tests that each call reads few rows by an index, however full the tables are. The tables were analysed while empty
+ * and then filled with 48,000 messages that cannot be claimed. Rows are counted inside the functions; time is not
+ * measured.
  */
 
 const TABLES = ['inbox_messages', 'inbox_events'] as const
-/** How many messages an operation is about. */
+/** Messages of one operation. */
 const BATCH = 50
-/** For each of them it may look at a row a few times: before, under the lock, afterwards. */
+/** Limit of rows read: a few for each message, before, under and after the lock. */
 const ROWS_MAX = 6 * BATCH
 
 let db: TestDatabase
 beforeAll(async () => {
-  // Functions that count their branches would read other things, too.
+  // Functions that count their branches would read other tables, too.
   db = await createTestDatabase({ countBranches: false })
   const client = await db.connect()
   await client.query('ANALYZE inbox_messages, inbox_events')
@@ -61,14 +62,14 @@ function valuesOf(claimed: readonly InboxClaim[]): unknown[] {
 const OPERATIONS: Readonly<
   Record<string, { readonly role?: string; readonly name: string; readonly prepare: () => Promise<unknown[]> }>
 > = {
-  'claim of what is due': {
+  'claim of due messages': {
     name: 'claim_inbox_batch',
     prepare: async () => {
       await batch()
       return [BATCH, WORKER, 600]
     },
   },
-  'claim of what expired, some of it for the last time': {
+  'takeover of expired claims, some at the attempt limit': {
     name: 'claim_inbox_batch',
     prepare: async () => {
       const source = await batch()
@@ -81,11 +82,11 @@ const OPERATIONS: Readonly<
       return [BATCH, WORKER, 600]
     },
   },
-  'claim with nothing to do': { name: 'claim_inbox_batch', prepare: async () => [1_000, WORKER, 600] },
+  'claim without work': { name: 'claim_inbox_batch', prepare: async () => [1_000, WORKER, 600] },
   ack: { name: 'ack_inbox_messages', prepare: claims },
   abandon: { name: 'abandon_inbox_messages', prepare: claims },
   fail: { name: 'fail_inbox_messages', prepare: claims },
-  'the next event': { name: 'next_inbox_event', prepare: async () => [] },
+  'next event': { name: 'next_inbox_event', prepare: async () => [] },
   retention: {
     name: 'purge_inbox_messages',
     prepare: async () => {
@@ -96,7 +97,7 @@ const OPERATIONS: Readonly<
       return [86_400, BATCH]
     },
   },
-  'enqueue of what is known': {
+  'enqueue of a known message': {
     role: 'symphony_ingest',
     name: 'enqueue_inbox_message',
     prepare: async () => {
@@ -108,11 +109,11 @@ const OPERATIONS: Readonly<
   revival: {
     role: 'symphony_control',
     name: 'revive_inbox_message',
-    prepare: async () => ['crowd', '2', 'mended'],
+    prepare: async () => ['crowd', '2', 'repaired'],
   },
 }
 
-test.each(Object.keys(OPERATIONS))('%s reads what it is about, by an index, whatever the table holds', async (what) => {
+test.each(Object.keys(OPERATIONS))('%s reads few rows by an index, whatever the table holds', async (what) => {
   const { role = 'symphony_executor', name, prepare } = OPERATIONS[what]!
   const values = await prepare()
   const recorder = await PlanRecorder.open(db, role)

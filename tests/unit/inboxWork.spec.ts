@@ -27,7 +27,7 @@ import {
 } from '../support/inboxMessages.js'
 import { failureOf, openConnection, untilWaiting } from '../support/race.js'
 
-/** The inbox as a queue: claims, their fence, and what becomes of messages. */
+/** Tests of the inbox as a queue: claims, their fences and the states of messages. */
 
 let db: TestDatabase
 let store: Inbox
@@ -39,7 +39,7 @@ afterAll(() => db.drop())
 
 const keyOf = ({ source, messageId }: InboxClaimRef) => ({ source, messageId })
 
-/** The three verbs, each with the keys that it says it changed. */
+/** The three verbs. Each returns the keys of the messages that it changed. */
 const VERBS: Readonly<Record<string, (claims: readonly InboxClaimRef[], workerId?: string) => Promise<unknown[]>>> = {
   ack: (claims, workerId = WORKER) => ackInboxMessages(db.as('symphony_executor'), claims, workerId),
   abandon: async (claims, workerId = WORKER) =>
@@ -53,7 +53,7 @@ const VERBS: Readonly<Record<string, (claims: readonly InboxClaimRef[], workerId
 describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) => {
   const title = `PRIM-POSTGRES-INBOX-005 ${name}`
 
-  test(`${title} by the owner with its fence changes the message, once`, async () => {
+  test(`${title} by the holder with its fence changes the message once`, async () => {
     const claim = await enqueuedAndClaimed(db)
     expect(await verb([claim])).toEqual([keyOf(claim)])
     expect(await rowOf(db, claim)).toMatchObject({
@@ -67,7 +67,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await rowOf(db, claim)).toEqual(after)
   })
 
-  test(`${title} with another fence, or by another worker, changes nothing`, async () => {
+  test(`${title} with another fence or by another worker changes nothing`, async () => {
     const claim = await enqueuedAndClaimed(db)
     const before = await rowOf(db, claim)
     expect(await verb([{ ...claim, fence: randomUUID() }])).toEqual([])
@@ -77,7 +77,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await rowOf(db, claim)).toEqual(before)
   })
 
-  test(`${title} after the claim expired changes nothing, although nobody has claimed it since`, async () => {
+  test(`${title} after the claim expired changes nothing, even without a new claim`, async () => {
     const claim = await enqueuedAndClaimed(db)
     await expireClaim(db, claim)
     const before = await rowOf(db, claim)
@@ -85,10 +85,10 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await rowOf(db, claim)).toEqual(before)
   })
 
-  test(`${title} after expiry and re-claim changes nothing, and the new owner keeps its claim`, async () => {
+  test(`${title} after expiry and a new claim changes nothing, and the new claim stays`, async () => {
     const claim = await enqueuedAndClaimed(db)
     await expireClaim(db, claim)
-    // By the same worker: its name alone must not be enough.
+    // Claimed by the same worker: its name alone must not be enough.
     const [second] = await claimOf(db, claim)
     expect(second).toMatchObject({ takenOver: true, attemptCount: 2 })
     expect(second!.fence).not.toBe(claim.fence)
@@ -97,7 +97,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await verb([second!])).toEqual([keyOf(claim)])
   })
 
-  test(`${title} judges the claim when it has the row, not when it began to wait for it`, async () => {
+  test(`${title} checks the claim when it has the row lock, not when it starts to wait`, async () => {
     const claim = await enqueuedAndClaimed(db)
     const holder = await openConnection(db)
     const waiter = await openConnection(db, 'symphony_executor')
@@ -109,7 +109,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
       fail: () => failInboxMessages(waiter, [claim], WORKER),
     }[name]!()
     await untilWaiting(db, waiter)
-    // The claim ends now: after the waiter began, and before it gets the row.
+    // The claim expires after the waiter began, and before it gets the row.
     await holder.client.query('UPDATE inbox_messages SET claim_expires_at = clock_timestamp() WHERE source = $1', [
       claim.source,
     ])
@@ -119,7 +119,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     await Promise.all([holder.close(), waiter.close()])
   })
 
-  test(`${title} of foreign, unknown, repeated and empty ids among good ones returns the good ones alone`, async () => {
+  test(`${title} skips foreign, unknown, repeated and empty ids, and returns the others`, async () => {
     const [one, two, foreign] = [
       await enqueuedAndClaimed(db),
       await enqueuedAndClaimed(db),
@@ -140,7 +140,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await verb([{ ...one, source: ' ' }])).toEqual([])
   })
 
-  test(`${title} refuses before any I/O what is no fence, no worker, or more than 1000 claims`, async () => {
+  test(`${title} refuses a bad fence, a bad worker or 1001 claims before any I/O`, async () => {
     const claim = { ...buildMessage(), fence: randomUUID() }
     await expect(verb([{ ...claim, fence: 'mine' }])).rejects.toThrow(InvalidArgumentError)
     await expect(verb([claim], '')).rejects.toThrow(InvalidArgumentError)
@@ -149,7 +149,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
 })
 
 describe('claim', () => {
-  test('takes at most the batch, first in, first out, each with a fence of its own; the rest is still seen', async () => {
+  test('claims up to the batch size in order of arrival, each with its own fence', async () => {
     await withTestDatabase(async (own) => {
       const messages = Array.from({ length: 7 }, (_, n) => buildMessage({ source: 's', messageId: `m-${6 - n}` }))
       await enqueueInboxMessages(own.as('symphony_ingest'), messages)
@@ -168,7 +168,7 @@ describe('claim', () => {
     })
   })
 
-  test('takes an expired claim before what is only due', async () => {
+  test('takes over an expired claim before it claims due messages', async () => {
     await withTestDatabase(async (own) => {
       const executor = own.as('symphony_executor')
       const stuck = await enqueuedAndClaimed(own)
@@ -202,7 +202,7 @@ describe('claim', () => {
 })
 
 describe('abandon', () => {
-  test('makes the message due again after a delay that grows, with its error', async () => {
+  test('makes the message due again after a growing delay, with its error', async () => {
     const message = await enqueued(db)
     const delays: number[] = []
     for (let attempt = 1; attempt <= 3; attempt += 1) {
@@ -226,7 +226,7 @@ describe('abandon', () => {
     expect(delays.map((delay, index) => delay <= 5 * 2 ** index && delay > 3 * 2 ** index)).toEqual([true, true, true])
   })
 
-  test('takes the delay that is given, of up to thirty days', async () => {
+  test('accepts a delay of up to 30 days', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.abandon([{ ...claim, retryDelaySeconds: 0 }])
     expect(await rowOf(db, claim)).toMatchObject({ due_later: false, last_error: null })
@@ -236,7 +236,7 @@ describe('abandon', () => {
     expect(await rowOf(db, claim)).toMatchObject({ due_later: true })
   })
 
-  test('gives the attempt back where nothing was learned about the message', async () => {
+  test('leaves the attempt uncounted if told so', async () => {
     const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
     const executor = db.as('symphony_executor')
     expect(await abandonInboxMessages(executor, [{ ...claim, error: 'no handler' }], WORKER, false)).toMatchObject([
@@ -246,8 +246,8 @@ describe('abandon', () => {
   })
 })
 
-describe('the limit', () => {
-  test('the last attempt that fails makes the message dead, with its own error and an event', async () => {
+describe('the attempt limit', () => {
+  test('makes the message dead after the last failure, with its error and an event', async () => {
     const message = await enqueued(db)
     const [first] = await claimOf(db, message, { attemptsMax: 2 })
     await store.abandon([{ ...first!, error: 'the first failure', retryDelaySeconds: 0 }])
@@ -260,7 +260,7 @@ describe('the limit', () => {
     expect(await claimOf(db, message)).toEqual([])
   })
 
-  test('the last error is kept where the last attempt brings none', async () => {
+  test('keeps the last error if the last attempt has none', async () => {
     const message = await enqueued(db)
     const [first] = await claimOf(db, message, { attemptsMax: 2 })
     await store.abandon([{ ...first!, error: 'the real reason', retryDelaySeconds: 0 }])
@@ -272,7 +272,7 @@ describe('the limit', () => {
     expect(await rowOf(db, silent)).toMatchObject({ state: 'dead', last_error: 'no error was reported' })
   })
 
-  test('crashes count: after the last one the message is dead instead of claimed', async () => {
+  test('counts crashes: after the last one the message is dead instead of claimed', async () => {
     const message = await enqueued(db)
     for (let crash = 1; crash <= 2; crash += 1) {
       expect(await claimOf(db, message, { attemptsMax: 2 })).toMatchObject([{ attemptCount: crash }])
@@ -287,7 +287,7 @@ describe('the limit', () => {
     expect(await readInboxEvents(db.as('symphony_control'), message)).toMatchObject([{ actor: 'worker-3' }])
   })
 
-  test('is twenty attempts unless the claim says otherwise, and that of the claim at hand', async () => {
+  test('is 20 by default, else that of the current claim', async () => {
     const message = await enqueued(db)
     for (let attempt = 1; attempt <= 20; attempt += 1) {
       const [claim] = await claimOf(db, message)
@@ -303,7 +303,7 @@ describe('the limit', () => {
 })
 
 describe('fail', () => {
-  test('makes the message dead at once, and no verb revives it', async () => {
+  test('makes the message dead at once, and no other verb changes it', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.fail([{ ...claim, error: 'malformed' }])
     expect(await rowOf(db, claim)).toMatchObject({ state: 'dead', last_error: 'malformed', ended_at: expect.any(Date) })
@@ -314,7 +314,7 @@ describe('fail', () => {
 })
 
 describe('revive', () => {
-  test('brings a dead message back at once with a fresh count, and says who did it and why', async () => {
+  test('makes a dead message due at once with a fresh count, and records person and reason', async () => {
     const person = await db.createLogin('alice', { roles: ['symphony_control'] })
     const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
     await store.abandon([{ ...claim, error: 'the bank was closed' }])
@@ -329,7 +329,7 @@ describe('revive', () => {
     expect(await claimOf(db, claim, { attemptsMax: 1 })).toMatchObject([{ attemptCount: 1 }])
   })
 
-  test('is refused for what is not dead, is not known, or has no reason', async () => {
+  test('is refused for live and unknown messages, and without a reason', async () => {
     const seen = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
     const processing = await enqueuedAndClaimed(db)
     const done = await enqueuedAndClaimed(db)
@@ -344,7 +344,7 @@ describe('revive', () => {
     expect(await readInboxEvents(db.as('symphony_control'), seen)).toEqual([])
   })
 
-  test('wakes the workers', async () => {
+  test('notifies the workers', async () => {
     await withTestDatabase(async (own) => {
       const claim = await enqueuedAndClaimed(own)
       await failInboxMessages(own.as('symphony_executor'), [claim], WORKER)
@@ -358,8 +358,8 @@ describe('revive', () => {
   })
 })
 
-describe('retention', () => {
-  test('forgets, a batch at a time and the oldest first, what was done long enough ago, and nothing else', async () => {
+describe('purge', () => {
+  test('removes messages done long enough ago, oldest first, a batch at a time', async () => {
     await withTestDatabase(async (own) => {
       const retention = new Inbox(own.database, { workerId: WORKER })
       const claims: InboxClaim[] = []
@@ -380,7 +380,7 @@ describe('retention', () => {
     })
   })
 
-  test('forgets a sighting that nobody has begun, by its last one, and no other that is unfinished', async () => {
+  test('removes a sighting that was never marked, counted from its last sighting', async () => {
     await withTestDatabase(async (own) => {
       const inbox = new Inbox(own.database)
       const sighted = async (messageId: string, ...lastSeenAgo: readonly number[]) => {
@@ -404,12 +404,12 @@ describe('retention', () => {
       expect(await retention.purge({ keepSeconds: 100, batchSize: 10 })).toBe(1)
       expect(await rowOf(own, old)).toEqual({})
       for (const key of [young, begun, died, work]) expect(await rowOf(own, key)).not.toEqual({})
-      // Forgotten or not, whoever asks is told the same.
+      // `alreadyProcessed` returns false, purged or not.
       expect(await inbox.alreadyProcessed(old)).toBe(false)
     })
   })
 
-  test('ends the time in which duplicates are recognised', async () => {
+  test('ends the period in which duplicates are recognised', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     await endedAgo(db, claim, 1_000)
@@ -418,13 +418,13 @@ describe('retention', () => {
     expect(again).toMatchObject({ created: true, sightings: 1n })
   })
 
-  test.each([0, -1, 1.5, 315_576_001])('refuses to keep for %s seconds', async (keepSeconds) => {
+  test.each([0, -1, 1.5, 315_576_001])('refuses a retention of %s seconds', async (keepSeconds) => {
     await expect(store.purge({ keepSeconds, batchSize: 1 })).rejects.toThrow(ArgumentRangeError)
   })
 })
 
-describe('whoever writes', () => {
-  test('what is done stays done', async () => {
+describe('the inbox tables', () => {
+  test('keep a done message done (P0001)', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     for (const state of ['seen', 'processing', 'dead']) {
@@ -433,7 +433,7 @@ describe('whoever writes', () => {
     }
   })
 
-  test('what is not done is not removed, and nothing at once', async () => {
+  test('refuse to remove an unfinished message, and refuse TRUNCATE (P0001)', async () => {
     const open = await enqueuedAndClaimed(db)
     const dead = await enqueuedAndClaimed(db)
     await store.fail([dead])
@@ -446,13 +446,13 @@ describe('whoever writes', () => {
     }
   })
 
-  test('the events are append-only, also for a statement that matches none', async () => {
+  test('keep events append-only, also for a statement that matches none (P0001)', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.fail([claim])
     for (const statement of [
-      `UPDATE inbox_events SET actor = 'nobody'`,
+      `UPDATE inbox_events SET actor = 'forged'`,
       'DELETE FROM inbox_events',
-      `UPDATE inbox_events SET actor = 'nobody' WHERE false`,
+      `UPDATE inbox_events SET actor = 'forged' WHERE false`,
       `SET LOCAL session_replication_role = replica; DELETE FROM inbox_events`,
     ]) {
       expect(await failureOf(db.queryNoRole(statement))).toMatchObject({ code: 'P0001', table: 'inbox_events' })
@@ -462,7 +462,7 @@ describe('whoever writes', () => {
   test.each([
     ['an unknown state', `state = 'odd'`, 'known_state'],
     [
-      'work in process without a claim',
+      'a processing message without a claim',
       `fence = NULL, claimed_by = NULL, claim_expires_at = NULL, claimed_at = NULL`,
       'work_in_process_is_claimed',
     ],
@@ -470,9 +470,9 @@ describe('whoever writes', () => {
     ['a payload without its topic', 'topic = NULL', 'content_all_or_none'],
     ['a payload that is no object', `payload = '[]'`, 'payload_is_object'],
     ['a content without its hash', 'content_hash = NULL', 'content_has_hash'],
-    ['an end before the end', 'ended_at = now()', 'ended_once_ended'],
+    ['an end of an unfinished message', 'ended_at = now()', 'ended_once_ended'],
     ['a negative count', 'attempt_count = -1', 'counts_not_negative'],
-  ])('%s is refused by the table', async (_what, set, constraint) => {
+  ])('refuse %s (23514)', async (_what, set, constraint) => {
     const { source } = await enqueuedAndClaimed(db)
     expect(
       await failureOf(db.queryNoRole(`UPDATE inbox_messages SET ${set} WHERE source = $1`, [source])),

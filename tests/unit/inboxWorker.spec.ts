@@ -16,7 +16,7 @@ import { gate } from '../support/gate.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { buildMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
 
-/** One for each test: a worker takes whatever is due. */
+/** Database of one test: a worker claims whatever is due. */
 let db: TestDatabase
 let events: InboxWorkerEvent[]
 let stopping: (() => Promise<void>)[]
@@ -31,7 +31,7 @@ afterEach(async () => {
   await db.drop()
 })
 
-/** The role of the application: it may write its own table, and nothing of Symphony's. */
+/** Role of the application, which may write its own table and nothing of Symphony. */
 let application: string
 
 async function setUpApplication(): Promise<void> {
@@ -69,8 +69,8 @@ function worker(
 
 const typesOf = () => events.map(({ type }) => type)
 
-describe('one round', () => {
-  test('hands each message to the handler of its topic, and commits its write together with "done"', async () => {
+describe('InboxWorker.runOnce', () => {
+  test('calls the handler of each topic, and commits its writes together with done', async () => {
     const seen: InboxClaim[] = []
     const one = await enqueued(db, { topic: 'one', payload: { n: 1 } })
     const two = await enqueued(db, { topic: 'two' })
@@ -96,7 +96,7 @@ describe('one round', () => {
     expect(await worker(handlers).runOnce()).toMatchObject({ claimed: 0 })
   })
 
-  test('runs the handler in the application’s role, with none of Symphony’s rights', async () => {
+  test('runs the handler in the role of the application, without the rights of Symphony', async () => {
     const roles: string[] = []
     const message = await enqueued(db)
     await worker({
@@ -113,7 +113,7 @@ describe('one round', () => {
     expect(await rowOf(db, message)).toMatchObject({ state: 'seen', last_error: expect.stringContaining('permission') })
   })
 
-  test('a handler that throws has its writes undone; the message is due again later, with the error', async () => {
+  test('rolls back a handler that throws; the message is due later, with the error', async () => {
     const message = await enqueued(db)
     const failing: InboxHandler = async (claimed, handling) => {
       await write(claimed, handling)
@@ -132,7 +132,7 @@ describe('one round', () => {
     expect(await effects()).toBe(1)
   })
 
-  test('a statement that failed and was swallowed commits nothing', async () => {
+  test('commits nothing if the handler swallowed a failed statement', async () => {
     const message = await enqueued(db)
     await worker({ [message.topic]: swallowing }).runOnce()
     expect(await effects()).toBe(0)
@@ -142,7 +142,7 @@ describe('one round', () => {
     })
   })
 
-  test('PermanentFailureError makes the message dead at once, by any copy of that class', async () => {
+  test('makes the message dead on a PermanentFailureError, by any copy of the class', async () => {
     class Foreign extends Error {
       override readonly name = 'PermanentFailureError'
     }
@@ -158,7 +158,7 @@ describe('one round', () => {
     }
   })
 
-  test('the last attempt that fails is told as a death', async () => {
+  test('makes the message dead after its last failed attempt', async () => {
     const message = await enqueued(db)
     const failing = worker({ [message.topic]: () => Promise.reject(new Error('no')) }, { attemptsMax: 1 })
     expect(await failing.runOnce()).toMatchObject({ deadLettered: 1 })
@@ -167,7 +167,7 @@ describe('one round', () => {
     ])
   })
 
-  test('a missing handler never kills: it is told, tried again later, and costs no attempt', async () => {
+  test('retries a message without a handler later, and counts no attempt', async () => {
     const message = await enqueued(db)
     const other = worker({ other: write }, { attemptsMax: 1 })
     for (let round = 0; round < 3; round += 1) {
@@ -187,14 +187,14 @@ describe('one round', () => {
       topic: message.topic,
       attemptCount: 1,
     })
-    // An own property is a handler; what every object has is none.
+    // Only own properties are handlers, not those that every object inherits.
     const odd = await enqueued(db, { topic: 'constructor' })
     await worker({ [message.topic]: write }, { attemptsMax: 1 }).runOnce()
     expect(await rowOf(db, odd)).toMatchObject({ state: 'seen' })
     expect(await rowOf(db, message)).toMatchObject({ state: 'done' })
   })
 
-  test('a handler that could not be called costs no attempt: its role is not granted', async () => {
+  test('counts no attempt if the role of the handler is not granted', async () => {
     const message = await enqueued(db)
     const { name: stranger } = await db.createLogin('stranger')
     const kept = worker({ [message.topic]: write }, { attemptsMax: 1, handlerRole: stranger })
@@ -214,12 +214,12 @@ describe('one round', () => {
     expect(await worker({ [message.topic]: write }, { attemptsMax: 1 }).runOnce()).toMatchObject({ done: 1 })
   })
 
-  test('a handler that could not be called costs no attempt: no connection became free, not even to say so at first', async () => {
+  test('counts no attempt if no connection is free for the handler', async () => {
     const messages = [await enqueued(db), await enqueued(db)]
     const { url } = await db.createLogin('narrow', { roles: ['symphony_executor', application] })
     const database = openDatabase({ url, schema: db.schema, connectionsMax: 1, connectTimeoutMs: 100 })
     stopping.push(() => database.close())
-    // On a busy machine to connect takes longer than that; to wait for a connection that is there does not.
+    // Connecting can take longer than 100 ms on a busy machine; waiting for an open connection does not.
     await expect.poll(() => database.as('symphony_executor').query('SELECT 1'), POLL_OPTIONS).toBeDefined()
     const { opened, open } = gate()
     const handlers = {
@@ -239,7 +239,7 @@ describe('one round', () => {
     ])
   })
 
-  test('a claim that expired under its handler takes the handler’s writes back', async () => {
+  test('rolls back the writes of a handler whose claim expired', async () => {
     const message = await enqueued(db)
     const slow: InboxHandler = async (claimed, handling) => {
       await write(claimed, handling)
@@ -253,13 +253,13 @@ describe('one round', () => {
     expect(events).toContainEqual({ type: 'inbox.claimed', messages: 1, takeovers: 1 })
   })
 
-  test('of two workers that have the same message, the effect of the one with the live claim stands alone', async () => {
+  test('commits only the effect of the worker with the live claim', async () => {
     const message = await enqueued(db)
     const second = await db.createLogin('second', { roles: ['symphony_executor', application] })
     const overtaken: InboxHandler = async (claimed, handling) => {
       await write(claimed, handling)
       await expireClaim(db, claimed)
-      // Another process, as far as the database can see.
+      // To the database this is another process.
       await new InboxWorker(second.database, { [message.topic]: write }, { handlerRole: application }).runOnce()
     }
     expect(await worker({ [message.topic]: overtaken }).runOnce()).toMatchObject({ done: 0, fencesLost: 1 })
@@ -267,7 +267,7 @@ describe('one round', () => {
     expect(await rowOf(db, message)).toMatchObject({ state: 'done', attempt_count: 2 })
   })
 
-  test('a handler that fails after its claim was lost does not touch the new claim', async () => {
+  test('leaves a new claim alone if the handler of the old one fails', async () => {
     for (const failure of [new Error('late'), new PermanentFailureError('late')]) {
       const message = await enqueued(db)
       let fence: string | undefined
@@ -281,7 +281,7 @@ describe('one round', () => {
     }
   })
 
-  test('no more handlers run at once than allowed, and no more is claimed than can be begun', async () => {
+  test('runs no more handlers than allowed, and claims no more than it can start', async () => {
     for (let n = 0; n < 7; n += 1) await enqueued(db)
     let running = 0
     let most = 0
@@ -301,8 +301,8 @@ describe('one round', () => {
   })
 })
 
-describe('started', () => {
-  test('it handles what is there and what comes, woken by notifications alone, until it is stopped', async () => {
+describe('a started InboxWorker', () => {
+  test('handles waiting and new messages, woken by notifications alone, until stopped', async () => {
     const { topic } = await enqueued(db)
     const running = worker({ [topic]: write }, { pollMs: 60_000 })
     await running.start()
@@ -317,14 +317,14 @@ describe('started', () => {
     expect(typesOf()).not.toContain('inbox.fault')
   })
 
-  test('it sleeps exactly until something is due, without a notification and without polling', async () => {
+  test('sleeps exactly until a message is due, without notification and polling', async () => {
     const running = worker({ [buildMessage().topic]: write }, { pollMs: 60_000, listen: false })
     await enqueued(db, { notBefore: new Date(Date.now() + 400) })
     await running.start()
     await expect.poll(effects).toBe(1)
   })
 
-  test('a stop waits for the handler in hand; one that does not end is told, and its claim is left to expire', async () => {
+  test('waits for a running handler when it stops, and aborts one after shutdownMs', async () => {
     const first = await enqueued(db, { topic: 'obedient' })
     const { opened: begun, open: begin } = gate()
     const { opened: finished, open: finish } = gate()
@@ -362,7 +362,7 @@ describe('started', () => {
     await expect.poll(async () => (await rowOf(db, second))['last_error']).toBe('Error: the worker is shutting down')
   })
 
-  test('the signal of a handler aborts when its claim is about to end', async () => {
+  test('aborts the signal of a handler before its claim ends', async () => {
     const message = await enqueued(db)
     const reasons: unknown[] = []
     const waiting: InboxHandler = (_claimed, { signal }) =>
@@ -376,14 +376,14 @@ describe('started', () => {
     expect(reasons).toEqual([new Error('the claim is about to end')])
   })
 
-  test('nothing is committed once the signal has aborted, though the handler returns as if it had succeeded', async () => {
+  test('commits nothing once the signal has aborted, although the handler returns', async () => {
     const message = await enqueued(db)
     const late = worker({ [message.topic]: untilAborted }, { leaseSeconds: 1 })
     expect(await late.runOnce()).toMatchObject({ done: 0 })
     expect(await rowOf(db, message)).not.toMatchObject({ state: 'done' })
   })
 
-  test('what fails around the handlers is told, and the claim is left to expire', async () => {
+  test('reports a failed release (inbox.fault), and leaves the claim to expire', async () => {
     const message = await enqueued(db)
     const cutting: InboxHandler = async () => {
       await db.queryNoRole('REVOKE ALL ON FUNCTION abandon_inbox_messages FROM symphony_executor')
@@ -395,7 +395,7 @@ describe('started', () => {
   })
 })
 
-test('options out of bounds are refused when the worker is made, each by its name', () => {
+test('InboxWorker refuses options out of range by name', () => {
   for (const [option, value] of Object.entries({
     leaseSeconds: 0,
     attemptsMax: 1_001,
@@ -414,7 +414,7 @@ test('options out of bounds are refused when the worker is made, each by its nam
   expect(() => worker({}, { handlerRole: 'symphony_executor' })).toThrow(InboxWorkerOptionError)
 })
 
-/** Returns as if it had succeeded, but only when it is too late. */
+/** Returns as if it had succeeded, but only after the abort. */
 const untilAborted: InboxHandler = (_claimed, { signal }) =>
   new Promise((resolve) => {
     signal.addEventListener('abort', () => resolve())
@@ -425,7 +425,7 @@ async function roleOf(tx: Queryable): Promise<string> {
 }
 
 describe('a handler that changes its role', () => {
-  test('gets the rights of the login and not more: the login decides, as the documentation says', async () => {
+  test('gets the rights of the login, and no more', async () => {
     const roles: string[] = []
     const message = await enqueued(db)
     const taking: InboxHandler = async (claimed, handling) => {
@@ -434,7 +434,7 @@ describe('a handler that changes its role', () => {
       roles.push(await roleOf(tx))
       await tx.query('RESET ROLE')
       roles.push(await roleOf(tx))
-      // The login is a member of Symphony's role, so a handler can take it back.
+      // The login is a member of Symphony's role, so a handler can switch to it.
       await tx.query('SET LOCAL ROLE symphony_executor')
       roles.push(await roleOf(tx))
       await tx.query('SAVEPOINT beyond')
@@ -446,7 +446,7 @@ describe('a handler that changes its role', () => {
     expect(await effects()).toBe(1)
   })
 
-  test('leaves no role behind for the next handler on the same connection', async () => {
+  test('leaves no role for the next handler on the same connection', async () => {
     const login = await db.createLogin('narrow', { roles: ['symphony_executor'] })
     await db.queryNoRole(`GRANT ${application} TO ${login.name}`)
     const database = openDatabase({ url: login.url, schema: db.schema, connectionsMax: 1 })

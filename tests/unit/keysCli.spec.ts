@@ -25,7 +25,7 @@ async function shown(key: string) {
 }
 
 describe('symphony keys', () => {
-  test('create shows the key once, for people and for scripts; list never does; revoke ends it', async () => {
+  test('create prints the key once, list never prints it, revoke ends it', async () => {
     const made = await keys(
       'create',
       '--scope',
@@ -71,7 +71,7 @@ describe('symphony keys', () => {
     )
   })
 
-  test('a key that operates is made for oneself, and what one does not have is not handed out', async () => {
+  test('create refuses operate keys for others, and scopes without their role', async () => {
     expect((await keys('create', '--scope', 'operate', '--owner', operator)).exitCode).toBe(0)
     const other = await keys('create', '--scope', 'operate', '--owner', 'bob')
     expect(other.stdout).toBe('')
@@ -85,26 +85,26 @@ describe('symphony keys', () => {
     ['no scope', ['--owner', 'a'], '--scope'],
     ['an unknown scope', ['--scope', 'root', '--owner', 'a'], '--scope'],
     ['no owner', ['--scope', 'read'], '--owner'],
-    ['an end that is no time', ['--scope', 'read', '--owner', 'a', '--expires', 'tomorrow'], '--expires'],
-    ['an end that is no day', ['--scope', 'read', '--owner', 'a', '--expires', '2027-02-30T00:00:00'], '--expires'],
+    ['an invalid expiry', ['--scope', 'read', '--owner', 'a', '--expires', 'tomorrow'], '--expires'],
     [
-      'an end that has passed',
-      ['--scope', 'read', '--owner', 'a', '--expires', '2020-01-01T00:00:00Z'],
-      'p_expires_at',
+      'an expiry on a day that does not exist',
+      ['--scope', 'read', '--owner', 'a', '--expires', '2027-02-30T00:00:00'],
+      '--expires',
     ],
-  ])('create with %s is refused, naming it', async (_, words, name) => {
+    ['an expiry in the past', ['--scope', 'read', '--owner', 'a', '--expires', '2020-01-01T00:00:00Z'], 'p_expires_at'],
+  ])('create refuses %s and names the option', async (_, words, name) => {
     const said = await keys('create', ...words)
     expect(said.exitCode).not.toBe(0)
     expect(said.stderr).toContain(name)
   })
 
-  test('are explained by --help, with examples', async () => {
+  test('--help prints examples', async () => {
     const { stdout, exitCode } = await symphony(['keys', '--help'])
     expect([exitCode, stdout]).toEqual([0, expect.stringContaining('symphony keys revoke')])
     expect((await symphony(['api', '--help'])).stdout).toContain('--requests-per-second')
   })
 
-  test('an empty list says so', async () => {
+  test('list prints that there are no keys', async () => {
     await using empty = await createTestDatabase()
     const env = { DATABASE_URL: empty.url, SYMPHONY_SCHEMA: empty.schema }
     expect((await symphony(['keys', 'list'], env)).stdout).toBe('There are no keys.\n')
@@ -114,7 +114,7 @@ describe('symphony keys', () => {
 describe('symphony api', () => {
   const API_ROLES = ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth']
 
-  test('serves keys and the dashboard’s page alone, says what it may not do, and leaves nothing behind', async () => {
+  test('serves API keys, warns that its login is no gateway, and closes its connections', async () => {
     const web = await db.createLogin('web', { roles: API_ROLES })
     const { key }: { key: string } = JSON.parse(
       (await keys('create', '--scope', 'read', '--owner', 'carol', '--json')).stdout,
@@ -137,7 +137,7 @@ describe('symphony api', () => {
     expect(rows).toEqual([])
   })
 
-  test('notes at its start that a login of keys alone refuses operate to tokens', async () => {
+  test('notes that a gateway for keys only refuses operate to the access token', async () => {
     const web = await db.createLogin('keys_only', { roles: API_ROLES })
     await db.queryNoRole('SELECT set_actor_gateway($1, false)', [web.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'carol' })
@@ -164,7 +164,7 @@ describe('symphony api', () => {
     expect(rows).toEqual([{ actor: 'carol' }])
   })
 
-  test('with --strict does not start as a login that is no gateway', async () => {
+  test('refuses to start with --strict as a login that is no gateway', async () => {
     const web = await db.createLogin('strict', { roles: ['symphony_readonly', 'symphony_control'] })
     const said = await symphony(['api', '--strict', '--port', '0'], {
       DATABASE_URL: web.url,

@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Released when the test ends, whatever it did. */
+/** Acquires a lease that is released when the test ends. */
 async function acquire(resource: string, options: Partial<AcquireOptions> = {}, from = leases): Promise<Lease> {
   const lease = await from.acquire(resource, { ...LONG, ...options })
   if (lease === null) throw new Error(`${resource} is held by another`)
@@ -23,7 +23,7 @@ async function acquire(resource: string, options: Partial<AcquireOptions> = {}, 
   return lease
 }
 
-/** The system's clock, and a hand on it. */
+/** System clock that a test can move. */
 function movableClock(): Clock & { moveMs: number } {
   return {
     moveMs: 0,
@@ -50,7 +50,7 @@ describe('acquire', () => {
     expect(row.renewed_at).toEqual(row.acquired_at)
   })
 
-  test('PRIM-POSTGRES-LEASE-001 two resources are held side by side, each with tokens of its own', async () => {
+  test('PRIM-POSTGRES-LEASE-001 two resources are held at once, each with its own tokens', async () => {
     const [one, other] = [await acquire(buildResource()), await acquire(buildResource())]
     expect([one.fencingToken, other.fencingToken]).toEqual([1n, 1n])
     expect(await one.tryRenewNow()).toBe(true)
@@ -66,15 +66,15 @@ describe('acquire', () => {
     ['no duration', 'r', {}, InvalidArgumentError, 'durationMs'],
     ['a duration of 0', 'r', { durationMs: 0 }, ArgumentRangeError, 'durationMs'],
     ['a negative duration', 'r', { durationMs: -1 }, ArgumentRangeError, 'durationMs'],
-    ['a duration below the least', 'r', { durationMs: 999 }, ArgumentRangeError, 'durationMs'],
-    ['a duration above the most', 'r', { durationMs: 3_600_001 }, ArgumentRangeError, 'durationMs'],
+    ['a duration below the minimum', 'r', { durationMs: 999 }, ArgumentRangeError, 'durationMs'],
+    ['a duration above the maximum', 'r', { durationMs: 3_600_001 }, ArgumentRangeError, 'durationMs'],
     ['a fraction', 'r', { durationMs: 1_000.5 }, ArgumentRangeError, 'durationMs'],
     ['NaN', 'r', { durationMs: Number.NaN }, ArgumentRangeError, 'durationMs'],
     ['renewals too seldom', 'r', { durationMs: 10_000, renewEveryMs: 5_001 }, ArgumentRangeError, 'renewEveryMs'],
     ['renewals too often', 'r', { durationMs: 10_000, renewEveryMs: 99 }, ArgumentRangeError, 'renewEveryMs'],
     ['a context that is no object', 'r', { ...LONG, context: [] }, InvalidArgumentError, 'context'],
   ])('PRIM-POSTGRES-LEASE-001 %s is refused before any I/O', async (_what, resource, options, kind, argument) => {
-    // Any I/O would be answered with DATABASE_CLOSED.
+    // Any I/O would fail with DATABASE_CLOSED.
     const database = openDatabase({ url: db.url })
     await database.close()
     const closed = new Leases(database.as('symphony_executor'))
@@ -85,7 +85,7 @@ describe('acquire', () => {
     expect(await failureOf(closed.acquire('r', LONG))).toBeInstanceOf(DatabaseClosedError)
   })
 
-  test('the least and the most duration are taken', async () => {
+  test('accepts the minimum and the maximum duration', async () => {
     for (const durationMs of [1_000, 3_600_000]) {
       const lease = await leases.acquire(buildResource(), { durationMs })
       expect(lease!.expiresAt.getTime() - lease!.acquiredAt.getTime()).toBe(durationMs)
@@ -93,7 +93,7 @@ describe('acquire', () => {
     }
   })
 
-  test('PRIM-POSTGRES-LEASE-002 is null while another holds it, and leaves the holder alone', async () => {
+  test('PRIM-POSTGRES-LEASE-002 returns null while another holds it, and leaves the holder alone', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     const before = await leaseRow(db, resource)
@@ -114,14 +114,14 @@ describe('acquire', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ owner: 'second', fencing_token: second.fencingToken })
   })
 
-  test('PRIM-POSTGRES-LEASE-010 a lease that ends a moment later is not expired yet', async () => {
+  test('PRIM-POSTGRES-LEASE-010 a lease that has not expired cannot be reacquired', async () => {
     const resource = buildResource()
     await acquire(resource)
     await expireResource(db, resource, '-5 minutes')
     expect(await leases.acquire(resource, LONG)).toBeNull()
   })
 
-  test('again as the same owner gives a new token, and the old instance is lost at once', async () => {
+  test('supersedes a lease of the same owner, which is lost at once', async () => {
     const resource = buildResource()
     const old = await acquire(resource, { owner: 'same' })
     const anew = await acquire(resource, { owner: 'same' })
@@ -131,7 +131,7 @@ describe('acquire', () => {
     expect(await anew.tryRenewNow()).toBe(true)
   })
 
-  test('again as the same owner from elsewhere: the old instance learns it when it renews', async () => {
+  test('supersedes a lease of the same owner elsewhere, which is lost when it renews', async () => {
     const resource = buildResource()
     const old = await acquire(resource, { owner: 'same' })
     const elsewhere = new Leases(db.as('symphony_executor'))
@@ -141,7 +141,7 @@ describe('acquire', () => {
     expect(await anew.tryRenewNow()).toBe(true)
   })
 
-  test('of calls as the same owner that overlap, only the last one served is held', async () => {
+  test('leaves only the last of overlapping calls of one owner held', async () => {
     const resource = buildResource()
     const calls = Array.from({ length: 8 }, () => leases.acquire(resource, { ...LONG, owner: 'same' }))
     const given = (await Promise.all(calls)).filter((lease) => lease !== null)
@@ -150,7 +150,7 @@ describe('acquire', () => {
     await held[0]!.release()
   })
 
-  test('an answer that comes when the lease cannot be trusted any more is no lease, and blocks nobody', async () => {
+  test('returns null and releases if the answer comes after the trusted time', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const executor = db.as('symphony_executor')
@@ -170,11 +170,11 @@ describe('acquire', () => {
   })
 })
 
-describe('renewing', () => {
-  test('PRIM-POSTGRES-LEASE-003 tryRenewNow extends', async () => {
+describe('renewal of a lease', () => {
+  test('PRIM-POSTGRES-LEASE-003 tryRenewNow extends the lease', async () => {
     const resource = buildResource()
     const lease = await acquire(resource, { durationMs: 60_000 })
-    // As if most of it had passed.
+    // As if most of the lease had passed.
     await expireResource(db, resource, '-10 seconds')
     const before = await leaseRow(db, resource)
     expect(await lease.tryRenewNow()).toBe(true)
@@ -190,7 +190,7 @@ describe('renewing', () => {
     })
   })
 
-  test('PRIM-POSTGRES-LEASE-003 it moves the local deadline too', async () => {
+  test('PRIM-POSTGRES-LEASE-003 tryRenewNow moves the local deadline, too', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 500_000
@@ -201,7 +201,7 @@ describe('renewing', () => {
     expect(lease.isLost).toBe(true)
   })
 
-  test('never shortens: a lease that already lasts longer stays as it is', async () => {
+  test('never shortens a lease that already lasts longer', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     await expireResource(db, resource, '-1 hour')
@@ -222,13 +222,13 @@ describe('renewing', () => {
     expect((await leaseRow(db, resource)).fencing_token).toBe(4n)
   })
 
-  test('PRIM-POSTGRES-LEASE-005 the renewals that nobody asked for increment it too', async () => {
+  test('PRIM-POSTGRES-LEASE-005 an automatic renewal increments the token, too', async () => {
     const lease = await acquire(buildResource(), LIVELY)
     await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
     expect(lease.isLost).toBe(false)
   })
 
-  test('a renewal that fails is told to who asked, and the lease is still held', async () => {
+  test('throws if it fails, and the lease is still held', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION renew_lease FROM symphony_executor')
@@ -240,8 +240,8 @@ describe('renewing', () => {
   })
 })
 
-describe('losing', () => {
-  test('PRIM-POSTGRES-LEASE-006 loss after expiry aborts the signal, without anybody asking', async () => {
+describe('loss of a lease', () => {
+  test('PRIM-POSTGRES-LEASE-006 loss after expiry aborts the signal by itself', async () => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
@@ -251,7 +251,7 @@ describe('losing', () => {
     expect(lease.signal.reason).toBeInstanceOf(LostLeaseError)
     expect(lease.signal.reason).toMatchObject({ code: 'LOST_LEASE', resource, reason: 'refused' })
     expect(events).toContainEqual({ type: 'lease.ended', resource, owner: 'loser', reason: 'refused' })
-    // It is lost for good, and does not come back to life by itself.
+    // A lost lease stays lost.
     expect((await leaseRow(db, resource)).fencing_token).toBe(lease.fencingToken)
   })
 
@@ -267,12 +267,12 @@ describe('losing', () => {
     expect(() => lease.throwIfLost()).toThrow(lease.signal.reason)
   })
 
-  test('PRIM-POSTGRES-LEASE-007 it judges by the clock, also when no timer could fire', async () => {
+  test('PRIM-POSTGRES-LEASE-007 throwIfLost decides by the clock, even if no timer could fire', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 585_000
     expect(() => lease.throwIfLost()).not.toThrow()
-    // Ten seconds before the database would give it away.
+    // Ten seconds before the lease expires in the database.
     clock.moveMs = 590_000
     expect(() => lease.throwIfLost()).toThrow('could not be renewed in time')
     expect(lease.signal.aborted).toBe(true)
@@ -291,7 +291,7 @@ describe('losing', () => {
     expect(lease.fencingToken).toBe(1n)
   })
 
-  test('PRIM-POSTGRES-LEASE-008 also when only this process has lost faith, and the database has not', async () => {
+  test('PRIM-POSTGRES-LEASE-008 tryRenewNow returns false if only the local deadline has passed', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
@@ -300,14 +300,14 @@ describe('losing', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ fencing_token: 1n, released_at: null })
   })
 
-  test('PRIM-POSTGRES-LEASE-008 also after release', async () => {
+  test('PRIM-POSTGRES-LEASE-008 tryRenewNow returns false after release', async () => {
     const lease = await acquire(buildResource())
     await lease.release()
     expect(await lease.tryRenewNow()).toBe(false)
   })
 })
 
-describe('releasing', () => {
+describe('release of a lease', () => {
   test('PRIM-POSTGRES-LEASE-009 disposing releases and allows reacquisition, with a greater token', async () => {
     const resource = buildResource()
     {
@@ -318,7 +318,7 @@ describe('releasing', () => {
     expect((await acquire(resource)).fencingToken).toBe(2n)
   })
 
-  test('PRIM-POSTGRES-LEASE-009 disposing twice is harmless', async () => {
+  test('PRIM-POSTGRES-LEASE-009 a second dispose has no effect', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     expect(await Promise.all([lease.release(), lease.release()])).toEqual([true, true])
@@ -343,7 +343,7 @@ describe('releasing', () => {
     },
   )
 
-  test('from then on it is not held: the signal aborts before the database is asked', async () => {
+  test('aborts the signal before the database answers', async () => {
     const lease = await acquire(buildResource())
     const releasing = lease.release()
     expect(lease.signal.reason).toMatchObject({ reason: 'released' })
@@ -351,7 +351,7 @@ describe('releasing', () => {
     expect(await releasing).toBe(true)
   })
 
-  test('a lease that only this process had given up on is given back', async () => {
+  test('succeeds for a lease that only this process considers lost', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
@@ -360,7 +360,7 @@ describe('releasing', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null })
   })
 
-  test('a dispose that fails is an event, a release that fails an error; the lease expires by itself', async () => {
+  test('throws if it fails; a failed dispose is only an event', async () => {
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
     const lease = (await observed.acquire(buildResource(), LONG))!
@@ -378,7 +378,7 @@ describe('releasing', () => {
   })
 })
 
-test('the events tell one life', async () => {
+test('Leases reports acquired, renewed and ended as events', async () => {
   const events: LeaseEvent[] = []
   const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
   const resource = `life-${randomUUID()}`

@@ -23,14 +23,14 @@ async function hold(resource: string, owner: string): Promise<() => Promise<bool
 }
 
 describe('symphony leases list', () => {
-  test('says that nothing is held', async () => {
+  test('prints that nothing is held', async () => {
     await using empty = await createTestDatabase()
     const env = { DATABASE_URL: empty.url, SYMPHONY_SCHEMA: empty.schema }
     expect(await symphony(['leases', 'list'], env)).toEqual({ exitCode: 0, stdout: 'Nothing is held.\n', stderr: '' })
     expect((await symphony(['leases', 'list', '--json'], env)).stdout).toBe('{"leases":[]}\n')
   })
 
-  test('shows who holds what, for people and for scripts, and no secret', async () => {
+  test('prints the holder of each resource, as text and as JSON, and no secret', async () => {
     await hold('b-held', 'alice')
     await hold('a-expired', 'bob')
     await expireResource(db, 'a-expired')

@@ -13,7 +13,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildResource, expireResource, leaseRow } from '../support/leaseRows.js'
 import { failureOf, openConnection } from '../support/race.js'
 
-/** The SQL functions by way of their wrappers, without a `Lease` around them. */
+/** Tests of the SQL functions through their wrappers, without a `Lease`. */
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -35,13 +35,13 @@ async function hold(resource = buildResource(), durationMs = 60_000): Promise<He
   return { resource, owner: OWNER, leaseId: grant.leaseId, fencingToken: grant.fencingToken }
 }
 
-describe('the fence', () => {
+describe('fencing of a lease', () => {
   test.each<[string, (claim: Held) => LeaseRef]>([
     ['an invalid owner', (claim) => ({ ...claim, owner: 'another' })],
     ['an owner in another case', (claim) => ({ ...claim, owner: OWNER.toUpperCase() })],
     ['another lease id', (claim) => ({ ...claim, leaseId: randomUUID() })],
     ['another resource', (claim) => ({ ...claim, resource: buildResource() })],
-  ])('PRIM-POSTGRES-LEASE-004 renew fails for %s, release too, and nothing is changed', async (_what, forge) => {
+  ])('PRIM-POSTGRES-LEASE-004 renew and release fail for %s, and change nothing', async (_what, forge) => {
     const claim = await hold()
     const before = await leaseRow(db, claim.resource)
     expect(await renewLease(executor(), forge(claim), 60_000)).toBeNull()
@@ -50,7 +50,7 @@ describe('the fence', () => {
     expect(await renewLease(executor(), claim, 60_000)).toMatchObject({ fencingToken: claim.fencingToken + 1n })
   })
 
-  test('PRIM-POSTGRES-LEASE-004 the id of an earlier lease of the same owner is worth nothing', async () => {
+  test('PRIM-POSTGRES-LEASE-004 renew and release refuse the id of an earlier lease of the owner', async () => {
     const stale = await hold()
     const claim = await hold(stale.resource)
     expect(await renewLease(executor(), stale, 60_000)).toBeNull()
@@ -60,7 +60,7 @@ describe('the fence', () => {
     expect(await renewLease(executor(), claim, 60_000)).toBeNull()
   })
 
-  test('an expired lease is neither renewed nor released, though nobody has taken it', async () => {
+  test('refuses to renew or release an expired lease, even without a new holder', async () => {
     const claim = await hold()
     await expireResource(db, claim.resource)
     const before = await leaseRow(db, claim.resource)
@@ -69,7 +69,7 @@ describe('the fence', () => {
     expect(await leaseRow(db, claim.resource)).toEqual(before)
   })
 
-  test('nobody but the holder is told the lease id', async () => {
+  test('keeps the lease id from every role (42501)', async () => {
     const { resource } = await hold()
     for (const role of ['symphony_control', 'symphony_auditor', 'symphony_readonly', 'symphony_executor']) {
       const look = db.as(role).query(`SELECT lease_id FROM ${db.qualify('symphony_leases')}`)
@@ -79,8 +79,8 @@ describe('the fence', () => {
   })
 })
 
-describe('time is the database’s, read when it matters', () => {
-  test('a lease that ended after the transaction began can be acquired in it, and counts from then', async () => {
+describe('lease functions in a transaction', () => {
+  test('acquire a lease that expired after the transaction began', async () => {
     const claim = await hold()
     const later = await executor().transaction(async (tx) => {
       const { rows } = await tx.query<{ began: Date }>('SELECT now() AS began')
@@ -98,7 +98,7 @@ describe('time is the database’s, read when it matters', () => {
     expect(rows).toEqual([{ whole: true }])
   })
 
-  test('a lease that ended after the transaction began cannot be renewed or released in it', async () => {
+  test('neither renew nor release a lease that expired after the transaction began', async () => {
     const claim = await hold()
     await executor().transaction(async (tx) => {
       await tx.query('SELECT 1')
@@ -110,7 +110,7 @@ describe('time is the database’s, read when it matters', () => {
     })
   })
 
-  test('an older snapshot gets 40001 from each function, never a wrong answer', async () => {
+  test('raise 40001 under an older snapshot', async () => {
     const claim = await hold()
     const before = await leaseRow(db, claim.resource)
     const connection = await openConnection(db, 'symphony_executor')
@@ -129,7 +129,7 @@ describe('time is the database’s, read when it matters', () => {
     expect(await leaseRow(db, claim.resource)).toEqual(before)
   })
 
-  test('rolled back, an acquire has taken nothing, and no token is spent', async () => {
+  test('take neither lease nor token if the transaction is rolled back', async () => {
     const resource = buildResource()
     const undone = new Error('undone')
     let spent: bigint | undefined
@@ -143,8 +143,8 @@ describe('time is the database’s, read when it matters', () => {
   })
 })
 
-describe('retention', () => {
-  test('removes what nobody has held for so long, and only that', async () => {
+describe('purgeIdleLeases', () => {
+  test('removes leases that were idle for that long, and no others', async () => {
     const [held, expired, released, longExpired, longReleased] = await Promise.all(
       Array.from({ length: 5 }, () => hold()),
     )
@@ -162,7 +162,7 @@ describe('retention', () => {
     )
   })
 
-  test('tokens of a removed resource go on growing', async () => {
+  test('keeps the tokens of a removed resource growing', async () => {
     const claim = await hold()
     for (let turn = 0; turn < 20; turn += 1) await renewLease(executor(), claim, 60_000)
     const { fencing_token: last } = await leaseRow(db, claim.resource)
@@ -171,7 +171,7 @@ describe('retention', () => {
     expect((await hold(claim.resource)).fencingToken).toBeGreaterThan(last)
   })
 
-  test('the floor never sinks: what is removed later may have counted less', async () => {
+  test('never lowers the floor of tokens', async () => {
     const floor = async () =>
       (await db.queryNoRole<{ fencing_token: bigint }>('SELECT fencing_token FROM symphony_lease_floor')).rows[0]!
     const [little, much] = [await hold(), await hold()]
@@ -184,7 +184,7 @@ describe('retention', () => {
     expect(await floor()).toEqual(before)
   })
 
-  test('takes at most a batch, and nothing is nothing', async () => {
+  test('removes at most one batch', async () => {
     for (const claim of [await hold(), await hold(), await hold()]) await expireResource(db, claim.resource, '2 hours')
     expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 2)).toBe(2)
     expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 2)).toBe(1)
@@ -192,45 +192,53 @@ describe('retention', () => {
   })
 })
 
-describe('reading', () => {
-  test.each(['symphony_readonly', 'symphony_auditor', 'symphony_control'])('%s sees who holds what', async (role) => {
-    const [held, expired, released] = [await hold(), await hold(), await hold()]
-    await expireResource(db, expired.resource)
-    await releaseLease(executor(), released)
-    const read = async (all: boolean) => {
-      const statuses = await readLeases(db.as(role), { released: all })
-      return new Map(
-        statuses.map(({ resource, state, owner, fencingToken }) => [resource, [state, owner, fencingToken]]),
-      )
-    }
-    const all = await read(true)
-    expect(all.get(held.resource)).toEqual(['HELD', OWNER, held.fencingToken])
-    expect(all.get(expired.resource)).toEqual(['EXPIRED', OWNER, expired.fencingToken])
-    expect(all.get(released.resource)).toEqual(['RELEASED', OWNER, released.fencingToken])
-    const current = await read(false)
-    expect([current.has(held.resource), current.has(expired.resource), current.has(released.resource)]).toEqual([
-      true,
-      true,
-      false,
-    ])
-    expect([...current.keys()]).toEqual([...current.keys()].toSorted())
-  })
+describe('readLeases', () => {
+  test.each(['symphony_readonly', 'symphony_auditor', 'symphony_control'])(
+    'shows the holder of each resource to %s',
+    async (role) => {
+      const [held, expired, released] = [await hold(), await hold(), await hold()]
+      await expireResource(db, expired.resource)
+      await releaseLease(executor(), released)
+      const read = async (all: boolean) => {
+        const statuses = await readLeases(db.as(role), { released: all })
+        return new Map(
+          statuses.map(({ resource, state, owner, fencingToken }) => [resource, [state, owner, fencingToken]]),
+        )
+      }
+      const all = await read(true)
+      expect(all.get(held.resource)).toEqual(['HELD', OWNER, held.fencingToken])
+      expect(all.get(expired.resource)).toEqual(['EXPIRED', OWNER, expired.fencingToken])
+      expect(all.get(released.resource)).toEqual(['RELEASED', OWNER, released.fencingToken])
+      const current = await read(false)
+      expect([current.has(held.resource), current.has(expired.resource), current.has(released.resource)]).toEqual([
+        true,
+        true,
+        false,
+      ])
+      expect([...current.keys()]).toEqual([...current.keys()].toSorted())
+    },
+  )
 
-  test('at most as many as asked for', async () => {
+  test('returns at most the given number', async () => {
     await Promise.all([hold(), hold()])
     expect(await readLeases(db.as('symphony_readonly'), { limit: 1 })).toHaveLength(1)
   })
 })
 
 test.each<[string, () => Promise<unknown>, Function, string]>([
-  ['no lease id', () => renewLease(executor(), claimWith({ leaseId: 'x' }), 60_000), InvalidArgumentError, 'leaseId'],
+  [
+    'an invalid lease id',
+    () => renewLease(executor(), claimWith({ leaseId: 'x' }), 60_000),
+    InvalidArgumentError,
+    'leaseId',
+  ],
   ['a blank owner', () => releaseLease(executor(), claimWith({ owner: ' ' })), InvalidArgumentError, 'owner'],
   ['a blank resource', () => releaseLease(executor(), claimWith({ resource: '' })), InvalidArgumentError, 'resource'],
   ['a duration of 0', () => renewLease(executor(), claimWith({}), 0), ArgumentRangeError, 'durationMs'],
   ['a batch of 0', () => purgeIdleLeases(executor(), HOUR_SECONDS, 0), ArgumentRangeError, 'batchSize'],
-  ['less than an hour', () => purgeIdleLeases(executor(), 3_599, 1), ArgumentRangeError, 'idleSeconds'],
+  ['an idle time below an hour', () => purgeIdleLeases(executor(), 3_599, 1), ArgumentRangeError, 'idleSeconds'],
   ['a limit of 1001', () => readLeases(db.as('symphony_readonly'), { limit: 1_001 }), ArgumentRangeError, 'limit'],
-])('%s is refused with the argument named', async (_what, call, kind, argument) => {
+])('a lease function refuses %s and names the argument', async (_what, call, kind, argument) => {
   const error = await failureOf(call())
   expect(error).toBeInstanceOf(kind)
   expect(error).toMatchObject({ argument })

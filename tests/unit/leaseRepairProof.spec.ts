@@ -22,7 +22,7 @@ import {
 import { failureOf } from '../support/race.js'
 
 /**
- * Repair returns every expired lease to the queue with one ledger row, each exactly once, whatever the state of the rows
+ * Tests that repair returns every expired lease to the queue exactly once, with one ledger row, whatever the rows
  * beside it.
  */
 
@@ -47,7 +47,7 @@ async function expireAll(items: readonly { readonly outboxId: string }[]): Promi
   for (const { outboxId } of items) await db.expireLease(outboxId)
 }
 
-/** A ledger that fails as asked: `many` for a set of rows, `one` for a single one. */
+/** Runs the body with a ledger that raises `many` for several rows, and `one` for a single row. */
 async function withLedgerThatRaises<T>(failures: { many: string; one: string }, body: () => Promise<T>): Promise<T> {
   await db.queryNoRole(`
     CREATE FUNCTION raise_for_proof() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -67,7 +67,7 @@ async function withLedgerThatRaises<T>(failures: { many: string; one: string }, 
 }
 
 describe('an expired lease', () => {
-  test('is cleared and due in one second, and the ledger says whose it was and since when', async () => {
+  test('is cleared and due in one second, and the ledger records worker and claim time', async () => {
     const lease = await buildLease()
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_at = '2026-01-02T03:04:05.006Z', attempt_count = 0 WHERE outbox_id = $1`,
@@ -106,7 +106,7 @@ describe('an expired lease', () => {
     expect(await eventRows(db, lease.outboxId)).toEqual([])
   })
 
-  test('is repaired once: a second run finds nothing and appends nothing', async () => {
+  test('is repaired once: a second run repairs and appends nothing', async () => {
     const expired = await leases(10)
     await expireAll(expired)
     expect(await repair()).toHaveLength(10)
@@ -114,7 +114,7 @@ describe('an expired lease', () => {
     for (const { outboxId } of expired) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test('is repaired beside live leases, which stay as they are', async () => {
+  test('is repaired without a change to live leases', async () => {
     const [expired, live, other] = [await buildLease(), await buildLease(), await buildLease()]
     await expireAll([expired])
     const before = [await pendingRow(db, live.outboxId), await pendingRow(db, other.outboxId)]
@@ -123,7 +123,7 @@ describe('an expired lease', () => {
     expect(await complete(db, live, { state: 'DISPATCHED' }, 'crashed')).toMatchObject({ attemptNo: 1 })
   })
 
-  test('is repaired also if it expired after the transaction of repair began', async () => {
+  test('is repaired even if it expired after the transaction of repair began', async () => {
     const lease = await buildLease()
     await db.as('symphony_executor').transaction(async (tx) => {
       await tx.query('SELECT 1')
@@ -135,7 +135,7 @@ describe('an expired lease', () => {
     })
   })
 
-  test('is repaired although its item is held, and stays held for the reason it had', async () => {
+  test('is repaired although its item is held, and the hold stays', async () => {
     const lease = await buildLease()
     await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait for the bank')
     const held = await pendingRow(db, lease.outboxId)
@@ -161,7 +161,7 @@ describe('an expired lease', () => {
 })
 
 describe('a batch of expired leases', () => {
-  test('is as large as asked for, and takes those first that expired first', async () => {
+  test('is repaired up to the batch size, the earliest expiry first', async () => {
     const expired = await leases(5)
     for (const [index, { outboxId }] of expired.entries()) {
       await db.queryNoRole(
@@ -181,7 +181,7 @@ describe('a batch of expired leases', () => {
     expect(await repair(2)).toEqual([])
   })
 
-  test('is repaired as a whole although one of a hundred is at the ceiling, which is held', async () => {
+  test('is repaired as a whole, and an item at the retry ceiling is held', async () => {
     const full = await enqueueAndFail(db, 19)
     await claim(db, full.railType)
     const expired = await leases(99)
@@ -200,7 +200,7 @@ describe('a batch of expired leases', () => {
     expect(await repair()).toEqual([])
   })
 
-  test('is repaired but for the one that the ledger refuses, which is found again and again until it can be', async () => {
+  test('is repaired without the row that the ledger refuses, which a later run repairs', async () => {
     const bad = await buildLease()
     const good = await leases(19)
     await expireAll([bad, ...good])
@@ -222,7 +222,7 @@ describe('a batch of expired leases', () => {
     expect(await repair()).toEqual([{ outboxId: bad.outboxId, attemptNo: 1 }])
   })
 
-  test('is repaired although those that the ledger refuses would fill the batch: they are passed over', async () => {
+  test('is repaired even if rows that the ledger refuses would fill the batch', async () => {
     const bad = [await buildLease(), await buildLease()]
     const good = await leases(3)
     await expireAll([...bad, ...good])
@@ -231,7 +231,7 @@ describe('a batch of expired leases', () => {
       `ALTER TABLE payment_outbox_attempts ADD CONSTRAINT refuses_some CHECK (outbox_id NOT IN (${ids})) NOT VALID`,
     )
     try {
-      // A batch counts what it repaired: whoever gets a full one asks again.
+      // A batch counts repaired leases, so that a caller continues after a full one.
       expect(await repair(2)).toHaveLength(2)
       expect(await repair(2)).toHaveLength(1)
       expect(await repair(2)).toEqual([])
@@ -245,7 +245,7 @@ describe('a batch of expired leases', () => {
     expect(await repair()).toHaveLength(2)
   })
 
-  test('leaves what another transaction has locked to the next run, and does not wait for it', async () => {
+  test('is repaired without a row that another transaction locks, and does not wait', async () => {
     const [locked, free] = [await buildLease(), await buildLease()]
     await expireAll([locked, free])
     const holder = await db.connect()
@@ -257,13 +257,13 @@ describe('a batch of expired leases', () => {
   })
 })
 
-describe('a failure that only a new transaction can cure', () => {
+describe('a transient failure', () => {
   test.for([
     ['of the set', '40001', { many: '40001', one: '22000' }],
     ['of the set', '40P01', { many: '40P01', one: '22000' }],
     ['of one row', '40001', { many: '22000', one: '40001' }],
     ['of one row', '40P01', { many: '22000', one: '40P01' }],
-  ] as const)('%s (%s) is reported as such, and nothing is repaired', async ([, sqlstate, failures]) => {
+  ] as const)('is raised, and nothing is repaired: %s (%s)', async ([, sqlstate, failures]) => {
     const expired = await leases(3)
     await expireAll(expired)
     await withLedgerThatRaises(failures, async () => {
@@ -276,7 +276,7 @@ describe('a failure that only a new transaction can cure', () => {
     expect(await repair()).toHaveLength(3)
   })
 
-  test('is not what other failures are: they leave the row leased, and repair answers', async () => {
+  test('is not raised for another SQLSTATE: the rows stay leased, and repair returns', async () => {
     const expired = await leases(3)
     await expireAll(expired)
     await withLedgerThatRaises({ many: '22000', one: '22000' }, async () => {
@@ -288,11 +288,11 @@ describe('a failure that only a new transaction can cure', () => {
 
 test.for([
   ['no batch size', [null, 'repair-1']],
-  ['a batch of none', [0, 'repair-1']],
-  ['a batch of too many', [1001, 'repair-1']],
+  ['a batch size of 0', [0, 'repair-1']],
+  ['a batch size of 1001', [1001, 'repair-1']],
   ['no worker', [1, null]],
   ['a blank worker', [1, ' ']],
-] as const)('repair refuses %s', async ([, values]) => {
+] as const)('repair refuses %s (INVALID_PARAMETER)', async ([, values]) => {
   const executor = db.as('symphony_executor')
   const call = executor.query(
     `SELECT * FROM "${db.schema.replaceAll('"', '""')}".repair_expired_leases($1, $2)`,

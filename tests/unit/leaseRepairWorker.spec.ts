@@ -5,7 +5,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildInstruction, claim, enqueueAndFail, ledger, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
-/** The worker reports what it repaired and what it could not, within a bound, and is silent when there is nothing. */
+/** Tests that the worker reports repaired and unrepaired leases, and nothing if none has expired. */
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -39,7 +39,7 @@ async function expiredLeases(count: number): Promise<ClaimedItem[]> {
 
 const idsOf = (items: readonly ClaimedItem[]) => items.map(({ outboxId }) => outboxId).toSorted()
 
-/** A ledger that refuses rows of these items. */
+/** Runs the body with a ledger that refuses rows of these items. */
 async function refusing<T>(items: readonly { readonly outboxId: string }[], body: () => Promise<T>): Promise<T> {
   const ids = items.map(({ outboxId }) => `'${outboxId}'`).join(', ')
   await db.queryNoRole(
@@ -74,7 +74,7 @@ describe('LeaseRepairWorker', () => {
     for (const { outboxId } of items) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test('names the first hundred items of a run, and counts all', async () => {
+  test('names the first 100 items of a run, and counts all', async () => {
     await expiredLeases(120)
     const { leasesRepaired, outboxIds } = await repairWorker({ batchSize: 50 }).runOnce()
     expect({ leasesRepaired, ids: new Set(outboxIds).size, named: outboxIds.length }).toEqual({
@@ -84,7 +84,7 @@ describe('LeaseRepairWorker', () => {
     })
   })
 
-  test('reports a lease it cannot repair, with the attempt number and the SQLSTATE', async () => {
+  test('reports a lease that it cannot repair, with attempt number and SQLSTATE', async () => {
     const [bad, ...good] = await expiredLeases(3)
     const counts = await refusing([bad!], () => repairWorker().runOnce())
     expect(counts).toMatchObject({
@@ -96,11 +96,11 @@ describe('LeaseRepairWorker', () => {
     expect([...counts.outboxIds].toSorted()).toEqual(idsOf(good))
     expect(events.map(({ type }) => type)).toEqual(['repair.repaired', 'repair.unrepaired'])
     expect(await pendingRow(db, bad!.outboxId)).toMatchObject({ lease_token: bad!.leaseToken })
-    // The cause is gone: the next run repairs it.
+    // Without the constraint the next run repairs it.
     expect(await repairWorker().runOnce()).toMatchObject({ leasesRepaired: 1, leasesUnrepaired: 0 })
   })
 
-  test('reports one unrepairable lease alone, which is no repair', async () => {
+  test('reports an unrepairable lease without a repair event', async () => {
     const [bad] = await expiredLeases(1)
     await refusing([bad!], () => repairWorker().runOnce())
     expect(events).toEqual([
@@ -113,7 +113,7 @@ describe('LeaseRepairWorker', () => {
     await repairWorker().runOnce()
   })
 
-  test('counts an unrepairable lease once, though each batch of a run passes it over', async () => {
+  test('counts an unrepairable lease once, although each batch of a run skips it', async () => {
     const bad = await expiredLeases(2)
     await expiredLeases(5)
     const counts = await refusing(bad, () => repairWorker({ batchSize: 2 }).runOnce())
@@ -121,7 +121,7 @@ describe('LeaseRepairWorker', () => {
     await repairWorker().runOnce()
   })
 
-  test('names the number of the attempt that could not be recorded, after earlier attempts', async () => {
+  test('reports the attempt number that it could not record, after earlier attempts', async () => {
     const { outboxId } = await enqueueAndFail(db, 2)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_by = 'crashed', lease_token = gen_random_uuid(),
@@ -133,7 +133,7 @@ describe('LeaseRepairWorker', () => {
     await repairWorker().runOnce()
   })
 
-  test('repairs on its own at each interval until it is stopped', async () => {
+  test('repairs at each interval until it is stopped', async () => {
     const worker = repairWorker({ intervalMs: 100 })
     await worker.start()
     const first = await expiredLeases(1)

@@ -11,8 +11,8 @@ import { buildInstruction, claim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
 /**
- * The verifier hashes the bytes of a row as the server sends them, and decodes values from the same bytes. Here the decoded values
- * are compared with the text that PostgreSQL itself writes, for values at every edge: those that a ledger has, and forged ones.
+ * Tests that the values decoded from the bytes of a row equal the text that PostgreSQL writes. The verifier hashes
+ * and decodes the same bytes. The values include edges that only a forged ledger has.
  */
 
 let db: TestDatabase
@@ -23,7 +23,7 @@ afterAll(() => db.drop())
 
 const ODD = 'tables without constraints'
 
-/** A column as the text that `field` gives. */
+/** Returns the SQL of a column as the text that `field` returns. */
 function asText(column: string, type: string): string {
   if (column === 'lease_token') return `encode(sha256(uuid_send(lease_token)), 'hex')`
   if (type === 'timestamp with time zone') return `(extract(epoch FROM ${column}) * 1000000)::bigint::text`
@@ -31,7 +31,7 @@ function asText(column: string, type: string): string {
 }
 
 const LONG = 'é'.repeat(40)
-/** By the type of a column: each of these is in one row or another. */
+/** Values by column type. Each is in some row. */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   uuid: [`'00000000-0000-0000-0000-000000000000'`, `'ffffffff-ffff-ffff-ffff-ffffffffffff'`, 'gen_random_uuid()'],
   text: [
@@ -71,7 +71,10 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   ],
 }
 
-/** Rows of the same columns and of no constraint: of the values in turn, each column at a pace of its own, and nulls. */
+/**
+ * Fills tables of the same columns without constraints. Each column cycles through its values and null at its own
+ * pace.
+ */
 async function fillOddTables(): Promise<Queryable> {
   const client = await db.connect()
   await client.query(`CREATE SCHEMA ${quoteIdentifier(ODD)}`)
@@ -85,7 +88,7 @@ async function fillOddTables(): Promise<Queryable> {
     )
     for (let row = 0; row < 60; row += 1) {
       const values = columns.map(({ name, type }, column) => {
-        // The order of blocks is by these, which no constraint of ours lets be null.
+        // Blocks are ordered by this column, which is never null.
         if (name === 'recorded_xid') return String((row % 5) * 4_000_000_000 - 4_000_000_000)
         const known = VALUES[/^(?:.*\.)?(.*)$/.exec(type)![1]!.replaceAll('"', '')]
         if (known === undefined) throw new Error(`no values for ${table}.${name}, of type ${type}`)
@@ -100,47 +103,44 @@ async function fillOddTables(): Promise<Queryable> {
   return withSchema({ query: (text, values) => client.query<never>(text, [...(values ?? [])]) }, ODD)
 }
 
-describe('a row as the server sends it', () => {
+describe('a row in binary form', () => {
   let odd: Queryable
   beforeAll(async () => {
     odd = await fillOddTables()
   })
 
-  test.each(KINDS)(
-    'of an %s has the values that PostgreSQL writes as text, and the hash of its bytes',
-    async (kind) => {
-      const sent = await readRowPage(odd, kind, NEWEST_FORMAT, null, null, 1_000)
-      const table = `${quoteIdentifier(ODD)}.${TABLE_OF[kind]}`
-      const { rows: types } = await odd.query<{ name: string; type: string }>(
-        `SELECT attname::text AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+  test.each(KINDS)('has the values that PostgreSQL writes as text, and the hash of its bytes: %s', async (kind) => {
+    const sent = await readRowPage(odd, kind, NEWEST_FORMAT, null, null, 1_000)
+    const table = `${quoteIdentifier(ODD)}.${TABLE_OF[kind]}`
+    const { rows: types } = await odd.query<{ name: string; type: string }>(
+      `SELECT attname::text AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
        WHERE attrelid = $1::regclass AND attnum > 0`,
-        [table],
-      )
-      const typeOf = new Map(types.map(({ name, type }) => [name, type]))
-      const columns = NEWEST_FORMAT[kind]
-      const { rows } = await odd.query<{ xid: string; texts: (string | null)[] }>(
-        `SELECT recorded_xid::text AS xid, ARRAY[${columns.map((name) => asText(name, typeOf.get(name)!)).join(', ')}] AS texts
+      [table],
+    )
+    const typeOf = new Map(types.map(({ name, type }) => [name, type]))
+    const columns = NEWEST_FORMAT[kind]
+    const { rows } = await odd.query<{ xid: string; texts: (string | null)[] }>(
+      `SELECT recorded_xid::text AS xid, ARRAY[${columns.map((name) => asText(name, typeOf.get(name)!)).join(', ')}] AS texts
        FROM ${table} ORDER BY recorded_xid, ${columns[0]}`,
-      )
-      expect(sent).toHaveLength(60)
-      for (const [index, row] of sent.entries()) {
-        const { xid, texts } = rows[index]!
-        expect(String(row.xid)).toBe(xid)
-        expect(columns.map((name) => row.field(name))).toEqual(texts)
-        expect(row.id).toBe(texts[0])
-        const entry = Buffer.alloc(60)
-        row.writeEntry(entry, 1)
-        const number = Buffer.from([0, KINDS.indexOf(kind) + 1])
-        const id = Buffer.from(row.id.replaceAll('-', ''), 'hex')
-        const transaction = Buffer.alloc(8)
-        transaction.writeBigInt64BE(BigInt(xid))
-        const hash = createHash('sha256').update(row.record).digest()
-        expect(entry.subarray(1, 59)).toEqual(Buffer.concat([number, id, transaction, hash]))
-      }
-    },
-  )
+    )
+    expect(sent).toHaveLength(60)
+    for (const [index, row] of sent.entries()) {
+      const { xid, texts } = rows[index]!
+      expect(String(row.xid)).toBe(xid)
+      expect(columns.map((name) => row.field(name))).toEqual(texts)
+      expect(row.id).toBe(texts[0])
+      const entry = Buffer.alloc(60)
+      row.writeEntry(entry, 1)
+      const number = Buffer.from([0, KINDS.indexOf(kind) + 1])
+      const id = Buffer.from(row.id.replaceAll('-', ''), 'hex')
+      const transaction = Buffer.alloc(8)
+      transaction.writeBigInt64BE(BigInt(xid))
+      const hash = createHash('sha256').update(row.record).digest()
+      expect(entry.subarray(1, 59)).toEqual(Buffer.concat([number, id, transaction, hash]))
+    }
+  })
 
-  test('is refused by a session that is not in UTF8, because its bytes would be others', async () => {
+  test('is refused in a session that is not UTF8 (INVALID_ENCODING)', async () => {
     const client = await db.connect()
     await client.query(`SET client_encoding TO 'LATIN1'`)
     const role = withSchema({ query: (text, values) => client.query<never>(text, [...(values ?? [])]) }, db.schema)
@@ -167,20 +167,24 @@ describe('a ledger of many pages', () => {
     }
   })
 
-  test('is read to its end, in order, sealed or not', async () => {
+  test('is read to its end in order, sealed or not', async () => {
     const role = db.as('symphony_auditor')
     const counts = { identities: PAYMENTS, attempts: PAYMENTS, breakCount: 0 }
     expect(await verifyLedger(databaseSource(role))).toMatchObject({ ...counts, blocks: 0 })
-    // Other tests on this server write, too: what they hold back stays open.
+    // Open transactions of other tests on this server may keep some rows unsealed.
     while ((await sealLedgerBlock(db.as('symphony_executor'), 700)) !== undefined);
     expect(await verifyLedger(databaseSource(role))).toMatchObject(counts)
   })
 
   test.each([
-    ['a number left out', 'attempt_no = 2', 'I6'],
+    ['a missing attempt number', 'attempt_no = 2', 'I6'],
     ['an attempt without an identity', 'outbox_id = gen_random_uuid()', 'I1'],
-    ['a second ending', `attempt_no = 2, outbox_id = (SELECT outbox_id FROM payment_outbox_attempts LIMIT 1)`, 'I2'],
-  ])('has %s found among them all', async (_what, change, invariant) => {
+    [
+      'a second terminal attempt',
+      `attempt_no = 2, outbox_id = (SELECT outbox_id FROM payment_outbox_attempts LIMIT 1)`,
+      'I2',
+    ],
+  ])('fails the audit with %s', async (_what, change, invariant) => {
     const client = await db.connect()
     await client.query('BEGIN')
     await client.query('ALTER TABLE payment_outbox_attempts DISABLE TRIGGER USER')

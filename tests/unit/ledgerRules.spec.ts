@@ -14,7 +14,7 @@ import {
 } from '../support/outboxItems.js'
 import { openConnection, race } from '../support/race.js'
 
-/** One item with three attempts, the last of which ended it, and two events; and an item that was never attempted. */
+/** One item with three attempts, the last of them terminal, and two events; and an item without attempts. */
 let db: TestDatabase
 let ledger: LedgerText
 let ended: string
@@ -50,13 +50,13 @@ test('a ledger that the functions wrote breaks no rule', () => {
   expect(brokenLedgerRules(ledger)).toEqual([])
 })
 
-describe('the rules of the ledger find', () => {
+describe('brokenLedgerRules', () => {
   const cases: Record<string, [change: (sound: LedgerText) => LedgerText, found: RegExp]> = {
-    'a payload that is not the accepted one': [
+    'an attempt with another payload': [
       (sound) => ({ ...sound, attempts: replaced(sound.attempts, 0, { payload: '{"amount": 2}' }) }),
       /^attempt 1 of .*: content_hash$/,
     ],
-    'a queued payload that is not the accepted one': [
+    'a pending item with another payload': [
       (sound) => ({ ...sound, pending: replaced(sound.pending, 0, { payload: '{}' }) }),
       /^pending .*: content_hash$/,
     ],
@@ -72,7 +72,7 @@ describe('the rules of the ledger find', () => {
       (sound) => ({ ...sound, events: sound.events.filter((row) => row.event_no !== '1') }),
       /^events of .*: row 1 is numbered 2$/,
     ],
-    'an attempt after the ending': [
+    'an attempt after the terminal one': [
       (sound) => ({ ...sound, attempts: replaced(sound.attempts, 1, { state: 'FAILED' }) }),
       /^attempts of .*: a row after the ending$/,
     ],
@@ -93,13 +93,13 @@ describe('the rules of the ledger find', () => {
       /^identity .*: neither pending nor attempted$/,
     ],
   }
-  test.for(Object.entries(cases))('%s', ([, [change, found]]) => {
+  test.for(Object.entries(cases))('reports %s', ([, [change, found]]) => {
     const broken = brokenLedgerRules(change(ledger))
     expect(broken[0]).toMatch(found)
   })
 })
 
-test('events that many sessions write about one item at once are numbered without a gap', async () => {
+test('concurrent events of one item are numbered without a gap', async () => {
   await withTestDatabase(async (other) => {
     const lease = await enqueueAndClaim(other)
     const { outboxId, leaseToken } = lease
@@ -119,7 +119,7 @@ test('events that many sessions write about one item at once are numbered withou
     )
     await holding
     expect(errors).toEqual([])
-    // After the ending another lock orders them.
+    // After the terminal attempt another lock orders the events.
     await complete(other, lease, { state: 'FAILED' })
     await race(other, 'symphony_executor', 12, (connection, index) =>
       recordLateOutcome(connection, WORKER, { outboxId, leaseToken, state: 'RETRYABLE', railCode: `code ${index}` }),
