@@ -180,7 +180,7 @@ describe('permission to create API keys', () => {
     for (const owner of ['another-person', operator.name.toUpperCase()]) {
       expect(await failureOf(keys.create({ scopes: ['operate'], owner }))).toMatchObject({
         sqlstate: '42501',
-        message: expect.stringContaining('for themselves alone'),
+        message: expect.stringContaining('only for themselves'),
       })
     }
   })
@@ -271,7 +271,7 @@ describe('an actor gateway', () => {
       const making = new ApiKeys({ as: () => withActor(control, actor) }).create({ scopes: ['operate'], owner: name })
       expect(await failureOf(making)).toMatchObject({
         sqlstate: '42501',
-        message: expect.stringContaining(`the gateway ${name} may make none`),
+        message: expect.stringContaining(`the gateway ${name} may not create one`),
       })
     }
   })

@@ -18,26 +18,27 @@ BEGIN
     SELECT s.scope INTO v_missing FROM unnest(p_scopes) AS s(scope)
     WHERE NOT pg_has_role(session_user, api_scope_role(s.scope), 'MEMBER') LIMIT 1;
     IF v_missing IS NOT NULL THEN
-      RAISE EXCEPTION 'a key of scope %: the login that makes it is no member of %',
+      RAISE EXCEPTION 'a key of scope %: this login is not a member of %',
           v_missing, api_scope_role(v_missing)
         USING ERRCODE = 'insufficient_privilege',
-          HINT = 'Have it made by somebody who has that role, or by an administrator.';
+          HINT = 'Create the key with a login that has this role, or as an administrator.';
     END IF;
     IF 'operate' = ANY (p_scopes) AND is_actor_gateway() THEN
-      RAISE EXCEPTION 'a key of scope operate: the gateway % may make none', session_user
-        USING ERRCODE = 'insufficient_privilege', HINT = 'Have an administrator make the key.';
+      RAISE EXCEPTION 'a key of scope operate: the gateway % may not create one', session_user
+        USING ERRCODE = 'insufficient_privilege', HINT = 'Create the key as an administrator.';
     END IF;
     IF 'operate' = ANY (p_scopes) AND p_person <> v_actor THEN
-      RAISE EXCEPTION 'a key of scope operate: % may make one for themselves alone', v_actor
+      RAISE EXCEPTION 'a key of scope operate: % may create one only for themselves', v_actor
         USING ERRCODE = 'insufficient_privilege',
-          HINT = 'With another''s key one could be one''s own second person. An administrator may make it.';
+          HINT = 'With the key of another person, one login could approve its own proposals. '
+            'An administrator may create the key.';
     END IF;
   END IF;
   INSERT INTO api_keys (key_id, secret_hash, scopes, owner, participants, created_by, created_at, expires_at)
   VALUES (p_key_id, p_secret_hash, p_scopes, p_person, p_participants, v_actor, v_now, p_expires_at)
   ON CONFLICT (key_id) DO NOTHING;
   IF NOT FOUND THEN
-    PERFORM refuse_argument('p_key_id', 'an id that no key has had yet');
+    PERFORM refuse_argument('p_key_id', 'an id that no key has used');
   END IF;
   RETURN v_now;
 END
@@ -72,7 +73,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamptz) IS
-  'Internal: raises 22023 for a key that is not acceptable.';
+  'Internal: raises 22023 for an invalid key.';
 
 CREATE OR REPLACE FUNCTION check_api_key_parts(p_key_id text, p_secret_hash bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -97,7 +98,7 @@ RETURN CASE p_scope
   WHEN 'audit' THEN 'symphony_auditor'
   WHEN 'operate' THEN 'symphony_control'
 END;
-COMMENT ON FUNCTION api_scope_role(text) IS 'Internal: the role in which a scope of the HTTP API acts.';
+COMMENT ON FUNCTION api_scope_role(text) IS 'Internal: returns the role of a scope of the HTTP API.';
 
 CREATE OR REPLACE FUNCTION revoke_api_key(p_key_id text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -113,10 +114,10 @@ BEGIN
   RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION revoke_api_key(text) IS 'Revokes a key for good; false if it was revoked already.';
+COMMENT ON FUNCTION revoke_api_key(text) IS 'Revokes a key permanently; returns false if it was already revoked.';
 
--- Returns no row for an unknown key or a wrong secret. The status of an ended key is returned, because the caller has
--- shown its secret.
+-- Returns no row for an unknown key or a wrong secret. Returns the status of a revoked or expired key, because the
+-- caller knows its secret.
 CREATE OR REPLACE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
 RETURNS TABLE (status text, scopes text[], owner text, participants text[], expires_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -136,7 +137,7 @@ BEGIN
   IF v_key.revoked_at IS NULL AND (v_key.expires_at > v_now) IS NOT FALSE
     AND v_key.last_used_at IS DISTINCT FROM v_hour
   THEN
-    -- A concurrent request writes the same value, or revokes the key: this request waits for neither.
+    -- SKIP LOCKED: a concurrent request writes the same value or revokes the key, and this request need not wait.
     UPDATE api_keys k SET last_used_at = v_hour
     WHERE k.key_id = (SELECT l.key_id FROM api_keys l WHERE l.key_id = p_key_id FOR UPDATE SKIP LOCKED);
   END IF;

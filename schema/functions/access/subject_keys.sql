@@ -15,7 +15,7 @@ BEGIN
   END IF;
   PERFORM check_wrapped_keys(p_data_key_ids, p_wrapped_keys, p_master_key_id);
   IF cardinality(p_data_key_ids) <> cardinality(p_subjects) THEN
-    PERFORM refuse_argument('p_data_key_ids', 'as many as there are subjects');
+    PERFORM refuse_argument('p_data_key_ids', 'one key id for each subject');
   END IF;
   INSERT INTO subject_keys (key_id, subject, master_key_id, wrapped_key, created_at)
   SELECT g.key_id, g.subject, p_master_key_id, g.wrapped_key, clock_timestamp()
@@ -69,7 +69,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION read_subject_keys(uuid[]) IS
-  'The wrapped keys that a leased payload names. Only a holder of the master key can unwrap them.';
+  'Returns the wrapped keys with these ids, which a payload refers to. Unwrapping them needs the master key.';
 
 CREATE OR REPLACE FUNCTION master_keys_in_use() RETURNS TABLE (master_key_id text, keys bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -77,9 +77,9 @@ AS $$
   SELECT k.master_key_id, count(*) FROM subject_keys k WHERE k.destroyed_at IS NULL GROUP BY k.master_key_id
 $$;
 COMMENT ON FUNCTION master_keys_in_use() IS
-  'Master keys that wrap data keys, with the number of data keys. A process needs all of them to start.';
+  'Returns the master keys that wrap data keys, with the number of data keys. A process needs all of them to start.';
 
--- The condition on the previous master key makes one of two concurrent rewraps change nothing.
+-- Of two concurrent rewraps of a key, the condition on the previous master key lets only one change it.
 CREATE OR REPLACE FUNCTION rewrap_subject_keys(
   p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text
 ) RETURNS integer
@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS
-  'Wraps data keys under another master key; the encrypted fields do not change. Returns their number.';
+  'Stores data keys wrapped under another master key; the encrypted fields do not change. Returns their number.';
 
 CREATE OR REPLACE FUNCTION destroy_subject_key(p_subject text, p_reason text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -116,7 +116,7 @@ BEGIN
     PERFORM refuse_argument('p_subject', 'the id of a subject');
   END IF;
   IF NOT is_short_text(p_reason, 1000) THEN
-    PERFORM refuse_argument('p_reason', 'why, in 1 to 1000 characters');
+    PERFORM refuse_argument('p_reason', 'a reason of 1 to 1000 characters');
   END IF;
   UPDATE subject_keys k
   SET master_key_id = NULL, wrapped_key = NULL,
@@ -130,4 +130,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION destroy_subject_key(text, text) IS
-  'Destroys the key of a subject, for good: its encrypted fields become unreadable. Returns whether there was a key.';
+  'Destroys the key of a subject permanently: its encrypted fields become unreadable. Returns DESTROYED, '
+  'ALREADY_DESTROYED or UNKNOWN.';

@@ -18,4 +18,4 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION uuid_v7() IS 'A new UUID version 7: ordered by time of creation.';
+COMMENT ON FUNCTION uuid_v7() IS 'Returns a new UUID version 7, which sorts by creation time.';

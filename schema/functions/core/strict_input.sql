@@ -1,5 +1,5 @@
--- Strict input: the limits that each function checks first. The TypeScript codec (libs/core) has the same numbers. A
--- refusal raises 22023 and names the argument, never its value, which may be a payload or a secret.
+-- Strict input: the limits that each function checks first. libs/core has the same limits. A refusal raises 22023 and
+-- names the argument, never its value, which may be a payload or a secret.
 
 CREATE OR REPLACE FUNCTION refuse_argument(p_argument text, p_expected text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
@@ -14,16 +14,16 @@ COMMENT ON FUNCTION refuse_argument(text, text) IS 'Raises 22023 with the name o
 CREATE OR REPLACE FUNCTION is_id(p_value text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_value IS NOT NULL AND octet_length(p_value) <= 128 AND p_value COLLATE "C" ~ '^[!-~]+$';
-COMMENT ON FUNCTION is_id(text) IS 'True for 1 to 128 printable ASCII characters.';
+COMMENT ON FUNCTION is_id(text) IS 'Returns true for 1 to 128 printable ASCII characters.';
 
--- Text of a person or a rail: bounded, not blank, no control characters but line ends and tabs.
+-- Text of a person or a rail. Line ends and tabs are allowed.
 CREATE OR REPLACE FUNCTION is_short_text(p_value text, p_length_max integer) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_value IS NOT NULL AND char_length(p_value) <= p_length_max
   AND (p_value COLLATE "C" ~ '^[!-~]+$' OR (
     p_value ~ '\S' AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'));
 COMMENT ON FUNCTION is_short_text(text, integer) IS
-  'True for text that is not blank, bounded, and free of control characters.';
+  'Returns true for text that is not blank, bounded, and free of control characters.';
 
 -- Checks of single arguments, which PostgreSQL inlines. claim_outbox_batch and check_outbox_leases use IF instead,
 -- which is faster still.
@@ -53,14 +53,14 @@ RETURN CASE WHEN p_value IS NULL OR p_value < now() - interval '100 years' OR p_
 COMMENT ON FUNCTION check_time(text, timestamptz) IS
   'Internal: raises 22023 unless the time is within 100 years of now.';
 
--- A name without visible characters, or with space at an end, looks like another name. ` via ` separates a gateway's
--- login.
+-- A name without visible characters, or with space at an end, could be mistaken for another name. ` via ` separates the
+-- login of a gateway.
 CREATE OR REPLACE FUNCTION is_person_name(p_value text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN is_short_text(p_value, 200) AND p_value !~ '^[[:space:]]|[[:space:]]$' AND person_key(p_value) <> ''
   AND strpos(p_value, ' via ') = 0;
 COMMENT ON FUNCTION is_person_name(text) IS
-  'True for 1 to 200 characters, some of them visible, without space at either end and without " via ".';
+  'Returns true for 1 to 200 characters, some of them visible, without space at either end and without " via ".';
 
 -- Ids of other systems: any printable text, bounded, not blank, no control characters. The list of blank characters is
 -- explicit, because character classes depend on the locale of the database.
@@ -70,10 +70,10 @@ RETURN p_value IS NOT NULL AND char_length(p_value) <= 255
   AND p_value COLLATE "C" ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'
   AND p_value COLLATE "C" !~ '[\u0001-\u001f\u007f-\u009f]';
 COMMENT ON FUNCTION is_inbox_id(text) IS
-  'True for 1 to 255 characters that are not blank and free of control characters.';
+  'Returns true for 1 to 255 characters that are not blank and free of control characters.';
 
--- W3C Trace Context: a traceparent of version 00, then optionally a space and a tracestate. It comes from headers of
--- strangers and no payment depends on it, so an invalid one becomes null.
+-- W3C Trace Context: a traceparent of version 00, then optionally a space and a tracestate. It comes from untrusted
+-- headers and no payment depends on it, so an invalid one becomes null.
 CREATE OR REPLACE FUNCTION trace_context_or_null(p_value text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
@@ -83,11 +83,11 @@ RETURN CASE
     AND p_value COLLATE "C" !~ '^00-(0{32}|.{33}0{16})'
   THEN p_value
 END;
-COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null if it is invalid.';
+COMMENT ON FUNCTION trace_context_or_null(text) IS 'Returns the trace context, or null if it is invalid.';
 
--- A list must be one-dimensional with the lower bound 1, as array_dims tells: subscripts and unnest() then see the same
--- elements. The body has no subquery, so that PostgreSQL inlines it. Joined with `!`, a legal id character, one regex
--- finds any illegal one. Joined with a space, a run of 129 non-spaces is an id that is too long.
+-- A list must be one-dimensional with the lower bound 1, so that subscripts and unnest() see the same elements. The
+-- body has no subquery, so that PostgreSQL inlines it. Joined with `!`, a legal id character, one regex finds any
+-- illegal one. Joined with a space, a run of 129 non-spaces is an id that is too long.
 CREATE OR REPLACE FUNCTION is_id_list(p_values text[]) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 -- Not BETWEEN: PostgreSQL prints it as a nested AND and parses that as a flat one, so a dump and restore would change
@@ -97,13 +97,12 @@ RETURN cardinality(p_values) >= 1 AND cardinality(p_values) <= 1000
   AND num_nulls(VARIADIC p_values) = 0 AND '' <> ALL (p_values)
   AND array_to_string(p_values, '!') COLLATE "C" !~ '[^!-~]'
   AND (octet_length(array_to_string(p_values, '')) <= 128 OR array_to_string(p_values, ' ') COLLATE "C" !~ '[^ ]{129}');
-COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
+COMMENT ON FUNCTION is_id_list(text[]) IS 'Returns true for a plain list of 1 to 1000 ids.';
 
--- Whether JavaScript prints the double nearest to a number with the same value. A rail reads numbers as doubles, so any
--- other number would reach it changed. Numbers of at most 15 significant digits always survive, of more than 17 never.
--- For 16 and 17 digits the function computes the output of JavaScript: the shortest decimal that reads as the double.
--- Of several it is the nearest, of two equally near the even one. The arithmetic is exact, because the text of a float8
--- depends on extra_float_digits.
+-- A rail reads numbers as doubles, so a number that no double represents would reach it changed. Numbers of at most 15
+-- significant digits are always exact, of more than 17 never. For 16 and 17 digits the function computes the output of
+-- JavaScript: the shortest decimal that reads as the double. Of several it is the nearest, of two equally near the even
+-- one. The arithmetic uses numeric, because the text of a float8 depends on extra_float_digits.
 CREATE OR REPLACE FUNCTION is_double_number(p_number numeric) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -159,7 +158,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION is_double_number(numeric) IS
-  'Whether JavaScript prints the double nearest to this number with the same value.';
+  'Returns whether JavaScript prints the double nearest to this number with the same value.';
 
 -- A separate function, so that payload_defect has no subquery for a payload without numbers. One array collects the
 -- numbers, because jsonb_path_query takes quadratic time. CASE bounds a number before its digits are produced.
@@ -170,15 +169,16 @@ RETURN EXISTS (
   FROM jsonb_array_elements(jsonb_path_query_array(p_payload, 'strict $.** ? (@.type() == "number")')) AS found(number)
   WHERE CASE WHEN abs(found.number::numeric) >= 1e21 OR scale(found.number::numeric) > 20 THEN true
     ELSE NOT is_double_number(found.number::numeric) END);
-COMMENT ON FUNCTION has_inexact_number(jsonb) IS 'True if it holds a number with more digits than a double keeps.';
+COMMENT ON FUNCTION has_inexact_number(jsonb) IS
+  'Returns true if the payload contains a number that a double cannot represent.';
 
--- Finds 16 digits after a colon, comma or bracket, where jsonb prints numbers. A quote precedes a string of digits,
--- such as an account number. A match inside a string only costs a second check.
+-- Finds 16 digits after a colon, comma or bracket, where jsonb prints numbers. Strings of digits, such as account
+-- numbers, follow a quote and do not match. A match inside a string only costs a second check.
 CREATE OR REPLACE FUNCTION shows_long_number(p_text text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_text COLLATE "C" ~ '[:,[] ?-?([0-9][.]?){16}';
 COMMENT ON FUNCTION shows_long_number(text) IS
-  'True if the text of JSON values may hold a number of 16 digits or more.';
+  'Returns true if the text of JSON values may hold a number of 16 digits or more.';
 
 -- Most payloads are small, and their text shows neither a long number nor 33 brackets. The text is an argument of the
 -- next function, because an inlined SQL function would produce it for each use.
@@ -186,23 +186,24 @@ CREATE OR REPLACE FUNCTION small_payload_text(p_payload jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN pg_column_size(p_payload) <= 1024 AND jsonb_typeof(p_payload) = 'object' THEN p_payload::text END;
 COMMENT ON FUNCTION small_payload_text(jsonb) IS
-  'The text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
+  'Returns the text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
 
--- translate() takes eight times as long.
+-- replace(), because translate() takes eight times as long.
 CREATE OR REPLACE FUNCTION count_open_brackets(p_text text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_text) - octet_length(replace(replace(p_text, '{', ''), '[', ''));
 COMMENT ON FUNCTION count_open_brackets(text) IS
-  'Number of opening brackets and braces in the text of a JSON value, strings included.';
+  'Returns the number of opening brackets and braces in the text of a JSON value, strings included.';
 
 CREATE OR REPLACE FUNCTION is_plain_payload_text(p_text text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN COALESCE(NOT shows_long_number(p_text) AND count_open_brackets(p_text) <= 32, false);
-COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that needs no further check.';
+COMMENT ON FUNCTION is_plain_payload_text(text) IS
+  'Returns true for the text of a small payload that needs no further check.';
 
--- Describes the valid payload if this one is not, else null. Numbers are checked in binary form before any conversion
--- to text, because 16 KiB of `1e131071` is 131 MB of text. A payload above 512 KiB of storage is refused first, because
--- it has more than 64 KiB of text. The worst case, a one-digit number, takes 3 bytes of text and 12 of storage.
+-- Numbers are checked in binary form before any conversion to text, because 16 KiB of `1e131071` is 131 MB of text. A
+-- payload above 512 KiB of storage is refused first, because it has more than 64 KiB of text: a one-digit number, the
+-- worst case, takes 3 bytes of text and 12 of storage.
 CREATE OR REPLACE FUNCTION payload_defect(p_payload jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE
@@ -215,4 +216,5 @@ RETURN CASE
     THEN 'numbers below 10^21 with at most 20 decimals that a double holds without loss (write others as strings)'
   WHEN octet_length(p_payload::text) > 65536 THEN 'a JSON object of at most 65536 bytes'
 END;
-COMMENT ON FUNCTION payload_defect(jsonb) IS 'Description of a valid payload, or null if this one is valid.';
+COMMENT ON FUNCTION payload_defect(jsonb) IS
+  'Returns the rule that a payload breaks, as text for an error message; null if it is valid.';

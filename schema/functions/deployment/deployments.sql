@@ -11,4 +11,4 @@ AS $$
   RETURNING deployment_no
 $$;
 COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS
-  'Installer: records one deployment, and returns its number.';
+  'Installer: records one deployment and returns its number.';

@@ -1,4 +1,4 @@
--- Marks for callers that use the inbox for deduplication only. No worker claims a message that marks move.
+-- Marks: state changes for callers that use the inbox for deduplication only. No worker claims such a message.
 
 CREATE OR REPLACE FUNCTION mark_inbox_processing(p_source text, p_message_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -8,7 +8,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mark_inbox_processing(text, text) IS
-  'Marks a sighted message as in process; a repeat counts another attempt. P7011 unknown, P7010 forbidden.';
+  'Marks a sighted message as processing; a repeat counts another attempt. Raises P7011 for an unknown message, P7010 '
+  'for a forbidden transition.';
 
 CREATE OR REPLACE FUNCTION mark_inbox_processed(p_source text, p_message_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -18,7 +19,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mark_inbox_processed(text, text) IS
-  'Marks a message in process as done, for good. P7011 unknown, P7010 forbidden.';
+  'Marks a processing message as done, which is final. Raises P7011 for an unknown message, P7010 for a forbidden '
+  'transition.';
 
 CREATE OR REPLACE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_error text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -29,7 +31,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS
-  'Marks a message as dead until an operator revives it. P7011 unknown, P7010 forbidden.';
+  'Marks a message as dead until an operator revives it. Raises P7011 for an unknown message, P7010 for a forbidden '
+  'transition.';
 
 CREATE OR REPLACE FUNCTION mark_inbox_message(p_source text, p_message_id text, p_state text, p_error text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -42,17 +45,17 @@ DECLARE
 BEGIN
   PERFORM check_inbox_key(p_source, p_message_id);
   v_known := lock_inbox_message(p_source, p_message_id);
-  -- A repeated mark of the same end changes nothing, because the answer to the first may have been lost.
+  -- A repeated mark as done or dead changes nothing: the answer to the first call may have been lost.
   IF v_known.topic IS NULL AND v_known.state = p_state AND p_state <> 'processing' THEN
     RETURN;
   END IF;
   IF v_known.topic IS NOT NULL THEN
-    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it was enqueued, so its claims move it and no mark does'
+    RAISE EXCEPTION 'INBOX_TRANSITION: the inbox message was enqueued, so only its claims change its state'
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
         HINT = 'Claim it, and then ack, abandon or fail it. Marks are for messages known only for deduplication.';
   END IF;
   IF NOT (v_known.state = 'processing' OR (v_known.state = 'seen' AND p_state <> 'done')) THEN
-    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it is %, and cannot become %', v_known.state, p_state
+    RAISE EXCEPTION 'INBOX_TRANSITION: the inbox message is % and cannot become %', v_known.state, p_state
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', p_state)::text,
         HINT = 'A message is seen, then processing, then done or dead. Done is final. An operator revives a dead one.';
   END IF;
@@ -88,8 +91,8 @@ BEGIN
       RAISE EXCEPTION 'the inbox message is unknown to the snapshot of this transaction'
         USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
     END IF;
-    RAISE EXCEPTION 'INBOX_UNKNOWN: there is no such inbox message'
-      USING ERRCODE = 'P7011', HINT = 'It never came in under this source and id, or retention has removed it.';
+    RAISE EXCEPTION 'INBOX_UNKNOWN: there is no inbox message with this source and id'
+      USING ERRCODE = 'P7011', HINT = 'Check the source and the id. The message was never received, or was purged.';
   END IF;
   RETURN v_known;
 END

@@ -6,10 +6,10 @@ RETURN sha256(convert_to(concat(
   octet_length(p_topic), ':', p_topic, ',',
   octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'));
 COMMENT ON FUNCTION inbox_content_hash(text, text) IS
-  'SHA-256 of the content of a message: its topic and payload, each behind its length.';
+  'Returns the SHA-256 of topic and payload of a message, each preceded by its length.';
 
 -- A message is new, known with the same content, or known with another content. In the last case the first content
--- stays, the answer says so, and an event is recorded. An error would roll the event back.
+-- stays, content_differs is true, and an event is recorded. An error would roll the event back.
 CREATE OR REPLACE FUNCTION enqueue_inbox_messages(
   p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, state text, sightings bigint, created boolean, content_differs boolean)
@@ -57,7 +57,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]) IS
-  'Puts up to 1000 messages into the inbox, each once; returns rows in the order given.';
+  'Receives up to 1000 messages, each stored once; returns rows in the order given.';
 
 CREATE OR REPLACE FUNCTION enqueue_inbox_message(
   p_source text, p_message_id text, p_topic text, p_payload jsonb, p_not_before timestamptz DEFAULT NULL
@@ -73,7 +73,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_inbox_message(text, text, text, jsonb, timestamptz) IS
-  'Puts one message into the inbox: a batch of one. A repeat changes its sightings only.';
+  'Receives one message: a batch of one. A repeat only counts another sighting.';
 
 CREATE OR REPLACE FUNCTION record_inbox_sighting(
   p_source text, p_message_id text, p_topic text DEFAULT NULL, p_payload jsonb DEFAULT NULL
@@ -86,10 +86,11 @@ DECLARE
   v_defect text := payload_defect(p_payload);
 BEGIN
   PERFORM check_inbox_key(p_source, p_message_id);
-  -- Part of a content would never match the whole content of a later enqueue, and the message would be lost.
+  -- The hash of only a topic or only a payload would differ from that of a later enqueue, and the message would never
+  -- become work.
   IF num_nonnulls(p_topic, p_payload) > 0 THEN
     IF NOT is_id(p_topic) THEN
-      PERFORM refuse_argument('p_topic', 'beside a payload, 1 to 128 printable ASCII characters without spaces');
+      PERFORM refuse_argument('p_topic', 'with a payload, 1 to 128 printable ASCII characters without spaces');
     END IF;
     IF v_defect IS NOT NULL THEN
       PERFORM refuse_argument('p_payload', v_defect);
@@ -102,8 +103,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS
-  'For deduplication only: counts a sighting and returns the state. Takes topic and payload together, and keeps their '
-  'hash.';
+  'Counts a sighting and returns the state, for deduplication only. Takes topic and payload together, and stores only '
+  'their hash.';
 
 CREATE OR REPLACE FUNCTION check_inbox_key(p_source text, p_message_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -168,11 +169,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]) IS
-  'Internal: raises 22023 for the first message that is not acceptable.';
+  'Internal: raises 22023 for the first invalid message.';
 
--- The only function that inserts messages. `created` is true if this call inserted the message, or made a sighted
--- message work. A sighted message in state seen becomes work when it is enqueued, so that a caller may first record a
--- sighting and then enqueue.
+-- The only function that inserts messages. `created` is true if this call inserted the message, or turned a sighted
+-- message into work for a handler. A caller may therefore record a sighting first and enqueue later.
 CREATE OR REPLACE FUNCTION upsert_inbox_message(
   p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamptz,
   p_now timestamptz
@@ -240,4 +240,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION wake_inbox_workers() IS
-  'Internal: NOTIFY inbox_ready, unless switched off, its queue is filling up, or another writer is about to.';
+  'Internal: sends NOTIFY inbox_ready, unless it is switched off, its queue is half full, or another writer sends it.';

@@ -1,6 +1,6 @@
--- Claims of inbox messages and their ends. A claim sets a fence in the row and removes nothing: a crash costs one claim
--- length and one attempt, never a message. A call with a fence that is not live changes nothing, and its answer says
--- so.
+-- Claims of inbox messages: claim, ack, abandon, fail. A claim sets a fence in the row and removes nothing, so a crash
+-- costs one claim length and one attempt, never a message. A call with an outdated fence changes nothing, and its
+-- answer leaves the message out.
 
 CREATE OR REPLACE FUNCTION claim_inbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_attempts_max integer DEFAULT 20
@@ -25,8 +25,8 @@ BEGIN
   PERFORM check_number('p_lease_seconds', p_lease_seconds, 1, 3600);
   PERFORM check_number('p_attempts_max', p_attempts_max, 1, 1000);
 
-  -- Two queries, because "unclaimed or expired" in one condition can use neither index. Expired claims come first: they
-  -- have waited longest. last_error records the expiry of that attempt.
+  -- Two queries, because "unclaimed or expired" in one condition can use neither index. Expired claims come first,
+  -- because they have waited longest. last_error records the expiry.
   v_expired := ARRAY(
     SELECT m.ctid FROM inbox_messages m
     WHERE m.fence IS NOT NULL AND m.claim_expires_at <= v_now
@@ -55,7 +55,7 @@ BEGIN
       v_exhausted, array_fill(NULL::text, ARRAY[cardinality(v_exhausted)]), p_worker_id);
   END IF;
 
-  -- The clock is read again after the locks: a claim counts from now.
+  -- Reads the clock again after the locks, so that the claim has its full length.
   v_now := clock_timestamp();
   RETURN QUERY
   WITH claimed AS (
@@ -74,7 +74,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS
-  'Claims due messages for one worker, first in, first out, each with its fence. A message at its limit becomes dead.';
+  'Claims due messages for one worker, first in, first out, each with its fence. A message at its attempt limit '
+  'becomes dead.';
 
 -- A message without a new error keeps its last one.
 CREATE OR REPLACE FUNCTION dead_letter_inbox_messages(p_places tid[], p_errors text[], p_actor text) RETURNS void
@@ -124,7 +125,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION ack_inbox_messages(text[], text[], uuid[], text) IS
-  'Ends live claims as done, for good. Returns the messages that it ended; the others do not change.';
+  'Ends live claims as done, which is final. Returns the messages that it ended; the others do not change.';
 
 CREATE OR REPLACE FUNCTION abandon_inbox_messages(
   p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text,
@@ -177,8 +178,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS
-  'Ends live claims without success: due again after a delay (given, else growing), or dead at the limit. Returns '
-  'those changed.';
+  'Ends live claims without success: a message is due again after the given delay or a growing one, or dead at the '
+  'attempt limit. Returns the changed messages.';
 
 CREATE OR REPLACE FUNCTION fail_inbox_messages(
   p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL
@@ -212,11 +213,12 @@ AS $$
     (SELECT min(m.due_at) FROM inbox_messages m WHERE m.state = 'seen' AND m.topic IS NOT NULL),
     (SELECT min(m.claim_expires_at) FROM inbox_messages m WHERE m.fence IS NOT NULL))
 $$;
-COMMENT ON FUNCTION next_inbox_event() IS 'The next due time of a message or expiry of a claim; null if there is none.';
+COMMENT ON FUNCTION next_inbox_event() IS
+  'Returns the next due time of a message or expiry of a claim; null if there is none.';
 
--- Removes, a batch at a time, done messages and messages that were only sighted. A repeat within the retention is
--- recognised as a duplicate, a later one is new. A marked message in process stays, because its outcome is unknown. A
--- dead one stays until an operator decides.
+-- Removes done messages and messages that were only sighted. A repeat within the retention is recognised as a
+-- duplicate, a later one is new. A processing message stays, because its outcome is unknown. A dead one stays until an
+-- operator decides.
 CREATE OR REPLACE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -227,7 +229,7 @@ DECLARE
   v_rows tid[];
 BEGIN
   IF p_keep_seconds IS NULL OR p_keep_seconds NOT BETWEEN 1 AND 315576000 THEN
-    PERFORM refuse_argument('p_keep_seconds', '1 to 315576000, which is ten years');
+    PERFORM refuse_argument('p_keep_seconds', '1 to 315576000 (ten years)');
   END IF;
   PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   v_before := clock_timestamp() - make_interval(secs => p_keep_seconds);
@@ -243,7 +245,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS
-  'Removes one batch of messages that were done, or last sighted, at least so long ago; returns their number.';
+  'Removes one batch of messages that were done, or last sighted, at least p_keep_seconds ago; returns their number.';
 
 CREATE OR REPLACE FUNCTION revive_inbox_message(p_source text, p_message_id text, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -260,7 +262,7 @@ BEGIN
   PERFORM check_text('p_reason', p_reason, 1000);
   v_known := lock_inbox_message(p_source, p_message_id);
   IF v_known.state <> 'dead' THEN
-    RAISE EXCEPTION 'INBOX_TRANSITION: inbox message: it is %, and only a dead one can be revived', v_known.state
+    RAISE EXCEPTION 'INBOX_TRANSITION: the inbox message is %; only a dead message can be revived', v_known.state
       USING ERRCODE = 'P7010', DETAIL = json_build_object('from', v_known.state, 'to', 'seen')::text;
   END IF;
   v_now := clock_timestamp();
@@ -275,7 +277,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS
-  'Makes a dead message due at once, with a fresh count of attempts; an event records the person and the reason.';
+  'Makes a dead message due at once and resets its attempts; an event records the actor and the reason.';
 
 CREATE OR REPLACE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
 RETURNS void
@@ -320,9 +322,9 @@ $$;
 COMMENT ON FUNCTION check_inbox_errors(text[], integer) IS
   'Internal: raises 22023 unless each error is null or short text.';
 
--- Locks messages in the order of their keys, so that two calls cannot deadlock. Returns one place per key: the row, if
--- this worker and fence hold a live claim, else null. Of a claim that is named twice the first counts. The clock is
--- read after the locks.
+-- Locks messages in the order of their keys, so that two calls cannot deadlock. Returns one ctid per key: the row, if
+-- this worker and fence hold a live claim, else null. If a claim is listed twice, the first counts. The clock is read
+-- after the locks.
 CREATE OR REPLACE FUNCTION lock_live_inbox_claims(
   p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text
 ) RETURNS tid[]

@@ -22,8 +22,8 @@ BEGIN
   LOOP
     SELECT * INTO v_held FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;
     EXIT WHEN FOUND;
-    -- Inserts a free row, which the next round locks. FOR SHARE keeps the floor until this transaction ends: a purge of
-    -- this resource has either committed before, or waits.
+    -- Inserts a free row, which the next iteration locks. FOR SHARE locks the floor until this transaction ends: a
+    -- purge of this resource has either committed before, or waits.
     v_now := clock_timestamp();
     INSERT INTO symphony_leases (resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at)
     SELECT p_resource, p_owner, f.fencing_token, v_now, v_now, v_now, v_now FROM symphony_lease_floor f FOR SHARE
@@ -45,8 +45,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS
-  'Acquires a free, expired or own resource, with a new lease_id and a greater token; no row while another owner holds '
-  'it.';
+  'Acquires a resource that is free, expired or held by the same owner, with a new lease_id and a greater token. '
+  'Returns no row while another owner holds it.';
 
 -- Never shortens a lease. An expired lease stays lost, because its holder has already stopped.
 CREATE OR REPLACE FUNCTION renew_lease(p_resource text, p_owner text, p_lease_id uuid, p_duration_ms integer)
@@ -70,7 +70,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION renew_lease(text, text, uuid, integer) IS
-  'Extends a live lease of that owner and lease_id, with a greater token; no row if it is lost.';
+  'Extends a live lease of this owner and lease_id, with a greater token; returns no row if the lease is lost.';
 
 CREATE OR REPLACE FUNCTION release_lease(p_resource text, p_owner text, p_lease_id uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -88,7 +88,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION release_lease(text, text, uuid) IS
-  'Frees a live lease of that owner and lease_id; false, and nothing changed, if it is lost. The row stays, with its '
+  'Releases a live lease of this owner and lease_id; returns false if the lease is lost. The row stays, with its '
   'token.';
 
 -- Locks the floor before it removes rows, and raises it in the same transaction, so that no token is issued twice.
@@ -120,7 +120,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_idle_leases(integer, integer) IS
-  'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
+  'Removes leases that ended at least p_idle_seconds ago, and raises the floor to their highest token. Returns their '
+  'number.';
 
 -- A shorter lease would not survive one slow round trip. A longer one would block others for hours after a crash.
 CREATE OR REPLACE FUNCTION check_lease_duration(p_duration_ms integer) RETURNS void
@@ -132,7 +133,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless it is 1 second to 1 hour.';
+COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless the duration is 1 s to 1 hour.';
 
 -- The clock is read after the lock: a lease may expire while its holder waits.
 CREATE OR REPLACE FUNCTION lock_live_lease(p_resource text, p_owner text, p_lease_id uuid) RETURNS timestamptz
@@ -143,7 +144,7 @@ DECLARE
   v_now timestamptz;
 BEGIN
   IF p_lease_id IS NULL THEN
-    PERFORM refuse_argument('p_lease_id', 'the id that acquire_lease gave');
+    PERFORM refuse_argument('p_lease_id', 'the lease_id that acquire_lease returned');
   END IF;
   PERFORM require_read_committed();
   SELECT * INTO v_lease FROM symphony_leases l WHERE l.resource = p_resource FOR UPDATE;

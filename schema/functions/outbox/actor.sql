@@ -1,8 +1,7 @@
--- Returns the acting person, which is never an argument. A login acts as itself. The owner lists gateway logins, such
--- as that of the HTTP API, in symphony_settings. A gateway acts as the owner of the API key in the setting
--- symphony.api_key, `<key id>:<hash in hex>`. SQL cannot verify a token of an identity provider. A gateway in
--- naming_gateways may therefore name a person in the setting symphony.actor. Each record then has the login behind the
--- name: `alice via web`.
+-- Returns the actor, which is never an argument. A login acts as itself. The owner lists gateway logins, such as that
+-- of the HTTP API, in symphony_settings. A gateway acts as the owner of the API key in the setting symphony.api_key,
+-- `<key id>:<hash in hex>`. SQL cannot verify a token of an identity provider. A gateway in naming_gateways may
+-- therefore name a person in the setting symphony.actor. Each record then adds the login: `alice via web`.
 CREATE OR REPLACE FUNCTION outbox_actor() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -22,19 +21,19 @@ BEGIN
     RETURN outbox_actor_of_key(v_api_key);
   END IF;
   IF v_may_name IS NOT TRUE THEN
-    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the gateway % showed no API key for the person who acts', session_user
+    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the gateway % sent no API key of the actor', session_user
       USING ERRCODE = 'P7016', HINT = 'Act with an API key of scope operate. '
         'For people of an identity provider, recreate the login: symphony deploy --create-login NAME=api+names';
   END IF;
   IF NOT is_person_name(v_person) THEN
     PERFORM refuse_argument('symphony.actor',
-      'the person who acts, of 1 to 200 characters, some visible, without space at either end, without " via "');
+      'the name of the actor, 1 to 200 characters, some visible, without space at either end, without " via "');
   END IF;
   RETURN v_person || ' via ' || session_user;
 END
 $$;
 COMMENT ON FUNCTION outbox_actor() IS
-  'Internal: the acting person: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
+  'Internal: returns the actor: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
 
 CREATE OR REPLACE FUNCTION outbox_actor_of_key(p_api_key text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -50,7 +49,7 @@ BEGIN
   IF v_key.key_id IS NULL OR v_key.revoked_at IS NOT NULL OR v_key.expires_at <= clock_timestamp()
     OR NOT 'operate' = ANY (v_key.scopes)
   THEN
-    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the API key of the person who acts is unknown, revoked, expired '
+    RAISE EXCEPTION 'ACTOR_UNVERIFIED: the API key of the actor is unknown, revoked, expired '
         'or without the scope operate'
       USING ERRCODE = 'P7016', HINT = 'Act with a valid API key of scope operate.';
   END IF;
@@ -58,7 +57,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_actor_of_key(text) IS
-  'Internal: the owner of a valid API key with the scope operate, or P7016.';
+  'Internal: returns the owner of a valid API key with the scope operate, or raises P7016.';
 
 CREATE OR REPLACE FUNCTION is_actor_gateway(p_without_key boolean DEFAULT false) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -68,7 +67,7 @@ AS $$
   FROM symphony_settings s
 $$;
 COMMENT ON FUNCTION is_actor_gateway(boolean) IS
-  'Whether the owner lets this login act for people: with their API keys, or also for people whom it only names.';
+  'Returns whether this login may act for people: with their API keys, or (p_without_key) by naming them.';
 
 -- Not SECURITY DEFINER: only the owner may call it, and only the installer acts as the owner.
 CREATE OR REPLACE FUNCTION set_actor_gateway(p_login text, p_names_people boolean) RETURNS void
@@ -82,4 +81,4 @@ AS $$
     END
 $$;
 COMMENT ON FUNCTION set_actor_gateway(text, boolean) IS
-  'Installer: lets a login act for owners of API keys, and, if it names people, for people of an identity provider.';
+  'Installer: lets a login act for owners of API keys and, with p_names_people, for people of an identity provider.';

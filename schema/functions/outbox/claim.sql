@@ -1,12 +1,12 @@
--- A claim leases rows and removes none: a crash costs one lease length and never a row.
+-- Claims. A claim leases rows and removes none, so a crash costs one lease length and never a row.
 
--- The planner replaces the call by the condition, so that the partial index ix_pending_claimable serves it. A view
--- would be locked by each claim, and a deployment that replaces the view could deadlock with one.
+-- The planner inlines the call, so that the partial index ix_pending_claimable serves the condition. Each claim would
+-- lock a view, and a deployment that replaces the view could deadlock with a claim.
 CREATE OR REPLACE FUNCTION is_claimable_item(p_lease_token uuid, p_hold_reason text, p_blocked boolean) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_lease_token IS NULL AND p_hold_reason IS NULL AND NOT p_blocked;
 COMMENT ON FUNCTION is_claimable_item(uuid, text, boolean) IS
-  'Internal: whether an item has no lease, no hold and no unfinished predecessor.';
+  'Internal: returns whether an item has no lease, no hold and no block.';
 
 CREATE OR REPLACE FUNCTION claim_outbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer,
@@ -93,7 +93,7 @@ BEGIN
     RETURN;
   END IF;
   IF v_any_unverified THEN
-    -- An ordered item may be blocked although its predecessor has ended meanwhile.
+    -- An ordered item may be blocked although its predecessor is already terminal.
     PERFORM verify_blocked_outbox_items(100);
     v_kinds := CASE WHEN p_is_message IS NULL THEN '{false,true}' ELSE v_kinds END;
   END IF;
@@ -158,7 +158,7 @@ BEGIN
     END IF;
   END IF;
 
-  -- 6. Lease the rows. The clock is read again after the locks: a lease counts from now.
+  -- 6. Lease the rows. Read the clock again after the locks, so that the lease has its full length.
   v_now := clock_timestamp();
   IF v_full_trail THEN
     v_claimed := ARRAY(
@@ -189,7 +189,7 @@ BEGIN
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_claimed);
   END IF;
 
-  -- 7. Report takeovers that ended in a hold or in the queue, if the caller counts them.
+  -- 7. Report takeovers that were held or requeued, if the caller asks for them.
   IF p_report_unleased AND cardinality(v_expired) > 0 THEN
     RETURN QUERY
     SELECT p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
@@ -216,7 +216,7 @@ AS $$
       'outcome_unknown', a.outcome_unknown)
     FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id ORDER BY a.attempt_no DESC LIMIT 1))
 $$;
-COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: evidence about an item with an unknown outcome.';
+COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: returns the evidence of an unknown outcome.';
 
 -- Reads one row per rail and kind from the index, so that its cost does not depend on the number of items.
 CREATE OR REPLACE FUNCTION claimable_outbox_rails() RETURNS TABLE (rail_type text, is_message boolean)
@@ -244,12 +244,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION claimable_outbox_rails() IS
-  'Internal: the rails and kinds with at least one claimable item, due or not.';
+  'Internal: returns the rails and kinds with at least one claimable item, due or not.';
 
--- Locks up to p_wanted due rows of several queues and returns their places. A queue is a rail and a kind. A first
--- query, without locks, counts how many of the oldest rows belong to each queue; a second locks each queue's share. If
--- another claim took rows of one queue meanwhile, the other queues fill up. Rows that were just taken over are left
--- out. The function runs under the settings of its caller, because its own would be set and reset at every claim.
+-- Locks up to p_wanted due rows of several queues and returns their ctids. A queue is one rail and one kind. A first
+-- query, without locks, counts how many of the oldest rows belong to each queue. A second query locks each queue's
+-- share. If another claim has locked rows of one queue, other queues fill the batch. Rows in p_taken_over are left out.
+-- The function uses the planner settings of its caller, because setting its own costs time at every claim.
 CREATE OR REPLACE FUNCTION lock_due_outbox_rows(
   p_rails text[], p_kinds boolean[], p_wanted integer, p_now timestamptz, p_any_paused boolean, p_taken_over tid[]
 ) RETURNS tid[]
@@ -355,5 +355,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS
-  'The next due time of a claimable item, or expiry of a lease; null if there is none. Of expired leases only those '
-  'that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';
+  'Returns the next due time of a claimable item or expiry of a lease; null if there is none. Includes an expired '
+  'lease only if a claim of these rails would take it over. p_is_message filters as in claim_outbox_batch.';

@@ -1,23 +1,24 @@
--- Outcomes: what became of an attempt. Three ways lead here, and each appends exactly one ledger row: a worker
+-- Outcomes of attempts. An outcome has one of three sources, and each appends exactly one ledger row: a worker
 -- completes (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (decisions.sql).
 --
--- The rules, once:
---   * the number is the ledger's highest plus one, read after the row is locked;
---   * DISPATCHED and FAILED end the item; a unique index forbids a second ending;
---   * the 20th RETRYABLE ends the item as FAILED, unless its outcome is unknown: then it is held;
---   * an item of unknown outcome is never FAILED by a counter, a code or a check: it is held;
---   * people, or a late success that an expired lease left unused, grant an attempt beyond the ceiling; if it does not
---     end the item, it holds the item again;
---   * a completion ends the streak of expired leases, unless it only inquired and the outcome is still unknown: the
---     call that ended the workers was not repeated.
+-- Rules for all three:
+--   * the attempt number is the ledger's highest plus one, read after the row is locked;
+--   * DISPATCHED and FAILED are terminal; a unique index refuses a second terminal attempt;
+--   * the 20th RETRYABLE makes the item FAILED, or held if its outcome is unknown;
+--   * no counter, code or check makes an item of unknown outcome FAILED: it is held;
+--   * people, or a late success that an expired lease left unused, grant an attempt beyond the ceiling; if that attempt
+--     is not terminal, the item is held again;
+--   * a completion resets expiry_streak, unless it only inquired and the outcome is still unknown: then the call that
+--     may have crashed the workers was not repeated.
 
 CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 20;
-COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'Number of recorded attempts after which an item ends or is held.';
+COMMENT ON FUNCTION outbox_attempt_ceiling() IS
+  'Returns the number of recorded attempts after which an item is FAILED or held.';
 
--- 5 s, 10 s, 20 s … at most 300 s, each shortened by up to a fifth by a hash of the id: a thousand items that failed
--- together do not come back together, and the same item always gets the same delay.
+-- 5 s, 10 s, 20 s … at most 300 s, each shortened by up to a fifth by a hash of the id. Items that failed together
+-- are retried at different times, and the same item always gets the same delay.
 CREATE OR REPLACE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid) RETURNS interval
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -36,10 +37,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS
-  'Delay after attempt n: bounded, exponential, spread by a hash of the id.';
+  'Returns the delay after attempt n: exponential, at most 300 s, spread by a hash of the id.';
 
--- Two successes under two rail references may be two payments. The later report raises the alarm, whether a worker or
--- two operators recorded it.
+-- Two successes under two rail references may be two payments. The second one, recorded by a worker or by operators,
+-- opens a contradiction.
 CREATE OR REPLACE FUNCTION contradicting_late_success(p_late_outcome jsonb, p_rail_reference text) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
@@ -87,7 +88,7 @@ BEGIN
   PERFORM check_outbox_outcomes(cardinality(p_outbox_ids), p_states, p_rail_references, p_rail_codes, p_error_codes,
     p_error_messages, p_latencies_ms, p_retry_delays_seconds, p_outcomes_unknown, p_hold_reasons, p_actions);
   IF p_is_message IS NOT NULL THEN
-    -- A token that no lease has: an item of the other kind gets the verdict LEASE_LOST. An item never changes its kind.
+    -- Replaces the token of an item of the other kind by one that no lease has, so that its verdict is LEASE_LOST.
     p_lease_tokens := ARRAY(
       SELECT CASE WHEN i.is_message = p_is_message THEN g.lease_token ELSE '00000000-0000-0000-0000-000000000000' END
       FROM unnest(p_outbox_ids, p_lease_tokens) WITH ORDINALITY AS g(outbox_id, lease_token, ordinal)
@@ -107,7 +108,7 @@ BEGIN
     FROM complete_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
       p_error_codes, p_error_messages, p_latencies_ms, p_actions) e;
   END IF;
-  -- 3. Otherwise lock the leases and judge each outcome by the rules above.
+  -- 3. Otherwise lock the leases and apply the rules above to each outcome.
   IF v_recorded IS NULL THEN
     v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
     v_now := clock_timestamp();
@@ -137,7 +138,7 @@ BEGIN
           g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
           g.asked_hold_reason, COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no,
           0) + 1 AS attempt_no,
-          -- What came in late as a success is not talked away by anything but a success or a person.
+          -- After a late success only another success or an operator makes the outcome known.
           COALESCE(g.outcome_unknown, p.outcome_unknown)
             OR COALESCE(p.late_outcome ->> 'state' = 'DISPATCHED', false) AS unknown
         FROM unnest(v_places, p_states, p_rail_references, p_rail_codes, p_error_codes, p_error_messages,
@@ -150,10 +151,10 @@ BEGIN
           SELECT a.attempt_no FROM payment_outbox_attempts a
           WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
         ) last ON true
-        -- A row of its own, so that what is made for it (its id above all) is made once.
+        -- OFFSET 0 keeps the planner from merging the subquery and calling uuid_v7() more than once per row.
         OFFSET 0
       ) w
-    -- 4. Append the ledger rows; end the items, or give them back to the queue.
+    -- 4. Append the ledger rows; delete terminal items, and requeue or hold the others.
     ), recorded AS (
       INSERT INTO payment_outbox_attempts
         (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
@@ -239,7 +240,7 @@ BEGIN
     SELECT g.ordinal::integer, g.outbox_id, CASE WHEN a.attempt_no IS NULL
       THEN 'LEASE_LOST' ELSE 'ALREADY_RECORDED' END,
       a.attempt_no, a.state, false,
-      -- OFFSET 0 keeps one index look-up per row. Without it the planner may hash all events.
+      -- OFFSET 0 keeps one index lookup per row. Without it the planner may hash all events.
       EXISTS (
         SELECT 1 FROM payment_outbox_events e
         WHERE e.outbox_id = g.outbox_id AND e.attempt_id = a.attempt_id AND e.event_type = 'TERMINAL_BLOCKED'
@@ -258,8 +259,8 @@ $$;
 COMMENT ON FUNCTION complete_outbox_attempts(
   uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean,
     text[]) IS
-  'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, '
-  'LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
+  'Records the outcomes of up to 1000 leased items. Returns a verdict for each: RECORDED, ALREADY_RECORDED by this '
+  'token, or LEASE_LOST. With p_is_message true, payments get LEASE_LOST; with false, messages do.';
 
 CREATE OR REPLACE FUNCTION complete_outbox_attempt(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text,
@@ -286,10 +287,10 @@ END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempt(
   uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS
-  'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may '
+  'Records the outcome of one leased item: a batch of one. Returns the recorded state, which the retry ceiling may '
   'have changed.';
 
--- An untyped literal picks the overload above: PostgreSQL prefers text for it.
+-- For an untyped literal PostgreSQL picks the overload above, because it prefers text.
 CREATE OR REPLACE FUNCTION complete_outbox_attempt(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state outbox_attempt_state,
   p_rail_reference text DEFAULT NULL, p_rail_code text DEFAULT NULL,
@@ -305,7 +306,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION complete_outbox_attempt(
   uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) IS
-  'The same for a state of the enum type.';
+  'Records the outcome of one leased item, with a state of the enum type.';
 
 CREATE OR REPLACE FUNCTION check_outbox_outcomes(
   p_count integer, p_states text[], p_rail_references text[], p_rail_codes text[], p_error_codes text[],
@@ -391,7 +392,7 @@ END
 $$;
 COMMENT ON FUNCTION check_outbox_outcomes(
   integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) IS
-  'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
+  'Internal: raises 22023 or P7003 for the first invalid outcome.';
 
 CREATE OR REPLACE FUNCTION record_completion_events(
   p_attempt_ids uuid[], p_worker_id text, p_now timestamptz, p_full_trail boolean
@@ -421,14 +422,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamptz, boolean) IS
-  'Internal: the events of a completion: new holds always, every step where the full trail is on.';
+  'Internal: appends the events of a completion: new holds always, all others if the full trail is on.';
 
--- The fast path of a completion, for a batch of successes. One statement deletes the items, and makes their ledger rows
--- of the deleted rows. If a rule of the slow path applies, it returns nothing and has changed nothing: a lease that
--- ended, a token that is not the row's, a lease that is listed twice.
+-- The fast path of a completion, for a batch of successes. One statement deletes the items and inserts their ledger
+-- rows. If a lease has expired, a token does not match, or a lease is listed twice, it changes nothing and returns no
+-- row, and the slow path takes over.
 --
--- The deletion visits the keys in the order of ids, as lock_live_outbox_leases does. It reads the last attempt by its
--- own snapshot. That is safe: a transaction that appends an attempt ends the lease, and the deletion skips the row.
+-- The DELETE locks rows in the order of ids, as lock_live_outbox_leases does. It reads the last attempt in its own
+-- snapshot. That is safe: a transaction that appends an attempt also ends the lease, and the DELETE skips the row.
 CREATE OR REPLACE FUNCTION complete_dispatched_outbox_items(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[],
   p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[]
@@ -488,7 +489,7 @@ BEGIN
   INTO recorded, outbox_ids, attempt_ids, attempt_nos, heads, contradicted, contradictions, contradicted_by,
     v_deleted, v_soonest_expiry
   FROM judged j;
-  -- The rows are locked, so the clock now says whether each lease is live.
+  -- Compares with the clock again, because a lease may have expired while the DELETE waited for locks.
   IF v_deleted <> COALESCE(cardinality(recorded), 0) OR v_soonest_expiry <= clock_timestamp() THEN
     RAISE unique_violation;
   END IF;

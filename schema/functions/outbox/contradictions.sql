@@ -1,5 +1,5 @@
--- Contradictions: an item has ended, and a worker reports another outcome than the ledger. The recorded outcome stands.
--- An operator compares both with the rail and records the review.
+-- Contradictions: a worker reports another outcome than the terminal one in the ledger. The recorded outcome stands. An
+-- operator compares both with the rail and records the review.
 
 -- Appends TERMINAL_BLOCKED for items that the caller has locked, and opens a review for each.
 CREATE OR REPLACE FUNCTION record_outbox_contradictions(

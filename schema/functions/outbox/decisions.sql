@@ -1,8 +1,8 @@
--- Operators: holds and decisions of two people. Each action is an event.
+-- Operator actions: holds and decisions of two people. Each action appends an event.
 --
--- A hold blocks claiming and nothing else. Lifting one where nothing is unknown takes one person. A decision about
--- money takes two: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome, REDRIVE of a FAILED
--- item. The first proposes, in a transaction of their own; another approves, in a later one.
+-- A hold only prevents claims. One person resolves a hold by RETRY if the outcome is known. A decision about money
+-- takes two people: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome, REDRIVE of a FAILED
+-- item. The first proposes; the second approves in a later transaction.
 
 CREATE OR REPLACE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -24,7 +24,7 @@ BEGIN
   RETURNING p.held_at INTO v_held_at;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'HELD: outbox item %: it is held already', p_outbox_id
-      USING ERRCODE = 'P7006', HINT = 'Decide about it with resolve_outbox_hold (symphony holds resolve).';
+      USING ERRCODE = 'P7006', HINT = 'Resolve the hold with resolve_outbox_hold (symphony holds resolve).';
   END IF;
   SELECT e INTO v_event_id
   FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[outbox_hold_detail(p_reason,
@@ -33,7 +33,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS
-  'Keeps an item from being claimed until its hold is resolved. A lease in hand goes on and may still end the item.';
+  'Prevents claims of an item until its hold is resolved. A live lease continues and may still complete the item.';
 
 CREATE OR REPLACE FUNCTION resolve_outbox_hold(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text DEFAULT NULL
@@ -69,7 +69,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS
-  'Lifts a hold (RETRY where nothing is unknown), or proposes a decision that a second person must approve.';
+  'Resolves a hold by RETRY if the outcome is known; otherwise proposes a decision that a second person must approve.';
 
 CREATE OR REPLACE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
 RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid)
@@ -88,11 +88,11 @@ BEGIN
   IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
     RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id,
       v_proposal.proposed_by
-      USING ERRCODE = 'P7007', HINT = 'Let another person approve it, with a login or an API key of their own.';
+      USING ERRCODE = 'P7007', HINT = 'Another person must approve it, with their own login or API key.';
   END IF;
   IF v_proposal.proposed_xid = pg_current_xact_id() THEN
     RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it must be committed before anyone can approve it', p_proposal_id
-      USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a transaction of its own.';
+      USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a later transaction.';
   END IF;
   IF v_proposal.decision = 'REDRIVE' THEN
     v_position := lock_redrivable_outbox_item(v_proposal.outbox_id);
@@ -109,7 +109,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS
-  'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
+  'Approves and applies a proposed decision. The proposer may not approve (P7007).';
 
 CREATE OR REPLACE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -130,11 +130,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS
-  'Withdraws or refuses an open proposal; the item stays as it is.';
+  'Withdraws or refuses an open proposal; the item does not change.';
 
--- Behind the actions.
+-- Internal functions.
 
--- A snapshot of the whole transaction would hide another actor's open proposal, or a late report that the rail paid.
+-- A transaction-wide snapshot would hide another actor's open proposal, or a late report that the rail paid.
 CREATE OR REPLACE FUNCTION require_read_committed() RETURNS void
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
@@ -177,7 +177,7 @@ BEGIN
   SELECT a.state::text INTO v_state FROM payment_outbox_attempts a
   WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
   RAISE EXCEPTION 'ALREADY_TERMINAL: outbox item %: it has ended as %', p_outbox_id, COALESCE(v_state, 'unknown')
-    USING ERRCODE = 'P7001', HINT = 'An ending is final. A FAILED payment can be sent again with redrive_outbox_item.';
+    USING ERRCODE = 'P7001', HINT = 'A terminal outcome is final. Redrive a FAILED payment with redrive_outbox_item.';
 END
 $$;
 COMMENT ON FUNCTION raise_already_terminal(uuid) IS 'Internal: raises P7001 with the terminal state of the item.';
@@ -202,9 +202,9 @@ BEGIN
   RETURN v_proposal;
 END
 $$;
-COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks a proposal that waits for its second person.';
+COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks an open proposal, or raises 22023 or P7006.';
 
--- Locks a held item that a person may decide on now, and says whether its outcome is unknown.
+-- Locks a held item for a decision, and returns whether its outcome is unknown.
 CREATE OR REPLACE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -218,35 +218,35 @@ BEGIN
   IF NOT lock_outbox_item(p_outbox_id) THEN
     PERFORM raise_already_terminal(p_outbox_id);
   END IF;
-  -- A lease that has run out says nothing any more, but it belongs in the ledger before the decision does.
+  -- Records an expired lease in the ledger before the decision.
   PERFORM expire_outbox_leases(ARRAY[p_outbox_id], p_actor, true);
   SELECT * INTO v_item FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
   IF v_item.lease_token IS NOT NULL THEN
-    RAISE EXCEPTION 'HELD: outbox item %: it is in flight at % until its lease ends', p_outbox_id, v_item.claimed_by
-      USING ERRCODE = 'P7006', HINT = 'Decide when the worker has answered or its lease has expired.';
+    RAISE EXCEPTION 'HELD: outbox item %: worker % has leased it', p_outbox_id, v_item.claimed_by
+      USING ERRCODE = 'P7006', HINT = 'Decide when the worker has completed the item or its lease has expired.';
   END IF;
   IF v_item.hold_reason IS NULL THEN
     RAISE EXCEPTION 'HELD: outbox item %: it is not held', p_outbox_id
-      USING ERRCODE = 'P7006', HINT = 'Place a hold first, so that nobody sends it while it is decided.';
+      USING ERRCODE = 'P7006', HINT = 'Place a hold first, so that no worker sends it before the decision.';
   END IF;
   IF p_decision <> 'DISPATCHED' AND v_item.late_outcome ->> 'state' = 'DISPATCHED' THEN
     RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid it', p_outbox_id
-      USING ERRCODE = 'P7006', HINT = 'Check that reference with the rail; the decision that fits it is DISPATCHED.';
+      USING ERRCODE = 'P7006', HINT = 'Check the reported reference with the rail, then decide DISPATCHED.';
   END IF;
   v_paid_as := late_paid_item(p_outbox_id);
   IF p_decision = 'RETRY' AND v_paid_as IS NOT NULL THEN
     RAISE EXCEPTION 'HELD: outbox item %: a worker reported late that the rail paid the same payment as item %',
       p_outbox_id, v_paid_as
       USING ERRCODE = 'P7006',
-        HINT = 'Sending it could pay twice. FAILED ends it without sending it, as two people decide.';
+        HINT = 'Sending it could pay twice. To end it without sending, two people decide FAILED.';
   END IF;
   RETURN v_item.outcome_unknown;
 END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
--- While a proposal waits for its approval, no other decision about the item is allowed, not even one that needs a
--- single person: the approver must decide about the same state as the proposer.
+-- While a proposal is open, no other decision about the item is allowed, not even one of a single person: the approver
+-- must decide about the same state as the proposer.
 CREATE OR REPLACE FUNCTION require_no_open_proposal(p_outbox_id uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -353,4 +353,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS
-  'Internal: ends a held item, or gives it back to the queue, with its ledger row and event.';
+  'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';

@@ -1,4 +1,4 @@
--- Enqueue: from an instruction to a numbered item in the queue, once and for ever.
+-- Enqueue: stores an instruction as a numbered item, exactly once.
 
 CREATE OR REPLACE FUNCTION bump_participant_outbox_seq(p_participant_id text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -18,10 +18,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS
-  'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
+  'Takes the next sequence number of a participant. Its row lock lasts until the caller''s transaction ends.';
 
--- Checks the key scope of an enqueue. Only a gateway knows the callers behind its login, so only a gateway may name
--- one.
+-- Checks the key scope of an enqueue, which names a caller of a gateway. Only a gateway has callers behind its login.
 CREATE OR REPLACE FUNCTION require_key_scope(p_key_scope text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -31,7 +30,7 @@ BEGIN
     PERFORM refuse_argument('p_key_scope', 'text of 1 to 500 characters without control characters');
   END IF;
   IF NOT is_actor_gateway() THEN
-    RAISE EXCEPTION 'a key scope names a caller of an HTTP gateway, and the login % is none', session_user
+    RAISE EXCEPTION 'a key scope names a caller of an HTTP gateway; the login % is not a gateway', session_user
       USING ERRCODE = 'insufficient_privilege',
         HINT = 'Leave p_key_scope out, or make the login a gateway: symphony deploy --create-login NAME=api';
   END IF;
@@ -40,9 +39,9 @@ $$;
 COMMENT ON FUNCTION require_key_scope(text) IS
   'Internal: raises 22023 for an invalid key scope, 42501 for a login that is no gateway.';
 
--- Enqueues many items in one call. An item is new, or the same as before, or a conflict that refuses the whole call
--- (P7004, P7014). Locks are taken in a fixed order, participants by name and then idempotency keys by name, so that two
--- calls cannot deadlock. Unique indexes of the identities refuse a second item. Only a new identity takes a number.
+-- An item is new, or known with the same content, or a conflict that refuses the whole call (P7004, P7014). Locks are
+-- taken in a fixed order, participants by name and then idempotency keys by name, so that two calls cannot deadlock.
+-- Unique indexes of the identities refuse a second item. Only a new identity takes a sequence number.
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL,
@@ -67,8 +66,8 @@ END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
-  'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. Within p_key_scope '
-  'a key names one instruction (P7014).';
+  'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may '
+  'be used for one instruction only (P7014).';
 
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
@@ -94,8 +93,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text) IS
-  'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, '
-  'also after it has ended.';
+  'Enqueues one payment or message: a batch of one. A repeat with the same key and content returns the first item, '
+  'also when it is terminal.';
 
 CREATE OR REPLACE FUNCTION check_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
@@ -126,7 +125,7 @@ BEGIN
     WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
     WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
     WHEN p_ordered IS NOT NULL AND array_dims(p_ordered) IS DISTINCT FROM v_list THEN 'p_ordered'
-    -- Only the length of this list: its texts come from the caller's callers, and nothing here checks them.
+    -- Only the length of this list is checked: invalid trace contexts become null.
     WHEN p_trace_contexts IS NOT NULL AND array_dims(p_trace_contexts) IS DISTINCT FROM v_list THEN 'p_trace_contexts'
   END;
   IF v_misshapen IS NOT NULL THEN
@@ -135,8 +134,8 @@ BEGIN
   IF p_is_message IS NULL THEN
     PERFORM refuse_argument('p_is_message', 'true or false');
   END IF;
-  -- 2. Check the whole batch at once: a regular expression costs more to start than to go on. Joining hides nothing:
-  -- each character of an id is checked, and no number spans two objects.
+  -- 2. Check the whole batch at once, because starting a regular expression costs more than a longer text. The joined
+  -- text shows every illegal character, and no number spans two objects.
   SELECT bool_and(COALESCE(g.is_within_bounds, false)), string_agg(g.ids, ''), string_agg(g.payload_text, '')
   INTO v_all_within_bounds, v_all_ids, v_all_payloads
   FROM (
@@ -162,7 +161,7 @@ BEGIN
     RETURN;
   END IF;
 
-  -- 3. Find the item to refuse, in one pass: a subscript would read an array of texts from its beginning each time.
+  -- 3. Find the first invalid item with unnest(): each subscript would read a text array from its beginning.
   SELECT judged.ordinal, judged.refusal INTO v_bad
   FROM (
     SELECT g.ordinal,
@@ -172,10 +171,10 @@ BEGIN
         WHEN NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
         WHEN strpos(g.idempotency_key, '~redrive~') > 0 AND g.idempotency_key ~ '~redrive~[0-9]+$'
           THEN ARRAY['p_idempotency_key',
-          'a key that does not end in ~redrive~ and a number: those are made by redrive alone']
+          'a key that does not end in ~redrive~ and a number: only a redrive creates such keys']
         WHEN NOT is_id(g.rail_type) THEN ARRAY['p_rail_type', v_id_expected]
         WHEN g.payload_defect IS NOT NULL THEN ARRAY['p_payload', g.payload_defect]
-        -- Far enough for any schedule, near enough that a unit mistaken for another is refused. Infinity is neither.
+        -- Wide enough for any schedule, narrow enough to refuse milliseconds given as seconds, and infinity.
         WHEN g.not_before NOT BETWEEN now() - interval '100 years' AND now() + interval '100 years'
           THEN ARRAY['p_not_before', 'a time within 100 years of now']
         WHEN p_ordered IS NOT NULL AND g.ordered IS NULL THEN ARRAY['p_ordered', 'true or false']
@@ -199,11 +198,10 @@ END
 $$;
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[],
   boolean) IS
-  'Internal: raises 22023 for the first item that is not acceptable.';
+  'Internal: raises 22023 for the first invalid item.';
 
--- Marks the items of a call that are new: their instruction and key has no identity, and no earlier item of the call
--- has it. A new item must not reuse a key that its caller has used for another instruction, before or earlier in the
--- call.
+-- An item is new if its instruction and key have no identity and occur in no earlier item of the call. A new item must
+-- not reuse a key that its caller has used for another instruction, in this call or before.
 CREATE OR REPLACE FUNCTION find_new_outbox_items(p_instruction_ids text[], p_idempotency_keys text[], p_key_scope text)
 RETURNS boolean[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -253,12 +251,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS
-  'Internal: true per item that is new. Raises P7014 for a new item under a key that its caller has used for another '
-  'instruction.';
+  'Internal: returns for each item whether it is new. Raises P7014 for a new item under a key that its caller has used '
+  'for another instruction.';
 
--- Groups the new items of a call by participant. Per item: stream_nos (its stream; null for a known item), places (its
--- place among the new items of the stream), follow_ordered (whether one of those before it is ordered). Per stream, in
--- byte order of the names: participants and shares (count of new items).
+-- Groups the new items of a call by participant. Per item: stream_nos (number of its stream; null for a known item),
+-- places (position among the new items of the stream), follow_ordered (whether an earlier one of these is ordered). Per
+-- stream, in byte order of the names: participants and shares (count of new items).
 CREATE OR REPLACE FUNCTION place_outbox_items(
   p_participant_ids text[], p_ordered boolean[], p_is_new boolean[],
   OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[],
@@ -292,7 +290,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION place_outbox_items(text[], boolean[], boolean[]) IS
-  'Internal: the stream and the place of each new item of a call. A null p_is_new means that all are new.';
+  'Internal: returns the stream and the position of each new item of a call. A null p_is_new means that all are new.';
 
 -- Locks the participants' rows in the order given, as the UPDATE of admit_outbox_items does.
 CREATE OR REPLACE FUNCTION reserve_outbox_numbers(p_participants text[], p_shares integer[]) RETURNS bigint[]
@@ -327,7 +325,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS
-  'Internal: raises P7004 for an item of an enqueue, by its place in the call.';
+  'Internal: raises P7004 for an item of an enqueue, with its position in the call.';
 
 CREATE OR REPLACE FUNCTION report_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
@@ -361,12 +359,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) IS
-  'Internal: the answer of an enqueue with known items. Raises P7004 for a known instruction and key with other '
-  'content.';
+  'Internal: returns the rows of an enqueue that has known items. Raises P7004 for a known instruction and key with '
+  'other content.';
 
--- Admits checked items. The first round takes every item to be new, unless the first one is known, and lets the unique
--- keys of the identities decide. A conflict undoes the round; later rounds query first which items are new. Statements
--- read the arrays by subscript. A generic plan does so in constant time, and starts faster than unnest().
+-- Inserts checked items. Unless the first item is known, the first round inserts every item and relies on the unique
+-- indexes of the identities. A conflict rolls the round back; later rounds first query which items are new. Statements
+-- read the arrays by subscript: with a generic plan that takes constant time, and starts faster than unnest().
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
@@ -379,10 +377,10 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_count CONSTANT integer := cardinality(p_instruction_ids);
-  -- Null as a whole in the first round: every item is taken to be new.
+  -- Null in the first round, which inserts every item.
   v_is_new boolean[];
   v_was_new boolean[];
-  -- As place_outbox_items returns them. A call of one item has one stream and one place.
+  -- As place_outbox_items returns them. These are the values for a call of one item.
   v_stream_nos integer[] := '{1}';
   v_places integer[] := '{1}';
   v_follow_ordered boolean[] := '{false}';
@@ -396,7 +394,7 @@ DECLARE
   v_has_pauses boolean;
   v_is_full_trail boolean;
 BEGIN
-  -- 1. See a repeated call before anything is written.
+  -- 1. Recognise a repeated call before anything is written.
   IF EXISTS (
     SELECT 1 FROM payment_outbox_identities i
     WHERE i.instruction_id = p_instruction_ids[1] AND i.idempotency_key = p_idempotency_keys[1])
@@ -416,14 +414,14 @@ BEGIN
         WITH numbered AS (
           UPDATE participant_outbox_sequences s SET next_sequence_id = s.next_sequence_id + g.share
           FROM unnest(v_participants, v_shares) AS g(participant_id, share)
-          -- Not an equality: for that the planner may read all participants, in the order of the index. For a range it
-          -- looks up one name after the other.
+          -- A range instead of an equality: for an equality the planner may read all participants in index order, for
+          -- the range it looks up one name after the other.
           WHERE s.participant_id >= g.participant_id AND s.participant_id <= g.participant_id
           RETURNING s.next_sequence_id
         )
         SELECT array_agg(n.next_sequence_id) INTO v_next_numbers FROM numbered n;
-        -- A participant is new. The round is undone, because a row may be locked whose name comes after the missing
-        -- one.
+        -- A participant is new. The round rolls back, because it may have locked a row whose name comes after the
+        -- missing one.
         IF cardinality(v_next_numbers) IS DISTINCT FROM cardinality(v_participants) THEN
           RAISE unique_violation;
         END IF;
@@ -431,7 +429,8 @@ BEGIN
         v_next_numbers := reserve_outbox_numbers(v_participants, v_shares);
       END IF;
 
-      -- 3. Read facts. From here on, snapshots show the items of each call that held a participant's row before.
+      -- 3. Read settings, pauses and ordered items. The snapshots from here on contain the items of every call that
+      -- held a participant's row before.
       SELECT clock_timestamp(), ARRAY(SELECT uuid_v7() FROM generate_series(1, v_count)), s.full_trail,
         EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
       INTO v_now, v_outbox_ids, v_is_full_trail, v_has_pauses
@@ -456,16 +455,15 @@ BEGIN
             COALESCE(p_ordered[n], false) AS ordered, trace_context_or_null(p_trace_contexts[n]) AS trace_context,
             v_next_numbers[v_stream_nos[n]] - v_shares[v_stream_nos[n]] + v_places[n] - 1 AS sequence_id,
             v_follow_ordered[n] AS follows_ordered, v_has_ordered[v_stream_nos[n]] AS has_ordered,
-            -- Ids grow with time, and times are one microsecond apart: claims follow the order of the call.
+            -- Times are one microsecond apart, so that claims follow the order of the call.
             v_outbox_ids[n] AS outbox_id, v_now + n * interval '1 microsecond' AS created_at
           FROM generate_series(1, v_count) AS n
           WHERE v_stream_nos[n] IS NOT NULL
-          -- The content hash takes each field and its length: OFFSET 0 keeps the planner from making the payload's text
-          -- twice.
+          -- OFFSET 0 keeps the planner from producing the payload's text twice: for the hash and for its length.
           OFFSET 0
         ) g
-        -- Every call inserts in this order, so that two calls cannot deadlock. The key leads, because in a scope the
-        -- key alone is unique.
+        -- Every call inserts in this order, so that two calls cannot deadlock. The key comes first, because within a
+        -- key scope the key alone is unique.
         ORDER BY g.idempotency_key COLLATE "C", g.instruction_id COLLATE "C"
       ), queued AS (
         INSERT INTO payment_outbox_pending
@@ -496,7 +494,7 @@ BEGIN
           RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
             USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
         END IF;
-        -- Not a key but another constraint, such as a sequence number that a faulty restore assigns again.
+        -- Another constraint is violated, for example by a sequence number that a faulty restore assigns again.
         RAISE;
       END IF;
     END;
@@ -524,16 +522,16 @@ END
 $$;
 COMMENT ON FUNCTION admit_outbox_items(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean, text, bigint) IS
-  'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
+  'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
--- Wakes the workers. It only ever wakes: polling is what guarantees.
+-- Wakes idle workers. The notification only shortens the wait: polling finds due work.
 CREATE OR REPLACE FUNCTION notify_outbox_pending() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
 AS $$
 BEGIN
-  -- A full notification queue fails the COMMIT, and with it the payment. And NOTIFY takes a cluster-wide lock at
-  -- commit: while another writer is about to notify, this one need not. Who reads that notification before this commit
-  -- finds this row at the next poll. An attacker who holds this lock gains that delay and nothing else.
+  -- A full notification queue would fail the COMMIT, and with it the enqueue. NOTIFY takes a cluster-wide lock at
+  -- commit, so only one of several concurrent writers notifies. A worker that reads that notification too early finds
+  -- the rest by polling. An attacker who holds this lock only delays workers until their next poll.
   IF (SELECT CASE
         WHEN NOT s.notify_enabled OR pg_notification_queue_usage() >= 0.5 OR NOT EXISTS (SELECT 1 FROM enqueued)
           THEN false
@@ -546,7 +544,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION notify_outbox_pending() IS
-  'Trigger: NOTIFY outbox_pending at most once a statement, and never for an empty one.';
+  'Trigger: sends NOTIFY outbox_pending at most once per statement, and only if it inserted rows.';
 
 CREATE OR REPLACE TRIGGER payment_outbox_pending_notifies
   AFTER INSERT ON payment_outbox_pending

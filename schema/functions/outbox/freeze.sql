@@ -1,18 +1,18 @@
--- The restore guard. A restored backup, or a standby promoted before all commits had reached it, may lack payments that
--- the rail has made. Its queue would send them again. The database therefore records the server it runs on. On another
--- server dispatch starts only if no commit can be lost, or after an operator has lifted the freeze.
+-- The restore guard. A restored backup, or a standby promoted before all commits had reached it, may lack outcomes of
+-- payments that the rail has made. Its queue would send them again. The database therefore records the server it runs
+-- on. On another server dispatch starts only if no commit can be lost, or after an operator has lifted the freeze.
 --
 --   epoch    one run of one server: the first claim or check after each start begins it
---   beat     heartbeat of the workers, numbered within its epoch; each worker remembers the latest number it was given
---   freeze   claims return nothing and no marked dispatch begins; enqueue, complete, renew, release and repair go on.
---            Every pending item is marked as of unknown outcome, so that the policy of its rail decides
+--   beat     heartbeat of the workers, numbered within its epoch; each worker keeps the latest number it received
+--   freeze   claims return nothing and no marked dispatch begins; enqueue, complete, renew, release and repair stay
+--            possible. The outcome of every pending item becomes unknown, so that the policy of its rail decides
 --
--- Two comparisons find a loss. The present server and that of the last epoch differ after a dump restored elsewhere, a
--- recovery to a point in time, or a failover. A worker's memory and the data differ on an older copy on the same
--- server, which looks like a restart. docs/operate/restore.md lists the cases that neither finds.
+-- Two comparisons find a loss. First, the server differs from that of the last epoch after a dump restored elsewhere, a
+-- recovery to a point in time, or a failover. Second, a worker's last heartbeat is missing from the data on an older
+-- copy on the same server, which looks like a restart. docs/operate/restore.md lists the cases that neither finds.
 
 -- Workers call this when they start, when their server has changed, and with each heartbeat. The arguments are the
--- answer of the worker's previous call, null at the first.
+-- values that the worker's previous call returned, null at the first call.
 CREATE OR REPLACE FUNCTION check_dispatch_epoch(
   p_worker_id text, p_epoch_id uuid DEFAULT NULL, p_beat_no bigint DEFAULT NULL, p_beat_at timestamptz DEFAULT NULL
 ) RETURNS TABLE (
@@ -32,27 +32,27 @@ BEGIN
   PERFORM check_id('p_worker_id', p_worker_id);
   IF num_nulls(p_epoch_id, p_beat_no, p_beat_at) <> 3 THEN
     IF p_epoch_id IS NULL THEN
-      PERFORM refuse_argument('p_epoch_id', 'the epoch of the heartbeat that is remembered');
+      PERFORM refuse_argument('p_epoch_id', 'the epoch_id of the previous call');
     END IF;
     IF p_beat_no IS NULL OR p_beat_no < 0 THEN
-      PERFORM refuse_argument('p_beat_no', 'the number of the heartbeat that is remembered, 0 or more');
+      PERFORM refuse_argument('p_beat_no', 'the beat_no of the previous call, 0 or more');
     END IF;
     PERFORM check_time('p_beat_at', p_beat_at);
   END IF;
   SELECT e.frozen_at INTO v_frozen_before FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
   v_epoch := current_dispatch_epoch(p_worker_id);
   IF v_epoch.frozen THEN
-    -- The call that froze does not mark: a queue too long for one statement_timeout must stay frozen.
+    -- The call that freezes does not mark, because a statement_timeout in a long queue would roll the freeze back.
     IF v_epoch.frozen_at = v_frozen_before THEN
       PERFORM mark_frozen_outbox_items(v_epoch.epoch_no, p_worker_id);
     END IF;
   ELSIF p_epoch_id IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM dispatch_epochs e WHERE e.epoch_id = p_epoch_id AND e.beat_no >= p_beat_no)
-    -- A heartbeat from before the latest lift proves no new loss: the operator has decided about the earlier one.
+    -- A heartbeat from before the latest lift shows no new loss: the operator has decided about the earlier one.
     AND p_beat_at > COALESCE((SELECT max(e.lifted_at) FROM dispatch_epochs e), '-infinity')
   THEN
     PERFORM freeze_dispatch_epoch(v_epoch.epoch_no, 'LOST_COMMITS',
-      format('worker %s was told of heartbeat %s at %s, and this database does not know it: it is an earlier state',
+      format('worker %s received heartbeat %s at %s, which this database does not have: its data is older',
         p_worker_id, p_beat_no, to_char(p_beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), p_worker_id);
   END IF;
   v_now := clock_timestamp();
@@ -71,8 +71,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamptz) IS
-  'Heartbeat of a worker. Compares the server and the worker''s memory with the data; freezes dispatch if commits may '
-  'be lost.';
+  'Records a heartbeat. Compares the server and the worker''s previous heartbeat with the data; freezes dispatch if '
+  'commits may be lost.';
 
 CREATE OR REPLACE FUNCTION freeze_dispatch(p_reason text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -88,8 +88,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION freeze_dispatch(text) IS
-  'Freezes dispatch after a restore that no check finds; false if it is frozen. Pending items become of unknown '
-  'outcome.';
+  'Freezes dispatch, for a restore that no check finds; returns false if it is already frozen. The outcome of pending '
+  'items becomes unknown.';
 
 CREATE OR REPLACE FUNCTION lift_dispatch_freeze(p_reason text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -115,12 +115,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lift_dispatch_freeze(text) IS
-  'Lifts the freeze after an operator has compared the books; false if not frozen. Marked items stay of unknown '
-  'outcome.';
+  'Lifts the freeze, after an operator has compared the ledger with the rail; returns false if not frozen. The outcome '
+  'of marked items stays unknown.';
 
--- Called before each marked dispatch, and by a claim that read no open epoch. It reads one row by its index. Start
--- time, database and table oid show another server or database without reading a file. The planner settings are its
--- caller's.
+-- Called before each marked dispatch, and by a claim that read no open epoch. Start time, database and table oid show
+-- another server or database without reading a file. The function uses the planner settings of its caller.
 CREATE OR REPLACE FUNCTION is_dispatch_open(p_epoch_id uuid, p_actor text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -145,25 +144,24 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION is_dispatch_open(uuid, text) IS
-  'Internal: whether claims are allowed now; raises P7009 for a worker that shows an ended or frozen epoch.';
+  'Internal: returns whether claims are allowed now; raises P7009 for a worker with an ended or frozen epoch.';
 
 CREATE OR REPLACE FUNCTION raise_dispatch_frozen(p_frozen boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   IF p_frozen THEN
-    RAISE EXCEPTION 'DISPATCH_FROZEN: dispatch is frozen: commits may have been lost, and a person must look first'
-      USING ERRCODE = 'P7009',
-        HINT = 'See: symphony freeze show. When the books agree: symphony freeze lift --reason ….';
+    RAISE EXCEPTION 'DISPATCH_FROZEN: dispatch is frozen, because commits may have been lost'
+      USING ERRCODE = 'P7009', HINT = 'Run symphony freeze show and compare the ledger with the rail. '
+        'Then run symphony freeze lift --reason ….';
   END IF;
-  RAISE EXCEPTION 'DISPATCH_FROZEN: dispatch is closed to this worker: the server has changed since it last looked'
-    USING ERRCODE = 'P7009', HINT = 'Call check_dispatch_epoch with what it last answered.';
+  RAISE EXCEPTION 'DISPATCH_FROZEN: the server has changed since the last heartbeat of this worker'
+    USING ERRCODE = 'P7009', HINT = 'Call check_dispatch_epoch with the values of its previous answer.';
 END
 $$;
 COMMENT ON FUNCTION raise_dispatch_frozen(boolean) IS
   'Internal: raises P7009 for a freeze, or for a server that has changed.';
 
--- Returns the newest epoch if it is of this run of the server, else begins one.
 CREATE OR REPLACE FUNCTION current_dispatch_epoch(p_actor text) RETURNS dispatch_epochs
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -184,9 +182,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION current_dispatch_epoch(text) IS
-  'Internal: the epoch of this run of the server; the first call begins it.';
+  'Internal: returns the epoch of this run of the server; the first call begins it.';
 
--- Decides whether a start, a failover or a restore happened.
+-- Distinguishes a start, a failover and a restore.
 CREATE OR REPLACE FUNCTION begin_dispatch_epoch(p_last_epoch_no integer, p_actor text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -201,7 +199,7 @@ DECLARE
   v_reason text;
   v_doubt text;
 BEGIN
-  -- The epoch that the caller read, not the newest: another session may have begun this one meanwhile.
+  -- Reads the epoch that the caller saw, not the newest: a concurrent session may already have begun the next one.
   SELECT * INTO v_last FROM dispatch_epochs e WHERE e.epoch_no = p_last_epoch_no;
   SELECT s.system_identifier, s.timeline, s.database_oid, s.recovery_target INTO v_server FROM server_identity() s;
   -- A freeze outlives a restart. A concurrent session that begins the same epoch waits here and finds a conflict.
@@ -220,7 +218,7 @@ BEGIN
   -- An unknown (null) value on either side matches.
   IF v_server.system_identifier <> v_last.system_identifier THEN
     v_cause := 'ANOTHER_SERVER';
-    v_reason := format('the server with system identifier %s does the work of %s',
+    v_reason := format('the server has system identifier %s, the previous one had %s',
       v_server.system_identifier, v_last.system_identifier);
   ELSIF v_server.database_oid <> v_last.database_oid THEN
     v_cause := 'ANOTHER_DATABASE';
@@ -230,8 +228,8 @@ BEGIN
     v_cause := 'LOWER_TIMELINE';
     v_reason := format('the server is on timeline %s and was on %s', v_server.timeline, v_last.timeline);
   ELSIF v_server.timeline > v_last.timeline THEN
-    -- A synchronous standby has every commit. A recovery target discards commits all the same. An old heartbeat, as in
-    -- an archive, tells nothing about the time of the failover.
+    -- A synchronous standby has every commit, but a recovery target discards commits even so. An old heartbeat, as in a
+    -- backup, does not show whether replication was synchronous at the failover.
     v_doubt := CASE
       WHEN v_server.recovery_target IS NOT NULL
       THEN format('it was recovered to a chosen point (%s)', v_server.recovery_target)
@@ -247,9 +245,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS
-  'Internal: records the server of a new epoch, and freezes dispatch unless the previous server surely lost nothing.';
+  'Internal: records the server of a new epoch, and freezes dispatch unless no commit can have been lost.';
 
--- A hosting provider may withhold these facts. An unknown fact is null, not an error.
+-- A hosting provider may not allow these functions. An unavailable value is null, not an error.
 CREATE OR REPLACE FUNCTION server_identity()
 RETURNS TABLE (system_identifier bigint, timeline integer, database_oid oid, recovery_target text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -280,7 +278,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION server_identity() IS
-  'Internal: system identifier, timeline and database of this server, and its recovery target.';
+  'Internal: returns system identifier, timeline, database oid and recovery target of this server.';
 
 CREATE OR REPLACE FUNCTION is_replicated_synchronously() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -289,7 +287,7 @@ AS $$
     AND current_setting('synchronous_commit') IN ('on', 'remote_write', 'remote_apply')
 $$;
 COMMENT ON FUNCTION is_replicated_synchronously() IS
-  'Internal: whether the commits of this session wait for a standby.';
+  'Internal: returns whether the commits of this session wait for a standby.';
 
 CREATE OR REPLACE FUNCTION freeze_dispatch_epoch(p_epoch_no integer, p_cause text, p_reason text, p_actor text)
 RETURNS boolean
@@ -300,7 +298,7 @@ AS $$
 DECLARE
   v_cause text;
 BEGIN
-  -- A cause found at a start replaces an earlier freeze, so that items enqueued since are marked, too.
+  -- A cause found at a start replaces an earlier freeze, so that items enqueued since then are also marked.
   SELECT e.freeze_cause INTO v_cause FROM dispatch_epochs e WHERE e.epoch_no = p_epoch_no AND e.frozen;
   UPDATE dispatch_epochs e
   SET frozen_at = clock_timestamp(), freeze_cause = p_cause, freeze_reason = p_reason, frozen_by = p_actor,
@@ -315,7 +313,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS
-  'Internal: freezes dispatch, with its event; false if it is frozen already.';
+  'Internal: freezes dispatch and appends the event; returns false if it is already frozen.';
 
 -- Marks the items that were pending at the freeze. Locks in the order of completions, so that the two cannot deadlock.
 -- One session marks; the others do not wait for it.
@@ -350,4 +348,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mark_frozen_outbox_items(integer, text) IS
-  'Internal: marks every item that was pending at the freeze as of unknown outcome, with an event.';
+  'Internal: marks the outcome of every item that was pending at the freeze as unknown; appends an event.';

@@ -89,7 +89,7 @@ $$;
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS
   'Records a late outcome; TERMINAL_BLOCKED if it contradicts the recorded one. Changes no outcome.';
 
--- Takes the lock that orders all changes of one item: its pending row, or its identity once it has ended.
+-- Takes the lock that orders all changes of one item: its pending row, or its identity once it is terminal.
 CREATE OR REPLACE FUNCTION lock_outbox_item(p_outbox_id uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -104,4 +104,4 @@ BEGIN
   RETURN false;
 END
 $$;
-COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; true if it is pending.';
+COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; returns true if it is pending.';

@@ -1,5 +1,4 @@
--- Renew, release, dispatch mark, hold. The lease token, random for each claim and known to its worker only, fences each
--- call.
+-- Calls of a worker that holds a lease: renew, release, dispatch mark, hold. The lease token fences each call.
 
 CREATE OR REPLACE FUNCTION renew_outbox_leases(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_lease_seconds integer
@@ -39,7 +38,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS
-  'Extends live leases; reports for each whether it was extended.';
+  'Extends live leases; returns for each whether it was extended.';
 
 CREATE OR REPLACE FUNCTION renew_outbox_lease(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_lease_seconds integer
@@ -94,7 +93,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS
-  'Releases leases whose dispatch never began; reports for each whether it was released.';
+  'Releases leases whose dispatch never began; returns for each whether it was released.';
 
 CREATE OR REPLACE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -110,15 +109,16 @@ BEGIN
       WHERE p.outbox_id = p_outbox_id AND p.lease_token = p_lease_token AND p.claimed_by = p_worker_id
         AND p.dispatch_mark = 'begun' AND p.lease_expires_at > clock_timestamp())
     THEN
-      RAISE EXCEPTION 'HELD: outbox item %: its dispatch has begun, so its lease cannot be given back', p_outbox_id
-        USING ERRCODE = 'P7006', HINT = 'Complete it with what the rail answered, as unknown if it did not.';
+      RAISE EXCEPTION 'HELD: outbox item %: its dispatch has begun, so its lease cannot be released', p_outbox_id
+        USING ERRCODE = 'P7006',
+          HINT = 'Complete the item with the rail''s answer, or with outcome_unknown if there was none.';
     END IF;
     PERFORM raise_lease_lost(p_outbox_id, p_lease_token);
   END IF;
 END
 $$;
 COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS
-  'Releases one lease whose dispatch never began, or raises P7002.';
+  'Releases one lease whose dispatch never began, or raises P7002 or P7006.';
 
 CREATE OR REPLACE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -146,7 +146,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS
-  'Marks a dispatch as begun, for rails whose unknown outcomes are held: if this lease expires, the item is held. '
+  'Marks a dispatch as begun, for rails with onUnknown: hold. If the lease then expires, the item is held. Raises '
   'P7009 while dispatch is frozen.';
 
 CREATE OR REPLACE FUNCTION hold_leased_outbox_item(
@@ -210,7 +210,7 @@ BEGIN
   IF NOT is_id(p_worker_id) THEN
     PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
   END IF;
-  -- The snapshot of such a transaction may be older than the item, or than the outcome that this token recorded.
+  -- The snapshot of such a transaction may be older than the item.
   IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND EXISTS (
     SELECT 1 FROM unnest(p_outbox_ids) AS given(outbox_id)
     WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id OFFSET 0))
@@ -223,10 +223,9 @@ $$;
 COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS
   'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items newer than the snapshot.';
 
--- Locks items in the order of their ids, so that two calls cannot deadlock. Returns one place per id: the row, if this
--- worker and token hold a live lease, else null. Of a lease that is named twice the first counts. The clock is read
--- after the locks, and a later statement decides, because its snapshot is newer than the locks. The query looks up each
--- id alone, because another condition would let the planner start from another index.
+-- Locks items in the order of their ids, so that two calls cannot deadlock. Returns one ctid per id: the row, if this
+-- worker and token hold a live lease, else null. If a lease is listed twice, the first counts. The clock is read after
+-- the locks. The query looks up rows by id alone, because with another condition the planner could use another index.
 CREATE OR REPLACE FUNCTION lock_live_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
 RETURNS tid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -256,7 +255,7 @@ BEGIN
     ) p ON true
   ) l;
   v_now := clock_timestamp();
-  -- The rows are in the order of ids and tokens, so a lease named twice is in neighbouring rows.
+  -- The rows are in the order of ids and tokens, so a lease that is listed twice is in neighbouring rows.
   RETURN ARRAY(
     SELECT CASE WHEN l.expiry > v_now AND l.place IS DISTINCT FROM l.place_before THEN l.place END
     FROM (
@@ -285,7 +284,7 @@ BEGIN
   RAISE EXCEPTION 'LEASE_LOST: outbox item %: no live lease of this worker and token', p_outbox_id
     USING ERRCODE = 'P7002', DETAIL = COALESCE(v_detail, json_build_object('recorded', false))::text,
       HINT = 'If DETAIL says recorded, the outcome stands and only its answer was lost. '
-        'Otherwise keep what was learned with record_late_outcome.';
+        'Otherwise record the outcome with record_late_outcome.';
 END
 $$;
 COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS

@@ -1,9 +1,9 @@
--- The content hash of an item, and the one way to append an event.
+-- Content hashes of items, and the functions that append events.
 
 CREATE OR REPLACE FUNCTION epoch_micros(p_time timestamptz) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN (extract(epoch FROM p_time) * 1000000)::bigint;
-COMMENT ON FUNCTION epoch_micros(timestamptz) IS 'Microseconds since 1970-01-01 UTC.';
+COMMENT ON FUNCTION epoch_micros(timestamptz) IS 'Returns the microseconds since 1970-01-01 UTC.';
 
 CREATE OR REPLACE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text,
   p_payload_text text) RETURNS bytea
@@ -13,10 +13,9 @@ RETURN sha256(convert_to(concat(
   octet_length(p_rail_type), ':', p_rail_type, ',',
   octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'));
 COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS
-  'SHA-256 of what an idempotency key stands for: participant, rail, payload.';
+  'Returns the SHA-256 of the content of an idempotency key: participant, rail and payload.';
 
--- Appends one event per item. The caller holds the lock that orders the item's events: its pending row while there is
--- one, its identity row afterwards.
+-- Appends one event per item. The caller holds the lock that orders the item's events (lock_outbox_item).
 CREATE OR REPLACE FUNCTION append_outbox_events(
   p_event_type text, p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[] DEFAULT NULL
 ) RETURNS SETOF uuid
@@ -35,10 +34,10 @@ AS $$
   RETURNING event_id
 $$;
 COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS
-  'Internal: one event for each of some items.';
+  'Internal: appends one event per item and returns their ids.';
 
--- Appends an event about a rail, a participant or a stream. Two writers of one scope are ordered by its row lock in
--- outbox_pauses or participant_outbox_policies; should they ever not be, the unique number refuses the second.
+-- The row lock in outbox_pauses or participant_outbox_policies orders two writers of one scope. Without it, the unique
+-- event number would refuse the second.
 CREATE OR REPLACE FUNCTION append_outbox_scope_event(p_event_type text, p_actor text, p_scope text, p_detail jsonb)
 RETURNS uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -52,10 +51,9 @@ AS $$
   RETURNING event_id
 $$;
 COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS
-  'Internal: one event about a rail, participant or stream.';
+  'Internal: appends one event about a scope other than an item, such as a rail or a participant; returns its id.';
 
--- Appends the same event for each of some items, where the full trail is on. Functions on the hot path read the setting
--- themselves: this call would cost them more.
+-- Functions on the hot path read the setting themselves, because this call costs more.
 CREATE OR REPLACE FUNCTION append_trail_events(p_event_type text, p_actor text, p_outbox_ids uuid[],
   p_detail jsonb) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -65,7 +63,7 @@ AS $$
   FROM symphony_settings s WHERE s.full_trail
 $$;
 COMMENT ON FUNCTION append_trail_events(text, text, uuid[], jsonb) IS
-  'Internal: one event for each of some items, where the full trail is on.';
+  'Internal: appends the same event for each item if the full trail is on.';
 
 -- Returns the detail of HOLD_PLACED. The full trail needs the time of the hold, which is earlier than that of the
 -- event.
@@ -77,7 +75,7 @@ AS $$
       epoch_micros(p_held_at)) ELSE '{}' END
 $$;
 COMMENT ON FUNCTION outbox_hold_detail(text, timestamptz) IS
-  'Internal: the detail of HOLD_PLACED: the reason, and the time where the full trail is on.';
+  'Internal: returns the detail of HOLD_PLACED: the reason and, if the full trail is on, the time.';
 
 -- Records when the full trail was switched, so that a replay knows whether the events of an item are complete.
 CREATE OR REPLACE FUNCTION record_full_trail() RETURNS trigger
@@ -89,7 +87,7 @@ BEGIN
   RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION record_full_trail() IS 'Trigger: an event for each change of symphony_settings.full_trail.';
+COMMENT ON FUNCTION record_full_trail() IS 'Trigger: appends an event when symphony_settings.full_trail changes.';
 
 CREATE OR REPLACE TRIGGER symphony_settings_record_full_trail
   AFTER UPDATE OF full_trail ON symphony_settings

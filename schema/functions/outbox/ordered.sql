@@ -1,4 +1,4 @@
--- Ordered dispatch and pauses: items that wait for another row.
+-- Ordered dispatch and pauses: items that are blocked by another row.
 --
 -- Of a participant's ordered items only the first, the head, is not blocked. A completion of the head unblocks the next
 -- item. Enqueue, completion and operator do not wait for each other, so each may miss an uncommitted change of another.
@@ -18,8 +18,8 @@ DECLARE
 BEGIN
   FOR v_failed IN
     SELECT DISTINCT a.participant_id, a.outbox_id
-    -- One by one, by id alone: on a small ledger the planner could choose the index of terminal attempts, and keep that
-    -- plan.
+    -- Looks up each attempt by id: on a small ledger the planner could choose the index of terminal attempts, and a
+    -- connection would keep that plan.
     FROM unnest(p_attempt_ids) AS g(attempt_id)
     CROSS JOIN LATERAL (SELECT t.* FROM payment_outbox_attempts t WHERE t.attempt_id = g.attempt_id OFFSET 0) a
     JOIN participant_outbox_policies y ON y.participant_id = a.participant_id AND y.on_ordered_failure = 'halt'
@@ -50,10 +50,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS
-  'Internal: halts or advances the ordered streams in which these attempts are terminal.';
+  'Internal: halts or advances the ordered streams of these terminal attempts.';
 
--- Unblocks the first ordered item of each participant, unless a pause stands. Idempotent. It repeats the query after
--- each step, because another transaction may have ended the item while this one waited for the row.
+-- Unblocks the first ordered item of each participant, unless it is paused. Idempotent. It repeats the query after each
+-- step, because another transaction may have completed the item while this one waited for the row.
 --
 -- A REPEATABLE READ snapshot misses later enqueues and verifications. The function therefore locks the rows that they
 -- change (the participant's sequence, the marked item), which raises 40001 after such a change. No transaction can

@@ -1,6 +1,6 @@
--- enqueue_payment_outbox_batch, claim_outbox_batch and complete_outbox_attempts with their answer in one row. A client
--- spends time on each column of each row; one row of joined text cost Node a third less per payment. Ids contain
--- neither spaces nor line ends, which therefore separate fields and lines. Times are microseconds since 1970.
+-- enqueue_payment_outbox_batch, claim_outbox_batch and complete_outbox_attempts with their answer in one row, because a
+-- client spends time on each column of each row. Spaces separate fields and line ends separate items: ids contain
+-- neither. Times are microseconds since 1970.
 
 CREATE OR REPLACE FUNCTION enqueue_outbox_packed(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
@@ -25,10 +25,11 @@ END
 $$;
 COMMENT ON FUNCTION enqueue_outbox_packed(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
-  'enqueue_payment_outbox_batch with one line per item, in order: outbox_id, sequence_id, created_at, state, created.';
+  'Like enqueue_payment_outbox_batch. Returns one line per item, in order: outbox_id, sequence_id, created_at, state, '
+  'created.';
 
--- exceptions has the rare facts (unknown outcome, takeover, ordered stream, trace) and the takeovers that were not
--- leased.
+-- exceptions holds the items with rare properties (unknown outcome, takeover, ordered stream, trace) and the takeovers
+-- that were not leased.
 CREATE OR REPLACE FUNCTION claim_outbox_packed(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL,
   p_marked_rails text[] DEFAULT NULL, p_report_unleased boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL,
@@ -61,7 +62,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS
-  'claim_outbox_batch with one line per leased item, a JSON array of payloads, and JSON for the items with rare facts.';
+  'Like claim_outbox_batch. Returns one line per leased item, a JSON array of payloads, and JSON for items with rare '
+  'properties.';
 
 CREATE OR REPLACE FUNCTION complete_outbox_packed(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[],
@@ -91,5 +93,5 @@ $$;
 COMMENT ON FUNCTION complete_outbox_packed(
   uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean,
   text[]) IS
-  'complete_outbox_attempts with the attempt numbers of items recorded as DISPATCHED, in order, and JSON for all '
-  'others.';
+  'Like complete_outbox_attempts. Returns the attempt numbers of items recorded as DISPATCHED, in order, and JSON for '
+  'all others.';

@@ -7,10 +7,10 @@ AS $$
     OR (p_ordered AND EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'stream' AND z.name = p_participant_id))
 $$;
 COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS
-  'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
+  'Internal: returns whether a participant, or its ordered stream for an ordered item, is paused.';
 
--- A pause stops claims and nothing else. Claims skip a paused rail by its index. The items of a paused participant are
--- marked as blocked, so that claims do not read them.
+-- A pause only stops claims. Claims leave a paused rail out. The items of a paused participant are marked as blocked,
+-- so that claims do not read them.
 CREATE OR REPLACE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -46,7 +46,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pause_outbox(text, text, text) IS
-  'Pauses a rail, participant, ordered stream, or everything (all, all); false if paused already. Leases stay valid.';
+  'Pauses a rail, participant, ordered stream, or everything (all, all); returns false if already paused. Leases stay '
+  'valid.';
 
 CREATE OR REPLACE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -80,8 +81,8 @@ BEGIN
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
-    -- Items that the pause blocked now wait for the head only, which may be ending without having seen them. The first
-    -- waiting item is marked for verification. Its end will see the items behind it.
+    -- Items that the pause blocked now wait for the head only. A concurrent completion of the head may not see them, so
+    -- the first waiting item is marked for verification. Its own completion will see the items behind it.
     LOOP
       SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
       WHERE p.participant_id = p_name AND p.ordered AND p.blocked
@@ -100,7 +101,7 @@ BEGIN
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false if there was none.';
+COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Ends a pause; returns false if there was none.';
 
 -- Wakes workers that sleep until a later due time.
 CREATE OR REPLACE FUNCTION wake_outbox_workers() RETURNS void
@@ -118,7 +119,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION wake_outbox_workers() IS
-  'Internal: NOTIFY outbox_pending, unless switched off or its queue is filling up.';
+  'Internal: sends NOTIFY outbox_pending, unless it is switched off or its queue is half full.';
 
 CREATE OR REPLACE FUNCTION check_outbox_pause(p_kind text, p_name text, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

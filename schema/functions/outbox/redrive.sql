@@ -1,4 +1,4 @@
--- Redrive: two people decide to send a FAILED payment again, as a new item that names the old one.
+-- Redrive: two people decide to send a FAILED payment again, as a new item that refers to the old one.
 
 CREATE OR REPLACE FUNCTION redrive_outbox_item(p_outbox_id uuid, p_reason text)
 RETURNS TABLE (status text, proposal_id uuid)
@@ -23,7 +23,7 @@ COMMENT ON FUNCTION redrive_outbox_item(uuid, text) IS
 CREATE OR REPLACE FUNCTION outbox_base_key(p_idempotency_key text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$', '');
-COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
+COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: returns an idempotency key without its redrive number.';
 
 -- A payment is one item and its redrives.
 CREATE OR REPLACE FUNCTION outbox_payment_items(p_outbox_id uuid) RETURNS SETOF payment_outbox_identities
@@ -36,7 +36,8 @@ AS $$
     AND outbox_base_key(i.idempotency_key) = outbox_base_key(own.idempotency_key)
   WHERE own.outbox_id = p_outbox_id
 $$;
-COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment of this item, itself included.';
+COMMENT ON FUNCTION outbox_payment_items(uuid) IS
+  'Internal: returns every item of the payment of this item, itself included.';
 
 -- The lock of the payment's first identity orders changes to several of its items. It precedes the lock of an item.
 CREATE OR REPLACE FUNCTION lock_outbox_payment(p_outbox_id uuid) RETURNS void
@@ -51,8 +52,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks the payment of this item.';
 
--- Locks a FAILED item for a redrive, or raises the reason against it. No other item of the payment may be pending or
--- paid, and no report may say that the rail paid. Returns the position in the ordered stream, or null for the end.
+-- No other item of the payment may be pending or paid, and no late report may say that the rail paid. Returns the
+-- position in the ordered stream, or null for the end.
 CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -67,7 +68,7 @@ BEGIN
   FOR v_other IN
     SELECT i.outbox_id, i.idempotency_key, a.state
     FROM outbox_payment_items(p_outbox_id) i
-    -- Item by item: on an empty ledger the planner could choose a scan, and keep that plan.
+    -- OFFSET 0 keeps one index lookup per item: on an empty ledger the planner could choose a scan and keep that plan.
     LEFT JOIN LATERAL (
       SELECT t.state FROM payment_outbox_attempts t
       WHERE t.outbox_id = i.outbox_id AND t.state IN ('DISPATCHED', 'FAILED')
@@ -78,7 +79,7 @@ BEGIN
       PERFORM raise_already_terminal(v_other.outbox_id);
     END IF;
     IF v_other.state IS NULL THEN
-      RAISE EXCEPTION 'HELD: outbox item %: this payment is still on its way under the key %',
+      RAISE EXCEPTION 'HELD: outbox item %: this payment is still pending under the key %',
           v_other.outbox_id, v_other.idempotency_key
         USING ERRCODE = 'P7006', HINT = 'Only a FAILED item can be redriven, and only one redrive may be open.';
     END IF;
@@ -132,7 +133,7 @@ BEGIN
     RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already',
         p_outbox_id, v_sent, v_participant_id
       USING ERRCODE = 'P7006',
-        HINT = 'Its place in the order is gone. Enqueue a new instruction if it must still be sent.';
+        HINT = 'A redrive would break the order. Enqueue a new instruction if it must still be sent.';
   END IF;
   IF NOT v_halted THEN
     RAISE EXCEPTION 'HELD: outbox item %: the ordered stream of % is not halted, so that later items could be sent '
@@ -143,8 +144,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION redrive_position(uuid) IS
-  'Internal: position of a redrive in a halted stream; null for the end. Raises P7006 if later items would overtake '
-  'it.';
+  'Internal: returns the position of a redrive in a halted stream, null for the end. Raises P7006 if later items would '
+  'overtake it.';
 
 CREATE OR REPLACE FUNCTION create_outbox_redrive(
   p_outbox_id uuid, p_position bigint, p_reason text, p_proposed_by text, p_actor text
@@ -198,7 +199,7 @@ AS $$
 -- Planner: batch
   SELECT i.outbox_id
   FROM outbox_payment_items(p_outbox_id) i
-  -- Item by item: the planner could hash an EXISTS, and read every event.
+  -- LATERAL keeps one index lookup per item: the planner could hash an EXISTS and read every event.
   CROSS JOIN LATERAL (
     SELECT 1 FROM payment_outbox_events e
     WHERE e.outbox_id = i.outbox_id AND e.event_type = 'TERMINAL_BLOCKED' AND e.detail ->> 'state' = 'DISPATCHED'

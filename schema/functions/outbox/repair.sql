@@ -1,4 +1,4 @@
--- Lease repair: what becomes of an item whose worker fell silent. The rules of an outcome are in complete.sql.
+-- Expired leases: the ledger row and the next state of their items. complete.sql has the rules of outcomes.
 
 CREATE OR REPLACE FUNCTION expire_outbox_leases(p_outbox_ids uuid[], p_found_by text, p_reschedule boolean)
 RETURNS TABLE (outbox_id uuid, attempt_no integer, placed_hold text)
@@ -20,7 +20,7 @@ BEGIN
       CASE
         WHEN COALESCE(last.attempt_no, 0) >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         -- The next claimer completes the item with the late success and calls no rail. A hold would prevent that claim.
-        -- The rule above bounds such claims: beyond the ceiling an item gets one.
+        -- The rule above allows one such claim beyond the ceiling.
         WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN NULL
         WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
@@ -60,7 +60,7 @@ BEGIN
   )
   SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'),
     COALESCE(array_agg(j.attempt_id), '{}'),
-    -- A person's hold of before stands, and was placed by that person.
+    -- An earlier hold stays and is not reported as new.
     COALESCE(array_agg(CASE WHEN j.hold_reason IS NULL THEN j.new_hold_reason END), '{}')
   INTO v_expired, v_numbers, v_attempt_ids, v_placed_holds
   FROM judged j;
@@ -84,8 +84,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS
-  'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at '
-  'the ceiling unless a late success is known.';
+  'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease and sets outcome_unknown. '
+  'Holds an item at the ceiling or with a begun dispatch, unless a late success is known.';
 
 CREATE OR REPLACE FUNCTION repair_expired_leases(
   p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false
@@ -113,8 +113,8 @@ BEGIN
   END IF;
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM roll_up_outbox_tallies();
-  -- One bad row must not keep a hundred good ones leased for ever, nor a batch of bad ones those behind them: they are
-  -- passed over, a thousand at the most, and found again by the next call.
+  -- A row that cannot be repaired must not block the others, so this call skips it. It skips at most 1,000 such rows,
+  -- and the next call tries them again.
   LOOP
     v_now := clock_timestamp();
     v_expired := ARRAY(
@@ -158,5 +158,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS
-  'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired '
-  'items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';
+  'Requeues items whose lease expired, each with its ledger row. Returns the repaired items and new holds; with '
+  'p_report_failures also the items that it could not repair, with the SQLSTATE.';

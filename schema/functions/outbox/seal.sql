@@ -1,18 +1,15 @@
--- Sealing: blocks that hold a hash of each row of the ledger. docs/internals/ledger-chain.md describes them.
+-- Sealing of the ledger in blocks, which hold a hash of each row. docs/internals/ledger-chain.md describes them.
 --
--- A block covers identities, attempts and events in the order (recorded_xid, kind, id). Rows become visible when their
--- transaction commits, in any order. But below the oldest transaction that still runs, each row is visible or will
--- never be. A block ends below that transaction, so no row can appear behind it later.
+-- A block covers identities, attempts and events in the order (recorded_xid, kind, id). Transactions commit in any
+-- order, but below the oldest running transaction each row is either visible or rolled back. A block ends below that
+-- transaction, so no row can appear inside it later.
 --
 -- A superuser can rewrite rows and blocks. The heads of blocks are therefore signed and kept outside the database
 -- (symphony ledger checkpoint).
 
--- Entries of the rows after one position and up to another, in the order of blocks. Kinds: 1 identity, 2 attempt, 3
--- event. An entry is kind, id, recorded_xid and the SHA-256 of the row in PostgreSQL's binary form of a record. The
--- lists of columns are format 1; libs/ledger/formats.ts has the same lists, and a test compares them. A change of a
--- list is a new format: older blocks are verified by theirs.
---
--- Each table gives its first rows by its index. Rows behind them are not read.
+-- Kinds: 1 identity, 2 attempt, 3 event. An entry is kind, id, recorded_xid and the SHA-256 of the row in PostgreSQL's
+-- binary form of a record. The lists of columns are format 1; libs/ledger/formats.ts has the same lists, and a test
+-- compares them. A changed list is a new format: older blocks are verified by their own.
 CREATE OR REPLACE FUNCTION outbox_block_entries(
   p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_last_xid bigint, p_last_kind smallint, p_last_id uuid,
   p_rows_max integer
@@ -62,9 +59,9 @@ AS $$
   ) r
 $$;
 COMMENT ON FUNCTION outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) IS
-  'Internal: rows of the ledger after a position and up to another, in the order of blocks, with their entries.';
+  'Internal: returns the entries of the ledger''s rows after one position and up to another, in the order of blocks.';
 
--- Root of the hash tree over a block's entries. A leaf is the SHA-256 of four entries, a node that of four nodes.
+-- A leaf of the tree is the SHA-256 of four entries, a node that of four nodes.
 CREATE OR REPLACE FUNCTION outbox_block_root(p_entries bytea) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -81,15 +78,15 @@ BEGIN
   RETURN v_level;
 END
 $$;
-COMMENT ON FUNCTION outbox_block_root(bytea) IS 'Internal: root of the hash tree over the entries of a block.';
+COMMENT ON FUNCTION outbox_block_root(bytea) IS 'Internal: returns the root of the hash tree over a block''s entries.';
 
 CREATE OR REPLACE FUNCTION outbox_block_hash(p_block payment_outbox_blocks) RETURNS bytea
 LANGUAGE sql STABLE
 RETURN sha256(record_send(ROW((p_block).block_no, (p_block).format, (p_block).prev_hash, (p_block).row_count,
   (p_block).last_xid, (p_block).last_kind, (p_block).last_id, (p_block).root, (p_block).sealed_at)));
-COMMENT ON FUNCTION outbox_block_hash(payment_outbox_blocks) IS 'Internal: SHA-256 of the head of a block.';
+COMMENT ON FUNCTION outbox_block_hash(payment_outbox_blocks) IS 'Internal: returns the SHA-256 of the head of a block.';
 
--- The hashes are made of what a session in UTF8 receives: in another encoding the same row has other bytes.
+-- record_send uses client_encoding: in another encoding the same row has other bytes and another hash.
 CREATE OR REPLACE FUNCTION require_utf8_session() RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -100,10 +97,10 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION require_utf8_session() IS 'Internal: refuses a session whose client_encoding is not UTF8.';
+COMMENT ON FUNCTION require_utf8_session() IS 'Internal: raises 55000 unless client_encoding is UTF8.';
 
--- Closes one block. No writer of the ledger waits for it. Of several callers one seals; the others find the last block
--- locked, or the number taken, and return nothing.
+-- Seals one block. No writer of the ledger waits for it. Of several callers one seals; the others find the last block
+-- locked, or the number taken, and return no row.
 CREATE OR REPLACE FUNCTION seal_ledger_block(p_rows_max integer, p_interval_ms integer DEFAULT 0)
 RETURNS TABLE (block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -131,8 +128,8 @@ BEGIN
     IF NOT FOUND THEN
       RETURN;
     END IF;
-    -- Many workers seal: without a pause between blocks that are not full, each of them would add a small one. A block
-    -- of the future, before the clock was set back, does not count.
+    -- Without an interval between partial blocks, each of many workers would add a small one. A sealed_at in the
+    -- future, from before the clock was set back, is ignored.
     IF v_last.row_count < p_rows_max
       AND clock_timestamp() >= v_last.sealed_at
       AND clock_timestamp() < v_last.sealed_at + make_interval(secs => p_interval_ms / 1000.0)
@@ -144,13 +141,14 @@ BEGIN
 
   -- 2. Read the horizon before the rows, so that the next statement sees each row below it.
   v_horizon := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
-  -- The last block lay below the horizon of its time, and a horizon only rises, unless the rows were copied to a server
-  -- that counts from an earlier number. Rows that it writes would lie behind the last block.
+  -- The horizon of one server only rises. If the rows were copied to a server with lower transaction numbers, its new
+  -- rows would sort before the end of the last block.
   IF v_horizon <= v_last.last_xid THEN
     RAISE EXCEPTION 'the last block ends at transaction %, and this server has only reached %', v_last.last_xid,
       v_horizon
       USING ERRCODE = 'object_not_in_prerequisite_state',
-        HINT = 'The rows were copied from another server. Raise the number here past the last block (pg_resetwal -x).';
+        HINT = 'The rows were copied from another server. Raise the next transaction id past the last block '
+          '(pg_resetwal -x).';
   END IF;
 
   -- 3. Write the block.
@@ -165,7 +163,7 @@ BEGIN
   v_block.block_no := COALESCE(v_last.block_no, 0) + 1;
   v_block.format := 1;
   IF v_block.row_count < p_rows_max THEN
-    -- The block covers everything below the horizon: a row that is added there later does not fit.
+    -- A partial block covers everything below the horizon, so that a row added there later is detected.
     v_block.last_xid := v_horizon - 1;
     v_block.last_kind := 3;
     v_block.last_id := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
@@ -183,14 +181,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS
-  'Seals the next rows of the ledger whose transactions have ended. No row: nothing to seal, another session seals, or '
-  'the last block is not full and younger than the interval.';
+  'Seals the next rows of the ledger whose transactions have ended. Returns no row if there is nothing to seal, '
+  'another session seals, or the last block is partial and younger than the interval.';
 
--- Compares the next block of the ledger with its rows. One pass covers all blocks, then the next pass begins; its place
--- is in ledger_verification_passes. Workers call this function, each as often as it likes: the rate is bounded here.
+-- One pass covers all blocks, then the next pass begins; ledger_verification_passes stores the position. Workers may
+-- call this function at any rate: it limits the rate itself.
 --
--- It finds a change by a superuser who left these functions alone. symphony ledger verify recomputes the hashes outside
--- the database and trusts none of its functions.
+-- It finds a change by a superuser who did not change these functions. symphony ledger verify recomputes the hashes
+-- outside the database and does not rely on them.
 CREATE OR REPLACE FUNCTION verify_ledger_block(p_rows_per_second integer, p_pass_seconds integer)
 RETURNS TABLE (block_no bigint, row_count integer, breaks text[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -217,7 +215,7 @@ BEGIN
     RETURN;
   END IF;
 
-  -- 1. End the pass behind the last block.
+  -- 1. End the pass after the last block.
   SELECT * INTO v_block FROM payment_outbox_blocks b WHERE b.block_no > v_pass.last_block ORDER BY b.block_no LIMIT 1;
   IF NOT FOUND THEN
     IF v_pass.last_block > 0 THEN
@@ -259,33 +257,32 @@ BEGIN
         FROM generate_series(1, octet_length(v_entries), 58) AS n) f
         ON substring(f.entry FROM 1 FOR 18) = substring(s.entry FROM 1 FOR 18)
       WHERE f.entry IS DISTINCT FROM s.entry
-        -- Where blocks are missing before this one, their rows are found here.
+        -- If blocks before this one are missing, their rows appear here and are not reported again.
         AND (s.entry IS NOT NULL OR v_block.block_no = COALESCE(v_before.block_no, 0) + 1)
       LIMIT 100);
   END IF;
 
-  -- 4. Move the place of the pass.
+  -- 4. Move the position of the pass.
   UPDATE ledger_verification_passes p
   SET last_block = v_block.block_no, rows_checked = p.rows_checked + v_count, began_at = COALESCE(p.began_at, v_now),
     break_count = p.break_count + cardinality(v_breaks),
-    -- A block counts as 50 rows at least. A second without work may be made up for.
+    -- A block counts as at least 50 rows. After idle time the rate may be exceeded by one second's worth.
     next_at = GREATEST(p.next_at, v_now - interval '1 second')
       + make_interval(secs => GREATEST(v_count, 50)::double precision / p_rows_per_second)
   RETURNING p.* INTO v_pass;
   IF v_breaks <> '{}' THEN
-    -- At once: the alert does not wait for the end of the pass.
+    -- Recorded at once, so that the alert does not wait for the end of the pass.
     PERFORM record_ledger_verification(v_pass.rows_checked, v_pass.break_count);
   END IF;
   RETURN QUERY SELECT v_block.block_no, v_count, v_breaks;
 END
 $$;
 COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS
-  'Compares the next block of the ledger with its rows, at a bounded rate, and records each break and each completed '
-  'pass. No row: not due yet, or another session verifies.';
+  'Compares the next block of the ledger with its rows, at a limited rate, and records each break and each completed '
+  'pass. Returns no row if no block is due, or another session verifies.';
 
--- Names the transaction that keeps the ledger from being sealed. Everybody may see the id of a session's transaction,
--- its user and its application; the start of the transaction only members of pg_read_all_stats, so that the age may be
--- null.
+-- Any role may read the transaction id, user and application of a session. The start of its transaction needs
+-- pg_read_all_stats, so the age may be null.
 CREATE OR REPLACE FUNCTION ledger_sealing_status()
 RETURNS TABLE (
   unsealed_age_seconds double precision, blocker_pid integer, blocker_user text, blocker_application text,
@@ -322,8 +319,7 @@ BEGIN
       ORDER BY e.recorded_xid LIMIT 1)
   ) r ORDER BY r.created_at LIMIT 1;
   unsealed_age_seconds := COALESCE(GREATEST(extract(epoch FROM v_now - v_first.created_at), 0), 0);
-  -- Below the horizon every row can be sealed: then no transaction is in the way, and the sealer is late or does not
-  -- run.
+  -- A row below the horizon can be sealed: then no transaction blocks sealing, and the sealer is late or does not run.
   SELECT t.pid, t.username, t.application, t.datname, t.age_seconds, t.gid
   INTO blocker_pid, blocker_user, blocker_application, blocker_database, blocker_age_seconds, blocker_prepared
   FROM (
@@ -339,8 +335,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION ledger_sealing_status() IS
-  'Age of the oldest row of the ledger that is in no block, and the session or prepared transaction that keeps it '
-  'from being sealed.';
+  'Returns the age of the oldest unsealed row of the ledger, and the session or prepared transaction that prevents its '
+  'sealing.';
 
 CREATE OR REPLACE FUNCTION record_ledger_verification(p_rows_checked bigint, p_break_count bigint) RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -360,5 +356,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION record_ledger_verification(bigint, bigint) IS
-  'Records what a verification of the ledger found; returns when. Every process derives its alert from the last '
+  'Records the result of a verification of the ledger; returns the time. Every process derives its alert from the last '
   'record.';

@@ -23,8 +23,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS
-  'Records that a worker is alive, with its report; removes workers silent for a day. Returns the time of the '
-  'database.';
+  'Records a heartbeat of a worker, with its report; removes workers without a heartbeat for a day. Returns the '
+  'database time.';
 
 CREATE OR REPLACE FUNCTION declare_outbox_rail(
   p_rail_type text, p_money boolean, p_fields jsonb, p_declared_by text, p_serving boolean DEFAULT false
@@ -34,7 +34,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz := clock_timestamp();
-  -- From the least to the most strict. An encrypted field is never shown; a forbidden one may be shown masked.
+  -- From the least to the most strict. A forbidden field may be shown masked, an encrypted field never.
   v_classes CONSTANT text[] := ARRAY['public', 'masked', 'forbidden', 'encrypted'];
   v_defect text := payload_defect(p_fields);
   v_fields_kept integer;
@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS
-  'Those of the given rails that no worker has declared as served within a day, with the last time, or null.';
+  'Returns the given rails that no worker has declared as served within a day, each with the last time or null.';
 
 CREATE OR REPLACE FUNCTION deregister_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}') RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -122,4 +122,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS
-  'Records that a worker stopped cleanly, with its last report; false if unknown. A heartbeat registers it again.';
+  'Records that a worker stopped, with its last report; returns false if unknown. A heartbeat registers it again.';

@@ -19,7 +19,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION wake_schedulers(timestamptz) IS
-  'Internal: NOTIFY scheduler_changed for work due within a minute, unless switched off or its queue is filling up.';
+  'Internal: sends NOTIFY scheduler_changed for work due within a minute, unless it is switched off or its queue is '
+  'half full.';
 
 -- Checks a message when it is scheduled, so that the outbox does not refuse it when it is due.
 CREATE OR REPLACE FUNCTION check_scheduled_message(
@@ -73,8 +74,8 @@ $$;
 COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS
   'Internal: raises 22023 unless the arguments that end claims are well-formed.';
 
--- Puts messages into the outbox. The id of each is its instruction id and key, so that a repeat finds the first. If the
--- outbox refuses one, the batch is repeated one by one, so that only that one fails.
+-- The task id is the instruction id and the key of the item, so that a repeat finds the first. If the outbox refuses
+-- one message, the batch is repeated one by one, so that only that one fails.
 CREATE OR REPLACE FUNCTION enqueue_scheduled_messages(
   p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[]
 ) RETURNS TABLE (message_id uuid, outbox_id uuid, error_message text)
@@ -110,7 +111,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS
-  'Internal: makes scheduled messages items of the outbox; returns the item, or the reason of a refusal.';
+  'Internal: enqueues scheduled messages in the outbox; returns the item, or the reason of a refusal.';
 
 CREATE OR REPLACE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
 RETURNS TABLE (next_event_at timestamptz, observed_at timestamptz)
@@ -147,4 +148,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION next_scheduler_event(boolean) IS
-  'The next time at which a timer, a run, a lease or an active job is due, or null; and the time now.';
+  'Returns the next due time of a timer, a run or an active job, or expiry of a lease, or null; and the current time.';

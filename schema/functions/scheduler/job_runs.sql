@@ -1,4 +1,4 @@
--- Runs of jobs: the public functions for tasks of the kind run, see tasks.sql.
+-- Job runs: the public functions for tasks of the kind run (tasks.sql).
 
 CREATE OR REPLACE FUNCTION enqueue_due_job_runs(p_batch_size integer)
 RETURNS TABLE (run_id uuid, job_name text, scheduled_for timestamptz, topic text, outbox_id uuid, error_message text)
@@ -8,7 +8,8 @@ AS $$
   FROM enqueue_due_tasks('run', p_batch_size) t
 $$;
 COMMENT ON FUNCTION enqueue_due_job_runs(integer) IS
-  'Makes due runs messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
+  'Enqueues due runs in the outbox as messages, in order, at most the batch size. A refused run fails; the others do '
+  'not.';
 
 CREATE OR REPLACE FUNCTION claim_job_runs(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL
@@ -39,7 +40,7 @@ AS $$
   SELECT end_task_claims('run', p_run_ids, p_lease_tokens, p_worker_id, 'READY', p_error_message, p_retry_delay_seconds)
 $$;
 COMMENT ON FUNCTION abandon_job_runs(uuid[], uuid[], text, text, integer) IS
-  'Returns claimed runs to ready, due as before or after a delay; the twentieth time they fail instead.';
+  'Returns claimed runs to READY, due as before or after a delay. After the 20th attempt they are FAILED.';
 
 CREATE OR REPLACE FUNCTION fail_job_runs(
   p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL
@@ -47,10 +48,10 @@ CREATE OR REPLACE FUNCTION fail_job_runs(
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$ SELECT end_task_claims('run', p_run_ids, p_lease_tokens, p_worker_id, 'FAILED', p_error_message, 0) $$;
 COMMENT ON FUNCTION fail_job_runs(uuid[], uuid[], text, text) IS
-  'Ends claimed runs as failed, for good; returns those that it ended.';
+  'Ends claimed runs as failed, which is final; returns those that it ended.';
 
 CREATE OR REPLACE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$ SELECT purge_finished_tasks('run', p_retention_seconds, p_batch_size) $$;
 COMMENT ON FUNCTION purge_finished_job_runs(integer, integer) IS
-  'Deletes runs that ended longer ago than that, oldest first, at most the batch size; returns how many.';
+  'Deletes runs that ended before the retention, oldest first, at most the batch size; returns their number.';

@@ -1,13 +1,13 @@
--- Jobs: define, pause, resume, trigger, delete; and for schedulers: due jobs and their runs. One call creates a run and
--- moves the job's next due time, if the job is still at the revision that the scheduler read. Of ten schedulers that
--- see one job due, one creates the run.
+-- Jobs: define, pause, resume, trigger, delete; for schedulers: due jobs and their runs. One call creates a run and
+-- moves the job's next due time, if the job is still at the revision that the scheduler read. So only one of several
+-- schedulers creates the run.
 
 CREATE OR REPLACE FUNCTION raise_unknown_job(p_job_name text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   RAISE EXCEPTION 'UNKNOWN_JOB: there is no job named %', p_job_name
-    USING ERRCODE = 'P7012', HINT = 'Define it first, or look at its spelling: names are compared letter by letter.';
+    USING ERRCODE = 'P7012', HINT = 'Define the job first, or check its spelling: names are case-sensitive.';
 END
 $$;
 COMMENT ON FUNCTION raise_unknown_job(text) IS 'Internal: raises P7012.';
@@ -66,10 +66,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pause_job(text) IS
-  'Creates no more runs of a job; existing runs continue. False if it was paused already.';
+  'Stops creating runs of a job; existing runs continue. Returns false if it was already paused.';
 
--- Occurrences during the pause are dropped under every policy. The caller computed the next due time from a revision; a
--- later revision may have another schedule.
+-- Occurrences during the pause are dropped under every missed_runs policy. The caller computed the next due time from
+-- p_revision; a later revision may have another schedule.
 CREATE OR REPLACE FUNCTION resume_job(p_job_name text, p_revision bigint, p_next_due_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -95,9 +95,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION resume_job(text, bigint, timestamptz) IS
-  'Creates runs of a paused job again, from its next occurrence. False if it is not paused, or has changed meanwhile.';
+  'Resumes a paused job from its next occurrence. Returns false if it is not paused, or is at another revision.';
 
--- Also for a paused job, because an operator asks for this one run.
+-- Also works for a paused job, because an operator asks for this one run.
 CREATE OR REPLACE FUNCTION trigger_job(p_job_name text) RETURNS TABLE (run_id uuid, scheduled_for timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -129,9 +129,9 @@ BEGIN
   RETURN QUERY SELECT v_run_id, v_at;
 END
 $$;
-COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, beside its schedule.';
+COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, in addition to its schedule.';
 
--- Claimed runs stay with their workers, and are cancelled if released. Ended runs stay as history.
+-- Claimed runs stay with their workers, and are cancelled if released. Ended runs stay until retention removes them.
 CREATE OR REPLACE FUNCTION delete_job(p_job_name text) RETURNS TABLE (deleted boolean, runs_removed integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -171,7 +171,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION due_jobs(integer) IS
-  'Active jobs that are due and not postponed, longest due first, at most the batch size.';
+  'Returns active jobs that are due and not postponed, longest due first, at most the batch size.';
 
 -- One element per run, with the revision and the next due time of its job. A job without a run has one element whose
 -- occurrence is null. A job at another revision is skipped: another scheduler was faster, or an operator changed it.
@@ -213,7 +213,7 @@ BEGIN
     FROM moved m
     JOIN unnest(p_job_names, p_scheduled_for) AS o(job_name, scheduled_for) ON o.job_name = m.job_name
     WHERE o.scheduled_for IS NOT NULL
-    -- A job that was deleted and defined again may meet an occurrence of its earlier life.
+    -- A job that was deleted and defined again may already have a run of this occurrence.
     ON CONFLICT (job_name, scheduled_for) WHERE job_name IS NOT NULL DO NOTHING
     RETURNING task_id, job_name, scheduled_for
   )
@@ -266,10 +266,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_job_runs(text[], bigint[], timestamptz[], timestamptz[]) IS
-  'Internal: raises 22023 for the first run that is not acceptable.';
+  'Internal: raises 22023 for the first invalid run.';
 
--- A job that the scheduler cannot parse is postponed by a minute, with the reason, so that it does not delay other
--- jobs. Its due time stays: once corrected, its occurrence is late, and missed_runs decides.
+-- A job with a schedule that no scheduler can parse must not delay other jobs. Its due time stays: once the schedule is
+-- corrected, the occurrence is late, and missed_runs decides.
 CREATE OR REPLACE FUNCTION postpone_job(p_job_name text, p_revision bigint, p_error_message text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -288,4 +288,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postpone_job(text, bigint, text) IS
-  'Postpones a job by a minute whose expression a scheduler cannot parse, with the reason. False if it has changed.';
+  'Postpones a job by a minute and stores the reason, for an expression that a scheduler cannot parse. Returns false '
+  'if the job is at another revision.';

@@ -1,8 +1,8 @@
--- Tasks of both kinds (p_kind: timer, run): claim, end claims, release, make messages of, purge. The public functions
--- of timers.sql and job_runs.sql call these. The lease token fences each end of a claim.
+-- Tasks of both kinds (p_kind: timer, run): claim, end claims, release, enqueue, purge. The public functions of
+-- timers.sql and job_runs.sql call these. The lease token fences each call that ends a claim.
 
--- Locks the job's row first. A deletion under way may commit before the lock is granted; then the job is gone.
--- Otherwise it has not deleted runs yet, and will find this one READY.
+-- Locks the job's row first. A concurrent deletion either commits before the lock is granted, and the job is gone, or
+-- has not deleted runs yet, and will find this one READY.
 CREATE OR REPLACE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -37,7 +37,6 @@ $$;
 COMMENT ON FUNCTION release_tasks(uuid[], text, integer) IS
   'Internal: returns locked tasks to READY; fails those claimed twenty times, cancels runs of a deleted job.';
 
--- An expired claim is the claim of a crashed worker.
 CREATE OR REPLACE FUNCTION release_expired_tasks(p_kind text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -57,7 +56,7 @@ END
 $$;
 COMMENT ON FUNCTION release_expired_tasks(text) IS 'Internal: releases the tasks of a kind whose claim expired.';
 
--- A due task becomes a message in one transaction, so that a crash neither loses nor doubles it.
+-- One transaction enqueues the message and ends the task, so that a crash neither loses nor duplicates it.
 CREATE OR REPLACE FUNCTION enqueue_due_tasks(p_kind text, p_batch_size integer) RETURNS SETOF scheduler_tasks
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -94,7 +93,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS
-  'Internal: makes due tasks of a kind messages of the outbox, in order. A refused one fails alone.';
+  'Internal: enqueues due tasks of a kind in the outbox, in order. A refused task fails; the others do not.';
 
 CREATE OR REPLACE FUNCTION claim_tasks(
   p_kind text, p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[]
@@ -136,7 +135,7 @@ $$;
 COMMENT ON FUNCTION claim_tasks(text, integer, text, integer, text[]) IS
   'Internal: leases due tasks of a kind to one worker, at most the batch size, in order; each with its token.';
 
--- The answer leaves out a task of the other kind, and one that this worker does not hold under this token.
+-- Leaves out tasks of the other kind, and tasks that this worker does not hold with this token.
 CREATE OR REPLACE FUNCTION end_task_claims(
   p_kind text, p_task_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text,
   p_retry_delay_seconds integer
@@ -160,7 +159,7 @@ BEGIN
     JOIN scheduler_tasks t ON t.task_id = g.task_id
     WHERE t.kind = p_kind AND t.lease_token = g.lease_token AND t.claimed_by = p_worker_id
     ORDER BY t.task_id FOR UPDATE OF t);
-  -- The clock is read after the rows are locked: a lease may expire while the call waits for a lock.
+  -- Reads the clock after the locks, because a lease may expire while the call waits.
   v_now := clock_timestamp();
   v_held := ARRAY(
     SELECT t.task_id

@@ -1,7 +1,7 @@
--- Timers: schedule, cancel; and the public functions for tasks of the kind timer, see tasks.sql.
+-- Timers: schedule, cancel, and the public functions for tasks of the kind timer (tasks.sql).
 
--- With an id of the caller a repeated call is idempotent: the same timer under the same id is the first timer, in any
--- state. Another timer, or the id of a run, is refused. The due time is compared until the first claim, because a
+-- With p_timer_id a repeated call is idempotent: the same timer under the same id returns the first one, in any state.
+-- Another timer, or the id of a run, is refused. The due time is compared only before the first claim, because a
 -- release may move it.
 CREATE OR REPLACE FUNCTION schedule_timer(
   p_topic text, p_payload jsonb, p_due_at timestamptz, p_participant_id text DEFAULT NULL,
@@ -35,16 +35,15 @@ BEGIN
     RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: timer %: this id already stands for another topic, participant, payload, '
         'delivery or time', v_timer_id
       USING ERRCODE = 'P7004',
-        HINT = 'Use a new id for a new timer; repeat the first content to hear the first answer.';
+        HINT = 'Use a new id for a new timer; repeat the first content to read the first answer.';
   END IF;
   RETURN v_timer_id;
 END
 $$;
 COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamptz, text, text, uuid) IS
-  'Schedules a message, in the caller''s transaction; a past time is due at once. Idempotent under an id of the '
-  'caller.';
+  'Schedules a message in the caller''s transaction; a past time is due at once. Idempotent with p_timer_id.';
 
--- Cancels a claimed timer, too: the later end of its claim then changes nothing.
+-- Also cancels a claimed timer. A later ack, abandon or fail of its claim then changes nothing.
 CREATE OR REPLACE FUNCTION cancel_timer(p_timer_id uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -61,7 +60,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION cancel_timer(uuid) IS
-  'Cancels a timer that has not ended, for good; false if it has ended or does not exist.';
+  'Cancels a timer permanently; returns false if it has ended or does not exist.';
 
 CREATE OR REPLACE FUNCTION enqueue_due_timers(p_batch_size integer)
 RETURNS TABLE (timer_id uuid, topic text, due_at timestamptz, outbox_id uuid, error_message text)
@@ -70,7 +69,8 @@ AS $$
   SELECT t.task_id, t.topic, t.due_at, t.outbox_id, t.error_message FROM enqueue_due_tasks('timer', p_batch_size) t
 $$;
 COMMENT ON FUNCTION enqueue_due_timers(integer) IS
-  'Makes due timers messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
+  'Enqueues due timers in the outbox as messages, in order, at most the batch size. A refused timer fails; the others '
+  'do not.';
 
 CREATE OR REPLACE FUNCTION claim_timers(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL
@@ -101,7 +101,7 @@ AS $$
     'timer', p_timer_ids, p_lease_tokens, p_worker_id, 'READY', p_error_message, p_retry_delay_seconds)
 $$;
 COMMENT ON FUNCTION abandon_timers(uuid[], uuid[], text, text, integer) IS
-  'Returns claimed timers to ready, due as before or after a delay; the twentieth time they fail instead.';
+  'Returns claimed timers to READY, due as before or after a delay. After the 20th attempt they are FAILED.';
 
 CREATE OR REPLACE FUNCTION fail_timers(
   p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL
@@ -109,10 +109,10 @@ CREATE OR REPLACE FUNCTION fail_timers(
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$ SELECT end_task_claims('timer', p_timer_ids, p_lease_tokens, p_worker_id, 'FAILED', p_error_message, 0) $$;
 COMMENT ON FUNCTION fail_timers(uuid[], uuid[], text, text) IS
-  'Ends claimed timers as failed, for good; returns those that it ended.';
+  'Ends claimed timers as failed, which is final; returns those that it ended.';
 
 CREATE OR REPLACE FUNCTION purge_finished_timers(p_retention_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$ SELECT purge_finished_tasks('timer', p_retention_seconds, p_batch_size) $$;
 COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS
-  'Deletes timers that ended longer ago than that, oldest first, at most the batch size; returns how many.';
+  'Deletes timers that ended before the retention, oldest first, at most the batch size; returns their number.';
