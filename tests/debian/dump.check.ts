@@ -47,7 +47,7 @@ test.each(FOLDERS)('PostgreSQL %i: the guide to dump and restore works and loses
 })
 
 test.each(FOLDERS)(
-  'PostgreSQL %i: doctor reports a floor that a restore over a deployment lost',
+  'PostgreSQL %i: doctor reports a lease floor that a restore over a deployment lost',
   async (version, bin) => {
     await using server = await disposableServer(version)
     await deploy({ url: server.url })
@@ -61,7 +61,7 @@ test.each(FOLDERS)(
   },
 )
 
-test.each(FOLDERS)('PostgreSQL %i: a dump restored without roles is recognised as such', async (version, bin) => {
+test.each(FOLDERS)('PostgreSQL %i: doctor and deploy recognise a dump restored without roles', async (version, bin) => {
   await using server = await disposableServer(version)
   await using target = await disposableServer(version)
   await deploy({ url: server.url })
@@ -74,7 +74,7 @@ test.each(FOLDERS)('PostgreSQL %i: a dump restored without roles is recognised a
   await expect(deploy({ url: target.url })).rejects.toMatchObject({ code: 'RESTORED_WITHOUT_ROLES' })
 })
 
-/** Every row of every table. */
+/** Reads every row of every table. */
 async function rowsOf(url: string): Promise<unknown> {
   return ask(
     url,
@@ -89,7 +89,7 @@ async function disposableServer(version: PostgresVersion): Promise<{ readonly ur
   return { url: server.url, [Symbol.asyncDispose]: server.remove }
 }
 
-/** Dumps a database and restores it into a new one beside it. Returns the address of the new one. */
+/** Dumps a database and restores it into a new one on the same server. Returns its URL. */
 async function copyByDump(url: string, bin: string, { deployFirst = false } = {}): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-dump-'))
   try {
@@ -101,7 +101,7 @@ async function copyByDump(url: string, bin: string, { deployFirst = false } = {}
     restored.pathname = '/restored'
     if (deployFirst) await deploy({ url: restored.href })
     const restoring = run(join(bin, 'pg_restore'), [`--dbname=${restored.href}`, file])
-    // Over a deployment it reports what already exists, and goes on.
+    // Over a deployment, pg_restore reports existing objects and continues.
     await (deployFirst ? restoring.catch(() => {}) : restoring)
     return restored.href
   } finally {

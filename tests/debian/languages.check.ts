@@ -14,7 +14,7 @@ const root = join(import.meta.dirname, '..', '..')
 const folder = join(root, 'examples', 'languages')
 const run = promisify(execFile)
 
-/** Words before the order and its amount. */
+/** Arguments before the order and its amount. */
 const COMMANDS: Readonly<Record<string, readonly string[]>> = {
   python: ['enqueue.py'],
   go: ['run', 'enqueue.go'],
@@ -49,7 +49,7 @@ beforeAll(async () => {
     APP_URL: `postgres://till:first-secret@${hostname}:${port}${pathname}`,
     JDBC_URL: `jdbc:postgresql://${hostname}:${port}${pathname}?${login.replace(';', '&')}`,
     PDO_DSN: `pgsql:host=${hostname};port=${port};dbname=${pathname.slice(1)};${login}`,
-    // Debian's packages of Go are found by the path of their import.
+    // Debian's Go packages are found by their import path.
     GO111MODULE: 'off',
     GOPATH: '/usr/share/gocode',
   }
@@ -74,7 +74,7 @@ function enqueue(program: string, words: readonly string[], cwd = folder): Promi
 }
 
 test.for(installed.filter(({ name }) => name !== 'psql'))(
-  'the program in $name enqueues once, reads SQLSTATE, and rolls back its order with a refused payment',
+  'the $name program enqueues once, reads SQLSTATE, and rolls back a refused order',
   async ({ name, program }) => {
     const words = COMMANDS[name] ?? []
     const order = `ORDER-${name}`
@@ -102,7 +102,7 @@ test.for(installed.filter(({ name }) => name !== 'psql'))(
 )
 
 test.for(installed.filter(({ name }) => name === 'psql'))(
-  'the program of the page in $name enqueues once',
+  'the $name program of the page enqueues once',
   async ({ program }) => {
     const words = [env['APP_URL'] ?? '', '--set', 'ON_ERROR_STOP=1', '--tuples-only', '-f', 'enqueue.sql']
     const outcomes: string[] = []

@@ -49,7 +49,7 @@ unix_socket_dir =
 `,
   )
   const child = spawn(programsOf('pgbouncer')['pgbouncer']!, ['--quiet', configuration], {
-    // PgBouncer refuses to run as root, as PostgreSQL does.
+    // PgBouncer refuses to run as root, like PostgreSQL.
     ...(await accountForNewCluster()),
     stdio: 'ignore',
   })
@@ -75,7 +75,7 @@ test.each([
 ])('%s without --pooler is refused and leaves the pooled connection in the login role', async (...words) => {
   const { exitCode, stderr } = await symphony(words, { DATABASE_URL: url, SYMPHONY_RAILS: rails })
   expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('TRANSACTION_POOLER') })
-  // The only server connection of the pool, in the state in which the refused process left it.
+  // The pool has one server connection, so this is the state that the refused process left.
   const next = new Client(url)
   await next.connect()
   const { rows } = await next.query(

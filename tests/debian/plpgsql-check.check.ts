@@ -4,7 +4,7 @@ import { deploy } from '../../libs/deployment/index.js'
 import { startPrivateServer } from '../support/server.js'
 import { programsByVersion } from './programs.js'
 
-// Not the hints about speed: some functions are VOLATILE on purpose, because they raise or lock.
+// Without performance warnings: some functions are VOLATILE on purpose, because they raise or lock.
 const FINDINGS = `
   SELECT format('%s line %s: %s: %s (%s)', p.oid::regprocedure, f.lineno, f.level, f.message, f.detail) AS finding
   FROM pg_proc p

@@ -2,7 +2,7 @@ import type { PostgresVersion } from '../support/server.js'
 
 const VERSIONS: readonly PostgresVersion[] = [15, 16, 17, 18]
 
-/** Where `npm run debian` found the programs of one test file. */
+/** Returns the programs that `npm run debian` found for one test file. */
 export function programsOf(name: string): Readonly<Record<string, string>> {
   const found = process.env['SYMPHONY_TEST_PROGRAMS']
   if (found === undefined) throw new Error('expected SYMPHONY_TEST_PROGRAMS: run npm run debian')
@@ -10,7 +10,7 @@ export function programsOf(name: string): Readonly<Record<string, string>> {
   return programs[name] ?? {}
 }
 
-/** The same for programs that belong to a version of the server. */
+/** Returns the program folder of each PostgreSQL version. */
 export function programsByVersion(name: string): readonly (readonly [PostgresVersion, string])[] {
   const programs = programsOf(name)
   return VERSIONS.flatMap((version) => {

@@ -1,4 +1,4 @@
-/** Who acts, and with what. */
+/** A worker and the claims that it acts on. */
 export interface Acting<C> {
   readonly worker: number
   readonly chosen: readonly C[]
@@ -7,11 +7,14 @@ export interface Acting<C> {
 export interface BeliefPick {
   readonly worker: number
   readonly picks: readonly number[]
-  /** Another worker shows them as its own. */
+  /** Whether another worker presents them as its own. */
   readonly foreign: boolean
 }
 
-/** What each worker believes to hold, right or wrong: nobody tells it that a lease was lost. Only a crash makes it forget. */
+/**
+ * Claims that each worker believes to hold, rightly or not. A lost lease is not reported to it; only a crash clears the
+ * list.
+ */
 export class Beliefs<C> {
   readonly #byWorker: C[][]
 
@@ -28,8 +31,8 @@ export class Beliefs<C> {
   }
 
   /**
-   * Claims of this worker, or of the next one that has any that suit: mostly such as are live, now and then such as are not.
-   * Undefined when nobody believes in anything.
+   * Picks claims of this worker, or of the next one with suitable ones. Most are live, some are stale. Returns
+   * undefined if no worker has any.
    */
   pick(
     pick: BeliefPick,
@@ -52,5 +55,5 @@ export class Beliefs<C> {
   }
 }
 
-/** Of the numbers 0 to 6 that are drawn for a pick. */
+/** Picks are numbers from 0 to 6. Below this number, live claims are preferred. */
 const MOSTLY = 5

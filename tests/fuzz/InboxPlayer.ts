@@ -36,7 +36,7 @@ const LEASE_SECONDS = 1800
 const KEEP_SECONDS = 3600
 const ERROR = 'went wrong'
 
-/** Plays sequences of steps on the inbox and on its model, each sequence with sources of its own. */
+/** Runs sequences of steps on the inbox and on its model. Each sequence has its own sources. */
 export class InboxPlayer {
   readonly #hands: Hands
   #sequences = 0
@@ -45,7 +45,7 @@ export class InboxPlayer {
     this.#hands = hands
   }
 
-  /** @param db nobody else's: the inbox is emptied after each sequence */
+  /** @param db of this player alone: the inbox is emptied after each sequence */
   static async open(db: TestDatabase): Promise<InboxPlayer> {
     const as = async (role?: string): Promise<Queryable> => PreparedConnection.open(await db.connect(role), db.schema)
     return new InboxPlayer({
@@ -61,7 +61,7 @@ export class InboxPlayer {
     try {
       await new Sequence(this.#hands, ++this.#sequences).play(steps)
     } finally {
-      // What is unfinished can be removed by nobody.
+      // A trigger refuses to delete unfinished messages.
       await superuser.query(
         `UPDATE inbox_messages SET state = 'done', ended_at = clock_timestamp(), claimed_by = NULL, fence = NULL,
            claim_expires_at = NULL, claimed_at = NULL WHERE state <> 'done'`,
@@ -217,10 +217,10 @@ class Sequence {
         for (const message of model.messages) {
           if (message.due !== null) message.due = at(message.due) + distance
           message.lastSeen = at(message.lastSeen) + distance
-          // First seen no later than last: a sighting that becomes work afterwards was there before all others (see WRITE).
+          // The first sighting is never after the last one. Such a message comes first if it becomes work (see WRITE).
           if (!message.isWork) message.order = Math.min(message.order, message.lastSeen)
           if (message.ended !== null) message.ended = at(message.ended) + distance
-          // Claims of one call end together. They are kept apart, so that there is one order in which they are found.
+          // Claims of one call expire together. A small offset gives them one order of takeover.
           if (message.claim !== null) message.claim.expires = at(message.claim.expires) + distance + message.order
         }
         return this.#write(model.messages)
@@ -266,7 +266,7 @@ class Sequence {
     return this.#write([message])
   }
 
-  /** `s0/m1` is the message m1 of `s0-17` in the database, for the 17th sequence. */
+  /** Returns the key in the database: `s0/m1` is message m1 of source `s0-17` in the 17th sequence. */
   #spell(key: string): InboxKey {
     const [source, messageId] = key.split('/')
     return { source: `${source}${this.#suffix}`, messageId: messageId! }
@@ -351,7 +351,7 @@ class Sequence {
     return []
   }
 
-  /** The trail is kept for ever, so that it need be read only once. */
+  /** Compares events once at the end, because they are never deleted. */
   async #compareEvents(): Promise<string[]> {
     const { rows } = await this.#hands.superuser.query<{ source: string; message_id: string; events: string[] }>(
       EVENTS,
@@ -404,7 +404,7 @@ const WRITE = `
     ended_at = 'epoch'::timestamptz + moved.ended * interval '1 microsecond',
     claim_expires_at = 'epoch'::timestamptz + moved.expires * interval '1 microsecond',
     last_seen_at = 'epoch'::timestamptz + moved.last_seen * interval '1 microsecond',
-    -- Nothing is seen last before it is seen first. Of work this is left alone: it is the order in which it is claimed.
+    -- The first sighting is never after the last one. For work it stays, because it is the claim order.
     first_seen_at = CASE WHEN m.topic IS NULL
       THEN LEAST(m.first_seen_at, 'epoch'::timestamptz + moved.last_seen * interval '1 microsecond') ELSE m.first_seen_at END
   FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])

@@ -17,7 +17,7 @@ interface Hands {
 const OWNERS = 3
 const IDLE_SECONDS = 3600
 
-/** Plays sequences of steps on leases and on their model, each sequence with resources of its own. */
+/** Runs sequences of steps on leases and on their model. Each sequence has its own resources. */
 export class LeasePlayer {
   readonly #hands: Hands
   #sequences = 0
@@ -26,7 +26,7 @@ export class LeasePlayer {
     this.#hands = hands
   }
 
-  /** @param db nobody else's: leases are deleted after each sequence */
+  /** @param db of this player alone: leases are deleted after each sequence */
   static async open(db: TestDatabase): Promise<LeasePlayer> {
     return new LeasePlayer({
       executor: await PreparedConnection.open(await db.connect('symphony_executor'), db.schema),
@@ -59,7 +59,7 @@ class Sequence {
   readonly #names = new Names<'lease'>()
   readonly #timeline = new Timeline()
   readonly #holdings = new Beliefs<Holding>(OWNERS)
-  /** The greatest token that anybody was ever given for a resource. */
+  /** Greatest token issued per resource. */
   readonly #greatest = new Map<string, number>()
   #floor = 0n
 
@@ -70,7 +70,7 @@ class Sequence {
 
   async play(steps: readonly LeaseStep[]): Promise<void> {
     await this.#timeline.begin(this.#hands.superuser)
-    // The floor belongs to all resources that there ever were: tokens are counted from where it stands now.
+    // The floor is shared by all resources, so tokens are counted from its current value.
     const { rows } = await this.#hands.superuser.query<{ floor: bigint }>(
       'SELECT fencing_token AS floor FROM symphony_lease_floor',
     )
@@ -138,7 +138,7 @@ class Sequence {
     }
   }
 
-  /** Strictly greater than any before it, whoever had that: what a fencing token is for. */
+  /** Checks that a fencing token is greater than all earlier ones of its resource. */
   #tokenOf(resource: string, fencingToken: bigint): string {
     const token = Number(fencingToken - this.#floor)
     const before = this.#greatest.get(resource) ?? 0

@@ -1,4 +1,7 @@
-/** item1, token1, … in the order in which the database first told of them: the names by which the model knows them. */
+/**
+ * Names such as item1 and token1 for ids, in the order in which the database first returned them. The model uses these
+ * names.
+ */
 export class Names<Kind extends string> {
   readonly #names = new Map<string, string>()
   readonly #ids = new Map<string, string>()
@@ -16,12 +19,12 @@ export class Names<Kind extends string> {
   }
 
   known(uuid: string): string {
-    return this.#names.get(uuid) ?? `unheard-of ${uuid}`
+    return this.#names.get(uuid) ?? `unknown ${uuid}`
   }
 
   id(name: string): string {
     const uuid = this.#ids.get(name)
-    if (uuid === undefined) throw new Error(`the database never told of ${name}`)
+    if (uuid === undefined) throw new Error(`the database never returned ${name}`)
     return uuid
   }
 }

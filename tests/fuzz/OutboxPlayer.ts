@@ -6,8 +6,8 @@ import type { OutboxStep } from './outboxSteps.js'
 import { PreparedConnection } from './PreparedConnection.js'
 
 /**
- * Plays sequences of steps on a database, one after the other, each with participants, rails and instructions of its own,
- * and holds every answer and the queue after every step against the model.
+ * Runs sequences of steps on a database, each with its own participants, rails and instructions. Every answer, and the
+ * queue after every step, is compared with the model.
  */
 export class OutboxPlayer {
   readonly #hands: OutboxHands
@@ -17,7 +17,7 @@ export class OutboxPlayer {
     this.#hands = hands
   }
 
-  /** @param db nobody else's: the ceiling is lowered in it, and the queue is emptied after each sequence */
+  /** @param db of this player alone: its retry ceiling is lowered, and the queue is emptied after each sequence */
   static async open(db: TestDatabase): Promise<OutboxPlayer> {
     await db.queryNoRole(`CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
       LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ${CEILING}`)
@@ -41,7 +41,7 @@ export class OutboxPlayer {
     try {
       await sequence.play(steps)
     } finally {
-      // Claims and repairs look at the whole queue: the next sequence must find it empty.
+      // Claims and repairs read the whole queue, so the next sequence needs it empty.
       await this.#hands.superuser.query('DELETE FROM payment_outbox_pending')
       await this.#hands.superuser.query('DELETE FROM outbox_pauses')
       await this.#hands.superuser.query('DELETE FROM dispatch_epochs')

@@ -43,7 +43,7 @@ import type { EnqueueStep, ItemPick, LeasePick, OutboxStep, OutcomeStep } from '
 import { tellEvidence, tellRecorded, tellRefusal, tellVerdict } from './outboxTelling.js'
 import { at, JUMP, Timeline, toMilliseconds } from './Timeline.js'
 
-/** One connection for each role, and one for each of two people. */
+/** One connection per role, and one for each of two people. */
 export interface OutboxHands {
   readonly ingest: Queryable
   readonly executor: Queryable
@@ -56,11 +56,11 @@ const RAILS = ['r0', 'r1']
 const RAIL_CHOICES = [null, ['r0'], ['r1'], RAILS] as const
 const ANNOUNCED_CHOICES = [[], ['r0'], ['r1']] as const
 const WORKERS = 3
-/** Scopes of events that all sequences share. */
+/** Event scopes that all sequences share. */
 const SHARED_SCOPES: readonly string[] = ['all', 'dispatch']
 const LEASE_SECONDS = 1800
 const REASON = 'said the fuzz'
-/** Before the first step, so that it finds something to do. */
+/** Runs before the first step, so that the step has items. */
 const PRELUDE: OutboxStep = {
   do: 'enqueue',
   items: [0, 1, 2, 3].map((key) => ({ key, ordered: key === 1 || key === 3, future: false, twist: 0 })),
@@ -71,7 +71,7 @@ interface KnownLease {
   readonly token: string
 }
 
-/** One sequence: each step done in the model and in the database, every answer and the queue after it compared. */
+/** One sequence. Each step runs in the model and in the database; answers and queue are compared. */
 export class OutboxSequence {
   readonly #hands: OutboxHands
   readonly #suffix: string
@@ -111,14 +111,14 @@ export class OutboxSequence {
     ])
   }
 
-  /** Does one step, in the model and in the database; what differs in their answers. */
+  /** Runs one step in the model and in the database. Returns differences of their answers. */
   async #step(step: OutboxStep): Promise<string[]> {
     const { ingest, executor, people } = this.#hands
     const model = this.#model
     switch (step.do) {
       case 'enqueue': {
         const given = step.items.map((item) => this.#instruction(item))
-        // A batch is of one kind.
+        // A batch holds payments or messages, never both.
         const { isMessage } = given[0]!
         const items = given.filter((item) => item.isMessage === isMessage)
         const spelled = items.map((item) => this.#spell(item))
@@ -223,7 +223,7 @@ export class OutboxSequence {
         )
       }
       case 'seal':
-        // How many rows a block gets depends on transactions of other databases of the server. The spec verifies all blocks.
+        // The rows of a block depend on transactions of other databases on the server. The spec verifies all blocks.
         return this.#same(
           () => 'sealed',
           async () => {
@@ -296,7 +296,7 @@ export class OutboxSequence {
         const distance = step.forward ? -JUMP : JUMP
         for (const item of model.pending) {
           item.due = at(item.due) + distance
-          // Leases of one claim end together. They are kept apart, so that there is one order in which they are found.
+          // Leases of one claim expire together. A small offset gives them one order of takeover.
           if (item.lease !== null) item.lease.expires = at(item.lease.expires) + distance + item.created
         }
         await this.#queue.write(model.pending)
@@ -378,7 +378,7 @@ export class OutboxSequence {
         )
       }
       case 'resume': {
-        // One of the pauses that there are, and now and then one that there may not be.
+        // Resumes an existing pause, or sometimes one that may not exist.
         const pauses = [...model.pauses, { kind: 'participant', name: 'p0' } as const]
         const { kind, name } = pauses[step.pick % pauses.length]!
         return this.#same(
@@ -400,7 +400,7 @@ export class OutboxSequence {
         this.#leases.forget(step.worker)
         return NOTHING_DONE
       case 'nextEvent': {
-        // What waits to be looked at again is not counted as claimable, though it may be.
+        // Items with an unverified block do not count as claimable, although they may be.
         if (this.#queue.unverified.size > 0) return NOTHING_DONE
         const rails = RAIL_CHOICES[step.rails]!
         return this.#same(
@@ -516,7 +516,7 @@ export class OutboxSequence {
     return { outboxId: this.#names.id(item), leaseToken: this.#names.id(token) }
   }
 
-  /** `p0` is `p0-17` in the database, for the 17th sequence. */
+  /** Returns the name in the database: `p0` is `p0-17` in the 17th sequence. */
   #full(name: string): string {
     return SHARED_SCOPES.includes(name) ? name : `${name}${this.#suffix}`
   }
@@ -545,7 +545,7 @@ export class OutboxSequence {
   }
 }
 
-/** What each verb of a message store records. */
+/** Returns the outcome that each method of a message store records. */
 function verbOutcome(verb: 'ack' | 'abandon' | 'fail', messageId: string): Omit<Outcome, 'item' | 'token'> {
   const nothingAsked = { reference: null, unknown: null, hold: null, delaySeconds: null }
   if (verb === 'ack') return { ...nothingAsked, state: 'DISPATCHED', reference: messageId }

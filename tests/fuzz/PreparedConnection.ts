@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import type { Queryable, Rows } from '../../libs/db/index.js'
 
-/** One connection, each statement prepared once: a fuzz makes the same few calls many thousand times. */
+/** A connection that prepares each statement once, because a fuzz repeats the same few calls thousands of times. */
 export class PreparedConnection implements Queryable {
   readonly schema: string
   readonly #client: Client
@@ -13,7 +13,7 @@ export class PreparedConnection implements Queryable {
   }
 
   static async open(client: Client, schema: string): Promise<PreparedConnection> {
-    // Nothing here outlives the test, so nobody need wait for the disk.
+    // The data is thrown away, so commits need not wait for the disk.
     await client.query('SET synchronous_commit = off')
     return new PreparedConnection(client, schema)
   }
@@ -24,8 +24,8 @@ export class PreparedConnection implements Queryable {
     try {
       return await this.#client.query<never>({ name, text, values: [...values] })
     } catch (error) {
-      // PostgreSQL tells of an error before it undoes the transaction. Until then its row locks stand, and whoever skips
-      // locked rows on another connection would skip these. The next answer of this connection comes after all that.
+      // PostgreSQL sends an error before it rolls back. Until then its row locks remain, and SKIP LOCKED on another
+      // connection would skip these rows. The next answer comes after the rollback.
       await this.#client.query('SELECT')
       throw error
     }

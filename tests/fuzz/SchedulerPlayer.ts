@@ -16,25 +16,25 @@ interface Hands {
   readonly superuser: Queryable
 }
 
-/** Two, so that one often claims anew what it lost before. */
+/** Only two workers, so that a worker often claims again what it lost. */
 const WORKERS = 2
 const LEASE_SECONDS = 1800
 const RETENTION_SECONDS = 3600
 const ERROR = 'went wrong'
-/** Before the first step, so that it finds something to do. */
+/** Runs before the first step, so that the step has work. */
 const PRELUDE: readonly SchedulerStep[] = [
   { do: 'schedule', topic: 0, delivery: 'claim', future: false },
   { do: 'schedule', topic: 1, delivery: 'outbox', future: false },
   { do: 'define', job: 0, cron: 0, topic: 0, delivery: 'claim', future: false },
   { do: 'createRuns', job: 0, stale: false, occurrences: ['past', 'past'] },
 ]
-/** Timers and runs have the same functions under two names. */
+/** Timers and runs have the same functions under different names. */
 const NAMES = {
   timer: { id: 'timer_id', plural: 'timers' },
   run: { id: 'run_id', plural: 'job_runs' },
 } as const
 
-/** Plays sequences of steps on the scheduler and on its model, each sequence with jobs and topics of its own. */
+/** Runs sequences of steps on the scheduler and on its model. Each sequence has its own jobs and topics. */
 export class SchedulerPlayer {
   readonly #hands: Hands
   #sequences = 0
@@ -43,7 +43,7 @@ export class SchedulerPlayer {
     this.#hands = hands
   }
 
-  /** @param db nobody else's: the scheduler and the queue of the outbox are emptied after each sequence */
+  /** @param db of this player alone: scheduler and outbox queue are emptied after each sequence */
   static async open(db: TestDatabase): Promise<SchedulerPlayer> {
     const as = async (role?: string): Promise<Queryable> => PreparedConnection.open(await db.connect(role), db.schema)
     return new SchedulerPlayer({
@@ -156,7 +156,7 @@ class Sequence {
               [...values, 'once', delivery],
             )
             const known = model.job(name)!
-            // A Date has milliseconds; the rest is compared with the table.
+            // A Date has milliseconds. The table comparison checks the rest.
             const told = Math.floor(this.#timeline.fromDate(row!.next_due_at) / 1_000)
             const next = told === Math.floor(at(known.due) / 1_000) ? at(known.due) : told
             return `${next} ${row!.state} ${row!.created ? 'created' : 'updated'}`
@@ -246,7 +246,7 @@ class Sequence {
           },
         )
       case 'wearOut':
-        // As if it had been claimed nineteen times, which takes longer than a sequence.
+        // Sets 19 earlier claims, which would take longer than a sequence.
         return this.#move(
           step.pick,
           ({ state, attempts }) => state === 'READY' && attempts < ATTEMPTS_MAX,
@@ -343,7 +343,7 @@ class Sequence {
     return this.#names.known(row[NAMES[kind].id])
   }
 
-  /** Its revision, or one that it is not at. */
+  /** Returns the revision of the job, or a wrong one. */
   #revision(job: number, stale: boolean): number {
     const revision = this.#model.job(`j${job}`)?.revision ?? 1
     return stale ? revision + 1 : revision
@@ -375,7 +375,7 @@ interface ClaimRow {
   readonly outbox_id: string | null
 }
 
-/** The first column of the one row that such a function returns. */
+/** Returns the first column of the only row. */
 async function scalar<T>(role: Queryable, functionName: string, values: readonly unknown[]): Promise<T> {
   const [row] = await call<Record<string, T>>(role, functionName, values)
   return Object.values(row!)[0]!

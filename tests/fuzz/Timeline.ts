@@ -1,24 +1,24 @@
 import type { Queryable } from '../../libs/db/index.js'
 
 /**
- * Times of one sequence: microseconds since it began, by PostgreSQL's clock.
+ * Times of one sequence: microseconds since its start, by PostgreSQL's clock.
  *
- * Nothing in a fuzz waits for a clock, and no slow machine changes what it finds. What is past is long past, what is to come
- * is far away, and a jump of the clock always crosses the present without ever meeting it. A time that the model cannot
- * know, because only PostgreSQL's clock does, is a `Rule` until it was read: it must follow from something that can be read.
+ * A fuzz waits for no clock, so a slow machine cannot change its result. Past times are long past, future times are far
+ * away, and a jump always crosses the present. A time that only PostgreSQL knows is a `Rule` until it is read: a range
+ * after another known time.
  */
 export const SECOND = 1_000_000
 const FAR = 500_000 * SECOND
 export const JUMP = 2 * FAR
-/** What is due sooner than that could come due while the sequence is played. */
+/** Times due sooner than this could become due during the sequence. */
 export const SOON = 3600 * SECOND
 
-/** At least and at most so long after the call, or after the attempt or claim that the row tells of. */
+/** Time in a range after the call, or after the attempt or claim in the row. */
 export interface Rule {
   readonly since: 'call' | 'attempt' | 'claim'
   readonly min: number
   readonly max: number
-  /** But not before this. */
+  /** Earliest time. */
   readonly notBefore?: number
 }
 
@@ -26,7 +26,7 @@ export type Time = number | Rule
 
 export const NOW: Rule = { since: 'call', min: 0, max: 0 }
 
-/** What can be read: the clock before and after the call, and what the row tells. */
+/** Known times: the clock before and after the call, and times in the row. */
 export interface Known {
   readonly call: readonly [number, number]
   readonly attempt?: number | null
@@ -39,16 +39,16 @@ export class Timeline {
 
   async begin(superuser: Queryable): Promise<void> {
     const { rows } = await superuser.query<{ start: bigint }>('SELECT epoch_micros(clock_timestamp()) AS start')
-    // Whole milliseconds: a Date can say them.
+    // Whole milliseconds, which a Date can represent.
     this.#start = Math.floor(Number(rows[0]!.start) / 1_000) * 1_000
   }
 
-  /** Microseconds from 1970 to the beginning. */
+  /** Microseconds from 1970 to the start. */
   get start(): number {
     return this.#start
   }
 
-  /** A past moment like no other. */
+  /** Returns a unique past time. */
   past(): number {
     return -FAR + ++this.#ticks * SECOND
   }
@@ -70,13 +70,13 @@ export function exactly(since: Rule['since'], micros: number): Rule {
   return { since, min: micros, max: micros }
 }
 
-/** 5 s, 10 s, 20 s … at most 300 s, shortened by up to a fifth. */
+/** Backoff of 5 s, 10 s, 20 s … at most 300 s, less up to 20 %. */
 export function backoff(since: Rule['since'], attemptNo: number): Rule {
   const max = Math.min(5 * 2 ** (attemptNo - 1), 300) * SECOND
   return { since, min: max * 0.8, max }
 }
 
-/** What is expected of this time and is not so; nothing if all is well. */
+/** Returns a difference if the time is outside its expected range. */
 export function timeDifference(what: string, expected: Time, actual: number | null, known: Known): string[] {
   const [min, max] = rangeOf(expected, known)
   if (actual !== null && actual >= min && actual <= max) return []
@@ -90,13 +90,13 @@ function rangeOf(expected: Time, known: Known): [number, number] {
   return [Math.max(notBefore, known.call[0] + min), Math.max(notBefore, known.call[1] + max)]
 }
 
-/** Between two steps every time has been read. */
+/** Returns a time that was read. Between two steps every time has been. */
 export function at(time: Time): number {
-  if (typeof time !== 'number') throw new Error('a time that was not read yet')
+  if (typeof time !== 'number') throw new Error('the time was not read yet')
   return time
 }
 
-/** For comparing with a Date, which has milliseconds. */
+/** Rounds to milliseconds for comparison with a Date. */
 export function toMilliseconds(micros: number | null): string {
   return micros === null ? 'never' : String(Math.floor(micros / 1_000))
 }

@@ -1,6 +1,6 @@
 import { DatabaseError } from '../../libs/db/index.js'
 
-/** A call that the model refuses, with one of these answers. */
+/** Refusal by the model, with the allowed answers. */
 export class Refusal extends Error {
   readonly answers: readonly string[]
 
@@ -10,10 +10,10 @@ export class Refusal extends Error {
   }
 }
 
-/** There was nothing for a step to pick: the database was not asked, and need not be looked at. */
+/** Result of a step that had nothing to pick. The database was not called and need not be compared. */
 export const NOTHING_DONE: string[] = []
 
-/** Asks the model and then the database; what differs in their answers, each of which may be a refusal. */
+/** Calls the model and then the database. Returns the difference of their answers, each of which may be a refusal. */
 export async function compareAnswers(
   expect: () => string | string[],
   ask: () => Promise<string | string[]>,
@@ -40,7 +40,7 @@ function tell(answer: string | string[]): string {
   return typeof answer === 'string' ? answer : `[${answer.join('; ')}]`
 }
 
-/** `item1: hold_reason is null, expected RETRY_CEILING`, for each pair of expected and actual that is not one. */
+/** Returns `item1: hold_reason is null, expected RETRY_CEILING` for each unequal pair of expected and actual. */
 export function fieldDifferences(
   name: string,
   fields: Readonly<Record<string, readonly [unknown, unknown]>>,

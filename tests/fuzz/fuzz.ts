@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { commitSeed } from '../support/commitSlice.js'
 import { stepSequence } from './stepSequence.js'
 
-/** Something that is played against its model. */
+/** A subject that is compared with its model. */
 export interface FuzzSubject<S> {
   readonly name: 'outbox' | 'inbox' | 'scheduler' | 'lease'
   readonly step: fc.Arbitrary<S>
@@ -20,23 +20,23 @@ export interface FuzzReport {
   readonly failed: boolean
   readonly runs: number
   readonly seed: number
-  /** Null when nothing was found. */
+  /** Path of the failing sequence. Null if none failed. */
   readonly path: string | null
-  /** The shortest sequence found that still fails. */
+  /** Shortest failing sequence found. */
   readonly steps: readonly unknown[]
-  /** What to read about it, and how to see it again; null when nothing was found. */
+  /** Difference and the command to repeat it. Null if none failed. */
   readonly difference: string | null
 }
 
 export const STEPS_PER_SEQUENCE = 50
-/** Ten thousand sequences take their time; what hangs is found by the timeouts of the sessions. */
+/** 10,000 sequences take hours. Session timeouts end a call that hangs. */
 export const FUZZ_TIMEOUT_MS = 3 * 3_600_000
 
-/** How many sequences `npm test` plays in all, and which part of them is whose: the outbox has most to go wrong. */
+/** Sequences of `npm test` in all, and the share of each subject. The outbox is the most complex. */
 const RUNS = 500
 const SHARES = { outbox: 0.4, inbox: 0.2, scheduler: 0.2, lease: 0.2 } as const
 
-/** What scripts/fuzz.mjs asked for; without it, the short run from the seed of this commit. */
+/** Returns the settings of scripts/fuzz.mjs, or a short run with the seed of this commit. */
 export function fuzzSettings(name: FuzzSubject<unknown>['name']): FuzzSettings {
   const runs = numberFrom('SYMPHONY_FUZZ_RUNS') ?? RUNS
   const share = process.env['SYMPHONY_FUZZ_ONLY'] === name ? 1 : SHARES[name]
@@ -52,12 +52,12 @@ function numberFrom(variable: string): number | undefined {
   return text === undefined ? undefined : Number(text)
 }
 
-/** Plays random sequences until one fails, and then shorter ones as long as they fail too. */
+/** Runs random sequences until one fails, then shortens it while it still fails. */
 export async function fuzz<S>({ name, step, play }: FuzzSubject<S>, settings: FuzzSettings): Promise<FuzzReport> {
   const details = await fc.check(fc.asyncProperty(stepSequence(step, STEPS_PER_SEQUENCE), play), {
     numRuns: settings.runs,
     seed: settings.seed,
-    // A path leads to one sequence, which is already as short as it gets.
+    // A path leads to one sequence that is already shortest.
     ...(settings.path === undefined ? {} : { path: settings.path, endOnFailure: true }),
   })
   const steps = details.counterexample?.[0] ?? []

@@ -10,7 +10,7 @@ import { outboxStep } from './outboxSteps.js'
 import { SchedulerPlayer } from './SchedulerPlayer.js'
 import { schedulerStep } from './schedulerSteps.js'
 
-/** Who holds a lease without its token: in each primitive, the check that only the claimer can act is taken out. */
+/** Mutants: in each primitive, the check of the lease token is removed. */
 const PLANTED = [
   {
     name: 'outbox',
@@ -51,7 +51,7 @@ const PLANTED = [
 ] as const
 
 test.for(PLANTED.map((planted) => [planted.name, planted] as const))(
-  'PRIM-POSTGRES-FUZZ-001 a token check taken out of the %s is found within the short run, with the seed to see it again',
+  'PRIM-POSTGRES-FUZZ-001 the fuzz finds a removed token check in %s, and its seed repeats it',
   { timeout: 300_000 },
   async ([name, { functionName, check, open }]) => {
     await withTestDatabase(
@@ -72,13 +72,13 @@ test.for(PLANTED.map((planted) => [planted.name, planted] as const))(
   },
 )
 
-/** A check that is not there exactly once would plant nothing. */
+/** Removes a check from a function. Throws unless it occurs exactly once. */
 async function takeOut(db: TestDatabase, functionName: string, check: string): Promise<void> {
   const { rows } = await db.queryNoRole<{ definition: string }>(
     'SELECT pg_get_functiondef(to_regproc($1)) AS definition',
     [functionName],
   )
   const { definition } = rows[0]!
-  if (definition.split(check).length !== 2) throw new Error(`${functionName}: "${check}" is not there exactly once`)
+  if (definition.split(check).length !== 2) throw new Error(`${functionName}: "${check}" must occur exactly once`)
   await db.queryNoRole(definition.replace(check, () => ''))
 }

@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 test(
-  'PRIM-POSTGRES-FUZZ-001 the inbox answers and keeps what its model says, in every random sequence',
+  'PRIM-POSTGRES-FUZZ-001 the inbox matches its model in every random sequence',
   async () => {
     const { difference } = await fuzz({ name: 'inbox', step: inboxStep, play: player.play }, fuzzSettings('inbox'))
     expect(difference).toBeNull()

@@ -2,8 +2,8 @@ import { Refusal } from './answers.js'
 import { at, backoff, exactly, SECOND, type Rule, type Time } from './Timeline.js'
 
 /**
- * The inbox as the specification tells it: each message once by its source and id, moved either by claims, if it was
- * enqueued, or by marks, if it was only sighted; dead when its attempts are spent, until a person revives it.
+ * Model of the inbox, from the specification. A message is unique by source and id. Claims move enqueued messages;
+ * marks move messages that were only sighted. A message without attempts left is dead until it is revived.
  */
 export type InboxState = 'seen' | 'processing' | 'done' | 'dead'
 export type Mark = 'processing' | 'done' | 'dead'
@@ -20,13 +20,13 @@ export interface Claim {
 }
 
 export interface Message {
-  /** `s0/m1`: its source and id. */
+  /** Source and id: `s0/m1`. */
   readonly key: string
-  /** Messages came in in this order. */
+  /** Order of arrival. */
   order: number
-  /** What it said first; null when nobody has told yet. */
+  /** First content. Null if it was not given yet. */
   content: Content | null
-  /** Only sighted messages are none. */
+  /** False for a message that was only sighted. */
   isWork: boolean
   state: InboxState
   sightings: number
@@ -51,16 +51,16 @@ export interface ClaimShown {
 
 export interface Retry extends ClaimShown {
   readonly error: string | null
-  /** Null: the database's backoff. */
+  /** Delay in seconds. Null for the backoff of the database. */
   readonly delaySeconds: number | null
 }
 
-/** A batch is told apart by microseconds. */
+/** Times within one batch differ by microseconds. */
 const JUST_NOW: Rule = { since: 'call', min: 0, max: 10 }
 
 export class InboxModel {
   readonly #messages = new Map<string, Message>()
-  /** By key; they outlive the message. A refused content is told once. */
+  /** Events by key, which outlive the message. The same differing content is recorded once. */
   readonly events = new Map<string, string[]>()
   #arrivals = 0
   #fences = 0
@@ -100,7 +100,7 @@ export class InboxModel {
       return `${key} seen 1 created`
     }
     known.sightings++
-    // Never back, however the clock jumps. Twice in one call, it is the call that counts.
+    // Never moves back when the clock jumps. Two sightings in one call count as that call.
     if (typeof known.lastSeen === 'number') known.lastSeen = { ...JUST_NOW, notBefore: known.lastSeen }
     const differs = known.content !== null && content !== null && !sameContent(known.content, content)
     const becomesWork = asWork && !known.isWork && known.state === 'seen' && !differs
@@ -113,7 +113,7 @@ export class InboxModel {
     return `${key} ${known.state} ${known.sightings}${becomesWork ? ' created' : ''}${differs ? ' differs' : ''}`
   }
 
-  /** Expired claims first, then what is due; what has had its attempts dies instead of being claimed. */
+  /** Claims expired claims first, then due messages. A message without attempts left becomes dead instead. */
   claim(worker: string, batchSize: number, leaseSeconds: number, attemptsMax: number): string[] {
     const expired = this.messages
       .filter(({ claim }) => claim !== null && at(claim.expires) <= this.clock)
@@ -175,7 +175,7 @@ export class InboxModel {
     })
   }
 
-  /** Foreign, stale and repeated claims are quietly not among the answers. */
+  /** Changes the messages of live claims. Foreign, stale and repeated claims are left out of the answer. */
   #changed<C extends ClaimShown>(
     worker: string,
     claims: readonly C[],
@@ -216,7 +216,7 @@ export class InboxModel {
     return 'revived'
   }
 
-  /** Only what is done is ever forgotten, and what was sighted and never begun. */
+  /** Deletes messages that are done, and those that were only sighted. */
   purge(keepSeconds: number): number {
     const before = this.clock - keepSeconds * SECOND
     const old = this.messages.filter(({ state, isWork, ended, lastSeen }) => {
@@ -241,7 +241,7 @@ export class InboxModel {
     return message
   }
 
-  /** With the error it really had last. */
+  /** Ends the message as dead, with its last error. */
   #die(message: Message, error: string | null): void {
     this.#end(message, 'dead')
     message.error = error ?? message.error ?? 'no error was reported'

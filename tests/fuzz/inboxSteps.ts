@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import type { BeliefPick } from './Beliefs.js'
 import type { Mark } from './inboxModel.js'
 
-/** What can be done to an inbox. Messages are named outright; claims are picked by a number among those a worker believes in. */
+/** A step on the inbox. Messages are named by number; claims are picked among those that a worker believes to hold. */
 export type InboxStep =
   | { readonly do: 'enqueue'; readonly messages: readonly MessageStep[] }
   | { readonly do: 'sight'; readonly message: MessageStep; readonly withContent: boolean }
@@ -16,9 +16,9 @@ export type InboxStep =
   | { readonly do: 'jump'; readonly forward: boolean }
 
 export interface MessageStep {
-  /** One of eight: two sources with four ids each. */
+  /** One of eight keys: two sources with four ids each. */
   readonly key: number
-  /** Mostly 0: another is another content under the same key. */
+  /** Mostly 0. Another value is other content under the same key. */
   readonly payload: number
   readonly topic: number
   readonly future: boolean

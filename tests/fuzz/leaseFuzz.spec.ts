@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 test(
-  'PRIM-POSTGRES-FUZZ-001 leases are given, renewed and lost as their model says, in every random sequence',
+  'PRIM-POSTGRES-FUZZ-001 leases match their model in every random sequence',
   async () => {
     const { difference } = await fuzz({ name: 'lease', step: leaseStep, play: player.play }, fuzzSettings('lease'))
     expect(difference).toBeNull()

@@ -1,22 +1,22 @@
 import { at, exactly, type Time } from './Timeline.js'
 
 /**
- * Leases as the specification tells them: at most one holder of a resource, and a token that grows with each acquire and
- * renewal, across owners, releases, expiries and the removal of rows that nobody uses.
+ * Model of named leases, from the specification. A resource has at most one holder. Its token grows with each acquire
+ * and renewal, across owners, releases, expiries and purges.
  */
 export interface Holding {
   readonly resource: string
   readonly owner: string
-  /** lease1, lease2, … in the order in which they were granted. */
+  /** Name: lease1, lease2, … in the order of grants. */
   readonly lease: string
 }
 
 export interface Resource {
   readonly name: string
   owner: string
-  /** Null once released. */
+  /** Current lease, or null after a release. */
   lease: string | null
-  /** Counted from the floor at the beginning of the sequence. */
+  /** Token, counted from the floor at the start of the sequence. */
   token: number
   expires: Time
 }
@@ -24,7 +24,7 @@ export interface Resource {
 export class LeaseModel {
   readonly #resources = new Map<string, Resource>()
   #granted = 0
-  /** The highest token of any row that was removed. */
+  /** Highest token of a purged row. */
   floor = 0
   clock = 0
 
@@ -51,7 +51,7 @@ export class LeaseModel {
     const resource = this.#live(holding)
     if (resource === undefined) return 'lost'
     resource.token++
-    // Never shortened.
+    // A renewal never shortens a lease.
     resource.expires = { ...exactly('call', durationMs * 1_000), notBefore: at(resource.expires) }
     return `token ${resource.token}`
   }
@@ -64,7 +64,7 @@ export class LeaseModel {
     return true
   }
 
-  /** Rows that were free for longer than that go; their tokens are remembered together, as the floor. */
+  /** Purges rows that were free for longer than that, and keeps their highest token as the floor. */
   purgeIdle(idleSeconds: number): number {
     const idle = this.resources.filter(({ expires }) => at(expires) <= this.clock - idleSeconds * 1_000_000)
     for (const { name, token } of idle) {

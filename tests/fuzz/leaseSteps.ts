@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 
-/** What can be done to leases. A holding is picked by a number among those that the owner believes in. */
+/** A step on leases. A holding is picked among those that the owner believes to hold. */
 export type LeaseStep =
   | { readonly do: 'acquire'; readonly owner: number; readonly resource: number; readonly durationMs: number }
   | { readonly do: 'renew'; readonly holding: HoldingPick; readonly durationMs: number }
@@ -13,7 +13,7 @@ export type LeaseStep =
 export interface HoldingPick {
   readonly owner: number
   readonly pick: number
-  /** Shows the lease of another as its own. */
+  /** Whether another owner presents the lease as its own. */
   readonly foreign: boolean
 }
 

@@ -16,11 +16,11 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 test(
-  'PRIM-POSTGRES-FUZZ-001 the outbox answers and keeps what its model says, in every random sequence',
+  'PRIM-POSTGRES-FUZZ-001 the outbox matches its model in every random sequence',
   async () => {
     const { difference } = await fuzz({ name: 'outbox', step: outboxStep, play: player.play }, fuzzSettings('outbox'))
     expect(difference).toBeNull()
-    // Blocks were sealed between the steps of every sequence.
+    // Steps of every sequence seal blocks.
     const { breaks, blocks } = await verifyLedger(databaseSource(db.as('symphony_auditor')))
     expect(breaks).toEqual([])
     expect(blocks).toBeGreaterThan(0)

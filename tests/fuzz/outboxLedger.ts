@@ -3,9 +3,9 @@ import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import type { OutboxModel } from './outboxModel.js'
 
 /**
- * Invariants of any ledger, whatever the model says: content hashes match, numbers have no gap, an item ends at most once
- * and nothing follows its ending, and it is either in the queue or has ended. The ledger only grows, so one check at the
- * end of a sequence covers all of its steps.
+ * Returns violations of ledger invariants, independent of the model: content hashes match, numbers have no gaps, and an
+ * item is either pending or has one terminal attempt, its last. The ledger only grows, so one check per sequence is
+ * enough.
  */
 export async function brokenInvariants(superuser: Queryable, outboxIds: readonly string[]): Promise<string[]> {
   const ledger = await readLedgerText(superuser, outboxIds)
@@ -27,14 +27,14 @@ export async function brokenInvariants(superuser: Queryable, outboxIds: readonly
     ...brokenLedgerRules(ledger),
     ...endings
       .filter(({ places }) => places !== 1)
-      .map(({ id, places }) => `${id}: queued or ended ${places} times, expected once`),
+      .map(({ id, places }) => `${id}: pending or terminal ${places} times, expected once`),
     ...rows
       .filter(({ taken, next }) => [...taken, next].some((number, index) => number !== BigInt(index + 1)))
-      .map(({ participant_id, taken, next }) => `${participant_id}: numbers ${taken.join(' ')}, next ${next}`),
+      .map(({ participant_id, taken, next }) => `${participant_id}: sequence numbers ${taken.join(' ')}, next ${next}`),
   ]
 }
 
-/** Each item's attempts, events and state, as the ledger and the view tell them; and the events of each scope. */
+/** Compares attempts, events and state of each item, and the events of each scope, with the model. */
 export async function ledgerDifferences(
   superuser: Queryable,
   model: OutboxModel,
@@ -90,7 +90,7 @@ export async function ledgerDifferences(
   ]
 }
 
-/** The number of the last event of each scope. */
+/** Number of the last event by scope. */
 type EventNumbers = Readonly<Record<string, string>>
 
 export async function lastEventNumbers(superuser: Queryable, scopes: readonly string[]): Promise<EventNumbers> {

@@ -26,22 +26,22 @@ import { at, backoff, exactly, NOW, SECOND, type Time } from './Timeline.js'
 interface State {
   items: Item[]
   proposals: Proposal[]
-  /** By scope: `rail:r0`. */
+  /** Pauses by scope, such as `rail:r0`. */
   pauses: Map<string, Pause>
   policies: Map<string, Policy>
-  /** Events about a rail, a participant or a stream. */
+  /** Events of rails, participants and streams. */
   scopes: Map<string, string[]>
   tokens: number
-  /** Which items were there when dispatch was frozen, and whether they are marked as unknown. */
+  /** Number of items at the freeze, and whether they are marked unknown. */
   freeze: { readonly items: number; marked: boolean } | null
 }
 
 /**
- * The payment outbox as the specification tells it, in memory and without a database: what each call answers, and what
- * becomes of each item. It was written from the specification, not from the SQL, so that the two can be compared.
+ * Model of the payment outbox in memory: the answer to each call and the state of each item. It is written from the
+ * specification, not from the SQL, so that the two can be compared.
  *
- * Items, tokens and proposals have names, numbered in the order in which they appear: item1, token1, proposal1. Times
- * are those of a Timeline.
+ * Items, tokens and proposals are named in order of appearance: item1, token1, proposal1. Times are those of a
+ * Timeline.
  */
 export class OutboxModel {
   #state: State = {
@@ -53,7 +53,7 @@ export class OutboxModel {
     tokens: 0,
     freeze: null,
   }
-  /** What PostgreSQL's clock showed after the last step. */
+  /** PostgreSQL's clock after the last step. */
   clock = 0
 
   get items(): readonly Item[] {
@@ -76,9 +76,9 @@ export class OutboxModel {
     return this.#state.scopes
   }
 
-  // What can be said about an item --------------------------------------------------------------------------------
+  // Item state ---------------------------------------------------------------------------------------------------
 
-  /** Every item is in exactly one of these. */
+  /** Returns the state of an item; each item has exactly one. */
   stateOf(item: Item): string {
     if (item.ending !== null) return item.ending
     if (item.lease !== null) return this.#isPast(item.lease.expires) ? 'EXPIRED' : 'LEASED'
@@ -87,7 +87,7 @@ export class OutboxModel {
     return this.#isPast(item.due) ? 'DUE' : 'SCHEDULED'
   }
 
-  /** Waits for an earlier ordered item of its participant, or for a pause of its participant or stream. */
+  /** Whether an item waits for an earlier ordered item, or for a pause of its participant or stream. */
   isBlocked(item: Item): boolean {
     const { participant, ordered, position } = item
     if (this.#isPaused('participant', participant)) return true
@@ -96,7 +96,7 @@ export class OutboxModel {
     return this.pending.some((other) => other.ordered && other.participant === participant && other.position < position)
   }
 
-  /** Items that a claim of these rails may take, now or later. */
+  /** Returns items that a claim of these rails may lease, now or later. */
   #openTo(rails: readonly string[] | null, isMessage: boolean | null): Item[] {
     return this.pending.filter(
       (item) =>
@@ -158,8 +158,8 @@ export class OutboxModel {
   // Leases --------------------------------------------------------------------------------------------------------
 
   /**
-   * Expired leases first, oldest first, and what there is no room for goes back to the queue; then what is due, oldest first;
-   * told in the order of their due times.
+   * Leases expired items first, oldest first, and requeues those beyond the batch size; then due items, oldest first.
+   * The answer is in order of due times.
    */
   claim(
     worker: string,
@@ -175,7 +175,7 @@ export class OutboxModel {
     )
   }
 
-  /** The claim of a message store, which sees messages only and is told less. */
+  /** Claims for a message store, which sees only messages and fewer fields. */
   claimMessages(worker: string, batchSize: number, leaseSeconds: number, topics: readonly string[] | null): string[] {
     return this.#lease(worker, batchSize, leaseSeconds, topics, [], true).map(
       ({ item, token }) => `${item.name} ${token} after ${count(item)} streak ${item.streak}`,
@@ -209,16 +209,16 @@ export class OutboxModel {
     })
   }
 
-  /** A worker that may have called the rail and died. */
+  /** Records an expired lease. Its worker may have called the rail. */
   #expire(item: Item): void {
     const { token, worker, mark } = item.lease!
-    // A call that was to be marked and was not marked was never made.
+    // A lease with an awaited mark that never began made no call.
     item.unknown ||= mark !== 'awaited'
     const { unknown } = item
     item.attempts.push({ state: 'ZOMBIE_REQUEUE', token, worker, reference: null, action: 'expired', unknown })
     item.lease = null
     item.streak++
-    // A late success is used before any hold, beyond the ceiling once.
+    // A late success comes before any hold, and allows one attempt beyond the ceiling.
     const paidLate = item.late?.state === 'DISPATCHED'
     if (item.attempts.length >= CEILING + Number(paidLate)) this.#hold(item, 'RETRY_CEILING')
     else if (mark === 'begun' && !paidLate) this.#hold(item, 'OUTCOME_UNKNOWN')
@@ -242,7 +242,7 @@ export class OutboxModel {
 
   renew(worker: string, item: string, token: string, leaseSeconds: number): string {
     const lease = this.#liveLease(worker, item, token)
-    // Never shortened.
+    // A renewal never shortens a lease.
     lease.expires = { ...exactly('call', leaseSeconds * SECOND), notBefore: at(lease.expires) }
     return 'renewed'
   }
@@ -278,7 +278,7 @@ export class OutboxModel {
 
   // Outcomes ------------------------------------------------------------------------------------------------------
 
-  /** One outcome alone: what a batch tells as a verdict is then a refusal. */
+  /** Records one outcome. A batch reports the same refusal as a verdict. */
   complete(worker: string, outcome: Outcome): string {
     this.#liveLease(worker, outcome.item, outcome.token)
     return this.#record(worker, outcome)
@@ -296,7 +296,7 @@ export class OutboxModel {
     })
   }
 
-  /** Ack, abandon or fail of a message store: the messages that it changed. */
+  /** Acks, abandons or fails messages. Returns those that changed. */
   endMessages(worker: string, outcomes: readonly Outcome[]): string[] {
     const verdicts = this.completeBatch(worker, outcomes, true)
     return outcomes.flatMap(({ item }, index) => (/^(?:lease lost|already)/.test(verdicts[index]!) ? [] : [item]))
@@ -327,7 +327,7 @@ export class OutboxModel {
     return `${attemptNo} ${state}${item.hold === null ? '' : ' held'}`
   }
 
-  /** Two successes under two references may be two payments, whoever says so. */
+  /** Records a contradiction: two successes under two references may be two payments. */
   #alarmIfPaidOtherwise({ late, events }: Item, reference: string | null): void {
     if (late?.state === 'DISPATCHED' && late.reference !== reference)
       events.push({ type: 'TERMINAL_BLOCKED', word: late })
@@ -345,7 +345,7 @@ export class OutboxModel {
     item.events.push({ type: 'HOLD_PLACED' })
   }
 
-  /** What was learned after the lease was lost: kept, believed where it says "paid", and never an outcome. */
+  /** Records a late outcome. A late success changes the item, but is never its outcome. */
   tellLate(worker: string, name: string, word: LateWord): string {
     const item = this.#item(name)
     const holds = item.lease?.token === word.token && item.lease.worker === worker
@@ -423,7 +423,7 @@ export class OutboxModel {
     return 'withdrawn'
   }
 
-  /** A held item that nobody has in hand. A lease that ran out is written down first. */
+  /** Returns a held item without a live lease. An expired lease is recorded first. */
   #decidable(name: string, decision: Decision): Item {
     const item = this.#item(name)
     if (item.ending !== null) throw new Refusal('P7001')
@@ -466,7 +466,7 @@ export class OutboxModel {
     this.#end(item, decision)
   }
 
-  /** Sending again must be the only payment under way, and nothing may say that one was made. */
+  /** Requires that no other item of the payment is pending or reported paid. */
   #requireRedrivable(item: Item): void {
     const reasons = new Set(
       this.#payment(item).flatMap(({ ending, events }) => {
@@ -477,7 +477,7 @@ export class OutboxModel {
     if (reasons.size > 0) throw new Refusal(...reasons)
   }
 
-  /** In a stream that halts, the place of the failed item, while the stream is halted and nothing behind it was sent. */
+  /** Returns the position of the failed item in a halted stream, if no item behind it was sent. */
   #redrivePosition({ ordered, participant, position }: Item): number | null {
     if (!ordered) return null
     if (!this.#isPaused('stream', participant)) {
@@ -491,7 +491,7 @@ export class OutboxModel {
     return position
   }
 
-  /** An item and its redrives. */
+  /** Returns an item and its redrives. */
   #payment({ key }: Item): Item[] {
     return this.#state.items.filter((item) => item.key === key)
   }
@@ -510,7 +510,7 @@ export class OutboxModel {
     return true
   }
 
-  /** Frozen, nothing is claimed and no marked call begins; everything else goes on. */
+  /** Freezes dispatch: no claims and no marked calls. Everything else continues. */
   freeze(): boolean {
     if (this.#state.freeze !== null) return false
     this.#state.freeze = { items: this.items.length, marked: false }
@@ -526,7 +526,7 @@ export class OutboxModel {
     return true
   }
 
-  /** A heartbeat finds the freeze, and marks what waited when it began. */
+  /** Detects a freeze and marks the items that were pending when it began. */
   heartbeat(): string {
     if (this.#state.freeze === null) return 'open'
     this.#markFrozen()
@@ -553,7 +553,7 @@ export class OutboxModel {
 
   // -----------------------------------------------------------------------------------------------------------------
 
-  /** The nearest due time of what can be claimed, or expiry of a lease: of expired ones, only those that a claim takes over. */
+  /** Returns the nearest due time or lease expiry. An expired lease counts only if a claim may take it over. */
   nextEvent(rails: readonly string[] | null, isMessage: boolean | null): number | null {
     if (this.#state.freeze !== null || this.#isPaused('all', 'all')) return null
     const open = this.#openTo(rails, isMessage)
@@ -569,7 +569,7 @@ export class OutboxModel {
     return this.#state.items.find((item) => item.name === name)!
   }
 
-  /** A refused call changes nothing, however far it had come. */
+  /** Runs the body. A refused call changes nothing. */
   #orNothing<T>(body: () => T): T {
     const before = structuredClone(this.#state)
     try {
@@ -581,7 +581,7 @@ export class OutboxModel {
   }
 }
 
-/** The subject of the events about a pause. */
+/** Returns the scope of the events about a pause. */
 function scopeOf(kind: PauseKind, name: string): string {
   return kind === 'all' ? 'all' : `${kind}:${name}`
 }

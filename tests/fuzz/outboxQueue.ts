@@ -4,9 +4,7 @@ import { type OutboxModel } from './outboxModel.js'
 import { count, type Item } from './outboxRules.js'
 import { at, SOON, timeDifference, type Timeline } from './Timeline.js'
 
-/**
- * The queue as it stands in the database, compared with the model after every step, whether the step was refused or not.
- */
+/** Compares the queue in the database with the model after every step, refused ones included. */
 
 interface QueueRow {
   readonly outbox_id: string
@@ -33,7 +31,7 @@ export class OutboxQueue {
   readonly #model: OutboxModel
   readonly #nameOf: (uuid: string) => string
   readonly #ids = new Map<string, string>()
-  /** Items that the database still blocks until somebody looks whether it must. */
+  /** Items whose block the next claim must verify. */
   #unverified: ReadonlySet<string> = new Set()
 
   constructor(superuser: Queryable, timeline: Timeline, model: OutboxModel, nameOf: (uuid: string) => string) {
@@ -47,7 +45,7 @@ export class OutboxQueue {
     return this.#unverified
   }
 
-  /** What differs between the queue and the model; times that were not known are known afterwards. */
+  /** Returns differences between queue and model. Afterwards all times in the model are known. */
   async compare(): Promise<string[]> {
     const { rows } = await this.#superuser.query<{ clock: bigint; queue: QueueRow[] | null }>(READ, [
       this.#timeline.start,
@@ -83,7 +81,7 @@ export class OutboxQueue {
         expiry_streak: [item.streak, row.expiry_streak],
         late_outcome: [late && `${late.state} ${late.reference}`, row.late],
         hold_reason: [item.hold, row.hold_reason],
-        // It may be blocked on the word of somebody who missed a commit; then whoever claims next looks again.
+        // A concurrent commit may leave a block unverified. The next claim verifies it.
         blocked: [blocked || (row.blocked && row.block_unverified), row.blocked],
       }),
       ...timeDifference(`${item.name}: due`, item.due, row.due, known),
@@ -100,14 +98,14 @@ export class OutboxQueue {
     return row.lease_token && `${this.#nameOf(row.lease_token)} of ${row.claimed_by} ${row.dispatch_mark}`
   }
 
-  /** What is due in a second, or in five, would be due while the sequence is played, or would not be, as the machine likes. */
+  /** Moves near due times into the far future, so that the speed of the machine does not matter. */
   async #keepFromComingDue(items: readonly Item[]): Promise<void> {
     const soon = items.filter((item) => typeof item.due !== 'number')
     for (const item of soon) item.due = this.#timeline.future()
     await this.write(soon)
   }
 
-  /** Moves the times of these items in the database to where the model has them. */
+  /** Writes the times of these items from the model into the database. */
   async write(items: readonly Item[]): Promise<void> {
     if (items.length === 0) return
     await this.#superuser.query(WRITE, [

@@ -1,13 +1,13 @@
 import { at, type Time } from './Timeline.js'
 
-/** The words of the outbox's model, and the rules that need nothing but an item. */
+/** Types of the outbox model, and rules that depend only on one item. */
 
 export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
 
-/** The real ceiling is 20. Sequences of 50 steps would hardly ever come near it, so the fuzz lowers it (see OutboxPlayer). */
+/** Retry ceiling in the fuzz. The real one is 20, which sequences of 50 steps hardly reach (see OutboxPlayer). */
 export const CEILING = 4
 
 export interface Lease {
@@ -23,11 +23,11 @@ export interface Attempt {
   readonly worker: string | null
   readonly reference: string | null
   readonly action: 'sent' | 'decided' | 'expired'
-  /** Outcome unknown after this attempt. */
+  /** Whether the outcome is unknown after this attempt. */
   readonly unknown: boolean
 }
 
-/** What a worker said after the fact. */
+/** A late outcome. */
 export interface LateWord {
   readonly state: Completion
   readonly reference: string | null
@@ -46,7 +46,7 @@ export interface Instruction {
   readonly payload: number
   readonly ordered: boolean
   readonly isMessage: boolean
-  /** Undefined: as soon as possible. */
+  /** Earliest time. Undefined for as soon as possible. */
   readonly notBefore: number | undefined
 }
 
@@ -55,9 +55,12 @@ export interface Item extends Omit<Instruction, 'notBefore'> {
   /** 0 for the item itself, n for its n-th redrive. */
   readonly redrive: number
   readonly sequence: number
-  /** Place among the ordered items of its participant: its number, or the place of the failed item that it redrives. */
+  /**
+   * Position among the ordered items of its participant: its sequence number, or the position of the item that it
+   * redrives.
+   */
   readonly position: number
-  /** Items were created in this order. */
+  /** Order of creation. */
   readonly created: number
   readonly attempts: Attempt[]
   readonly events: ItemEvent[]
@@ -89,14 +92,14 @@ export interface Outcome {
   readonly token: string
   readonly state: Completion
   readonly reference: string | null
-  /** Null: what was known stays. */
+  /** New value, or null to keep the old one. */
   readonly unknown: boolean | null
   readonly hold: string | null
-  /** Null: the database's backoff. */
+  /** Delay in seconds. Null for the backoff of the database. */
   readonly delaySeconds: number | null
 }
 
-/** Unknown is never failed by a counter, a code or a check; the last attempt of a known one fails. */
+/** Returns the recorded state. An unknown outcome never becomes FAILED; a known one does at the ceiling. */
 export function effectiveState(
   { state, hold }: Omit<Outcome, 'item' | 'token'>,
   unknown: boolean,
@@ -108,7 +111,7 @@ export function effectiveState(
   return attemptNo === CEILING && hold === null ? 'FAILED' : 'RETRYABLE'
 }
 
-/** Why an item that goes back to the queue must wait there for a person. */
+/** Returns the reason to hold an item that goes back to the queue. */
 export function holdReason(
   { state, hold }: Omit<Outcome, 'item' | 'token'>,
   unknown: boolean,
@@ -121,7 +124,7 @@ export function holdReason(
   return unknown && mark === 'begun' ? 'OUTCOME_UNKNOWN' : null
 }
 
-/** What this very token has recorded, if it has. */
+/** Returns the outcome that this token has recorded, if any. */
 export function recordedBy(item: Item, token: string): string | undefined {
   const index = item.attempts.findIndex((attempt) => attempt.token === token && attempt.state !== 'ZOMBIE_REQUEUE')
   return index === -1 ? undefined : `already ${index + 1} ${item.attempts[index]!.state}`
@@ -131,12 +134,12 @@ export function describe({ name, participant, sequence }: Item): string {
   return `${name} ${participant}#${sequence}`
 }
 
-/** The cache in the row: it stops at the ceiling, the ledger does not. */
+/** Returns the cached count, which stops at the ceiling. The ledger continues. */
 export function count({ attempts }: Item): number {
   return Math.min(attempts.length, CEILING)
 }
 
-/** What the claimer of an item of unknown outcome is told. */
+/** Returns the evidence that a claim shows for an unknown outcome. */
 export function evidence({ unknown, late, attempts }: Item): string {
   if (!unknown && late === null) return ''
   const last = attempts.length === 0 ? 'none' : `${attempts.length} ${attempts.at(-1)!.state}`
@@ -151,7 +154,7 @@ export function byDueTime(a: Item, b: Item): number {
   return at(a.due) - at(b.due) || a.created - b.created
 }
 
-/** Somebody said, too late, that the rail had paid it. */
+/** Whether a late report says that the rail paid the item. */
 export function reportedPaid({ events }: Pick<Item, 'events'>): boolean {
   return events.some(({ type, word }) => type === 'TERMINAL_BLOCKED' && word!.state === 'DISPATCHED')
 }

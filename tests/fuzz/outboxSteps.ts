@@ -2,9 +2,8 @@ import * as fc from 'fast-check'
 import type { Completion, Decision, PauseKind, Policy } from './outboxRules.js'
 
 /**
- * What can be done to an outbox. A step names workers and people by number, and picks items, leases and proposals by a
- * number too, counted among those that there are when its turn comes: so a step still means something when the steps before
- * it are left out.
+ * A step on the outbox. Workers and people are named by number. Items, leases and proposals are picked by number among
+ * those that exist at that time, so a step stays valid when earlier steps are left out.
  */
 export type OutboxStep =
   | { readonly do: 'enqueue'; readonly items: readonly EnqueueStep[] }
@@ -40,7 +39,7 @@ export type OutboxStep =
   | { readonly do: 'resume'; readonly pick: number }
   | { readonly do: 'setPolicy'; readonly which: number; readonly policy: Policy }
   | { readonly do: 'crash'; readonly worker: number }
-  /** The clock jumps by more than any lease or delay. */
+  /** Jumps the clock by more than any lease or delay. */
   | { readonly do: 'jump'; readonly forward: boolean }
   | { readonly do: 'nextEvent'; readonly rails: number; readonly isMessage: boolean | null }
 
@@ -52,14 +51,14 @@ export interface EnqueueStep {
   readonly twist: number
 }
 
-/** A lease of this worker, or, foreign, one that it never had. */
+/** Picks a lease of this worker. `foreign`: another worker presents it. */
 export interface LeasePick {
   readonly worker: number
   readonly pick: number
   readonly foreign: boolean
 }
 
-/** One that the step can do something with, or, blind, any. */
+/** Picks an item that the step can change. `blind`: any item. */
 export interface ItemPick {
   readonly pick: number
   readonly blind: boolean
@@ -75,7 +74,7 @@ export interface OutcomeStep {
 
 const oneIn = (n: number): fc.Arbitrary<boolean> => fc.nat(n - 1).map((value) => value === 0)
 const two = fc.nat(1)
-/** A filter by kind: mostly none. */
+/** Filter by kind, mostly none. */
 const isMessage = fc.constantFrom(null, null, true, false)
 const worker = fc.nat(2)
 const completion = fc.constantFrom('DISPATCHED', 'FAILED', 'RETRYABLE', 'RETRYABLE', 'RETRYABLE')
@@ -106,7 +105,7 @@ function step<K extends OutboxStep['do'], R extends object>(
   return { weight: weight * kinds.length, arbitrary }
 }
 
-/** Weighted so that items live through several attempts: a sequence that is paused or held all the way tries nothing. */
+/** Weights let items live through several attempts. A sequence that is mostly paused or held tests little. */
 export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
   step(9, ['enqueue'], { items: fc.array(enqueue, { minLength: 1, maxLength: 3, size: 'max' }) }),
   step(20, ['claim'], {

@@ -1,7 +1,7 @@
 import { LeaseLostError, type DatabaseError } from '../../libs/db/index.js'
 import type { ClaimedItem, CompletionVerdict } from '../../libs/outbox/index.js'
 
-/** The database's answers, in the words of the model. */
+/** Converts answers of the database into the text of the model. */
 
 export function tellRecorded({ attemptNo, state, held }: { attemptNo: number; state: string; held: boolean }): string {
   return `${attemptNo} ${state}${held ? ' held' : ''}`

@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => db.drop())
 
 test(
-  'PRIM-POSTGRES-FUZZ-001 the scheduler answers and keeps what its model says, in every random sequence',
+  'PRIM-POSTGRES-FUZZ-001 the scheduler matches its model in every random sequence',
   async () => {
     const { difference } = await fuzz(
       { name: 'scheduler', step: schedulerStep, play: player.play },

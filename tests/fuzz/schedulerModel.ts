@@ -2,20 +2,20 @@ import { Refusal } from './answers.js'
 import { at, exactly, NOW, SECOND, type Time } from './Timeline.js'
 
 /**
- * The scheduler as the specification tells it. Timers and runs of jobs are the same kind of work: ready, claimed under a
- * lease, and ended once, as done, failed, cancelled or enqueued into the outbox. A job makes runs, one for each occurrence,
- * and only from the revision that somebody computed them from.
+ * Model of the scheduler, from the specification. Timers and job runs are the same kind of work: ready, claimed under a
+ * lease, and ended once. A job creates one run per occurrence, and only from the revision that the occurrences were
+ * computed from.
  */
 export type Kind = 'timer' | 'run'
 export type Delivery = 'outbox' | 'claim'
 
 export interface Work {
-  /** timer1, run1, … in the order in which they were made. */
+  /** Name: timer1, run1, … in the order of creation. */
   readonly name: string
   readonly kind: Kind
   readonly topic: string
   readonly delivery: Delivery
-  /** Of a run: its job and its occurrence, which no other run of the job has. */
+  /** Job of a run. Each run of a job has another occurrence. */
   readonly job: string | null
   occurrence: Time | null
   due: Time
@@ -33,7 +33,7 @@ export interface Job {
   delivery: Delivery
   state: 'ACTIVE' | 'PAUSED'
   due: Time
-  /** Not looked at before this, although due: somebody could not read it. */
+  /** Time until which the job is skipped, because its schedule could not be parsed. */
   postponedUntil: Time | null
   revision: number
 }
@@ -107,7 +107,7 @@ export class SchedulerModel {
     })
   }
 
-  /** In one transaction: the message and the end of the work. */
+  /** Enqueues the message and ends the work in one transaction. */
   enqueueDue(kind: Kind, batchSize: number): string[] {
     this.#returnExpired(kind)
     return this.#due(kind, (work) => work.delivery === 'outbox', batchSize).map((work) => {
@@ -123,7 +123,7 @@ export class SchedulerModel {
       .slice(0, batchSize)
   }
 
-  /** A claim that expired is a claim that crashed. */
+  /** Returns expired claims, which count as crashes. */
   #returnExpired(kind: Kind): void {
     for (const work of this.#works)
       if (work.kind === kind && work.claim !== null && at(work.claim.expires) <= this.clock)
@@ -151,7 +151,7 @@ export class SchedulerModel {
     })
   }
 
-  /** Foreign, stale and repeated claims are quietly not among the answers. */
+  /** Ends the work of live claims. Foreign, stale and repeated claims are left out of the answer. */
   #endClaims(worker: string, claims: readonly ClaimShown[], end: (work: Work) => void): string[] {
     return claims.flatMap((claim) => {
       if (!this.isLive(worker, claim)) return []
@@ -181,7 +181,7 @@ export class SchedulerModel {
 
   // Jobs ------------------------------------------------------------------------------------------------------------
 
-  /** Whoever registers the same schedule again must not push its next occurrence away. */
+  /** Defines a job. The same schedule again keeps the next occurrence. */
   define(name: string, { due, ...content }: Definition): string {
     const known = this.#jobs.get(name)
     if (known === undefined) {
@@ -215,7 +215,7 @@ export class SchedulerModel {
     return this.#make({ kind: 'run', topic, delivery, job: name, occurrence: NOW, due: NOW }).name
   }
 
-  /** With the runs that nobody has begun; what has ended is history. */
+  /** Deletes a job with its ready runs. Ended runs stay. */
   delete(name: string): string {
     const deleted = this.#jobs.delete(name)
     const kept = this.#works.filter(({ job, state }) => job !== name || state !== 'READY')
@@ -232,7 +232,7 @@ export class SchedulerModel {
       .map(({ name, revision }) => `${name} ${revision}`)
   }
 
-  /** One run for each occurrence, however many schedulers ask. */
+  /** Creates one run per occurrence, however many schedulers ask. */
   createRuns(name: string, revision: number, due: number, occurrences: readonly number[]): string[] {
     const job = this.#jobs.get(name)
     if (job?.state !== 'ACTIVE' || job.revision !== revision) return []
@@ -246,7 +246,7 @@ export class SchedulerModel {
       })
   }
 
-  /** What it is due for stays. */
+  /** Postpones a job; its due time stays. */
   postpone(name: string, revision: number): boolean {
     const job = this.#jobs.get(name)
     if (job?.revision !== revision) return false

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import type { BeliefPick } from './Beliefs.js'
 import type { Delivery, Kind } from './schedulerModel.js'
 
-/** What can be done to a scheduler. Jobs are named outright; timers, runs and claims are picked by a number among those there are. */
+/** A step on the scheduler. Jobs are named by number; timers, runs and claims are picked among those that exist. */
 export type SchedulerStep =
   | { readonly do: 'schedule'; readonly topic: number; readonly delivery: Delivery; readonly future: boolean }
   | { readonly do: 'cancel'; readonly pick: number }
@@ -11,7 +11,7 @@ export type SchedulerStep =
       readonly kind: Kind
       readonly worker: number
       readonly batch: number
-      /** All topics, or one. */
+      /** 0 for all topics, else one. */
       readonly topics: number
     }
   | { readonly do: 'enqueueDue'; readonly kind: Kind; readonly batch: number }
@@ -49,7 +49,7 @@ export interface RetryStep {
   readonly delaySeconds: number
 }
 
-/** Past, to come, or one that the job has had before. */
+/** Occurrence in the past, in the future, or one that the job already had. */
 export type OccurrenceStep = 'past' | 'future' | 'repeated'
 
 const oneIn = (n: number): fc.Arbitrary<boolean> => fc.nat(n - 1).map((value) => value === 0)

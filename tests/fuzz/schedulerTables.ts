@@ -4,7 +4,7 @@ import type { Names } from './Names.js'
 import type { Job, Kind, SchedulerModel, Work } from './schedulerModel.js'
 import { at, timeDifference, type Time, type Timeline } from './Timeline.js'
 
-/** Timers, runs and jobs as they stand in the database, compared with the model after every step. */
+/** Compares timers, runs and jobs in the database with the model after every step. */
 export class SchedulerTables {
   readonly #superuser: Queryable
   readonly #timeline: Timeline
@@ -26,7 +26,7 @@ export class SchedulerTables {
     this.#suffix = suffix
   }
 
-  /** What differs between the tables and the model; times that were not known are known afterwards. */
+  /** Returns differences between tables and model. Afterwards all times in the model are known. */
   async compare(): Promise<string[]> {
     const { rows } = await this.#superuser.query<{
       clock: bigint
@@ -64,7 +64,7 @@ export class SchedulerTables {
         attempts: [work.attempts, row.attempt_count],
         error: [work.error, row.error_message],
         claim: [claim && `${claim.token} of ${claim.worker}`, token],
-        // One message for what was enqueued, none for anything else.
+        // An enqueued task has one message, any other none.
         'messages in the outbox': [work.state === 'ENQUEUED' ? 1 : 0, row.messages],
         'has finished': [finished !== null, row.finished !== null],
       }),
@@ -100,7 +100,7 @@ export class SchedulerTables {
     ]
   }
 
-  /** What is to come, by the clock, would come while the sequence is played, or would not; and no two are due at once. */
+  /** Moves near times into the far future, so that the speed of the machine does not matter. No two are due at once. */
   async #keepFromComingDue(): Promise<void> {
     const works = this.#model.works.filter(({ due }) => typeof due !== 'number')
     const jobs = this.#model.jobs.filter(
@@ -111,7 +111,7 @@ export class SchedulerTables {
     if (works.length + jobs.length > 0) await this.write(works, jobs)
   }
 
-  /** Moves times, and counts of claims, in the database to where the model has them. */
+  /** Writes times and attempt counts from the model into the database. */
   async write(works: readonly Work[], jobs: readonly Job[]): Promise<string[]> {
     const micros = (time: Time | null): number | null => (time === null ? null : this.#timeline.start + at(time))
     if (works.length > 0)

@@ -1,11 +1,11 @@
 import * as fc from 'fast-check'
 
 /**
- * Sequences of exactly so many steps, shrunk by leaving steps out: first halves, then quarters, at last single steps.
+ * Generates sequences of a fixed length. They shrink by leaving out halves, then quarters, at last single steps.
  *
- * An array of fast-check's own has a random length, and shrinks towards its tail; of a history it is the beginning that
- * later steps cannot do without. What to leave out next is kept beside the value, so that shrinking goes on where it last
- * succeeded, and is the same each time: a path of fast-check's leads to the same steps again.
+ * An array of fast-check has a random length and shrinks towards its tail, but later steps depend on earlier ones. The
+ * next cut is stored beside the value, so that shrinking continues where it last succeeded. It is deterministic, so a
+ * path leads to the same steps.
  */
 export function stepSequence<S>(step: fc.Arbitrary<S>, length: number): fc.Arbitrary<readonly S[]> {
   return new StepSequence(step, length)

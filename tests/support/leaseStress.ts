@@ -47,7 +47,7 @@ export async function runLeaseStress(db: TestDatabase, options: LeaseStressOptio
       // A process that exits by itself has failed and printed why.
       const ended = Promise.race(holders.map(({ closed }) => closed.then(() => 'ended')))
       if (told.length < target && (await Promise.race([once(spoken, String(target)), ended])) === 'ended') {
-        throw new Error('a holder ended by itself')
+        throw new Error('a process exited by itself')
       }
       await kill(holders.shift()!)
       done.kills += 1

@@ -74,7 +74,7 @@ describe('brokenLedgerRules', () => {
     ],
     'an attempt after the terminal one': [
       (sound) => ({ ...sound, attempts: replaced(sound.attempts, 1, { state: 'FAILED' }) }),
-      /^attempts of .*: a row after the ending$/,
+      /^attempts of .*: a row after the terminal one$/,
     ],
     'attempts without an identity': [
       (sound) => ({ ...sound, identities: sound.identities.filter((row) => row.outbox_id !== ended) }),

@@ -279,7 +279,7 @@ export class CoreScenario {
         WHERE t.delivery = 'outbox'
           AND NOT EXISTS (SELECT FROM payment_outbox_identities i WHERE i.instruction_id = t.timer_id::text)`)
     return [
-      ...notJudged.map((id) => `${id} was not judged`),
+      ...notJudged.map((id) => `${id} was not checked`),
       ...invariants.filter(({ ok }) => !ok).map(({ id, found }) => `${id} is broken: ${found.slice(0, 3).join(', ')}`),
       ...rows.map(({ what, found }) => `${what}: ${found}`),
     ]
