@@ -8,10 +8,10 @@ import { FaultLog } from '../../libs/observability/eventLog.js'
 import type { PlatformEvent } from '../../libs/platform/index.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
-/** Stands wherever a payload or a secret could: in what handlers throw, above all. */
+/** Text in place of a payload or a secret, for example in errors of handlers. */
 const CANARY = 'CANARY4929'
 
-/** What was logged at every level, line by line. */
+/** Returns a logger and the lines that it wrote at every level. */
 function listen(): {
   readonly log: Logger
   readonly lines: () => Record<string, unknown>[]
@@ -36,12 +36,12 @@ function listen(): {
 
 const LEVELS = { debug: 20, info: 30, warn: 40, error: 50 } as const
 
-/** As a handler may throw it: the whole message in its text and on itself. */
+/** Returns an error of a handler that has the payload in its text and in a field. */
 function quotingError(): Error {
   return Object.assign(new TypeError(`cannot book ${CANARY}`), { code: 'BAD_BOOKING', payload: CANARY })
 }
 
-test('the inbox: a line per event, a race is no error, and what a handler threw is told by its kind alone', () => {
+test('inbox events log one line each, and an error of a handler by its type and code only', () => {
   const { log, lines, text } = listen()
   const tell = logEvents(log)
   const about = { source: 'bank', messageId: 'm-1', topic: 't', attemptCount: 2 }
@@ -76,7 +76,7 @@ test('the inbox: a line per event, a race is no error, and what a handler threw 
   expect(text()).not.toContain(CANARY)
 })
 
-test('leases: a line per event, and losing one is no error', () => {
+test('lease events log one line each, and a lost lease is no error', () => {
   const { log, lines, text } = listen()
   const tell = logEvents(log)
   const lease = { resource: 'r', owner: 'o' }
@@ -101,7 +101,7 @@ test('leases: a line per event, and losing one is no error', () => {
   expect(text()).not.toContain(CANARY)
 })
 
-test('a fleet: a line per event, and only what nobody expected is an error', () => {
+test('platform events log one line each, and only unexpected failures are errors', () => {
   const { log, lines } = listen()
   const tell = logEvents(log)
   const events: PlatformEvent[] = [
@@ -125,7 +125,7 @@ test('a fleet: a line per event, and only what nobody expected is an error', () 
   ])
 })
 
-test('a claim of a thousand items is one short line, and repair says what it held', () => {
+test('a claim of 1,000 items logs one short line; a repair logs its counts and holds', () => {
   const { log, lines } = listen()
   const lagsMs = Array.from({ length: 1_000 }, () => 5)
   logEvents(log)({ type: 'outbox.claimed', items: 1_000, takeovers: 0, claimMs: 3, lagsMs })
@@ -149,7 +149,7 @@ test('a claim of a thousand items is one short line, and repair says what it hel
   ])
 })
 
-test('an outage is one line per kind of fault, then one per interval with the number of repeats', async () => {
+test('FaultLog writes the first fault of a kind, then one line per interval with its repeats', async () => {
   const { log, lines } = listen()
   const faults = new FaultLog(log, 200)
   const fail = (during: string) => faults.write('error', during, { during }, 'worker_fault')
@@ -162,7 +162,7 @@ test('an outage is one line per kind of fault, then one per interval with the nu
   await expect
     .poll(() => lines().slice(2), POLL_OPTIONS)
     .toMatchObject([{ level: LEVELS.error, msg: 'worker_fault', during: 'claiming', repeats: 999, withinSeconds: 0.2 }])
-  // After a quiet interval the next fault is told at once again.
+  // After an interval without faults the next one is logged at once again.
   const isTold = () => {
     fail('completing')
     return lines().filter(({ during }) => during === 'completing').length
@@ -170,7 +170,7 @@ test('an outage is one line per kind of fault, then one per interval with the nu
   await expect.poll(isTold, POLL_OPTIONS).toBeGreaterThan(1)
 })
 
-test('the log bounds faults of relayer, repair and sealer, whatever item they concern', () => {
+test('logEvents bounds faults of relayer, repair and sealer across items', () => {
   const { log, lines } = listen()
   const tell = { relayer: logEvents(log), repair: logEvents(log), sealer: logEvents(log) }
   const error = Object.assign(new Error('refused'), { code: 'CONNECT_FAILED' })
@@ -182,14 +182,14 @@ test('the log bounds faults of relayer, repair and sealer, whatever item they co
   expect(lines().map(({ msg }) => msg)).toEqual(['worker_fault', 'lease_repair_failed', 'ledger_sealing_failed'])
 })
 
-test('leases that repair cannot return are an error with ids, attempt numbers and SQLSTATE', () => {
+test('leases_unrepaired is logged as an error with ids, attempt numbers and SQLSTATE', () => {
   const { log, lines } = listen()
   const unrepaired = [{ outboxId: 'item-1', attemptNo: 3, sqlstate: '23514' }]
   logEvents(log)({ type: 'repair.unrepaired', leasesUnrepaired: 1, unrepaired })
   expect(lines()).toMatchObject([{ level: LEVELS.error, msg: 'leases_unrepaired', leases_unrepaired: 1, unrepaired }])
 })
 
-test('every counter and histogram has a series from the start, at 0', async () => {
+test('every counter and histogram has a series from the start', async () => {
   const metrics = new Metrics({ version: '1' })
   metrics.outbox.declareRails(['sepa'])
   for (const { name, type, values } of await metrics.registry.getMetricsAsJSON()) {

@@ -3,7 +3,7 @@ import { FairSlots } from '../../libs/platform/FairSlots.js'
 
 const never = new AbortController().signal
 
-/** Acquires slots by hand, and keeps the order in which they were given. */
+/** Returns slots, and a function that acquires one and records the order. */
 function fixture(size: number) {
   const left: string[] = []
   const slots = new FairSlots(size, (name) => left.push(name))
@@ -48,7 +48,7 @@ describe('FairSlots', () => {
     expect(slots.working).toBe(0)
   })
 
-  test('lets no database with endless work starve another that waits', async () => {
+  test('does not let a database with endless work starve a waiting one', async () => {
     const { given, take } = fixture(1)
     const busy = await take('a')
     const patient = take('b')
@@ -64,7 +64,7 @@ describe('FairSlots', () => {
     expect(given).toEqual(['a', 'b', 'a'])
   })
 
-  test('moves callers up when one before them stops waiting', async () => {
+  test('serves the next caller when one before it stops waiting', async () => {
     const { slots, given, take } = fixture(1)
     const first = await take('a')
     const impatient = new AbortController()
@@ -73,7 +73,7 @@ describe('FairSlots', () => {
     await settled()
     impatient.abort()
     await gone
-    // Nobody else waits now, so the second worker of the working database may join it.
+    // No other database waits now, so the second worker of the working database may join it.
     await behind
     expect(given).toEqual(['a', 'b gave up', 'a'])
     expect(slots).toMatchObject({ working: 1, waiting: 0 })

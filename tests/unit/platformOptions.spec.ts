@@ -16,33 +16,33 @@ function failuresOf(options: object, registered?: PlatformDiscovery): string[] {
   return []
 }
 
-/** Options with this one set, and others that leave it all the room it has. */
+/** Returns options with this one set, and others that allow its whole range. */
 function given(option: string, value: unknown): object {
   const [group, name] = option.split('.')
   const others = { databases: [eu], connectionsMax: 10_000, connectionsPerDatabase: 1 }
   return name === undefined ? { ...others, [group!]: value } : { ...others, [group!]: { [name]: value } }
 }
 
-describe('PRIM-POSTGRES-API-002 a list of databases is refused', () => {
+describe('PRIM-POSTGRES-API-002 platform options', () => {
   test.for([
-    ['when it is empty', [], ['databases']],
-    ['when it is no list', { eu }, ['databases']],
-    ['when a name is taken, in any case', [eu, { ...us, name: 'EU' }], ['databases[1].name']],
-    ['when a name is blank', [{ ...eu, name: ' ' }], ['databases[0].name']],
-    ['when a connection is blank', [{ ...eu, url: '' }], ['databases[0].url']],
-    ['when a connection is none', [{ ...eu, url: 'mysql://worker@db.example/eu' }], ['databases[0].url']],
-    ['when a connection names no database', [{ ...eu, url: 'postgres://worker@db.example' }], ['databases[0].url']],
-    ['when a schema is blank', [{ ...eu, schema: ' ' }], ['databases[0].schema']],
-    ['when an entry is none', [null, eu], ['databases[0]']],
-    ['when an entry says something unknown', [{ ...eu, shema: 'x' }], ['databases[0].shema']],
-    ['when database and schema are there twice', [eu, { ...eu, name: 'eu2' }], ['databases[1]']],
+    ['an empty list of databases', [], ['databases']],
+    ['databases that are not a list', { eu }, ['databases']],
+    ['a name used twice, in any case', [eu, { ...us, name: 'EU' }], ['databases[1].name']],
+    ['a blank name', [{ ...eu, name: ' ' }], ['databases[0].name']],
+    ['a blank connection', [{ ...eu, url: '' }], ['databases[0].url']],
+    ['a connection of another protocol', [{ ...eu, url: 'mysql://worker@db.example/eu' }], ['databases[0].url']],
+    ['a connection without a database', [{ ...eu, url: 'postgres://worker@db.example' }], ['databases[0].url']],
+    ['a blank schema', [{ ...eu, schema: ' ' }], ['databases[0].schema']],
+    ['an entry that is null', [null, eu], ['databases[0]']],
+    ['an entry with an unknown field', [{ ...eu, shema: 'x' }], ['databases[0].shema']],
+    ['one database and schema twice', [eu, { ...eu, name: 'eu2' }], ['databases[1]']],
     [
-      'when they are the same written differently',
+      'one database and schema twice in different notation',
       [eu, { name: 'eu2', url: 'postgresql://other:pw@DB.example:5432/eu', schema: 'symphony' }],
       ['databases[1]'],
     ],
     [
-      'when one embedded server is there twice, by two paths',
+      'one embedded server twice by two paths',
       [
         { name: 'dev', url: 'embedded:.symphony' },
         { name: 'dev2', url: 'embedded:./data/../.symphony' },
@@ -50,36 +50,36 @@ describe('PRIM-POSTGRES-API-002 a list of databases is refused', () => {
       ['databases[1]'],
     ],
     [
-      'with everything that is wrong at once',
+      'several faults and reports them at once',
       [{ name: '', url: '', schema: '' }, eu, { ...eu, name: 'Eu' }],
       ['databases[0].name', 'databases[0].schema', 'databases[0].url', 'databases[2].name', 'databases[2]'],
     ],
-  ] as const)('%s', ([, databases, expected]) => {
+  ] as const)('refuse %s', ([, databases, expected]) => {
     expect(failuresOf({ databases })).toEqual(expected)
   })
 
-  test('but not for the same database under two schemas, or the same schema in two databases', () => {
+  test('accept one database with two schemas, and one schema in two databases', () => {
     expect(failuresOf({ databases: [eu, us, { ...eu, name: 'eu-test', schema: 'test' }] })).toEqual([])
   })
 
   test.for([
-    ['none', {}, undefined],
+    ['no discovery', {}, undefined],
     ['a list and a discovery', { databases: [eu], discovery: new StaticDiscovery([eu]) }, undefined],
     ['a list and a registered one', { databases: [eu] }, new StaticDiscovery([eu])],
     ['a discovery and a registered one', { discovery: new StaticDiscovery([us]) }, new StaticDiscovery([eu])],
-    ['a thing that is none', { discovery: { databases: () => [] } }, undefined],
-  ] as const)('when there is not exactly one discovery: %s', ([, options, registered]) => {
+    ['an object that is no discovery', { discovery: { databases: () => [] } }, undefined],
+  ] as const)('refuse %s, because they need exactly one discovery', ([, options, registered]) => {
     expect(failuresOf(options, registered)).toEqual(['discovery'])
   })
 
-  test('and each of the three ways alone is accepted', () => {
+  test('accept databases, a discovery or a registered discovery alone', () => {
     expect(failuresOf({ databases: [eu] })).toEqual([])
     expect(failuresOf({ discovery: new StaticDiscovery([eu]) })).toEqual([])
     expect(failuresOf({}, new StaticDiscovery([eu]))).toEqual([])
   })
 })
 
-describe('PRIM-POSTGRES-API-003 options are validated', () => {
+describe('PRIM-POSTGRES-API-003 platform options', () => {
   const bounds = [
     ['refreshMs', 100, 3_600_000],
     ['leaseSeconds', 1, 3_600],
@@ -94,7 +94,7 @@ describe('PRIM-POSTGRES-API-003 options are validated', () => {
     ['retention.leasesDays', 1, 3_650],
   ] as const
 
-  test.for(bounds)('%s: from %d to %d, on both sides of each bound', ([option, min, max]) => {
+  test.for(bounds)('accept %s from %d to %d only', ([option, min, max]) => {
     expect(failuresOf(given(option, min))).toEqual([])
     expect(failuresOf(given(option, max))).toEqual([])
     for (const wrong of [min - 1, max + 1, min + 0.5, Number.NaN, String(min), null]) {
@@ -102,7 +102,7 @@ describe('PRIM-POSTGRES-API-003 options are validated', () => {
     }
   })
 
-  test('schema, selection, and the share of one database in all connections', () => {
+  test('refuse an invalid schema, selection, connectionsPerDatabase and retention', () => {
     expect(failuresOf({ databases: [eu], schema: ' ' })).toContain('schema')
     expect(failuresOf({ databases: [eu], selection: 'random' })).toEqual(['selection'])
     expect(failuresOf({ databases: [eu], connectionsMax: 3, connectionsPerDatabase: 4 })).toEqual([
@@ -112,11 +112,11 @@ describe('PRIM-POSTGRES-API-003 options are validated', () => {
     expect(failuresOf({ databases: [eu], retention: 30 })).toEqual(['retention'])
   })
 
-  test('no option is silently ignored', () => {
+  test('refuse unknown options', () => {
     expect(failuresOf({ databases: [eu], polMs: 5, retention: { inbox: 3 } })).toEqual(['polMs', 'retention.inbox'])
   })
 
-  test('all failures are reported at once, each naming its option and never a connection', () => {
+  test('report all failures at once by option, and never show a connection', () => {
     expect(
       failuresOf({
         databases: [{ ...eu, name: '' }],
@@ -128,7 +128,7 @@ describe('PRIM-POSTGRES-API-003 options are validated', () => {
     ).toEqual(['what', 'leaseSeconds', 'pollMs', 'retention.inboxDays', 'databases[0].name'])
   })
 
-  test('what is not given has its default, also where it is given as undefined', () => {
+  test('have a default if they are missing or undefined', () => {
     const { discovery, ...defaults } = resolvePlatformOptions({ databases: [eu] }, undefined)
     expect(discovery).toBeInstanceOf(PlatformDiscovery)
     expect(defaults).toEqual({

@@ -26,24 +26,24 @@ function rulesFor(fields: object, subject?: string) {
 describe('field classes', () => {
   test.each<[string, object, string?]>([
     ['a list', ['/a']],
-    ['a place that is no pointer', { destination: 'masked' }],
+    ['a field that is not a pointer', { destination: 'masked' }],
     ['the whole payload', { '': 'masked' }],
     ['an empty key', { '/': 'masked' }],
-    ['a class that there is none of', { '/a': 'secret' }],
-    ['a place inside another', { '/a': 'encrypted', '/a/b': 'public' }],
-    ['a star over another', { '/a/*': 'masked', '/a/b': 'public' }],
+    ['an unknown class', { '/a': 'secret' }],
+    ['a field inside another', { '/a': 'encrypted', '/a/b': 'public' }],
+    ['a star over another field', { '/a/*': 'masked', '/a/b': 'public' }],
     ['a subject that is encrypted', { '/a': 'encrypted' }, '/a/id'],
     ['a subject with a star', {}, '/a/*'],
-  ])('%s is refused at start', (_name, fields, subject) => {
+  ])('refuse %s at load', (_name, fields, subject) => {
     expect(() => rulesFor(fields, subject)).toThrow(InvalidArgumentError)
   })
 
-  test('a misspelt class is told what it was meant to be', () => {
+  test('suggest the class for a misspelt one', () => {
     expect(() => rulesFor({ '/a': 'encryptd' })).toThrow('did you mean "encrypted"?')
   })
 })
 
-describe('what is shown', () => {
+describe('maskPayload', () => {
   const { fields } = rulesFor({
     '/iban': 'masked',
     '/who': 'encrypted',
@@ -58,7 +58,7 @@ describe('what is shown', () => {
     'a/b': true,
   }
 
-  test('is each field by its class, and the rest as it is', () => {
+  test('masks each field by its class and keeps the others', () => {
     expect(maskPayload(payload, fields)).toEqual({
       masked: true,
       payload: {
@@ -71,7 +71,7 @@ describe('what is shown', () => {
     })
   })
 
-  test('is the same text where nothing is masked, and nothing at all of what cannot be read', () => {
+  test('keeps the exact text if nothing is masked, and masks all of an unreadable one', () => {
     const exact = '{"n": 1.50}'
     expect(maskPayloadText(exact, fields)).toEqual({ text: exact, masked: false })
     expect(maskPayloadText('{"iban": 0.1234567890123456789}', fields)).toEqual({ text: '••••', masked: true })
@@ -111,7 +111,7 @@ describe('a card number', () => {
     expect(holdsCardNumber(text)).toBe(false)
   })
 
-  test('is refused in a forbidden field, however deep, as a number or as a key; elsewhere it is not ours to judge', () => {
+  test('is refused in a forbidden field, at any depth, as a number or a key, and nowhere else', () => {
     const { fields } = rulesFor({ '/notes': 'forbidden' })
     for (const notes of [
       '4111111111111111',
@@ -126,7 +126,7 @@ describe('a card number', () => {
     expect(() => refuseCardNumbers({ notes: 'none', other: '4111111111111111' }, fields)).not.toThrow()
   })
 
-  test('that came past the producers does not reach the rail', async () => {
+  test('does not reach the rail (CARD_NUMBER_REFUSED)', async () => {
     const rail = rulesFor({ '/memo': 'forbidden' })
     expect(await validatePayload(rail, { ...PAYABLE, memo: '4111 1111 1111 1111' })).toMatchObject({
       ok: false,
@@ -136,11 +136,11 @@ describe('a card number', () => {
   })
 })
 
-describe('text of a rail', () => {
+describe('text from a rail', () => {
   const payload = { password: 'pass"wörd hunter2', pin: 739, open: 'fine', deep: { list: ['s3cret-α'] } }
   const { fields } = rulesFor({ '/password': 'encrypted', '/pin': 'masked', '/deep': 'forbidden' })
 
-  test('that quotes a classified field is kept without it, in whatever spelling', () => {
+  test('loses quotes of classified fields in any encoding', () => {
     const text = [
       payload.password,
       JSON.stringify(payload),
@@ -154,15 +154,15 @@ describe('text of a rail', () => {
     expect(kept).toContain('fine')
   })
 
-  test('is cleared before it is cut, so that no half of a value is left', () => {
+  test('is redacted before it is cut, so that no part of a value is left', () => {
     const kept = redactFields(payload, fields)(`${'x'.repeat(1_990)}${payload.password}`)
     expect(kept).not.toMatch(/pass/)
   })
 
   test.each([
-    ['throws', () => Promise.reject(new Error(`refused ${payload.password}`))],
-    ['answers', () => ({ outcome: 'terminal' as const, code: 's3cret-α', message: JSON.stringify(payload) })],
-  ])('of an adapter that %s with it holds nothing of it in the verdict', async (_how, dispatch) => {
+    ['an adapter that throws', () => Promise.reject(new Error(`refused ${payload.password}`))],
+    ['an adapter that answers', () => ({ outcome: 'terminal' as const, code: 's3cret-α', message: JSON.stringify(payload) })],
+  ])('shows no classified field in the result of %s with it', async (_how, dispatch) => {
     const rail = railOf(dispatch, { fields: { '/password': 'encrypted', '/deep': 'forbidden', '/pin': 'masked' } })
     const verdict = JSON.stringify(await callRail(rail, railRequest({ payload })))
     expect(verdict).toContain('[withheld]')
@@ -170,11 +170,11 @@ describe('text of a rail', () => {
   })
 })
 
-describe('an envelope', () => {
+describe('an encrypted field', () => {
   const key = { id: randomUUID(), secret: randomBytes(32) }
   const place = { instructionId: 'i', idempotencyKey: 'k', pointer: '/a' }
 
-  test('opens to what was sealed, and is the same for the same text at the same place only', () => {
+  test('decrypts to its text, and is equal only for the same text in the same context', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
         const sealed = encryptField(key, place, text)
@@ -192,14 +192,14 @@ describe('an envelope', () => {
       encryptField(key, { ...place, idempotencyKey: 'l' }, 'x'),
       encryptField({ ...key, secret: randomBytes(32) }, place, 'x'),
     ]
-    // The nonces too: with one nonce for two texts the tag's key would be found.
+    // The nonces differ too: two texts with one nonce would reveal the key of the tag.
     const nonces = all.map((sealed) =>
       Buffer.from(sealed.split('.').at(-1)!, 'base64url').subarray(0, 12).toString('hex'),
     )
     expect(new Set(nonces).size).toBe(all.length)
   })
 
-  test('does not open elsewhere, under another key, or with one bit changed', () => {
+  test('does not decrypt in another context, with another key or with one bit changed', () => {
     const sealed = encryptField(key, place, 'DE89370400440532013000')
     expect(decryptField(key, { ...place, pointer: '/b' }, sealed)).toBeUndefined()
     expect(decryptField(key, { ...place, instructionId: 'j' }, sealed)).toBeUndefined()
@@ -219,12 +219,12 @@ describe('an envelope', () => {
     expect(decryptField(key, place, head)).toBeUndefined()
   })
 
-  test('of a payment is that of its redrives', () => {
+  test('decrypts in the redrives of its payment', () => {
     const sealed = encryptField(key, place, 'x')
     expect(decryptField(key, { ...place, idempotencyKey: 'k~redrive~2' }, sealed)).toBe('x')
   })
 
-  test('of a key opens for its subject and id alone', () => {
+  test('has a wrapped key that unwraps for its subject and id only', () => {
     const master = { id: 'm', secret: randomBytes(32) }
     const wrapped = wrapKey(master, key, 'alice')
     expect(wrapped).toMatch(/^[\w-]{80}$/)
@@ -235,7 +235,7 @@ describe('an envelope', () => {
     expect(unwrapKey(master, key.id, 'alice', '')).toBeUndefined()
   })
 
-  test('is of one text for one value, whatever the order of its keys', () => {
+  test('has one canonical JSON text per value, whatever the order of its keys', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const text = canonicalJson(JSON.parse(JSON.stringify(value)))
@@ -255,7 +255,7 @@ describe('an envelope', () => {
 describe('a set of master keys', () => {
   const secret = randomBytes(32)
 
-  test('has a current one, and finds the others by name', async () => {
+  test('has a current key and finds the others by id', async () => {
     const ring = readKeyRing({
       current: 'b',
       keys: { a: secret.toString('base64'), b: randomBytes(32).toString('base64') },
@@ -268,17 +268,17 @@ describe('a set of master keys', () => {
   test.each<[string, unknown]>([
     ['a list', []],
     ['no current key', { keys: { a: secret.toString('base64') } }],
-    ['a current key that is not there', { current: 'b', keys: { a: secret.toString('base64') } }],
+    ['a current key that is missing', { current: 'b', keys: { a: secret.toString('base64') } }],
     ['a key of 31 bytes', { current: 'a', keys: { a: secret.subarray(1).toString('base64') } }],
     ['a key that is not base64', { current: 'a', keys: { a: `${secret.toString('base64')}!` } }],
     ['a further field', { current: 'a', keys: { a: secret.toString('base64') }, other: 1 }],
     ['a name with a space', { current: 'a b', keys: { 'a b': secret.toString('base64') } }],
-  ])('of %s is refused, and what was in it is not said', (_name, content) => {
+  ])('is refused if it is or has %s, and the error shows no key', (_name, content) => {
     const read = () => readKeyRing(JSON.parse(JSON.stringify(content)))
     expect(read).toThrow(/^(?!.*[A-Za-z0-9+/]{40})/)
   })
 
-  test('has each name once', () => {
+  test('refuses a key id used twice', () => {
     expect(
       () =>
         new KeyRing(

@@ -18,7 +18,7 @@ import { buildInstruction } from '../support/outboxItems.js'
 import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 import { failureOf, race } from '../support/race.js'
 
-/** Fields that are encrypted before the database sees them, and the keys that it keeps for them. */
+/** Fields that are encrypted before they reach the database, and their keys. */
 
 const SECRET = 'DE89370400440532013000'
 const first = buildMasterKey('first')
@@ -57,7 +57,7 @@ async function stored(outboxId: string): Promise<string> {
 }
 
 describe('an encrypted field', () => {
-  test('is ciphertext in the database, and all else is as it was', async () => {
+  test('is ciphertext in the database; other fields are unchanged', async () => {
     const { fixture: made, instruct } = fixture()
     const instruction = instruct({ list: [{ x: { a: [1] }, y: 2 }, { y: 3 }] })
     const { outboxId } = await made.enqueue(instruction)
@@ -74,7 +74,7 @@ describe('an encrypted field', () => {
     expect(rows[0]!.n).toBe('0')
   })
 
-  test('enqueued again, with its keys in any order, is the same instruction; with another value it is not', async () => {
+  test('is the same content with keys in another order, and a conflict with another value', async () => {
     const { fixture: made, instruct } = fixture()
     const instruction = instruct({ iban: { a: 1, b: [2] } })
     const item = await made.enqueue(instruction)
@@ -84,7 +84,7 @@ describe('an encrypted field', () => {
     expect(await failureOf(made.enqueue(other))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
   })
 
-  test('is still the same instruction after the master key was rotated, and for a producer with the new one only', async () => {
+  test('is the same content after the master key was rotated', async () => {
     const { fixture: made, instruct } = fixture()
     const instruction = instruct()
     const item = await made.enqueue(instruction)
@@ -94,12 +94,12 @@ describe('an encrypted field', () => {
     expect(await vault().rotate({ masterKeys: both })).toEqual({ masterKeyId: 'second', rewrapped: 0 })
     const later = new FieldVault(made.rail.rails, new KeyRing([second], 'second'))
     expect(await enqueue(instruction, { tx: ingest(), protection: later })).toEqual({ ...item, created: false })
-    // And whoever has only the old one says so, instead of encrypting under another.
+    // A producer with only the old master key fails instead of encrypting with another key.
     expect(await failureOf(made.enqueue(instruction))).toBeInstanceOf(FieldKeyMissingError)
     await vault().rotate({ masterKeys: new KeyRing([first, second], 'first') })
   })
 
-  test('of two producers who meet a subject first, both use one key', async () => {
+  test('uses one key per subject if four producers enqueue it concurrently', async () => {
     const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const { values, errors } = await race(db, 'symphony_ingest', 4, (tx) => made.enqueue(instruct({ who }), tx))
@@ -112,7 +112,7 @@ describe('an encrypted field', () => {
     expect(rows[0]!.keys).toBe('1')
   })
 
-  test('of a transaction that rolled back has left no key behind', async () => {
+  test('leaves no key behind if its transaction rolls back', async () => {
     const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const client = await db.connect('symphony_ingest')
@@ -122,7 +122,7 @@ describe('an encrypted field', () => {
     expect(await failureOf(vault().shred({ subject: who, reason: 'gone' }))).toMatchObject({ code: 'SUBJECT_UNKNOWN' })
   })
 
-  test('without any master key is refused, and so is a subject that cannot be one; nothing is enqueued', async () => {
+  test('is refused without a master key or with an invalid subject', async () => {
     const { fixture: made, instruct } = fixture()
     const keyless = new FieldVault(made.rail.rails)
     expect(await failureOf(enqueue(instruct(), { tx: ingest(), protection: keyless }))).toBeInstanceOf(
@@ -135,7 +135,7 @@ describe('an encrypted field', () => {
     expect(await failureOf(made.enqueue({ ...nobody, payload }))).toBeInstanceOf(InvalidArgumentError)
   })
 
-  test('is looked at once: a getter cannot show the check another value than the database', async () => {
+  test('is refused if it is a getter, which could return another value later', async () => {
     const { fixture: made, instruct } = fixture()
     const payload = Object.defineProperty({ who: 'x' }, 'iban', { enumerable: true, get: () => SECRET })
     const failure = await failureOf(made.enqueue({ ...instruct(), payload }))
@@ -143,8 +143,8 @@ describe('an encrypted field', () => {
   })
 })
 
-describe('what is forbidden, and what needs no key', () => {
-  test('a card number is refused before any key is made, alone and in a batch, and the whole batch with it', async () => {
+describe('FieldVault', () => {
+  test('refuses a card number, and its whole batch, before it creates a key', async () => {
     const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const bad = instruct({ who, memo: 'my card is 4111 1111 1111 1111' })
@@ -156,7 +156,7 @@ describe('what is forbidden, and what needs no key', () => {
     expect(await failureOf(vault().shred({ subject: who, reason: 'x' }))).toMatchObject({ code: 'SUBJECT_UNKNOWN' })
   })
 
-  test('other rails, and payloads without such a field, need no key and are not touched', async () => {
+  test('returns payloads without an encrypted field unchanged and needs no key', async () => {
     const keyless = new FieldVault(
       loadRails([{ type: 'r', onUnknown: 'hold', dispatch: () => 1, fields: { '/a': 'encrypted' } }]),
     )
@@ -164,16 +164,16 @@ describe('what is forbidden, and what needs no key', () => {
     expect(await keyless.encrypt(ingest(), instructions)).toBe(instructions)
   })
 
-  test('more than a batch is refused before anything is asked', async () => {
+  test('refuses more than 1,000 instructions before any query', async () => {
     const instructions = Array.from({ length: 1_001 }, () => buildInstruction())
     expect(await failureOf(fixture().fixture.vault.encrypt(ingest(), instructions))).toBeInstanceOf(ArgumentRangeError)
   })
 })
 
-describe('the keys', () => {
+describe('subject keys', () => {
   const WRAPPED = 'A'.repeat(80)
 
-  test('a destroyed one is gone for ever, and its subject with it; the others stay', async () => {
+  test('are destroyed for one subject for good; the others stay', async () => {
     const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const { outboxId } = await made.enqueue(instruct({ who }))
@@ -195,14 +195,14 @@ describe('the keys', () => {
     await made.enqueue(instruct())
   })
 
-  test('rewrapping changes what is still under the key it was read under, and nothing else', async () => {
+  test('are rewrapped only if they are still under the previous master key', async () => {
     const offered = { subject: randomUUID(), keyId: randomUUID(), wrappedKey: WRAPPED }
     await ensureSubjectKeys(ingest(), [offered], 'x')
     const next = [{ keyId: offered.keyId, wrappedKey: 'B'.repeat(80) }]
     expect(await rewrapSubjectKeys(control(), next, 'y', 'other')).toBe(0)
     expect(await rewrapSubjectKeys(control(), next, 'y', 'x')).toBe(1)
     expect(await rewrapSubjectKeys(control(), next, 'y', 'x')).toBe(0)
-    // What cannot be read under its own master key stops a rotation: it must not be lost in silence.
+    // A key that its master key cannot unwrap stops a rotation, so that it is not lost silently.
     const rings = [new KeyRing([first], 'first'), new KeyRing([first, { ...second, id: 'y' }], 'first')]
     for (const masterKeys of rings)
       expect(await failureOf(vault().rotate({ masterKeys }))).toBeInstanceOf(FieldKeyMissingError)
@@ -210,7 +210,7 @@ describe('the keys', () => {
     expect(await rewrapSubjectKeys(control(), next, 'z', 'y')).toBe(0)
   })
 
-  test('an id that another subject’s key has is not taken over', async () => {
+  test('cannot use an id of another subject’s key', async () => {
     const taken = { subject: randomUUID(), keyId: randomUUID(), wrappedKey: WRAPPED }
     await ensureSubjectKeys(ingest(), [taken], 'x')
     const other = { ...taken, subject: randomUUID() }
@@ -220,7 +220,7 @@ describe('the keys', () => {
 
   test.each([
     [
-      'subjects that are no list of ids',
+      'subjects that are not ids',
       `ensure_subject_keys(ARRAY['a b'], ARRAY[gen_random_uuid()], ARRAY['W'], 'm')`,
     ],
     [
@@ -244,9 +244,9 @@ describe('the keys', () => {
     ['no master key', `ensure_subject_keys(ARRAY['a'], ARRAY[gen_random_uuid()], ARRAY['W'], NULL)`],
     ['no previous master key', `rewrap_subject_keys(ARRAY[gen_random_uuid()], ARRAY['W'], 'm', '')`],
     ['an empty list of ids', `read_subject_keys(ARRAY[]::uuid[])`],
-    ['a subject that is none', `destroy_subject_key('no body', 'why')`],
-    ['no reason', `destroy_subject_key('nobody', ' ')`],
-  ])('the database refuses %s by itself', async (_what, call) => {
+    ['an invalid subject', `destroy_subject_key('two words', 'why')`],
+    ['no reason', `destroy_subject_key('subject-1', ' ')`],
+  ])('refuse %s in SQL (22023)', async (_what, call) => {
     const text = `SELECT * FROM ${call.replaceAll(`'W'`, `'${WRAPPED}'`)}`
     expect(await failureOf(db.queryNoRole(text))).toMatchObject({ code: '22023' })
   })

@@ -13,7 +13,7 @@ import { answering, railOf, railRequest } from '../support/railRequest.js'
 
 const CODES = { OK: 'success', NO: 'terminal', LATER: 'retryable', EH: 'unknown', GONE: 'absent' } as const
 
-describe('an answer without a table of codes', () => {
+describe('callRail without a table of codes', () => {
   it.each([
     [
       { outcome: 'success', reference: 'r-1' },
@@ -40,21 +40,21 @@ describe('an answer without a table of codes', () => {
       { kind: 'unknown', code: 'EH', railCode: 'EH' },
     ],
     [{ outcome: 'unknown' }, { kind: 'unknown', code: RAIL_RESULT_CODES.unknown }],
-  ])('%j stands', async (answer, verdict) => {
+  ])('classifies %j by its outcome', async (answer, verdict) => {
     expect(await callRail(answering(answer), railRequest())).toEqual({ ...verdict, latencyMs: expect.any(Number) })
   })
 })
 
-describe('garbage is unknown', () => {
+describe('callRail with a malformed answer', () => {
   it.each([
     ['nothing', undefined],
     ['null', null],
-    ['text', '<html>502 Bad Gateway</html>'],
+    ['HTML', '<html>502 Bad Gateway</html>'],
     ['a number', 200],
     ['true', true],
     ['a list', [{ outcome: 'success', reference: 'r' }]],
     ['an empty object', {}],
-    ['an outcome that is none', { outcome: 'paid', reference: 'r' }],
+    ['an unknown outcome', { outcome: 'paid', reference: 'r' }],
     ['an outcome in capitals', { outcome: 'SUCCESS', reference: 'r' }],
     ['an outcome in a list', { outcome: ['success'], reference: 'r' }],
     ['an outcome of inquiries', { outcome: 'absent', code: 'NOT_FOUND' }],
@@ -84,19 +84,19 @@ describe('garbage is unknown', () => {
       ),
     ],
     ['a function', () => ({ outcome: 'success', reference: 'r' })],
-  ])('%s', async (_, answer) => {
+  ])('returns unknown for %s', async (_, answer) => {
     const verdict = await callRail(answering(answer), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.malformed })
     expect(verdict.unknownCode).toBeUndefined()
   })
 
   it.each([
-    ['none', undefined],
+    ['missing', undefined],
     ['blank', ' \t'],
     ['empty', ''],
     ['a number', 42],
     ['null', null],
-  ])('a success whose reference is %s', async (_, reference) => {
+  ])('returns unknown for a success whose reference is %s', async (_, reference) => {
     const verdict = await callRail(answering({ outcome: 'success', reference }), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.noReference })
   })
@@ -107,28 +107,28 @@ describe('garbage is unknown', () => {
     ['half a surrogate pair', 'r\ud800', 'reference of 2 characters: "r\\ud800"'],
     ['a control sequence', '\u001b[2J"\\', 'reference of 6 characters: "\\u001b[2J\\u0022\\u005c"'],
     ['10 MB', 'r'.repeat(10_000_000), `reference of 10000000 characters: "${'r'.repeat(200)}…"`],
-  ])('a success whose reference is %s keeps the reference as evidence', async (_, reference, message) => {
+  ])('returns unknown with the reference as evidence if the reference is %s', async (_, reference, message) => {
     const verdict = await callRail(answering({ outcome: 'success', reference }), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.badReference, message })
     const told = await callRail(answering({ outcome: 'success', reference, message: 'paid' }), railRequest())
     expect(told.message).toBe(`${message}; paid`)
   })
 
-  it('but a reference of 255 characters, or with digits like a card number, is kept as it is', async () => {
+  it('keeps a reference of 255 characters, or with digits like a card number', async () => {
     for (const reference of ['r'.repeat(255), '4111111111111111', 'DE89370400440532013000']) {
       expect(await callRail(answering({ outcome: 'success', reference }), railRequest())).toMatchObject({ reference })
     }
   })
 })
 
-describe('with a table of codes, the table decides', () => {
+describe('callRail with a table of codes', () => {
   it.each([
     [{ outcome: 'success', reference: 'r', code: 'OK' }, 'success'],
     [{ outcome: 'success', reference: 'r' }, 'success'],
     [{ outcome: 'terminal', code: 'NO' }, 'terminal'],
     [{ outcome: 'retryable', code: 'LATER' }, 'retryable'],
     [{ outcome: 'unknown', code: 'EH' }, 'unknown'],
-  ])('%j agrees with it', async (answer, kind) => {
+  ])('accepts %j, which agrees with the table', async (answer, kind) => {
     const verdict = await callRail(answering(answer, { codes: CODES }), railRequest())
     expect(verdict.kind).toBe(kind)
     expect(verdict.unknownCode).toBeUndefined()
@@ -146,18 +146,18 @@ describe('with a table of codes, the table decides', () => {
     [{ outcome: 'unknown', code: 'NEW' }, RAIL_RESULT_CODES.codeNotListed],
     [{ outcome: 'terminal', code: 'no' }, RAIL_RESULT_CODES.codeNotListed],
     [{ outcome: 'terminal', code: 'constructor' }, RAIL_RESULT_CODES.codeNotListed],
-  ])('%j is unknown, and flagged', async (answer, code) => {
+  ])('returns unknown and unknownCode for %j', async (answer, code) => {
     const verdict = await callRail(answering(answer, { codes: CODES }), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code, railCode: answer.code, unknownCode: true })
     expect(verdict.reference).toBeUndefined()
   })
 
-  it('a refusal without a code is unknown all the same', async () => {
+  it('returns unknown for a refusal without a code', async () => {
     expect((await callRail(answering({ outcome: 'terminal' }, { codes: CODES }), railRequest())).kind).toBe('unknown')
   })
 })
 
-describe('Retry-After is honoured within bounds', () => {
+describe('retryAfterMs', () => {
   it.each([
     [5_000, 5_000],
     [0, 1_000],
@@ -169,18 +169,18 @@ describe('Retry-After is honoured within bounds', () => {
     [-1, undefined],
     [Number.NaN, undefined],
     ['5', undefined],
-  ])('%s ms becomes %s', async (retryAfterMs, expected) => {
+  ])('is limited: %s becomes %s', async (retryAfterMs, expected) => {
     const verdict = await callRail(answering({ outcome: 'retryable', code: 'LATER', retryAfterMs }), railRequest())
     expect(verdict.retryAfterMs).toBe(expected)
   })
 
-  it('not after an ending', async () => {
+  it('is dropped after a terminal answer', async () => {
     const verdict = await callRail(answering({ outcome: 'terminal', code: 'NO', retryAfterMs: 5_000 }), railRequest())
     expect(verdict.retryAfterMs).toBeUndefined()
   })
 })
 
-describe('a throw', () => {
+describe('an error of the adapter', () => {
   it.each([
     ['an error', new Error('socket hang up')],
     ['text', 'boom'],
@@ -199,7 +199,7 @@ describe('a throw', () => {
     ],
     ['an error that wraps NotSentError', new Error('later', { cause: new NotSentError('refused') })],
     ['an object that only has the name', { name: 'NotSentError' }],
-  ])('of %s is unknown', async (_, thrown) => {
+  ])('is classified as unknown: %s', async (_, thrown) => {
     const rail = railOf(() => {
       throw thrown
     })
@@ -214,7 +214,7 @@ describe('a throw', () => {
   it.each([
     ['NotSentError', new NotSentError('connect ECONNREFUSED')],
     ['a NotSentError of another copy of the package', Object.assign(new Error('refused'), { name: 'NotSentError' })],
-  ])('of %s says that nothing was sent', async (_, thrown) => {
+  ])('is classified as notSent: %s', async (_, thrown) => {
     const verdict = await callRail(
       railOf(() => {
         throw thrown
@@ -235,7 +235,7 @@ describe('a throw', () => {
     expect(verdict.message).toBe('NOT_SENT: no connection (ECONNREFUSED: connect ECONNREFUSED)')
   })
 
-  it('is redacted: a card number in an error reaches no ledger', async () => {
+  it('has card numbers redacted', async () => {
     const verdict = await callRail(
       railOf(() => {
         throw new Error('card 4111 1111 1111 1111 declined')
@@ -246,7 +246,7 @@ describe('a throw', () => {
   })
 
   it.each(['terminal', 'retryable', 'unknown'] as const)(
-    'is redacted: nor does one that came with the answer “%s”',
+    'has card numbers redacted in the message of an answer “%s”',
     async (outcome) => {
       const verdict = await callRail(
         railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),
@@ -258,8 +258,8 @@ describe('a throw', () => {
   )
 })
 
-describe('time', () => {
-  it('a rail that ignores its signal does not hold the call: unknown at the deadline', async () => {
+describe('the deadline of callRail', () => {
+  it('ends a call with unknown although the rail ignores its signal', async () => {
     const rail = railOf(() => new Promise(() => {}), { timeoutMs: 50 })
     const verdict = await callRail(rail, railRequest())
     expect(verdict).toMatchObject({
@@ -271,7 +271,7 @@ describe('time', () => {
     expect(verdict.latencyMs).toBeLessThan(5_000)
   })
 
-  it('a rail that obeys its signal is aborted at the deadline', async () => {
+  it('aborts a rail that obeys its signal', async () => {
     let aborted: unknown
     const rail = railOf(
       (_, { signal }) =>
@@ -287,7 +287,7 @@ describe('time', () => {
     expect(aborted).toMatchObject({ name: 'TimeoutError' })
   })
 
-  it('what a rail knows when it is aborted counts: surely not sent', async () => {
+  it('returns notSent if the aborted rail throws NotSentError', async () => {
     const rail = railOf(
       (_, { signal }) =>
         new Promise((_resolve, reject) => {
@@ -298,7 +298,7 @@ describe('time', () => {
     expect((await callRail(rail, railRequest())).kind).toBe('notSent')
   })
 
-  it("the caller's signal ends the wait: unknown", async () => {
+  it("does not delay the caller's signal, which ends the call with unknown", async () => {
     const controller = new AbortController()
     const verdict = callRail(
       railOf(() => new Promise(() => {})),
@@ -309,7 +309,7 @@ describe('time', () => {
     expect(await verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.aborted })
   })
 
-  it('a call given up before it began is not sent, and not begun', async () => {
+  it('does not matter for a call aborted before it began, which returns notSent', async () => {
     let calls = 0
     const rail = railOf(() => {
       calls += 1
@@ -319,13 +319,13 @@ describe('time', () => {
     expect(calls).toBe(0)
   })
 
-  it('nothing is left listening on the signal of the worker', async () => {
+  it('leaves no listener on the signal of the worker', async () => {
     const { signal } = new AbortController()
     for (let call = 0; call < 20; call += 1) await callRail(answering({}), railRequest(), { signal })
     expect(getEventListeners(signal, 'abort')).toEqual([])
   })
 
-  it('a thousand hung calls all end', async () => {
+  it('ends 1,000 hung calls', async () => {
     const rail = railOf(() => new Promise(() => {}), { timeoutMs: 50 })
     const verdicts = await Promise.all(Array.from({ length: 1_000 }, () => callRail(rail, railRequest())))
     expect(new Set(verdicts.map(({ kind }) => kind))).toEqual(new Set(['unknown']))
@@ -342,16 +342,16 @@ async function lateVerdict(rail: LoadedRail): Promise<RailResult | undefined> {
   return late[0]
 }
 
-describe('an answer that comes too late', () => {
+describe('a late answer', () => {
   const SHORT = { timeoutMs: 20 }
 
-  it('is delivered, judged as any other', async () => {
+  it('is passed to onLateAnswer, classified like any other', async () => {
     const late = await lateVerdict(answering(sleep(80, { outcome: 'success', reference: 'r-late' }), SHORT))
     expect(late).toMatchObject({ kind: 'success', reference: 'r-late' })
     expect(late?.latencyMs).toBeGreaterThanOrEqual(50)
   })
 
-  it('is delivered if it says that nothing was sent', async () => {
+  it('is passed to onLateAnswer if it is NotSentError', async () => {
     const rail = railOf(async () => {
       await sleep(80)
       throw new NotSentError('no connection in all this time')
@@ -359,7 +359,7 @@ describe('an answer that comes too late', () => {
     expect((await lateVerdict(rail))?.kind).toBe('notSent')
   })
 
-  it('is dropped if it is garbage', async () => {
+  it('is dropped if it is malformed', async () => {
     expect(await lateVerdict(answering(sleep(80, '<html>'), SHORT))).toBeUndefined()
   })
 
@@ -371,7 +371,7 @@ describe('an answer that comes too late', () => {
     expect(await lateVerdict(rail)).toBeUndefined()
   })
 
-  it('needs nobody to receive it', async () => {
+  it('is dropped without onLateAnswer', async () => {
     const rail = railOf(
       async () => {
         await sleep(40)
@@ -411,7 +411,7 @@ describe('inquireRail', () => {
       { kind: 'unknown', code: RAIL_RESULT_CODES.malformed, railCode: 'LATER' },
     ],
     [undefined, { kind: 'unknown', code: RAIL_RESULT_CODES.malformed }],
-  ])('%j', async (status, verdict) => {
+  ])('classifies %j', async (status, verdict) => {
     expect(await inquireRail(asked(status), railRequest())).toEqual({ ...verdict, latencyMs: expect.any(Number) })
   })
 
@@ -422,7 +422,7 @@ describe('inquireRail', () => {
     [{ outcome: 'absent', code: 'NEW' }, 'unknown'],
     [{ outcome: 'terminal', code: 'NO' }, 'terminal'],
     [{ outcome: 'terminal', code: 'OK' }, 'unknown'],
-  ])('with a table of codes, %j is %s', async (status, kind) => {
+  ])('classifies %j as %s with a table of codes', async (status, kind) => {
     expect((await inquireRail(asked(status, { codes: CODES }), railRequest())).kind).toBe(kind)
   })
 
@@ -440,12 +440,12 @@ describe('inquireRail', () => {
       },
     ],
     ['hangs', () => new Promise(() => {})],
-  ])('a question that %s has no answer', async (_, queryStatus) => {
+  ])('returns unknown if the inquiry %s', async (_, queryStatus) => {
     const rail = answering({}, { queryStatus, timeoutMs: 30 })
     expect((await inquireRail(rail, railRequest())).kind).toBe('unknown')
   })
 
-  it('a rail that cannot be asked is not asked', async () => {
+  it('returns unknown for a rail without queryStatus', async () => {
     expect(await inquireRail(answering({}), railRequest())).toMatchObject({
       kind: 'unknown',
       code: RAIL_RESULT_CODES.notAskable,

@@ -16,7 +16,7 @@ import {
 } from '../../libs/rails/index.js'
 import { PAYABLE } from '../support/railRequest.js'
 
-/** A sandbox of a rail, with one adapter that keeps every rule and ways to break each. */
+/** Sandbox of a rail, with an adapter that keeps every rule. */
 class Sandbox {
   readonly payments = new Map<string, string[]>()
 
@@ -50,7 +50,7 @@ class Sandbox {
   }
 }
 
-/** The rules that an adapter breaks, by the beginning of their names. */
+/** Returns the rules that an adapter breaks. */
 async function brokenRules(
   sandbox: Sandbox,
   rail: Partial<RailDeclaration>,
@@ -84,7 +84,7 @@ describe('runRailContract', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('says what it could not check, and why', async () => {
+  it('reports which rules it skipped, and why', async () => {
     const sandbox = new Sandbox()
     const rail: Rail = { type: 'unaskable', onUnknown: 'hold', dispatch: (request) => sandbox.pay(request) }
     const results = await runRailContract(rail, { payload: PAYABLE })
@@ -100,12 +100,12 @@ describe('runRailContract', () => {
     ])
   })
 
-  it('refuses a declaration that is none, before any call', async () => {
+  it('refuses an invalid declaration before any call', async () => {
     const { rail, options } = new Sandbox()
     await expect(runRailContract({ ...rail, timeoutMs: 0 }, options)).rejects.toThrow('timeoutMs')
   })
 
-  it('throws one error that holds all', async () => {
+  it('throws one error with all broken rules', async () => {
     const { rail, options } = new Sandbox()
     const broken = runRailContract({ ...rail, queryStatus: () => ({ outcome: 'unknown' }) }, options)
     await expect(broken).rejects.toMatchObject({
@@ -118,20 +118,20 @@ describe('runRailContract', () => {
     })
   })
 
-  describe('finds an adapter', () => {
-    it('whose sample its own checks refuse', async () => {
+  describe('with a faulty adapter', () => {
+    it('reports a sample payload that fails its checks', async () => {
       const payload = { ...PAYABLE, amount: '10.001' }
       expect(await brokenRules(new Sandbox(), {}, { payload })).toContain(
         'the sample payload passes the checks before a dispatch',
       )
     })
 
-    it('that succeeds without a reference', async () => {
+    it('reports a success without a reference', async () => {
       const rules = await brokenRules(new Sandbox(), { dispatch: () => ({ outcome: 'success', reference: ' ' }) })
       expect(rules).toContain('a payment succeeds with a usable reference')
     })
 
-    it('that uses a reference of its own', async () => {
+    it('reports a reference other than the one of the request', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => sandbox.pay({ ...request, reference: `mine-${Math.random()}` })
       expect(await brokenRules(sandbox, { dispatch })).toContain('our reference reaches the rail')
@@ -140,7 +140,7 @@ describe('runRailContract', () => {
       )
     })
 
-    it('that sends twice', async () => {
+    it('reports a payment sent twice', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => {
         sandbox.pay(request, false)
@@ -149,7 +149,7 @@ describe('runRailContract', () => {
       expect(await brokenRules(sandbox, { dispatch })).toContain('a payment moves money once')
     })
 
-    it('that says resend, and pays again', async () => {
+    it('reports a resend that pays again', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => sandbox.pay(request, false)
       expect(await brokenRules(sandbox, { dispatch })).toContain(
@@ -157,7 +157,7 @@ describe('runRailContract', () => {
       )
     })
 
-    it('that pays again, and hides it behind the same reference', async () => {
+    it('reports a resend that pays again under the same reference', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
         if (signal.aborted) throw new NotSentError('aborted')
@@ -169,12 +169,12 @@ describe('runRailContract', () => {
       )
     })
 
-    it('that finds what was never sent', async () => {
+    it('reports an inquiry that finds a reference never sent', async () => {
       const rules = await brokenRules(new Sandbox(), { queryStatus: () => ({ outcome: 'success', reference: 'r' }) })
       expect(rules).toContain('a reference never sent is absent')
     })
 
-    it('that ignores its signal', async () => {
+    it('reports a call that ignores its signal', async () => {
       const sandbox = new Sandbox()
       let calls = 0
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
@@ -189,14 +189,14 @@ describe('runRailContract', () => {
       expect(calls).toBeGreaterThan(5)
     })
 
-    it('that pays although it was given up before it began', async () => {
+    it('reports a payment by a call that was aborted before it began', async () => {
       const sandbox = new Sandbox()
       expect(await brokenRules(sandbox, { dispatch: (request) => sandbox.pay(request) })).toEqual([
         'a call that is aborted before it begins pays nothing',
       ])
     })
 
-    it('that calls a refusal retryable', async () => {
+    it('reports a refusal classified as retryable', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
         if (signal.aborted) throw new NotSentError('aborted')
@@ -206,7 +206,7 @@ describe('runRailContract', () => {
       expect(await brokenRules(sandbox, { dispatch })).toEqual(['a refusal is terminal, and pays nothing'])
     })
 
-    it('that quotes the account in its refusal', async () => {
+    it('reports a refusal that quotes the account', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
         if (signal.aborted) throw new NotSentError('aborted')
@@ -219,12 +219,12 @@ describe('runRailContract', () => {
       ])
     })
 
-    it('whose codes are not in its table', async () => {
+    it('reports codes that are not in its table', async () => {
       const rules = await brokenRules(new Sandbox(), { codes: { OTHER: 'terminal' } })
       expect(rules).toEqual(['a refusal is terminal, and pays nothing'])
     })
 
-    it('that changes the request', async () => {
+    it('reports an adapter that changes the request', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => {
         Object.assign(request.payload, { seen: true })

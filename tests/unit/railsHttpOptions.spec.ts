@@ -5,7 +5,7 @@ const HTTPS = 'https://rail.example/payments'
 const SIGNING = { keyId: 'k', secret: '0123456789abcdef' }
 
 function declare(http: object, declared: object = {}) {
-  // As from a file in JavaScript: nothing has checked the types.
+  // Untyped, as from a file in JavaScript.
   const given: HttpOptions = JSON.parse('{}')
   return httpRail({ type: 'http', onUnknown: 'resend', ...declared, http: Object.assign(given, http) })
 }
@@ -14,15 +14,15 @@ describe('httpRail', () => {
   it.each([
     ['HTTPS', { url: HTTPS }],
     ['plain HTTP to this machine', { url: 'http://localhost:4000/pay' }],
-    ['by its address', { url: 'http://127.0.0.1:4000/pay' }],
-    ['by another of its addresses', { url: 'http://127.8.9.1/pay' }],
-    ['by its newer address', { url: 'http://[::1]:4000/pay' }],
-    ['plain HTTP elsewhere, if told', { url: 'http://rail.internal/pay', allowPlainHttp: true }],
+    ['plain HTTP to 127.0.0.1', { url: 'http://127.0.0.1:4000/pay' }],
+    ['plain HTTP to 127.8.9.1', { url: 'http://127.8.9.1/pay' }],
+    ['plain HTTP to ::1', { url: 'http://[::1]:4000/pay' }],
+    ['plain HTTP elsewhere with allowPlainHttp', { url: 'http://rail.internal/pay', allowPlainHttp: true }],
     ['the reference in the path', { url: `${HTTPS}/{reference}` }],
     ['a secret of 16 bytes', { url: HTTPS, signing: SIGNING }],
     ['a secret in bytes', { url: HTTPS, signing: { keyId: 'k', secret: new Uint8Array(16) } }],
-    ['an answer of a byte', { url: HTTPS, responseBytesMax: 1 }],
-    ['an answer of 16 MiB', { url: HTTPS, responseBytesMax: 16_777_216 }],
+    ['a response of 1 byte', { url: HTTPS, responseBytesMax: 1 }],
+    ['a response of 16 MiB', { url: HTTPS, responseBytesMax: 16_777_216 }],
   ])('accepts %s', (_, http) => {
     expect(() => loadRail(declare(http))).not.toThrow()
   })
@@ -38,17 +38,17 @@ describe('httpRail', () => {
     ['credentials in the address', { url: 'https://me:pw@rail.example' }, 'http.url: expected no credentials'],
     ['the reference as a host', { url: 'https://{reference}.example' }, 'http.url: expected {reference} in the path'],
     ['another method', { url: HTTPS, method: 'GET' }, 'http.method: expected POST or PUT'],
-    ['a field misspelt', { url: HTTPS, header: {} }, 'http."header": unknown; did you mean headers?'],
-    ['a header of ours', { url: HTTPS, headers: { 'IDEMPOTENCY-KEY': 'x' } }, 'IDEMPOTENCY-KEY is written by Symphony'],
-    ['another', { url: HTTPS, headers: { 'Symphony-Not-After': 'x' } }, 'Symphony-Not-After is written by Symphony'],
+    ['a misspelt field', { url: HTTPS, header: {} }, 'http."header": unknown; did you mean headers?'],
+    ['the header Idempotency-Key', { url: HTTPS, headers: { 'IDEMPOTENCY-KEY': 'x' } }, 'IDEMPOTENCY-KEY is written by Symphony'],
+    ['the header Symphony-Not-After', { url: HTTPS, headers: { 'Symphony-Not-After': 'x' } }, 'Symphony-Not-After is written by Symphony'],
     [
-      'a pointer that is none',
+      'an invalid pointer',
       { url: HTTPS, pointers: { reference: 'id' } },
       'http.pointers.reference: expected a JSON',
     ],
-    ['a pointer misspelt', { url: HTTPS, pointers: { refrence: '/id' } }, 'did you mean reference?'],
+    ['a misspelt pointer', { url: HTTPS, pointers: { refrence: '/id' } }, 'did you mean reference?'],
     [
-      'a status that is none',
+      'an invalid status',
       { url: HTTPS, statusOutcomes: { 99: 'success' } },
       'http.statusOutcomes, a status: expected',
     ],
@@ -58,7 +58,7 @@ describe('httpRail', () => {
       'http.statusOutcomes, a status: expected',
     ],
     [
-      'an outcome that is none',
+      'an unknown outcome',
       { url: HTTPS, statusOutcomes: { 503: 'retry' } },
       'http.statusOutcomes.503: expected success',
     ],
@@ -73,37 +73,37 @@ describe('httpRail', () => {
       { url: HTTPS, signing: { ...SIGNING, keyId: 'a,b' } },
       'http.signing.keyId: expected no comma',
     ],
-    ['an answer of nothing', { url: HTTPS, responseBytesMax: 0 }, 'http.responseBytesMax: expected a whole number'],
-    ['an answer beyond 16 MiB', { url: HTTPS, responseBytesMax: 16_777_217 }, 'http.responseBytesMax: expected'],
+    ['a response of 0 bytes', { url: HTTPS, responseBytesMax: 0 }, 'http.responseBytesMax: expected a whole number'],
+    ['a response beyond 16 MiB', { url: HTTPS, responseBytesMax: 16_777_217 }, 'http.responseBytesMax: expected'],
     ['no connection', { url: HTTPS, connectionsMax: 0 }, 'http.connectionsMax: expected a whole number from 1 to'],
     [
-      'a question without the reference',
+      'a status address without the reference',
       { url: HTTPS, status: { url: HTTPS } },
       'http.status.url: expected {reference} in it',
     ],
     [
-      'a question over plain HTTP',
+      'a status address over plain HTTP',
       { url: HTTPS, status: { url: 'http://rail.example/{reference}' } },
       'http.status.url: expected https',
     ],
-    ['a question misspelt', { url: HTTPS, status: { url: `${HTTPS}/{reference}`, state: {} } }, 'did you mean states?'],
+    ['a misspelt field of status', { url: HTTPS, status: { url: `${HTTPS}/{reference}`, state: {} } }, 'did you mean states?'],
   ])('refuses %s, naming rail and field', (_, http, message) => {
     expect(() => declare(http)).toThrow(message)
     expect(() => declare(http)).toThrow('rail "http", ')
   })
 
-  it('refuses inquire without a place to ask', () => {
+  it('refuses onUnknown inquire without http.status', () => {
     expect(() => declare({ url: HTTPS }, { onUnknown: 'inquire' })).toThrow(
       'http.status: expected an address to inquire at',
     )
   })
 
-  it('refuses what is no rail in the declaration around it, when it is loaded', () => {
+  it('refuses an invalid declaration when it is loaded', () => {
     expect(() => loadRail(declare({ url: HTTPS }, { timeoutMs: 0 }))).toThrow('rail "http", timeoutMs')
     expect(() => loadRail(declare({ url: HTTPS }, { timeoutMS: 5 }))).toThrow('did you mean timeoutMs?')
   })
 
-  it('can be asked only if it was told where', () => {
+  it('has queryStatus only if http.status is given', () => {
     expect(loadRail(declare({ url: HTTPS })).queryStatus).toBeUndefined()
     expect(loadRail(declare({ url: HTTPS, status: { url: `${HTTPS}/{reference}` } })).queryStatus).toBeDefined()
   })

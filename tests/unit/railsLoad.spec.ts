@@ -31,7 +31,7 @@ function load(given: object, options?: LoadOptions) {
 }
 
 describe('loadRails', () => {
-  it('fills in what a declaration leaves out', () => {
+  it('fills in the defaults of a declaration', () => {
     expect(load({})).toMatchObject({
       type: 'sepa',
       onUnknown: 'hold',
@@ -47,7 +47,7 @@ describe('loadRails', () => {
     })
   })
 
-  it('takes the timeout of the process for rails that have none of their own, and settles after it', () => {
+  it('uses the process timeout for rails without one, and settleMs equals the timeout', () => {
     expect(load({}, { timeoutMs: 5_000 })).toMatchObject({ timeoutMs: 5_000, settleMs: 5_000 })
     expect(load({ timeoutMs: 7_000 }, { timeoutMs: 5_000 })).toMatchObject({ timeoutMs: 7_000, settleMs: 7_000 })
   })
@@ -61,11 +61,11 @@ describe('loadRails', () => {
     ]).toEqual(['b', 'a'])
   })
 
-  it('calls an adapter as the object it was declared as', async () => {
+  it('calls an adapter with its own object as this', async () => {
     class Adapter {
       readonly type = 'sepa'
       readonly onUnknown = 'inquire'
-      // Out of reach for anything but this very object.
+      // Readable by this object only.
       readonly #reference = 'mine'
       dispatch() {
         return { outcome: 'success', reference: this.#reference }
@@ -79,7 +79,7 @@ describe('loadRails', () => {
     expect(await inquireRail(loaded, railRequest())).toMatchObject({ kind: 'success', reference: 'mine' })
   })
 
-  it('closes what can be closed', async () => {
+  it('calls close() of rails that have one', async () => {
     let closed = 0
     await load({ close: () => void (closed += 1) }).close()
     await load({}).close()
@@ -106,15 +106,15 @@ describe('loadRails', () => {
 
   it.each([
     ['no dispatch', { dispatch: undefined }, 'dispatch: expected a function, got nothing'],
-    ['a dispatch that is none', { dispatch: 'POST' }, 'dispatch: expected a function, got string'],
+    ['a dispatch that is not a function', { dispatch: 'POST' }, 'dispatch: expected a function, got string'],
     ['no policy', { onUnknown: undefined }, 'onUnknown: expected "resend", "inquire", "hold", got nothing'],
-    ['a policy that is none', { onUnknown: 'retry' }, 'onUnknown: expected "resend", "inquire", "hold", got string'],
-    ['a policy misspelt', { onUnknown: 'inqiure' }, 'did you mean "inquire"?'],
+    ['an unknown policy', { onUnknown: 'retry' }, 'onUnknown: expected "resend", "inquire", "hold", got string'],
+    ['a misspelt policy', { onUnknown: 'inqiure' }, 'did you mean "inquire"?'],
     ['inquire without queryStatus', { onUnknown: 'inquire' }, 'queryStatus: expected a function, because onUnknown is'],
-    ['queryStatus that is none', { queryStatus: true }, 'queryStatus: expected a function, got boolean'],
-    ['close that is none', { close: {} }, 'close: expected a function, got object'],
+    ['a queryStatus that is not a function', { queryStatus: true }, 'queryStatus: expected a function, got boolean'],
+    ['a close that is not a function', { close: {} }, 'close: expected a function, got object'],
     ['an unknown field near a known one', { timeoutMS: 5 }, '"timeoutMS": unknown; did you mean timeoutMs?'],
-    ['another', { quaryStatus: () => {} }, '"quaryStatus": unknown; did you mean queryStatus?'],
+    ['another unknown field near a known one', { quaryStatus: () => {} }, '"quaryStatus": unknown; did you mean queryStatus?'],
     ['an unknown field near none', { retries: 3 }, '"retries": unknown; expected one of type, onUnknown, dispatch,'],
     ['a timeout of zero', { timeoutMs: 0 }, 'timeoutMs: expected a whole number from 1 to 3597000, got 0'],
     ['a timeout past the longest lease', { timeoutMs: 3_597_001 }, 'timeoutMs: expected a whole number'],
@@ -137,18 +137,18 @@ describe('loadRails', () => {
     ['a rate by the minute', { rate: { perMinute: 5 } }, 'rate."perMinute": unknown; expected perSecond only'],
     ['codes in a list', { codes: ['A'] }, 'codes: expected an object from code to outcome, got an array'],
     ['no code at all', { codes: {} }, 'codes: expected 1 to 10000 codes, got 0'],
-    ['a code with an outcome that is none', { codes: { A: 'ok' } }, 'codes.A: expected "success", "terminal"'],
+    ['a code with an unknown outcome', { codes: { A: 'ok' } }, 'codes.A: expected "success", "terminal"'],
     ['a code that is blank', { codes: { ' ': 'success' } }, 'codes, a code: expected text that is not blank'],
     ['a code that is too long', { codes: { ['A'.repeat(129)]: 'success' } }, 'codes, a code: expected at most 128'],
-    ['a schema that is none', { payload: { parse: () => {} } }, 'payload: expected a schema that implements Standard'],
+    ['a payload that is not a schema', { payload: { parse: () => {} } }, 'payload: expected a schema that implements Standard'],
     ['a schema of version 2', { payload: { '~standard': { ...STANDARD, version: 2 } } }, 'payload: expected a schema'],
     ['money as text', { money: 'no' }, 'money: expected true or false, got string'],
     [
-      'a destination that is none',
+      'an unknown destination kind',
       { destination: 'swift' },
       'destination: expected "iban", "phone", "account" or a function',
     ],
-    ['a destination misspelt', { destination: 'acount' }, 'did you mean "account"?'],
+    ['a misspelt destination kind', { destination: 'acount' }, 'did you mean "account"?'],
   ])('refuses %s, naming rail and field', (_, given, message) => {
     expect(() => load(given)).toThrow(message)
     expect(() => load(given)).toThrow('rail "sepa", ')
@@ -158,8 +158,8 @@ describe('loadRails', () => {
     ['no list', { default: [] }, 'rails: expected an array of rails, got object'],
     ['nothing', undefined, 'rails: expected an array of rails, got nothing'],
     ['an empty list', [], 'rails: expected 1 to 1000 rails, got 0'],
-    ['what is no rail', [RAIL, null], 'rails[1]: expected a rail, got null'],
-    ['a list in it', [[RAIL]], 'rails[0]: expected a rail, got an array'],
+    ['a list with null', [RAIL, null], 'rails[1]: expected a rail, got null'],
+    ['a list in the list', [[RAIL]], 'rails[0]: expected a rail, got an array'],
     ['a rail without a type', [{ ...RAIL, type: undefined }], 'rails[0].type: expected text, got undefined'],
     ['a type with a space', [{ ...RAIL, type: 'se pa' }], 'rails[0].type: expected printable ASCII'],
     ['two of a type', [RAIL, { ...RAIL }], 'rails[1].type: the rail "sepa" is declared twice'],
@@ -167,7 +167,7 @@ describe('loadRails', () => {
     expect(() => loadRails(rails)).toThrow(message)
   })
 
-  it('throws errors of the argument kinds', () => {
+  it('throws ArgumentRangeError or InvalidArgumentError', () => {
     expect(() => load({ timeoutMs: 0 })).toThrow(ArgumentRangeError)
     expect(() => load({ timeoutMs: 'x' })).toThrow(InvalidArgumentError)
     expect(() => loadRails([RAIL], { timeoutMs: 0 })).toThrow(ArgumentRangeError)
@@ -175,7 +175,7 @@ describe('loadRails', () => {
 })
 
 describe('defineRail', () => {
-  it('adds types and nothing else', () => {
+  it('adds types and returns the same object', () => {
     const payload: StandardSchema<{ amount: string; note?: string }> = { '~standard': STANDARD }
     const rail = defineRail({
       type: 'typed',
@@ -199,7 +199,7 @@ describe('the type of a rail', () => {
     for (const rail of [unaskable, defined]) expect(() => loadRails([rail])).toThrow('queryStatus: expected a function')
   })
 
-  it('accepts every other policy without it, and "inquire" with it', () => {
+  it('accepts other policies without queryStatus, and "inquire" with it', () => {
     const rails: Rail[] = [
       { ...RAIL, type: 'a', onUnknown: 'hold' },
       { ...RAIL, type: 'b', onUnknown: 'resend' },
@@ -209,7 +209,7 @@ describe('the type of a rail', () => {
   })
 })
 
-describe('a file of rails', () => {
+describe('a rails file', () => {
   let folder: string
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'symphony-rails-'))
@@ -217,7 +217,7 @@ describe('a file of rails', () => {
   afterAll(() => rm(folder, { recursive: true }))
 
   const BODY = `[{ type: 'sepa', onUnknown: 'hold', dispatch: () => ({ outcome: 'success', reference: 'r' }) }]`
-  /** In a process of its own: the test runner transforms what it imports, and Node.js does not. */
+  /** Loads the file in another process, because the test runner transforms imports and Node.js does not. */
   const loadFile = async (name: string, text: string): Promise<unknown> => {
     await writeFile(join(folder, name), text)
     const program = `const { readRailsFile } = await import(process.argv[1])
@@ -246,7 +246,7 @@ describe('a file of rails', () => {
     expect(await loadFile(name, text)).toEqual(['sepa'])
   })
 
-  it('in TypeScript that this Node.js cannot read is refused with the command that compiles it', async () => {
+  it('is refused with the tsc command if it is TypeScript that Node.js cannot read', async () => {
     expect(await loadFile('rails.ts', `enum Policy { Hold }\nexport default ${BODY}`)).toEqual({
       code: 'RAILS_UNREADABLE',
       remedy: expect.stringContaining('npx tsc rails.ts --module nodenext --target es2022'),

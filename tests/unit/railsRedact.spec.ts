@@ -44,7 +44,7 @@ describe('redact', () => {
     ['an account number', 'account 123456789 is closed', '123456789'],
     ['a phone number', 'to +4915123456789', '15123456789'],
     ['a phone number with spaces', 'to +49 151 2345 6789', '2345'],
-  ])('takes out %s', (_, text, canary) => {
+  ])('removes %s', (_, text, canary) => {
     expect(redact(text)).not.toContain(canary)
     expect(redact(text)).toMatch(/\[(card|iban|phone|digits|secret|token|credentials|private key)\]/)
   })
@@ -63,29 +63,29 @@ describe('redact', () => {
     expect(redact(text)).toBe(text)
   })
 
-  it('says what was there, and keeps the rest', () => {
+  it('names the removed kind and keeps the rest', () => {
     expect(redact('card 4111111111111111 of DE89370400440532013000 with password=x was refused')).toBe(
       'card [card] of [iban] with password=[secret] was refused',
     )
   })
 
-  it('is bounded, and storable', () => {
+  it('limits the length and replaces characters that cannot be stored', () => {
     expect(redact('x'.repeat(5_000))).toHaveLength(2_000)
     expect(redact('y'.repeat(500), 128)).toHaveLength(128)
     expect(redact('a\u0000b\ud800c')).toBe('a\uFFFDb\uFFFDc')
     expect(redact('  ')).toBe('(no text)')
   })
 
-  it('leaves no half of a number at the end of what it reads', () => {
+  it('leaves no part of a number at the end of the text that it reads', () => {
     for (let digitsRead = 1; digitsRead < 16; digitsRead += 1) {
       const [begin, end] = ['-----BEGIN PRIVATE KEY-----', '-----END PRIVATE KEY----- ']
-      // What is read of it shrinks to a few words, so that nothing else cuts it.
+      // The key shrinks to a few words, so that only the read limit cuts the number.
       const key = 'A'.repeat(16_384 - digitsRead - begin.length - end.length)
       expect(redact(`${begin}${key}${end}4111111111111111`)).toMatch(/^\[private key\]( \[\w+\])?…$/)
     }
   })
 
-  it('takes a number out wherever it stands in a text', () => {
+  it('removes a card number anywhere in a text', () => {
     const around = fc
       .string({ unit: 'grapheme', maxLength: 40 })
       .filter((text) => !/[\dA-Za-z+]/.test(text.normalize('NFKC')))
@@ -96,7 +96,7 @@ describe('redact', () => {
     )
   })
 
-  it('is quick on what is made to be slow', () => {
+  it('takes under 5 s of CPU time for hostile input', () => {
     const hostile = [
       '1'.repeat(100_000),
       '1 '.repeat(50_000),
@@ -106,7 +106,7 @@ describe('redact', () => {
       'AA00 '.repeat(20_000),
       '"\\'.repeat(50_000),
     ]
-    // Of this process, not of the wall: what others do on the machine says nothing about the expressions.
+    // CPU time of this process, because other load on the machine does not matter here.
     const before = process.cpuUsage()
     for (const text of hostile) redact(text)
     expect(process.cpuUsage(before).user).toBeLessThan(5_000_000)

@@ -56,16 +56,16 @@ describe('a scripted payment', () => {
     ['garbage', { kind: 'unknown', code: RAIL_RESULT_CODES.malformed }, 1],
     ['refused', { kind: 'notSent', code: RAIL_RESULT_CODES.notSent }, 0],
     ['nonsense', { kind: 'terminal', code: 'SIM_SCRIPT_UNKNOWN' }, 0],
-  ])('%s', async (script, verdict, effects) => {
+  ])('behaves as scripted: %s', async (script, verdict, effects) => {
     const request = simulate(script)
     const timeoutMs = script === 'timeoutAfterPaying' ? 300 : 10_000
     expect(await callRail(rail({ timeoutMs }), request)).toMatchObject(verdict)
-    // A rail that paid nothing has not even begun a book.
+    // A rail that paid nothing has no book file.
     const book = existsSync(bookFile) ? await readBook(bookFile) : new Map<string, RailEffect>()
     expect(book.get(request.reference)?.count ?? 0).toBe(effects)
   })
 
-  it('goes by attempt where there is a list, and the last repeats', async () => {
+  it('uses one entry of a list per attempt and repeats the last', async () => {
     const loaded = rail()
     const kinds = []
     for (const attempt of [1, 2, 3, 4]) {
@@ -74,7 +74,7 @@ describe('a scripted payment', () => {
     expect(kinds).toEqual(['retryable', 'notSent', 'success', 'success'])
   })
 
-  it('that is slow and given up has not paid', async () => {
+  it('pays nothing if it is slow and the call times out', async () => {
     const request = simulate('slow')
     const loaded = rail({ timeoutMs: 20, slowMs: 2_000 })
     expect((await callRail(loaded, request)).kind).toBe('unknown')
@@ -82,8 +82,8 @@ describe('a scripted payment', () => {
   })
 })
 
-describe('the book', () => {
-  it('has what was paid: reference, amount, currency, time', async () => {
+describe('the rail book', () => {
+  it('has reference, amount, currency and time of each payment', async () => {
     const request = railRequest()
     const verdict = await callRail(rail(), request)
     expect([...(await readBook(bookFile)).values()]).toEqual([
@@ -99,7 +99,7 @@ describe('the book', () => {
     ])
   })
 
-  it('of an idempotent rail has a reference once, however often it is sent', async () => {
+  it('has a reference once for an idempotent rail, however often it is sent', async () => {
     const loaded = rail()
     const request = railRequest()
     const verdicts = [await callRail(loaded, request), await callRail(loaded, { ...request, attempt: 2 })]
@@ -108,18 +108,18 @@ describe('the book', () => {
     expect((await readBook(bookFile)).get(request.reference)).toMatchObject({ count: 1, repeats: 0 })
   })
 
-  it('has a reference once also if it comes twice while the disk is busy', async () => {
+  it('has a reference once if it is sent twice during one write', async () => {
     const loaded = rail()
     const twin = railRequest()
     await Promise.all([railRequest(), twin, twin].map((request) => callRail(loaded, request)))
     expect((await readBook(bookFile)).get(twin.reference)).toMatchObject({ count: 1, repeats: 0 })
   })
 
-  it('answers with the payment of another process that was quicker by a moment', async () => {
+  it('returns the payment of another process that wrote the reference first', async () => {
     await callRail(rail(), railRequest())
     const payment = { reference: 'x', amount: '1.00', currency: 'EUR', once: true }
     const quicker = { ...payment, railReference: 'theirs', at: '2026-01-01T00:00:00.000Z' }
-    // The book looks at the clock after it has read the others' lines, and before it writes its own.
+    // The book reads the clock after it has read the others' lines and before it writes its own.
     const book = new FileRailBook(bookFile, {
       ...systemClock,
       now: () => {
@@ -133,7 +133,7 @@ describe('the book', () => {
     await book.close()
   })
 
-  it.each(['inquire', 'hold'] as const)('of a rail that is not (%s) shows a second payment', async (onUnknown) => {
+  it.each(['inquire', 'hold'] as const)('has two payments if a rail with onUnknown %s is called twice', async (onUnknown) => {
     const loaded = rail({ onUnknown })
     const request = railRequest()
     const first = await callRail(loaded, request)
@@ -146,13 +146,13 @@ describe('the book', () => {
     })
   })
 
-  it('of a rail that is not idempotent shows a duplicate', async () => {
+  it('has two payments for the script duplicate on a rail that is not idempotent', async () => {
     const request = simulate('duplicate')
     await callRail(rail({ onUnknown: 'inquire' }), request)
     expect((await readBook(bookFile)).get(request.reference)?.count).toBe(2)
   })
 
-  it('of a rail that only claims to be idempotent shows the lie', async () => {
+  it('has two payments if a resend rail is not idempotent', async () => {
     const loaded = rail({ onUnknown: 'resend', idempotent: false })
     const request = railRequest()
     await callRail(loaded, request)
@@ -160,7 +160,7 @@ describe('the book', () => {
     expect((await readBook(bookFile)).get(request.reference)?.count).toBe(2)
   })
 
-  it('is remembered by the next process', async () => {
+  it('is read by the next process', async () => {
     const request = railRequest()
     const first = await callRail(rail(), request)
     const next = rail()
@@ -168,18 +168,18 @@ describe('the book', () => {
     expect((await callRail(next, request)).reference).toBe(first.reference)
   })
 
-  it('refuses what arrives after its not-after time', async () => {
+  it('refuses a request after its not-after time (SIM_TOO_LATE)', async () => {
     const request = railRequest({ notAfter: new Date(Date.now() - 1) })
     expect(await callRail(rail(), request)).toMatchObject({ kind: 'retryable', code: 'SIM_TOO_LATE' })
     expect((await readBook(bookFile)).size).toBe(0)
   })
 
-  it('counts a line that was cut as no payment, and loses none after it', async () => {
+  it('ignores a truncated line and keeps the lines after it', async () => {
     const [before, cut, after] = [railRequest(), railRequest(), railRequest()]
     const loaded = rail()
     await callRail(loaded, before)
     await callRail(loaded, cut)
-    // As a kill in the middle of a write leaves it: some of the last line, and no end of line.
+    // A kill during a write leaves part of the last line without its line end.
     const whole = await readFile(bookFile, 'utf8')
     await writeFile(bookFile, whole.slice(0, -20))
     const next = rail()
@@ -188,11 +188,11 @@ describe('the book', () => {
     expect([...(await readBook(bookFile)).keys()]).toEqual([before.reference, after.reference])
   })
 
-  it('that is missing is an error: no payments and no book are not the same', async () => {
+  it('cannot be read if the file is missing (ENOENT)', async () => {
     await expect(readBook(join(folder, 'typo.ndjson'))).rejects.toThrow('ENOENT')
   })
 
-  it('lets the first line win where two processes wrote one reference at the same instant', async () => {
+  it('counts the first of two lines that two processes wrote for one reference', async () => {
     await callRail(rail(), railRequest())
     const line = { reference: 'x', amount: '1.00', currency: 'EUR', once: true, at: '2026-01-01T00:00:00.000Z' }
     for (const railReference of ['first', 'second']) {
@@ -202,7 +202,7 @@ describe('the book', () => {
     expect((await callRail(rail(), railRequest({ reference: 'x' }))).reference).toBe('first')
   })
 
-  it('that cannot be written is an unknown outcome, not a payment', async () => {
+  it('causes an unknown outcome if it cannot be written', async () => {
     await writeFile(join(folder, 'books'), 'a file where a folder should be')
     expect((await callRail(rail(), railRequest())).kind).toBe('unknown')
   })
@@ -220,7 +220,7 @@ describe('random behaviour', () => {
     return kinds
   }
 
-  it('repeats itself under the same seed, and not under another', async () => {
+  it('is the same for the same seed and differs for another', async () => {
     const kinds = await kindsOf('a', 60)
     expect(await kindsOf('a', 60)).toEqual(kinds)
     expect(await kindsOf('b', 60)).not.toEqual(kinds)
@@ -244,16 +244,16 @@ describe('random behaviour', () => {
     expect(kinds.size).toBe(2)
   })
 
-  it('knows every behaviour by name', () => {
+  it('accepts every behaviour by name', () => {
     for (const behaviour of SIMULATED_BEHAVIOURS) expect(() => rail({ behaviour: { [behaviour]: 1 } })).not.toThrow()
   })
 })
 
-describe('options', () => {
+describe('simulatedRail', () => {
   it.each([
     ['no book', { bookFile: undefined }, 'bookFile: expected either bookFile or bookUrl'],
     ['two books', { bookUrl: 'http://127.0.0.1:1' }, 'bookFile: expected either bookFile or bookUrl'],
-    ['a behaviour that is none', { behaviour: 'sucess' }, 'behaviour."sucess": unknown; did you mean success?'],
+    ['an unknown behaviour', { behaviour: 'sucess' }, 'behaviour."sucess": unknown; did you mean success?'],
     ['no weight', { behaviour: {} }, 'behaviour: expected at least one weight above zero'],
     [
       'a weight below zero',
@@ -261,29 +261,29 @@ describe('options', () => {
       'behaviour.success: expected a weight of zero or more, got -1',
     ],
     [
-      'a latency that ends before it begins',
+      'a latency with max below min',
       { latencyMs: { min: 5, max: 4 } },
       'latencyMs.max: expected a whole number from 5',
     ],
-    ['a slowness below zero', { slowMs: -1 }, 'slowMs: expected a whole number'],
+    ['a negative slowMs', { slowMs: -1 }, 'slowMs: expected a whole number'],
   ])('refuses %s', (_, given, message) => {
     const options: SimulatedRailOptions = JSON.parse('{"onUnknown":"resend"}')
     expect(() => simulatedRail(Object.assign(options, { bookFile }, given))).toThrow(message)
   })
 
-  it('a rail that holds cannot be asked', () => {
+  it('has no queryStatus with onUnknown hold', () => {
     expect(rail({ onUnknown: 'hold' }).queryStatus).toBeUndefined()
     expect(rail({ onUnknown: 'inquire' }).queryStatus).toBeDefined()
   })
 
-  it('a rail that is only declared leaves no file', async () => {
+  it('creates no file before the first call', async () => {
     await rail().close()
     await expect(readBook(bookFile)).rejects.toThrow('ENOENT')
   })
 })
 
-describe('a book behind HTTP', () => {
-  it('is the same book', async () => {
+describe('a rail book behind HTTP', () => {
+  it('behaves like the file', async () => {
     const server = await serveRailBook({ file: bookFile })
     toClose.push(server.close)
     const loaded = rail({ bookUrl: server.url, onUnknown: 'inquire', idempotent: true })
@@ -296,7 +296,7 @@ describe('a book behind HTTP', () => {
     expect((await readBook(bookFile)).get(request.reference)).toMatchObject({ count: 1, amount: '10.00' })
   })
 
-  it('refuses what comes too late, and what is no payment', async () => {
+  it('refuses a late payment (SIM_TOO_LATE) and an invalid request (400)', async () => {
     const server = await serveRailBook({ file: bookFile })
     toClose.push(server.close)
     const late = railRequest({ notAfter: new Date(Date.now() - 1) })
@@ -309,7 +309,7 @@ describe('a book behind HTTP', () => {
     expect((await readBook(bookFile)).size).toBe(0)
   })
 
-  it('that cannot be reached got nothing', async () => {
+  it('causes notSent if it cannot be reached', async () => {
     const server = await serveRailBook({ file: bookFile })
     await server.close()
     expect((await callRail(rail({ bookUrl: server.url }), railRequest())).kind).toBe('notSent')

@@ -42,7 +42,7 @@ describe('amounts', () => {
     ['10000000000000000.00', 'EUR', 'INVALID_AMOUNT'],
     ['999999999999999999', 'JPY', 'ok'],
     ['1000000000000000000', 'JPY', 'INVALID_AMOUNT'],
-  ])('%s %s: %s', async (amount, currency, code) => {
+  ])('are checked: %s %s gives %s', async (amount, currency, code) => {
     expect(await codeOf({ ...PAYABLE, amount, currency })).toBe(code)
   })
 
@@ -74,18 +74,18 @@ describe('amounts', () => {
     ['null', null],
     ['a list', ['10.00']],
     ['an object', { value: '10.00' }],
-  ])('an amount that is %s is refused', async (_, amount) => {
+  ])('are refused if one is %s', async (_, amount) => {
     expect(await codeOf({ ...PAYABLE, amount })).toBe('INVALID_AMOUNT')
   })
 
-  it('a missing amount is refused', async () => {
+  it('are refused if missing', async () => {
     const { amount: _, ...payload } = PAYABLE
     expect(await codeOf(payload)).toBe('INVALID_AMOUNT')
   })
 })
 
 describe('currencies', () => {
-  it.each(['EUR', 'USD', 'GBP', 'CHF', 'XCG', 'ZWG', 'SLE', 'VED', 'XAF'])('%s exists', async (currency) => {
+  it.each(['EUR', 'USD', 'GBP', 'CHF', 'XCG', 'ZWG', 'SLE', 'VED', 'XAF'])('include %s', async (currency) => {
     expect(await codeOf({ ...PAYABLE, amount: '10', currency })).toBe('ok')
   })
 
@@ -107,11 +107,11 @@ describe('currencies', () => {
     ['is a number', 978],
     ['is null', null],
     ['is a property of every object', 'constructor'],
-  ])('a code that %s is refused', async (_, currency) => {
+  ])('are refused if the code %s', async (_, currency) => {
     expect(await codeOf({ ...PAYABLE, currency })).toBe('INVALID_CURRENCY')
   })
 
-  it('a missing currency is refused', async () => {
+  it('are refused if missing', async () => {
     const { currency: _, ...payload } = PAYABLE
     expect(await codeOf(payload)).toBe('INVALID_CURRENCY')
   })
@@ -160,7 +160,7 @@ describe('IBANs', () => {
     'NO9386011117947',
     'EG380019000500000000263180002',
   ]
-  it.each(KNOWN)('of the hundred pairs of check digits that %s could have only its own is right', async (iban) => {
+  it.each(KNOWN)('have one valid pair of check digits of 100: %s', async (iban) => {
     const pairs = Array.from({ length: 100 }, (_, n) => String(n).padStart(2, '0'))
     const right = await Promise.all(
       pairs.map((pair) =>
@@ -170,7 +170,7 @@ describe('IBANs', () => {
     expect(pairs.filter((_, n) => right[n] === 'ok')).toEqual([iban.slice(2, 4)])
   })
 
-  it('are what the table of countries and its own check call valid, character by character', async () => {
+  it('are valid exactly if ibantools accepts them, with any one character changed', async () => {
     const character = fc.constantFrom(...'0123456789ABCXYZ axÄ-'.split(''))
     await fc.assert(
       fc.asyncProperty(fc.constantFrom(...KNOWN), fc.nat(33), character, async (iban, place, put) => {
@@ -239,29 +239,29 @@ describe('accounts', () => {
   })
 })
 
-describe('destinations of a rail that does not say what it pays to', () => {
+describe('destinations of a rail without a destination kind', () => {
   it.each([
     ['an IBAN', 'DE89370400440532013000', 'ok'],
-    ['what is shaped like an IBAN', 'DE88370400440532013000', 'INVALID_DESTINATION'],
+    ['an IBAN with wrong check digits', 'DE88370400440532013000', 'INVALID_DESTINATION'],
     ['an IBAN in lower case', 'de89370400440532013000', 'INVALID_DESTINATION'],
     ['an IBAN with spaces', 'DE89 3704 0044 0532 0130 00', 'INVALID_DESTINATION'],
     ['a phone number', '+4915123456789', 'ok'],
-    ['what begins like a phone number', '+49', 'INVALID_DESTINATION'],
+    ['an incomplete phone number', '+49', 'INVALID_DESTINATION'],
     ['an account', 'wallet-7', 'ok'],
     ['an account with a space', 'wallet 7', 'INVALID_DESTINATION'],
     ['nothing', '', 'INVALID_DESTINATION'],
     ['a number', 7, 'INVALID_DESTINATION'],
-  ])('%s: %s: %s', async (_, destination, code) => {
+  ])('are checked: %s (%s) gives %s', async (_, destination, code) => {
     expect(await codeOf({ ...PAYABLE, destination })).toBe(code)
   })
 
-  it('a missing destination is refused', async () => {
+  it('are refused if missing', async () => {
     const { destination: _, ...payload } = PAYABLE
     expect(await codeOf(payload)).toBe('INVALID_DESTINATION')
   })
 })
 
-describe('a destination judged by the rail', () => {
+describe('a destination with a check of the rail', () => {
   it.each<[string, DestinationValidator, string]>([
     ['accepted', () => true, 'ok'],
     ['refused', () => false, 'INVALID_DESTINATION'],
@@ -271,7 +271,7 @@ describe('a destination judged by the rail', () => {
     expect(await codeOf(PAYABLE, { destination })).toBe(code)
   })
 
-  it('may be of any shape', async () => {
+  it('may have any type', async () => {
     const payload = { ...PAYABLE, destination: { sort: '20-00-00', account: '55779911' } }
     expect(await codeOf(payload, { destination: (value: unknown) => typeof value === 'object' })).toBe('ok')
   })
@@ -285,34 +285,34 @@ describe('a destination judged by the rail', () => {
     ],
     ['answers nothing', () => undefined],
     ['answers with text', () => 'yes'],
-  ])('by a check that %s is no verdict on the payment', async (_, destination) => {
+  ])('is retryable (PAYLOAD_CHECK_FAILED) if the check %s', async (_, destination) => {
     const check = await validatePayload(rail({ destination }), PAYABLE)
     expect(check).toMatchObject({ ok: false, code: 'PAYLOAD_CHECK_FAILED', retryable: true })
     expect(JSON.stringify(check)).not.toContain('DE89')
   })
 })
 
-/** A Standard Schema that answers as told. */
+/** Returns a Standard Schema with this validate function. */
 function schema(validate: (value: unknown) => StandardResult | Promise<StandardResult>): StandardSchema<JsonObject> {
   return { '~standard': { version: 1, vendor: 'test', validate } }
 }
 
 describe('the schema of the rail', () => {
   it.each([
-    ['that accepts', schema((value) => ({ value })), 'ok'],
-    ['that accepts later', schema(async (value) => ({ value })), 'ok'],
-    ['that refuses', schema(() => ({ issues: [{ message: 'no' }] })), 'INVALID_PAYLOAD'],
-    ['that refuses later', schema(async () => ({ issues: [{ message: 'no' }] })), 'INVALID_PAYLOAD'],
-  ])('%s decides', async (_, payload, code) => {
+    ['accepts', schema((value) => ({ value })), 'ok'],
+    ['accepts later', schema(async (value) => ({ value })), 'ok'],
+    ['refuses', schema(() => ({ issues: [{ message: 'no' }] })), 'INVALID_PAYLOAD'],
+    ['refuses later', schema(async () => ({ issues: [{ message: 'no' }] })), 'INVALID_PAYLOAD'],
+  ])('%s the payload', async (_, payload, code) => {
     expect(await codeOf(PAYABLE, { payload })).toBe(code)
   })
 
-  it('is asked after the money: the specific fault is reported', async () => {
+  it('is checked after amount, currency and destination', async () => {
     const payload = schema(() => ({ issues: [{ message: 'no' }] }))
     expect(await codeOf({ ...PAYABLE, amount: '-1' }, { payload })).toBe('INVALID_AMOUNT')
   })
 
-  it('is named by its places, never by what it says or by the value', async () => {
+  it('is reported by the paths of its issues, never by messages or values', async () => {
     const issues = [
       { message: 'Expected number, received "4111111111111111"', path: ['meta', { key: 'items' }, 0, 'pan'] },
       { message: 'again', path: ['meta', '4111111111111111'] },
@@ -327,13 +327,13 @@ describe('the schema of the rail', () => {
     })
   })
 
-  it('says how many more places there are', async () => {
+  it('is reported with the number of further paths', async () => {
     const issues = Array.from({ length: 7 }, (_, index) => ({ message: 'no', path: ['list', index] }))
     const check = await validatePayload(rail({ payload: schema(() => ({ issues })) }), { ...PAYABLE, list: [] })
     expect(check).toMatchObject({ message: expect.stringMatching(/payload\.list\[4\] and 2 more$/) })
   })
 
-  it('does not change what is sent', async () => {
+  it('does not change the payload', async () => {
     const payload = { ...PAYABLE }
     await validatePayload(rail({ payload: schema(() => ({ value: { changed: true } })) }), payload)
     expect(payload).toEqual(PAYABLE)
@@ -350,7 +350,7 @@ describe('the schema of the rail', () => {
     ['rejects', schema(() => Promise.reject(new Error('secret'))), /threw Error$/],
     ['hangs', schema(() => new Promise(() => {})), /did not end within 50 ms$/],
     ['answers nothing', schema(() => JSON.parse('[]')[0]), /threw TypeError$/],
-  ])('that %s is no verdict on the payment', async (_, payload, message) => {
+  ])('is retryable (PAYLOAD_CHECK_FAILED) if it %s', async (_, payload, message) => {
     expect(await validatePayload(rail({ payload, timeoutMs: 50 }), PAYABLE)).toEqual({
       ok: false,
       code: 'PAYLOAD_CHECK_FAILED',
@@ -360,18 +360,18 @@ describe('the schema of the rail', () => {
   })
 })
 
-describe('a rail that carries no money', () => {
+describe('a rail with money: false', () => {
   it('checks neither amount nor currency nor destination', async () => {
     expect(await codeOf({ event: 'customer.created' }, { money: false })).toBe('ok')
   })
 
-  it('still has its schema', async () => {
+  it('still checks its schema', async () => {
     const payload = schema(() => ({ issues: [{ message: 'no' }] }))
     expect(await codeOf({ event: 'customer.created' }, { money: false, payload })).toBe('INVALID_PAYLOAD')
   })
 })
 
-it.each(['[]', 'null', '"amount"'])('a payload that is %s is refused', async (text) => {
+it.each(['[]', 'null', '"amount"'])('validatePayload refuses a payload that is %s (INVALID_PAYLOAD)', async (text) => {
   expect(await codeOf(JSON.parse(text))).toBe('INVALID_PAYLOAD')
 })
 
@@ -379,6 +379,6 @@ it.each([
   [{ ...PAYABLE, amount: '4111111111111111.555' }],
   [{ ...PAYABLE, currency: '4111111111111111' }],
   [{ ...PAYABLE, destination: '4111 1111 1111 1111' }],
-])('no message quotes a value', async (payload) => {
+])('validatePayload never quotes a value', async (payload) => {
   expect(JSON.stringify(await validatePayload(rail(), payload))).not.toContain('4111')
 })

@@ -4,9 +4,9 @@ import { CronSchedule, requiredCron, requiredSchedule, requiredTimeZone } from '
 import { MISSED_RUNS_MAX, planRuns } from '../../libs/scheduler/createJobRunsFromDueJobs.js'
 import type { DueJob, MissedRuns } from '../../libs/scheduler/types.js'
 
-/** What an expression means, before any database is asked. */
+/** Cron expressions and missed runs, without a database. */
 
-/** So many occurrences after a moment, in ISO spelling without the milliseconds. */
+/** Returns so many occurrences after a time, in ISO format without milliseconds. */
 function after(cron: string, timeZone: string, from: string, count: number): string[] {
   const schedule = requiredSchedule(cron, timeZone)
   const found: string[] = []
@@ -18,7 +18,7 @@ function shortly(at: Date): string {
   return at.toISOString().replace('.000', '')
 }
 
-describe('an expression', () => {
+describe('a cron expression', () => {
   test.each([
     ['* * * * *', '2026-11-15T10:01:00Z'],
     ['*/20 * * * * *', '2026-11-15T10:00:20Z'],
@@ -36,11 +36,11 @@ describe('an expression', () => {
     ['@daily', '2026-11-16T00:00:00Z'],
     ['@midnight', '2026-11-16T00:00:00Z'],
     ['@hourly', '2026-11-15T11:00:00Z'],
-  ])('%s is next due at %s', (cron, next) => {
+  ])('%s is next due at %s after 2026-11-15T10:00:00Z', (cron, next) => {
     expect(after(cron, 'UTC', '2026-11-15T10:00:00Z', 1)).toEqual([next])
   })
 
-  test('has one spelling: spaces and the case of macros do not make another schedule', () => {
+  test('is normalised: extra spaces and the case of macros do not matter', () => {
     expect(requiredCron('cron', '  0   12 \t* * * ')).toBe('0 12 * * *')
     expect(requiredCron('cron', '@Daily')).toBe('@daily')
   })
@@ -48,11 +48,11 @@ describe('an expression', () => {
   test.each([
     ['nothing', ''],
     ['blanks', '   '],
-    ['no text', 5],
+    ['a number', 5],
     ['null', null],
     ['four fields', '* * * *'],
     ['seven fields', '* * * * * * 2030'],
-    ['a moment', '2026-01-01T00:00:00'],
+    ['a timestamp', '2026-01-01T00:00:00'],
     ['an unknown macro', '@reboot'],
     ['a macro with more', '@daily x'],
     ['letters', 'a b c d e'],
@@ -61,7 +61,7 @@ describe('an expression', () => {
     ['a step beyond the field', '*/61 * * * *'],
     ['a fraction', '1.5 * * * *'],
     ['a negative number', '-1 * * * *'],
-  ])('of %s is a TypeError that names cron', (_what, cron) => {
+  ])('is refused with an InvalidArgumentError that names cron: %s', (_what, cron) => {
     expect(() => requiredSchedule(requiredCron('cron', cron), 'UTC')).toThrow(InvalidArgumentError)
     expect(() => requiredSchedule(requiredCron('cron', cron), 'UTC')).toThrow(/^cron: /)
   })
@@ -77,19 +77,19 @@ describe('an expression', () => {
     ['30 February', '0 0 30 2 *'],
     ['31 April', '0 0 31 4 *'],
     ['257 characters', `${'0,'.repeat(128)}0 * * * *`],
-  ])('of %s is a RangeError that names cron', (_what, cron) => {
+  ])('is refused with an ArgumentRangeError that names cron: %s', (_what, cron) => {
     expect(() => requiredSchedule(requiredCron('cron', cron), 'UTC')).toThrow(ArgumentRangeError)
     expect(() => requiredSchedule(requiredCron('cron', cron), 'UTC')).toThrow(/^cron: /)
   })
 })
 
 describe('a time zone', () => {
-  test.each(['UTC', 'Africa/Cairo', 'America/New_York', 'Australia/Lord_Howe', 'Etc/GMT-5'])('%s is known', (zone) => {
+  test.each(['UTC', 'Africa/Cairo', 'America/New_York', 'Australia/Lord_Howe', 'Etc/GMT-5'])('%s is accepted', (zone) => {
     expect(requiredTimeZone('timeZone', zone)).toBe(zone)
   })
 
   test.each([['Mars/Base'], ['GMT+2'], ['local'], [''], [' '], [null], [2], ['Africa/Cairo '], ['x'.repeat(129)]])(
-    '%j is refused, and timeZone named',
+    '%j is refused with an error that names timeZone',
     (zone) => {
       expect(() => requiredTimeZone('timeZone', zone)).toThrow(/^timeZone: /)
     },
@@ -97,30 +97,30 @@ describe('a time zone', () => {
 })
 
 /**
- * The rule of the page on the scheduler: a fixed time happens once on each of its days, in a gap at the first moment after it, in
- * a doubled hour the first time; everything else follows the clock on the wall.
+ * The rule of docs/concepts/scheduler.md: a fixed time occurs once on each of its days, at the end of a gap, or the first
+ * time in a repeated hour. Everything else follows local time.
  */
-describe('where clocks change', () => {
+describe('a clock change', () => {
   test.each([
-    // The clocks go from 02:00 to 03:00, at 07:00 UTC.
+    // Clocks go from 02:00 to 03:00 at 07:00 UTC.
     ['America/New_York', '30 2 * * *', '2027-03-13T12:00:00Z', ['2027-03-14T07:00:00Z', '2027-03-15T06:30:00Z']],
-    // From 00:00 to 01:00, at 22:00 UTC: the day begins at one.
+    // From 00:00 to 01:00 at 22:00 UTC, so the day begins at 01:00.
     ['Africa/Cairo', '0 0 * * *', '2027-04-29T12:00:00Z', ['2027-04-29T22:00:00Z', '2027-04-30T21:00:00Z']],
     ['Africa/Cairo', '30 0 * * *', '2027-04-29T12:00:00Z', ['2027-04-29T22:00:00Z', '2027-04-30T21:30:00Z']],
-    // From 02:00 to 02:30, at 15:30 UTC: half an hour.
+    // From 02:00 to 02:30 at 15:30 UTC.
     ['Australia/Lord_Howe', '15 2 * * *', '2026-10-03T12:00:00Z', ['2026-10-03T15:30:00Z', '2026-10-04T15:15:00Z']],
-  ])('in spring, in %s, %s is run when the gap ends', (zone, cron, from, expected) => {
+  ])('forward in %s runs %s when the gap ends', (zone, cron, from, expected) => {
     expect(after(cron, zone, from, 2)).toEqual(expected)
   })
 
   test.each([
-    // 01:30 comes at 05:30 and at 06:30 UTC.
+    // 01:30 occurs at 05:30 and at 06:30 UTC.
     ['America/New_York', '30 1 * * *', '2026-10-31T12:00:00Z', ['2026-11-01T05:30:00Z', '2026-11-02T06:30:00Z']],
-    // 23:30 comes at 20:30 and at 21:30 UTC.
+    // 23:30 occurs at 20:30 and at 21:30 UTC.
     ['Africa/Cairo', '30 23 * * *', '2026-10-29T12:00:00Z', ['2026-10-29T20:30:00Z', '2026-10-30T21:30:00Z']],
-    // 01:45 comes at 14:45 and at 15:15 UTC.
+    // 01:45 occurs at 14:45 and at 15:15 UTC.
     ['Australia/Lord_Howe', '45 1 * * *', '2027-04-03T12:00:00Z', ['2027-04-03T14:45:00Z', '2027-04-04T15:15:00Z']],
-  ])('in autumn, in %s, %s is run the first time and not again', (zone, cron, from, expected) => {
+  ])('back in %s runs %s the first time only', (zone, cron, from, expected) => {
     expect(after(cron, zone, from, 2)).toEqual(expected)
   })
 
@@ -131,14 +131,14 @@ describe('where clocks change', () => {
     ['Africa/Cairo', '2026-10-29T19:30:00Z'],
     ['Australia/Lord_Howe', '2026-10-03T15:00:00Z'],
     ['Australia/Lord_Howe', '2027-04-03T14:00:00Z'],
-  ])('in %s, what is due every ten minutes is, through the change after %s', (zone, from) => {
+  ])('does not interrupt a job of every 10 minutes in %s after %s', (zone, from) => {
     const expected = Array.from({ length: 18 }, (_, index) =>
       shortly(new Date(new Date(from).getTime() + (index + 1) * 600_000)),
     )
     expect(after('*/10 * * * *', zone, from, 18)).toEqual(expected)
   })
 
-  test('a list of hours follows the wall: an hour that is left out does not come, one that is doubled comes twice', () => {
+  test('skips a missing hour of a list of hours and runs a repeated one twice', () => {
     expect(after('30 1,2 * * *', 'America/New_York', '2027-03-14T00:00:00Z', 2)).toEqual([
       '2027-03-14T06:30:00Z',
       '2027-03-15T05:30:00Z',
@@ -150,7 +150,7 @@ describe('where clocks change', () => {
     ])
   })
 
-  test('the same occurrences are found from wherever one starts, forwards and backwards', () => {
+  test('gives the same occurrences from any start, forwards and backwards', () => {
     const changes = ['2026-10-03', '2026-10-29', '2026-11-01', '2027-03-14', '2027-04-03', '2027-04-29']
     for (const zone of ['America/New_York', 'Africa/Cairo', 'Australia/Lord_Howe']) {
       for (const cron of ['30 1 * * *', '30 2 * * *', '0 0 * * *', '30 23 * * *', '15 2 * * *', '7,37 * * * *']) {
@@ -192,7 +192,7 @@ describe('missed runs', () => {
   const everyHour = (policy: MissedRuns) => plan(policy, '2026-11-15T11:30:00Z', '30 * * * *')
   const POLICIES: readonly MissedRuns[] = ['skip', 'once', 'all']
 
-  test.each(POLICIES)('%s: an occurrence that has just come is run', (policy) => {
+  test.each(POLICIES)('(policy %s) do not include an occurrence that is due now, which is run', (policy) => {
     expect(plan(policy, '2026-11-15T12:00:30Z', '30 * * * * *')).toEqual({
       occurrences: ['2026-11-15T12:00:30Z'],
       next: '2026-11-15T12:01:30Z',
@@ -201,7 +201,7 @@ describe('missed runs', () => {
   })
 
   test.each(POLICIES)(
-    '%s: a scheduler that is merely late runs each occurrence, up to the bound of being late',
+    '(policy %s) do not include occurrences of the last 10 s, which are run',
     (policy) => {
       const { occurrences, missed } = plan(policy, '2026-11-15T12:00:20Z', '* * * * * *')
       expect({ occurrences: occurrences.length, first: occurrences[0], missed }).toEqual({
@@ -212,7 +212,7 @@ describe('missed runs', () => {
     },
   )
 
-  test('one second beyond the bound it was missed: skip keeps those on time, once the latest, all every one', () => {
+  test('begin after 10 s: skip keeps the last 10 s, once the latest, all every one', () => {
     expect(everySecond('skip')).toMatchObject({ missed: true, next: '2026-11-15T12:00:31Z' })
     expect(everySecond('skip').occurrences.map((at) => at.slice(17, 19))).toEqual(
       Array.from({ length: 11 }, (_, index) => String(20 + index)),
@@ -221,7 +221,7 @@ describe('missed runs', () => {
     expect(everySecond('all').occurrences).toHaveLength(12)
   })
 
-  test('after an hour: skip runs none, once the latest, all sixty of them; the next one is ahead', () => {
+  test('during one hour: skip runs none, once the latest, all 60', () => {
     const hour = '2026-11-15T11:01:00Z'
     const next = '2026-11-15T12:01:00Z'
     expect(plan('skip', hour)).toEqual({ occurrences: [], next, missed: true })
@@ -233,20 +233,20 @@ describe('missed runs', () => {
     )
   })
 
-  test('one occurrence alone, an hour late: skip leaves it out, once and all run it', () => {
+  test('are left out by skip and run by once and all if there is one', () => {
     expect(everyHour('skip')).toEqual({ occurrences: [], next: '2026-11-15T12:30:00Z', missed: true })
     expect(everyHour('once').occurrences).toEqual(['2026-11-15T11:30:00Z'])
     expect(everyHour('all').occurrences).toEqual(['2026-11-15T11:30:00Z'])
   })
 
-  test('all is bounded: of 3,600 missed seconds the newest thousand are run', () => {
+  test('are limited to the latest 1,000 by policy all', () => {
     const { occurrences } = plan('all', '2026-11-15T11:00:30Z', '* * * * * *')
     expect(occurrences).toHaveLength(MISSED_RUNS_MAX)
     expect(occurrences.at(-1)).toBe('2026-11-15T12:00:30Z')
     expect(occurrences[0]).toBe('2026-11-15T11:43:51Z')
   })
 
-  test('a due time that was promised is kept, also where the expression no longer has it', () => {
+  test('keep a stored due time that the expression no longer has', () => {
     expect(plan('all', '2026-11-15T11:59:17Z').occurrences).toEqual(['2026-11-15T11:59:17Z', '2026-11-15T12:00:00Z'])
     expect(plan('once', '2026-11-15T12:00:29Z').occurrences).toEqual(['2026-11-15T12:00:29Z'])
   })

@@ -31,7 +31,7 @@ afterAll(() => db.drop())
 const control = () => db.as('symphony_control')
 const executor = () => db.as('symphony_executor')
 
-/** Runs of one job, oldest first. */
+/** Returns the runs of one job, oldest first. */
 async function runsOf(jobName: string) {
   return (await readJobRuns(db.as('symphony_auditor'), { jobName, limit: 1000 })).toReversed()
 }
@@ -42,7 +42,7 @@ async function jobOf(name: string) {
   return job
 }
 
-/** As if the scheduler had been away for so long: the occurrence it was waiting for has passed. */
+/** Moves the next due time back, as if no scheduler had run for this long. */
 async function moveBack(name: string, interval: string): Promise<void> {
   await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = next_due_at - $2::interval WHERE job_name = $1', [
     name,
@@ -55,7 +55,7 @@ async function payloadOf(runId: string): Promise<unknown> {
   return onlyOne(rows)['payload']
 }
 
-describe('defining', () => {
+describe('createOrUpdateJob', () => {
   test('PRIM-POSTGRES-SCHED-005 createOrUpdateJob inserts by name, then updates by name', async () => {
     const job = buildJobDefinition({ cron: '0 12 * * *', timeZone: 'Africa/Cairo', participantId: 'ACME' })
     const first = await createOrUpdateJob(control(), job)
@@ -96,7 +96,7 @@ describe('defining', () => {
     expect(others).toHaveLength(1)
   })
 
-  test('PRIM-POSTGRES-SCHED-005 the same expression and zone keep the next due time, another one does not', async () => {
+  test('PRIM-POSTGRES-SCHED-005 keeps the next due time if expression and zone are the same', async () => {
     const job = buildJobDefinition({ cron: '0 0 1 1 *' })
     await createOrUpdateJob(control(), job)
     await moveBack(job.name, '10 days')
@@ -116,13 +116,13 @@ describe('defining', () => {
     ['no expression', { cron: undefined }, InvalidArgumentError, 'cron'],
     ['a minute of 61', { cron: '61 * * * *' }, ArgumentRangeError, 'cron'],
     ['30 February', { cron: '0 0 30 2 *' }, ArgumentRangeError, 'cron'],
-    ['a zone that is none', { timeZone: 'Mars/Base' }, InvalidArgumentError, 'timeZone'],
+    ['an unknown zone', { timeZone: 'Mars/Base' }, InvalidArgumentError, 'timeZone'],
     ['a blank topic', { topic: '' }, InvalidArgumentError, 'topic'],
-    ['a payload that is no object', { payload: 5 }, InvalidArgumentError, 'payload'],
+    ['a payload that is not an object', { payload: 5 }, InvalidArgumentError, 'payload'],
     ['an unknown policy', { missedRuns: 'maybe' }, InvalidArgumentError, 'missedRuns'],
     ['an unknown delivery', { delivery: 'pigeon' }, InvalidArgumentError, 'delivery'],
   ])(
-    'PRIM-POSTGRES-SCHED-005 %s is refused before anything is asked, and named',
+    'PRIM-POSTGRES-SCHED-005 refuses %s before any query and names the argument',
     async (_what, wrong, kind, argument) => {
       const closed = { query: () => Promise.reject(new Error('asked')) }
       const error = await failureOf(createOrUpdateJob(closed, { ...buildJobDefinition(), ...wrong }))
@@ -132,7 +132,7 @@ describe('defining', () => {
   )
 })
 
-describe('triggering and changing', () => {
+describe('a job', () => {
   test('PRIM-POSTGRES-SCHED-006 triggerJob creates a run that is claimable now, also of a paused job', async () => {
     const name = await createJob(db)
     const { nextDueAt } = await jobOf(name)
@@ -146,11 +146,11 @@ describe('triggering and changing', () => {
     const claimed = await claimAll(name)
     expect(claimed.map(({ runId }) => runId)).toEqual([run.runId, again.runId])
     expect(claimed[0]).toMatchObject({ jobName: name, payload: { report: 'daily' }, attemptCount: 1 })
-    // Beside the schedule, which goes on as before.
+    // The schedule does not change.
     expect((await jobOf(name)).nextDueAt).toEqual(nextDueAt)
   })
 
-  test('PRIM-POSTGRES-SCHED-006 an unknown job cannot be triggered, paused or resumed: a typed error, and no run', async () => {
+  test('PRIM-POSTGRES-SCHED-006 cannot be triggered, paused or resumed if it is unknown (P7012)', async () => {
     const name = `job-${randomUUID()}`
     for (const act of [triggerJob, pauseJob, resumeJob]) {
       const error = await failureOf(act(control(), name))
@@ -161,7 +161,7 @@ describe('triggering and changing', () => {
     expect(await failureOf(triggerJob(control(), ' '))).toBeInstanceOf(InvalidArgumentError)
   })
 
-  test('PRIM-POSTGRES-SCHED-007 an update changes topic and payload of the runs that follow, not of those there are', async () => {
+  test('PRIM-POSTGRES-SCHED-007 an update changes topic and payload of later runs only', async () => {
     const job = buildJobDefinition({ cron: quietCron(), payload: { version: 1 } })
     await createOrUpdateJob(control(), job)
     const before = await triggerJob(control(), job.name)
@@ -180,7 +180,7 @@ describe('triggering and changing', () => {
     expect(await payloadOf(before.runId)).toEqual({ version: 1 })
   })
 
-  test('PRIM-POSTGRES-SCHED-008 deleteJob removes its pending runs and no others: not those that began or ended, nor another job’s', async () => {
+  test('PRIM-POSTGRES-SCHED-008 deleteJob removes only READY runs of its job', async () => {
     const name = await createJob(db)
     const other = await createJob(db)
     const states = ['DONE', 'FAILED', 'CANCELLED'] as const
@@ -205,7 +205,7 @@ describe('triggering and changing', () => {
     expect(await failureOf(triggerJob(control(), name))).toMatchObject({ code: 'UNKNOWN_JOB' })
   })
 
-  test('PRIM-POSTGRES-SCHED-008 an occurrence that was run is not run again by a job of the same name', async () => {
+  test('PRIM-POSTGRES-SCHED-008 a recreated job does not run an earlier occurrence again', async () => {
     const job = buildJobDefinition({ cron: quietCron(), missedRuns: 'all' })
     await createOrUpdateJob(control(), job)
     await moveBack(job.name, '10 minutes')
@@ -222,7 +222,7 @@ describe('triggering and changing', () => {
 })
 
 describe('due jobs', () => {
-  test('PRIM-POSTGRES-SCHED-009 a job makes no run before it is due; then one per occurrence, once, and moves on', async () => {
+  test('PRIM-POSTGRES-SCHED-009 a job makes one run per occurrence, and none before it is due', async () => {
     const name = await createJob(db, { cron: quietCron() })
     const { nextDueAt } = await jobOf(name)
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
@@ -237,7 +237,7 @@ describe('due jobs', () => {
     expect(await runsOf(name)).toHaveLength(1)
   })
 
-  test('PRIM-POSTGRES-SCHED-009 what was computed from a job that has changed since makes no run and moves nothing', async () => {
+  test('PRIM-POSTGRES-SCHED-009 create_job_runs ignores occurrences of an older revision', async () => {
     const cron = quietCron()
     const name = await createJob(db, { cron })
     await moveBack(name, '5 minutes')
@@ -258,7 +258,7 @@ describe('due jobs', () => {
     ['once', 1],
     ['all', 12],
   ])(
-    'PRIM-POSTGRES-SCHED-009 after an hour’s downtime, a job of every five minutes with the policy %s makes %d',
+    'PRIM-POSTGRES-SCHED-009 policy %s makes %d runs after 1 hour of downtime',
     async (policy, count) => {
       const name = await createJob(db, { cron: quietCron(), missedRuns: policy })
       const { nextDueAt } = await jobOf(name)
@@ -274,7 +274,7 @@ describe('due jobs', () => {
     },
   )
 
-  test('PRIM-POSTGRES-SCHED-009 the batch size counts jobs, longest due first; many occurrences take several calls', async () => {
+  test('PRIM-POSTGRES-SCHED-009 the batch size counts jobs, longest due first', async () => {
     const names: string[] = []
     for (const days of [2, 4, 3]) {
       const name = await createJob(db, { cron: '*/2 * * * *', missedRuns: 'all' })
@@ -283,7 +283,7 @@ describe('due jobs', () => {
     }
     const first = await createJobRunsFromDueJobs(executor(), { batchSize: 2 })
     expect(first.jobsDue).toBe(2)
-    // The bound of `all`, for each of the two.
+    // 1,000 runs, the limit of `all`, for each of the two jobs.
     expect(first.runs).toHaveLength(2000)
     expect(new Set(first.runs.map(({ jobName }) => jobName))).toEqual(new Set([names[1], names[2]]))
     const second = await createJobRunsFromDueJobs(executor(), { batchSize: 2 })
@@ -294,7 +294,7 @@ describe('due jobs', () => {
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { missedAfterMs: 600_001 }))).toBeInstanceOf(RangeError)
   })
 
-  test('a job that no scheduler can read keeps no other from its runs, says why, and is tried again in a minute', async () => {
+  test('a job with an invalid schedule is postponed for 1 minute and blocks no other job', async () => {
     const broken = await createJob(db, { cron: quietCron() })
     const sound = await createJob(db, { cron: quietCron() })
     await db.queryNoRole(`UPDATE scheduler_jobs SET time_zone = 'Mars/Base' WHERE job_name = $1`, [broken])
@@ -312,7 +312,7 @@ describe('due jobs', () => {
       [broken],
     )
     expect(rows).toEqual([{ soon: true }])
-    // Mended, it is as if nothing had been: before its minute is over it is left alone, then it runs what it was due for.
+    // Once repaired, the job waits for the end of its minute and then runs the occurrence that was due.
     await db.queryNoRole(`UPDATE scheduler_jobs SET time_zone = 'UTC' WHERE job_name = $1`, [broken])
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
     expect(await runsOf(broken)).toEqual([])
@@ -324,7 +324,7 @@ describe('due jobs', () => {
 })
 
 describe('pausing', () => {
-  test('a paused job makes no runs; those made go on; resumed, it starts with its next occurrence, whatever the policy', async () => {
+  test('stops new runs of a job, not existing ones; a resume starts at the next occurrence', async () => {
     const job = buildJobDefinition({ cron: quietCron(), missedRuns: 'all' })
     const name = job.name
     await createOrUpdateJob(control(), job)
@@ -334,7 +334,7 @@ describe('pausing', () => {
     await moveBack(name, '1 hour')
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
     expect((await claimAll(name)).map(({ runId }) => runId)).toEqual([run.runId])
-    // A program that registers its jobs when it starts does not undo what an operator did.
+    // A program that defines its jobs at start does not resume a job that an operator paused.
     expect(await createOrUpdateJob(control(), job)).toMatchObject({ state: 'PAUSED' })
     expect([await resumeJob(control(), name), await resumeJob(control(), name)]).toEqual([true, false])
     expect(await jobOf(name)).toMatchObject({ state: 'ACTIVE', nextDueAt })
@@ -342,7 +342,7 @@ describe('pausing', () => {
     expect(await runsOf(name)).toHaveLength(1)
   })
 
-  test('a resume that was computed from an older definition does nothing; the wrapper looks again', async () => {
+  test('resume_job ignores an older revision; resumeJob retries with the current one', async () => {
     const name = await createJob(db)
     await pauseJob(control(), name)
     const { revision } = await jobOf(name)
@@ -363,7 +363,7 @@ describe('pausing', () => {
   })
 })
 
-/** What is ready of a job, whatever its topic: so that tests need not know it. */
+/** Claims all ready runs of a job, of any topic. */
 async function claimAll(name: string): Promise<ClaimedJobRun[]> {
   const topics = [...new Set((await runsOf(name)).map(({ topic }) => topic))]
   return claimJobRuns(executor(), 1000, WORKER, 600, { topics })

@@ -5,13 +5,13 @@ import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
 import { WORKER } from '../support/outboxItems.js'
 
 /**
- * Timers and job runs share a table. A call for one kind reads rows of that kind by an index, and only those it is about. The
- * table is analysed while it is empty and then filled with 48,000 tasks: every task of the other kind is due, expired or old
- * enough to purge, and no task of the same kind is. The tests count rows, not time.
+ * Timers and job runs share a table. A call for one kind reads only its own rows, by an index. The table is analysed
+ * while empty and then filled with 48,000 tasks. Every task of the other kind is due, expired or old enough to purge,
+ * and no task of the same kind is. The tests count rows, not time.
  */
 
 const BATCH = 50
-/** A call reads each of its rows a few times: before, under the lock, afterwards. */
+/** Maximum number of rows per scan. A call may read each row before, under and after the lock. */
 const ROWS_MAX = 6 * BATCH
 
 const KINDS = [
@@ -71,7 +71,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
 describe.each(KINDS)('a call for the kind $kind', (kind) => {
   let db: TestDatabase
   beforeAll(async () => {
-    // Functions that count their branches would read other tables, too.
+    // Branch counts would make the functions read other tables.
     db = await createTestDatabase({ countBranches: false })
     await createJob(db, { name: 'crowd' })
     const client = await db.connect()
@@ -81,7 +81,7 @@ describe.each(KINDS)('a call for the kind $kind', (kind) => {
   })
   afterAll(() => db.drop())
 
-  test.each(Object.keys(OPERATIONS))('%s: reads only its own rows, by an index', async (what) => {
+  test.each(Object.keys(OPERATIONS))('%s reads only its own rows, by an index', async (what) => {
     const { name, prepare } = OPERATIONS[what]!
     const values = await prepare(db, kind)
     const recorder = await PlanRecorder.open(db, 'symphony_executor')
@@ -94,7 +94,7 @@ describe.each(KINDS)('a call for the kind $kind', (kind) => {
     expect(scans.filter(({ type, rows }) => type === 'Seq Scan' || rows > ROWS_MAX)).toEqual([])
   })
 
-  // A plain SELECT has no planner profile: it needs statistics. Last, because the functions must do without them.
+  // A plain SELECT has no planner settings and needs statistics. It runs last, because the functions must not need them.
   test.each([
     ['ready timers', `scheduler_timers WHERE state = 'READY' ORDER BY due_at, timer_id`],
     ['runs of one job', `scheduler_job_runs WHERE job_name = 'crowd' ORDER BY scheduled_for DESC`],
@@ -107,7 +107,7 @@ describe.each(KINDS)('a call for the kind $kind', (kind) => {
   })
 })
 
-/** Tasks that are ready, claimed or finished; if ripe, each one also due, expired or old enough to purge. */
+/** Returns an INSERT of ready, claimed and finished tasks; if ripe, also due, expired or old enough to purge. */
 function crowdOf({ kind, jobName }: Kind, ripe: boolean): string {
   return `
     INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at, state, claimed_by,
@@ -122,7 +122,7 @@ function crowdOf({ kind, jobName }: Kind, ripe: boolean): string {
         AS c(kind, job_name, moment)`
 }
 
-/** Tasks that are due before every other task. */
+/** Inserts tasks that are due before every other task. */
 async function insertDue(db: TestDatabase, { kind, jobName }: Kind, delivery: string): Promise<void> {
   await db.queryNoRole(
     `INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at)

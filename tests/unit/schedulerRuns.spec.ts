@@ -18,7 +18,7 @@ import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { createClaimedJobRun, createJob, buildJobDefinition, onlyOne } from '../support/scheduled.js'
 
-/** Runs of jobs: claimed and ended like timers, or made messages of the outbox; and what is kept of them. */
+/** Job runs: claimed and ended like timers, or enqueued in the outbox, and their history. */
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -48,8 +48,8 @@ async function allRuns(): Promise<unknown[]> {
   return (await db.queryNoRole('SELECT * FROM scheduler_job_runs ORDER BY run_id')).rows
 }
 
-describe('claiming', () => {
-  test('PRIM-POSTGRES-SCHED-002 claimJobRuns takes at most the batch size, longest due first, none before it is due', async () => {
+describe('a claim of job runs', () => {
+  test('PRIM-POSTGRES-SCHED-002 takes at most the batch size of due runs, longest due first', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const runs: string[] = []
@@ -75,7 +75,7 @@ describe('claiming', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 a run is ended by its holder alone: ack, abandon and fail by others change nothing', async () => {
+  test('PRIM-POSTGRES-SCHED-003 is ended by its holder only; others change nothing', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
       const claimed = await createClaimedJobRun(db)
       const other = await createClaimedJobRun(db, {}, 'worker-2')
@@ -91,7 +91,7 @@ describe('claiming', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 ends are answered in the order of the live claims, whatever stale ones stand before', async () => {
+  test('PRIM-POSTGRES-SCHED-003 ends live claims in the given order and ignores stale ones', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
       const first = await createClaimedJobRun(db)
       const second = await createClaimedJobRun(db)
@@ -100,7 +100,7 @@ describe('claiming', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 the history keeps start, end and error', async () => {
+  test('PRIM-POSTGRES-SCHED-003 leaves start, end and error in the history', async () => {
     const done = await createClaimedJobRun(db)
     const failed = await createClaimedJobRun(db)
     await ackJobRuns(executor(), [done], WORKER)
@@ -110,7 +110,7 @@ describe('claiming', () => {
     expect(await runOf(failed.runId)).toMatchObject({ state: 'FAILED', error: 'the printer is on fire', ...dates })
   })
 
-  test('PRIM-POSTGRES-SCHED-004 abandoned, a run is ready again, at once or after a delay', async () => {
+  test('PRIM-POSTGRES-SCHED-004 makes a run ready again by abandon, at once or after a delay', async () => {
     const claimed = await createClaimedJobRun(db)
     expect(await abandonJobRuns(executor(), [claimed], WORKER, { error: 'busy' })).toEqual([claimed.runId])
     expect(await runOf(claimed.runId)).toMatchObject({ state: 'READY', error: 'busy', finishedAt: null })
@@ -120,7 +120,7 @@ describe('claiming', () => {
     expect(await claim(claimed.topic)).toEqual([])
   })
 
-  test('PRIM-POSTGRES-SCHED-004 a run whose job was deleted is cancelled when it comes back, abandoned or expired', async () => {
+  test('PRIM-POSTGRES-SCHED-004 cancels an abandoned or expired run of a deleted job', async () => {
     const abandoned = await createClaimedJobRun(db)
     const expired = await createClaimedJobRun(db)
     for (const { jobName } of [abandoned, expired]) await deleteJob(control(), jobName)
@@ -132,7 +132,7 @@ describe('claiming', () => {
     }
   })
 
-  test('a claim that expired is taken over under a new token, and the twentieth is the last', async () => {
+  test('is taken over with a new token after it expires; the 20th expiry fails the run', async () => {
     const claimed = await createClaimedJobRun(db)
     await expire(claimed)
     expect(await ackJobRuns(executor(), [claimed], WORKER)).toEqual([])
@@ -146,8 +146,8 @@ describe('claiming', () => {
   })
 })
 
-describe('into the outbox', () => {
-  test('a due run becomes one message under its own id, once; what is to be claimed stays', async () => {
+describe('enqueueDueJobRuns', () => {
+  test('enqueues a due run once under its id, and leaves runs with delivery claim', async () => {
     const job = buildJobDefinition({ payload: { report: 7 }, participantId: 'ACME' })
     await createOrUpdateJob(control(), job)
     const { runId } = await triggerJob(control(), job.name)
@@ -167,7 +167,7 @@ describe('into the outbox', () => {
     })
   })
 
-  test('how a message ended is part of the history of its run', async () => {
+  test('adds the outcome of the message to the history of the run', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const { runId } = await triggerJob(control(), job.name)
@@ -184,7 +184,7 @@ describe('into the outbox', () => {
     })
   })
 
-  test('one that the outbox refuses fails alone', async () => {
+  test('fails only the run that the outbox refuses', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const bad = await triggerJob(control(), job.name)
@@ -199,7 +199,7 @@ describe('into the outbox', () => {
   })
 })
 
-test('an occurrence has one run by the table itself, whoever writes it', async () => {
+test('a unique constraint refuses a second run of an occurrence (23505)', async () => {
   const { runId } = await createClaimedJobRun(db)
   const again = db.queryNoRole(
     `INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at)
@@ -209,7 +209,7 @@ test('an occurrence has one run by the table itself, whoever writes it', async (
   expect(await failureOf(again)).toMatchObject({ code: '23505', constraint: 'scheduler_job_runs_one_per_occurrence' })
 })
 
-test('retention deletes runs that ended longer ago than that, by batches, and nothing that is pending', async () => {
+test('purgeFinishedJobRuns deletes runs finished before the retention time, in batches', async () => {
   const name = await createJob(db)
   const pending = await triggerJob(control(), name)
   const ended: string[] = []
@@ -230,7 +230,7 @@ test('retention deletes runs that ended longer ago than that, by batches, and no
   expect(await left()).toEqual([ended[1], pending.runId])
 })
 
-test('runs are read newest first, by job and by state, so many of them', async () => {
+test('readJobRuns returns runs newest first, by job, state and limit', async () => {
   const name = await createJob(db)
   const first = await triggerJob(control(), name)
   const second = await triggerJob(control(), name)

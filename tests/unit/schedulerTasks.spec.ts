@@ -54,7 +54,7 @@ async function triggeredRun(topic: string, delivery: 'claim' | 'outbox'): Promis
 }
 
 describe('timers and job runs', () => {
-  test('a claim of timers takes no run, and a claim of runs takes no timer', async () => {
+  test('are claimed separately', async () => {
     const { timerId, topic } = await createTimer(db, { delivery: 'claim' })
     const runId = await triggeredRun(topic, 'claim')
     const timers = await claimTimers(executor(), 10, WORKER, 600, { topics: [topic] })
@@ -64,7 +64,7 @@ describe('timers and job runs', () => {
     expect(runs.map((run) => run.runId)).toEqual([runId])
   })
 
-  test('a scheduler enqueues due timers without runs, and due runs without timers', async () => {
+  test('are enqueued separately', async () => {
     const { timerId, topic } = await createTimer(db)
     const runId = await triggeredRun(topic, 'outbox')
     const mine = (enqueued: readonly { readonly id: string; readonly topic: string }[]) =>
@@ -78,7 +78,7 @@ describe('timers and job runs', () => {
     ['ack', ackTimers, ackJobRuns],
     ['abandon', abandonTimers, abandonJobRuns],
     ['fail', failTimers, failJobRuns],
-  ])('%s of one kind leaves a claim of the other kind alone', async (_verb, endTimers, endJobRuns) => {
+  ])('%s of one kind does not change a claim of the other kind', async (_verb, endTimers, endJobRuns) => {
     const timer = await createClaimedTimer(db)
     const run = await createClaimedJobRun(db)
     expect(await endTimers(executor(), [{ ...run, timerId: run.runId }], WORKER)).toEqual([])
@@ -86,7 +86,7 @@ describe('timers and job runs', () => {
     expect([await stateOf(run.runId), await stateOf(timer.timerId)]).toEqual(['CLAIMED', 'CLAIMED'])
   })
 
-  test('a claim of timers does not release an expired run, nor a claim of runs an expired timer', async () => {
+  test('release expired claims of their own kind only', async () => {
     const timer = await createClaimedTimer(db)
     const run = await createClaimedJobRun(db)
     await db.queryNoRole('UPDATE scheduler_tasks SET lease_expires_at = now() WHERE task_id = ANY ($1)', [
@@ -98,7 +98,7 @@ describe('timers and job runs', () => {
     expect(await stateOf(run.runId)).toBe('READY')
   })
 
-  test('a purge of one kind keeps finished tasks of the other kind', async () => {
+  test('are purged separately', async () => {
     const timerId = await createEndedTimer(db, '9 days')
     const run = await createClaimedJobRun(db)
     await ackJobRuns(executor(), [run], WORKER)
@@ -117,7 +117,7 @@ describe('timers and job runs', () => {
     expect(await readTimer(db.as('symphony_control'), runId)).toBeUndefined()
   })
 
-  test('scheduleTimer under the id of a run with the same content is refused (P7004)', async () => {
+  test('scheduleTimer refuses the id of a run with the same content (IDEMPOTENCY_CONFLICT)', async () => {
     const job = buildJobDefinition({ delivery: 'claim' })
     const runId = await triggeredRun(job.topic, 'claim')
     await db.queryNoRole('UPDATE scheduler_tasks SET due_at = $2 WHERE task_id = $1', [

@@ -37,7 +37,7 @@ async function stateOf(timerId: string): Promise<string | undefined> {
   return (await readTimer(db.as('symphony_readonly'), timerId))?.state
 }
 
-/** Moves its due time to so long from now. */
+/** Moves the due time of a timer to this long from now. */
 async function moveTo(timerId: string, interval: string): Promise<void> {
   await db.queryNoRole('UPDATE scheduler_timers SET due_at = clock_timestamp() + $2::interval WHERE timer_id = $1', [
     timerId,
@@ -51,12 +51,12 @@ async function expire(timerId: string): Promise<void> {
   ])
 }
 
-/** Everything about timers but their order in the table. */
+/** Returns all timers, ordered by id. */
 async function allTimers(): Promise<unknown[]> {
   return (await db.queryNoRole('SELECT * FROM scheduler_timers ORDER BY timer_id')).rows
 }
 
-/** The message that it became, if any. */
+/** Returns the message of a timer, if there is one. */
 async function items(timerId: string): Promise<unknown[]> {
   const { rows } = await db.queryNoRole(
     `SELECT instruction_id, idempotency_key, participant_id, rail_type, payload
@@ -68,8 +68,8 @@ async function items(timerId: string): Promise<unknown[]> {
 
 const STRANGER = { timerId: randomUUID(), leaseToken: randomUUID() }
 
-describe('claiming', () => {
-  test('PRIM-POSTGRES-SCHED-001 a timer is not claimed before it is due, nor enqueued, and is at the instant it is', async () => {
+describe('a claim of timers', () => {
+  test('PRIM-POSTGRES-SCHED-001 takes a timer at the instant it is due, not before', async () => {
     const { timerId, topic } = await createTimer(db, { dueAt: new Date('2100-01-01T00:00:00Z') })
     expect(await claim(topic)).toEqual([])
     await moveTo(timerId, '1 minute')
@@ -80,7 +80,7 @@ describe('claiming', () => {
     expect(idsOf(await claim(topic))).toEqual([timerId])
   })
 
-  test('PRIM-POSTGRES-SCHED-002 claimTimers takes at most the batch size, longest due first; the rest stay ready', async () => {
+  test('PRIM-POSTGRES-SCHED-002 takes at most the batch size, longest due first; others stay ready', async () => {
     const { topic } = buildTimerDefinition()
     const due = ['2026-01-03', '2026-01-01', '2026-01-04', '2026-01-02', '2026-01-02'].map((day) => new Date(day))
     const made: string[] = []
@@ -95,7 +95,7 @@ describe('claiming', () => {
   })
 
   test.each([0, -1, 1.5, Number.NaN, 1001, Number.POSITIVE_INFINITY])(
-    'PRIM-POSTGRES-SCHED-002 a batch size of %s is a RangeError, and nothing is touched',
+    'PRIM-POSTGRES-SCHED-002 refuses a batch size of %s (RangeError) and changes nothing',
     async (batchSize) => {
       await createTimer(db)
       const before = await allTimers()
@@ -106,7 +106,7 @@ describe('claiming', () => {
     },
   )
 
-  test('other arguments that are no arguments are refused before anything is asked', async () => {
+  test('refuses other invalid arguments before any query, as do the other functions', async () => {
     const closed = { query: () => Promise.reject(new Error('asked')) }
     expect(await failureOf(claimTimers(closed, 1, ' ', 60))).toBeInstanceOf(InvalidArgumentError)
     expect(await failureOf(claimTimers(closed, 1, WORKER, 0))).toMatchObject({ argument: 'leaseSeconds' })
@@ -150,7 +150,7 @@ describe('claiming', () => {
     }
   })
 
-  test('a claim that expired is a claim that crashed: the timer is ready again, with its place and the reason', async () => {
+  test('is taken over after it expires, with the same due time and an error', async () => {
     const claimed = await createClaimedTimer(db, {}, 'crashed')
     await expire(claimed.timerId)
     const again = onlyOne(await claim(claimed.topic))
@@ -163,7 +163,7 @@ describe('claiming', () => {
   test.each<[string, (last: ClaimedTimer) => Promise<unknown>]>([
     ['it expires', ({ timerId }) => expire(timerId)],
     ['it is abandoned', (last) => abandonTimers(executor(), [last], WORKER)],
-  ])('the twentieth claim is the last: when %s, the timer fails', async (_how, end) => {
+  ])('is the last if it is the 20th: the timer fails when %s', async (_how, end) => {
     const { timerId, topic } = await createTimer(db)
     await db.queryNoRole('UPDATE scheduler_timers SET attempt_count = 19 WHERE timer_id = $1', [timerId])
     const last = onlyOne(await claim(topic))
@@ -174,8 +174,8 @@ describe('claiming', () => {
   })
 })
 
-describe('ending a claim', () => {
-  test('PRIM-POSTGRES-SCHED-003 ackTimers by the owner finalises: done, ended, never claimed again', async () => {
+describe('the end of a claim', () => {
+  test('PRIM-POSTGRES-SCHED-003 ackTimers by the owner ends the timer as DONE for good', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await ackTimers(executor(), [claimed], WORKER)).toEqual([claimed.timerId])
     const done = await readTimer(db.as('symphony_auditor'), claimed.timerId)
@@ -197,7 +197,7 @@ describe('ending a claim', () => {
     ['ack', ackTimers],
     ['abandon', abandonTimers],
     ['fail', failTimers],
-  ])('PRIM-POSTGRES-SCHED-003 %s by anybody but the owner changes nothing', async (_verb, end) => {
+  ])('PRIM-POSTGRES-SCHED-003 %s by another worker or with another token changes nothing', async (_verb, end) => {
     const claimed = await createClaimedTimer(db)
     const other = await createClaimedTimer(db, {}, 'worker-2')
     const before = await allTimers()
@@ -210,7 +210,7 @@ describe('ending a claim', () => {
     expect(await end(executor(), [{ timerId: '', leaseToken: '' }], WORKER)).toEqual([])
     expect(await end(executor(), [], WORKER)).toEqual([])
     expect(await allTimers()).toEqual(before)
-    // Among others, its own is found, once.
+    // Among other claims, only its own is ended, once.
     expect(await end(executor(), [other, STRANGER, claimed, claimed], WORKER)).toEqual([timerId])
     expect(await stateOf(other.timerId)).toBe('CLAIMED')
   })
@@ -220,7 +220,7 @@ describe('ending a claim', () => {
     ['abandon', abandonTimers],
     ['fail', failTimers],
   ])(
-    'PRIM-POSTGRES-SCHED-003 %s answers in the order of the live claims, whatever stale ones stand before',
+    'PRIM-POSTGRES-SCHED-003 %s ends live claims in the given order and ignores stale ones',
     async (_verb, end) => {
       const first = await createClaimedTimer(db)
       const second = await createClaimedTimer(db)
@@ -233,7 +233,7 @@ describe('ending a claim', () => {
     ['ack', ackTimers],
     ['abandon', abandonTimers],
     ['fail', failTimers],
-  ])('PRIM-POSTGRES-SCHED-003 %s of an expired claim changes nothing, taken over or not', async (_verb, end) => {
+  ])('PRIM-POSTGRES-SCHED-003 %s of an expired claim changes nothing, taken over or not yet', async (_verb, end) => {
     const claimed = await createClaimedTimer(db)
     await expire(claimed.timerId)
     expect(await end(executor(), [claimed], WORKER)).toEqual([])
@@ -243,7 +243,7 @@ describe('ending a claim', () => {
     expect(await end(executor(), [next], WORKER)).toEqual([claimed.timerId])
   })
 
-  test('PRIM-POSTGRES-SCHED-004 abandonTimers returns to ready: claimable at once, in its place, with the reason', async () => {
+  test('PRIM-POSTGRES-SCHED-004 abandonTimers makes a timer claimable at once, with its due time', async () => {
     const claimed = await createClaimedTimer(db)
     const later = await createTimer(db, { topic: claimed.topic, dueAt: new Date('2026-02-01') })
     expect(await abandonTimers(executor(), [claimed], WORKER, { error: 'busy' })).toEqual([claimed.timerId])
@@ -258,7 +258,7 @@ describe('ending a claim', () => {
     expect(again[0]).toMatchObject({ attemptCount: 2 })
   })
 
-  test('PRIM-POSTGRES-SCHED-004 with a delay it is not claimable until then', async () => {
+  test('PRIM-POSTGRES-SCHED-004 abandonTimers with a delay makes a timer claimable after it', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await abandonTimers(executor(), [claimed], WORKER, { retryDelaySeconds: 3600 })).toEqual([claimed.timerId])
     expect(await claim(claimed.topic)).toEqual([])
@@ -266,7 +266,7 @@ describe('ending a claim', () => {
     expect(idsOf(await claim(claimed.topic))).toEqual([claimed.timerId])
   })
 
-  test('PRIM-POSTGRES-SCHED-004 a cancelled timer is not returned to ready by abandon, nor claimable, nor enqueued', async () => {
+  test('PRIM-POSTGRES-SCHED-004 a cancelled timer is not abandoned, claimed or enqueued', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await cancelTimer(ingest(), claimed.timerId)).toBe(true)
     expect(await abandonTimers(executor(), [claimed], WORKER)).toEqual([])
@@ -280,7 +280,7 @@ describe('ending a claim', () => {
     expect([await stateOf(timerId), await stateOf(claimed.timerId)]).toEqual(['CANCELLED', 'CANCELLED'])
   })
 
-  test('failTimers ends a timer for good, with the reason', async () => {
+  test('failTimers ends a timer as FAILED for good, with the error', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await failTimers(executor(), [claimed], WORKER, 'no such person')).toEqual([claimed.timerId])
     expect(await readTimer(db.as('symphony_control'), claimed.timerId)).toMatchObject({
@@ -292,13 +292,13 @@ describe('ending a claim', () => {
   })
 })
 
-describe('into the outbox', () => {
-  // What other tests left due.
+describe('enqueueDueTimers', () => {
+  // Enqueues timers that other tests left due.
   beforeEach(async () => {
     await enqueueDueTimers(executor(), 1000)
   })
 
-  test('a due timer becomes one message, under its own id, with its topic and payload', async () => {
+  test('enqueues a due timer once under its id, with its topic and payload', async () => {
     const { timerId, topic } = await createTimer(db, { payload: { amount: '12.50' } })
     const given = await createTimer(db, { topic, participantId: 'ACME' })
     const enqueued = (await enqueueDueTimers(executor(), 1000)).filter((one) => one.topic === topic)
@@ -323,7 +323,7 @@ describe('into the outbox', () => {
     expect(await cancelTimer(ingest(), timerId)).toBe(false)
   })
 
-  test('claim and enqueue are one transaction: undone together, and done again once', async () => {
+  test('marks and enqueues a timer in one transaction, and once after a rollback', async () => {
     const { timerId, topic } = await createTimer(db)
     const crash = new Error('crash')
     const undone = executor().transaction(async (tx) => {
@@ -336,7 +336,7 @@ describe('into the outbox', () => {
     expect(await items(timerId)).toHaveLength(1)
   })
 
-  test('even a timer that was put back by hand makes no second message', async () => {
+  test('enqueues no second message for a timer that was reset by hand', async () => {
     const { timerId } = await createTimer(db)
     const [first] = await enqueueDueTimers(executor(), 1000)
     await db.queryNoRole(
@@ -348,7 +348,7 @@ describe('into the outbox', () => {
     expect(await items(timerId)).toHaveLength(1)
   })
 
-  test('what is to be claimed is left to whoever claims it; the batch size is kept, longest due first', async () => {
+  test('takes at most the batch size, longest due first, and leaves delivery claim', async () => {
     const { topic } = buildTimerDefinition()
     const waiting = await createTimer(db, { topic, delivery: 'claim', dueAt: new Date('2025-01-01') })
     const third = await createTimer(db, { topic, dueAt: new Date('2025-01-04') })
@@ -359,19 +359,19 @@ describe('into the outbox', () => {
     expect(idsOf(await claim(topic))).toEqual([waiting.timerId])
   })
 
-  test('an expired claim of one that was bound for the outbox goes there', async () => {
+  test('enqueues a timer with delivery outbox after its claim has expired', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await enqueueDueTimers(executor(), 1000)).toEqual([])
     await expire(claimed.timerId)
     expect(await enqueueDueTimers(executor(), 1000)).toMatchObject([{ id: claimed.timerId }])
   })
 
-  test('one that the outbox refuses fails alone, with the reason', async () => {
+  test('fails only the timer that the outbox refuses, with the error', async () => {
     const { topic } = buildTimerDefinition()
     const good = await createTimer(db, { topic })
     const bad = await createTimer(db, { topic })
     const other = await createTimer(db, { topic })
-    // Whoever knows the id has used it for something else.
+    // Another caller has used the id for another instruction.
     await enqueue(db, { instructionId: bad.timerId, idempotencyKey: bad.timerId })
     const results = await enqueueDueTimers(executor(), 1000)
     expect(results.map(({ id, outboxId }) => [id, outboxId !== null])).toEqual([
@@ -386,8 +386,8 @@ describe('into the outbox', () => {
   })
 })
 
-describe('an id that the caller chose', () => {
-  test('the same timer scheduled again under it is the same timer, and one message', async () => {
+describe('scheduleTimer with a timerId', () => {
+  test('returns the first timer for the same content, and one message is enqueued', async () => {
     const timer = buildTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
     expect(await scheduleTimer(ingest(), timer)).toBe(timer.timerId)
     expect(await scheduleTimer(ingest(), timer)).toBe(timer.timerId)
@@ -401,7 +401,7 @@ describe('an id that the caller chose', () => {
     expect(await items(timer.timerId!)).toHaveLength(1)
   })
 
-  test('one that was cancelled stays cancelled, however often it is scheduled again', async () => {
+  test('does not revive a cancelled timer', async () => {
     const timer = buildTimerDefinition({ timerId: randomUUID() })
     await scheduleTimer(ingest(), timer)
     await cancelTimer(ingest(), timer.timerId!)
@@ -412,11 +412,11 @@ describe('an id that the caller chose', () => {
   test.each<[string, (timer: TimerDefinition) => TimerDefinition]>([
     ['topic', (timer) => ({ ...timer, topic: 'another' })],
     ['participant', (timer) => ({ ...timer, participantId: 'another' })],
-    ['or no participant', ({ timerId = '', topic, payload, dueAt }) => ({ timerId, topic, payload, dueAt })],
+    ['missing participant', ({ timerId = '', topic, payload, dueAt }) => ({ timerId, topic, payload, dueAt })],
     ['payload', (timer) => ({ ...timer, payload: { remind: 'them' } })],
     ['delivery', (timer) => ({ ...timer, delivery: 'claim' })],
     ['time', (timer) => ({ ...timer, dueAt: new Date(timer.dueAt.getTime() + 1) })],
-  ])('under it another %s is a conflict, and the first timer stays as it was', async (_what, changed) => {
+  ])('is a conflict if the content differs: %s (P7004)', async (_what, changed) => {
     const timer = buildTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
     await scheduleTimer(ingest(), timer)
     const before = await allTimers()
@@ -427,7 +427,7 @@ describe('an id that the caller chose', () => {
     expect(await allTimers()).toEqual(before)
   })
 
-  test('a time that giving it back has moved is not held against who schedules it again; its content still is', async () => {
+  test('compares the original due time, not one that abandonTimers moved', async () => {
     const claimed = await createClaimedTimer(db, { timerId: randomUUID() })
     await abandonTimers(executor(), [claimed], WORKER, { retryDelaySeconds: 3600 })
     const { timerId, topic, payload } = claimed
@@ -437,7 +437,7 @@ describe('an id that the caller chose', () => {
   })
 })
 
-test('a timer is committed or rolled back with the transaction that scheduled it', async () => {
+test('scheduleTimer commits or rolls back with its transaction', async () => {
   const client = await db.connect('symphony_ingest')
   const tx = {
     schema: db.schema,
@@ -452,7 +452,7 @@ test('a timer is committed or rolled back with the transaction that scheduled it
   expect([await stateOf(gone), await stateOf(kept)]).toEqual([undefined, 'READY'])
 })
 
-test('retention deletes what ended longer ago than that, oldest first, by batches, and nothing that is pending', async () => {
+test('purgeFinishedTimers deletes timers finished before the retention time, in batches', async () => {
   const { topic } = buildTimerDefinition()
   const pending = await createTimer(db, { topic })
   const ended: string[] = []
@@ -473,14 +473,14 @@ test('retention deletes what ended longer ago than that, oldest first, by batche
   expect(await stateOf(pending.timerId)).toBe('READY')
 })
 
-test('schedulers are woken for what is due within a minute, and not for later, nor where it is switched off', async () => {
+test('a timer due within a minute notifies schedulers; a later one does not', async () => {
   const listener = await db.connect()
   const heard: string[] = []
   listener.on('notification', ({ channel }) => heard.push(channel))
   await listener.query('LISTEN scheduler_changed')
   const after = async (work: Promise<unknown>) => {
     await work
-    // An answer comes after the notifications that were committed before it was asked.
+    // The result of a query arrives after notifications committed before the query.
     await listener.query('SELECT 1')
     return heard.splice(0).length
   }

@@ -31,7 +31,7 @@ import {
   quietCron,
 } from '../support/scheduled.js'
 
-/** One worker, and what it sleeps for. Each test starts with nothing scheduled: what is next depends on everything there is. */
+/** One worker and its wake-ups. Each test starts with empty tables, because the next event depends on all rows. */
 
 let db: TestDatabase
 const running: SchedulerWorker[] = []
@@ -53,7 +53,7 @@ const executor = () => db.as('symphony_executor')
 const at = (day: number) => new Date(`2100-01-0${day}T00:00:00Z`)
 const next = () => getNextEventTime(executor())
 
-/** Longer than any test waits: who is found at work was not polling. */
+/** A poll interval longer than any test, so that a wake-up is no poll. */
 const NO_POLL: SchedulerOptions = { pollMs: 60_000, listen: false }
 
 function workerWith(options: SchedulerOptions): {
@@ -71,12 +71,12 @@ async function enqueuedTimers(): Promise<number> {
   return rows.length
 }
 
-describe('PRIM-POSTGRES-SCHED-010', () => {
-  test('PRIM-POSTGRES-SCHED-010 getNextEventTime is null when nothing is scheduled', async () => {
+describe('getNextEventTime', () => {
+  test('PRIM-POSTGRES-SCHED-010 is null if nothing is scheduled', async () => {
     expect(await next()).toBeNull()
   })
 
-  test('PRIM-POSTGRES-SCHED-010 getNextEventTime is the nearest of pending timers, runs and active jobs', async () => {
+  test('PRIM-POSTGRES-SCHED-010 is the nearest due time of pending timers, runs and active jobs', async () => {
     const timer = await createTimer(db, { dueAt: at(5) })
     expect(await next()).toEqual(at(5))
     const nearer = await createTimer(db, { dueAt: at(4) })
@@ -84,13 +84,13 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
     const name = await createJob(db)
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(3)])
     expect(await next()).toEqual(at(3))
-    // One that is put off is none until then.
+    // A postponed job counts at the end of its delay.
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1, postponed_until = $2', [at(1), at(3)])
     expect(await next()).toEqual(at(3))
     const { runId } = await triggerJob(control(), name)
     await db.queryNoRole('UPDATE scheduler_job_runs SET due_at = $1', [at(2)])
     expect(await next()).toEqual(at(2))
-    // Each of them leaves in turn, and the one behind it is the nearest again.
+    // Each one ends, and the next one is the nearest again.
     await db.queryNoRole(
       `UPDATE scheduler_job_runs SET state = 'DONE', finished_at = clock_timestamp() WHERE run_id = $1`,
       [runId],
@@ -104,7 +104,7 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
     expect(await next()).toBeNull()
   })
 
-  test('PRIM-POSTGRES-SCHED-010 finished timers are no events; a claim is one, when it expires', async () => {
+  test('PRIM-POSTGRES-SCHED-010 excludes finished timers and includes the expiry of a claim', async () => {
     const { topic } = await createTimer(db)
     await scheduleTimer(ingest(), buildTimerDefinition({ topic }))
     expect(await next()).toEqual(new Date('2026-01-01T00:00:00Z'))
@@ -123,7 +123,7 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
     expect(await next()).toEqual(run.leaseExpiresAt)
   })
 
-  test('PRIM-POSTGRES-SCHED-010 a scheduler does not wake for what waits to be claimed', async () => {
+  test('PRIM-POSTGRES-SCHED-010 excludes tasks with delivery claim for a scheduler', async () => {
     await createTimer(db, { delivery: 'claim' })
     await triggerJob(control(), await createJob(db, { delivery: 'claim' }))
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(9)])
@@ -134,13 +134,13 @@ describe('PRIM-POSTGRES-SCHED-010', () => {
   })
 })
 
-/** What a round in which all went well says that it did. */
+/** Returns the counts of a round without refusals. */
 function round(runs: number, timersEnqueued: number, more: boolean): SchedulerCounts {
   return { runsCreated: runs, runsEnqueued: runs, timersEnqueued, refused: 0, more }
 }
 
-describe('a round', () => {
-  test('does a batch of each, says what it did and whether there is more; the rounds together do everything', async () => {
+describe('a round of SchedulerWorker', () => {
+  test('processes one batch of runs and timers, and returns counts and whether more is due', async () => {
     for (const name of ['a', 'b', 'c'])
       await createOrUpdateJob(control(), buildJobDefinition({ name, cron: quietCron() }))
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '5 minutes'`)
@@ -162,7 +162,7 @@ describe('a round', () => {
     expect(rows).toHaveLength(8)
   })
 
-  test('leaves further jobs to the next one, once a thousand missed occurrences are made up for', async () => {
+  test('leaves further jobs to the next round after 1,000 missed occurrences', async () => {
     for (const name of ['a', 'b']) {
       await createOrUpdateJob(control(), buildJobDefinition({ name, cron: '* * * * *', missedRuns: 'all' }))
     }
@@ -170,14 +170,14 @@ describe('a round', () => {
     const { worker, events } = workerWith({ batchSize: 10 })
     expect(await worker.runOnce()).toMatchObject({ runsCreated: 1_000, runsEnqueued: 10, more: true })
     expect(events).toContainEqual(expect.objectContaining({ type: 'scheduler.runsCreated', jobs: 1, runs: 1_000 }))
-    // Since long: the other one is due again with the next minute, which may have come meanwhile.
+    // One hour, because the finished job may be due again at the next minute.
     const { rows } = await db.queryNoRole(
       `SELECT 1 FROM scheduler_jobs WHERE next_due_at <= clock_timestamp() - interval '1 hour'`,
     )
     expect(rows).toHaveLength(1)
   })
 
-  test('is all that a stop waits for; what is left is there for the next start', async () => {
+  test('is finished before stop() resolves; the next start continues with the rest', async () => {
     for (let count = 0; count < 5; count += 1) await createTimer(db)
     let stopped: Promise<void> | undefined
     const worker = new SchedulerWorker(db.database, { ...NO_POLL, batchSize: 2 }, ({ type }) => {
@@ -192,7 +192,7 @@ describe('a round', () => {
     await expect.poll(enqueuedTimers).toBe(5)
   })
 
-  test('tells which were refused by the outbox', async () => {
+  test('emits scheduler.refused for a timer that the outbox refuses', async () => {
     const { timerId } = await createTimer(db)
     await enqueue(db, { instructionId: timerId, idempotencyKey: timerId })
     const { worker, events } = workerWith({})
@@ -208,15 +208,15 @@ describe('a round', () => {
   })
 })
 
-describe('between rounds', () => {
-  test('it sleeps until the next event, without a poll and without a word', async () => {
+describe('a running SchedulerWorker', () => {
+  test('wakes at the next event without polls or notifications', async () => {
     await createTimer(db, { dueAt: new Date(Date.now() + 400) })
     const { worker } = workerWith(NO_POLL)
     await worker.start()
     await expect.poll(enqueuedTimers).toBe(1)
   })
 
-  test('it is woken by whatever brings an event nearer: a timer, a trigger', async () => {
+  test('wakes on the notification of a timer or a triggered job', async () => {
     const { worker, events } = workerWith({ ...NO_POLL, listen: true })
     await worker.start()
     await createTimer(db, { dueAt: new Date() })
@@ -226,14 +226,14 @@ describe('between rounds', () => {
     expect(events).toContainEqual({ type: 'scheduler.notified' })
   })
 
-  test('it polls, where nobody says a word', async () => {
+  test('polls without notifications', async () => {
     const { worker } = workerWith({ pollMs: 20, listen: false })
     await worker.start()
     await createTimer(db)
     await expect.poll(enqueuedTimers).toBe(1)
   })
 
-  test('a round that fails is told, and does not end it', async () => {
+  test('emits scheduler.fault for a failed round and continues', async () => {
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION due_jobs(integer) FROM symphony_executor')
     await createTimer(db)
     const { worker, events } = workerWith({ pollMs: 20, listen: false })
@@ -243,7 +243,7 @@ describe('between rounds', () => {
     await expect.poll(enqueuedTimers).toBe(1)
   })
 
-  test('it stops before it was started, twice, and starts again', async () => {
+  test('can be stopped before it starts and twice, and started again', async () => {
     const { worker } = workerWith({ pollMs: 20, listen: false })
     await worker.stop()
     await worker.start()
@@ -263,13 +263,13 @@ test.each([
   [{ batchSize: 1001 }, 'batchSize'],
   [{ missedAfterMs: 999 }, 'missedAfterMs'],
   [{ missedAfterMs: 600_001 }, 'missedAfterMs'],
-])('the option %j is a RangeError that names %s', (options, argument) => {
+])('SchedulerWorker refuses the option %j with a RangeError that names %s', (options, argument) => {
   const make = () => new SchedulerWorker(db.database, options)
   expect(make).toThrow(ArgumentRangeError)
   expect(make).toThrow(argument)
 })
 
-test('a store does each thing in the role that may do it', async () => {
+test('SchedulerStore calls each function in a role that may call it', async () => {
   const store = new SchedulerStore(db.database)
   const claims = { batchSize: 10, workerId: WORKER }
   const timer = await store.scheduleTimer(buildTimerDefinition())

@@ -20,7 +20,7 @@ function buildScenario(id: string, defects: readonly string[] = []): Scenario {
   })
 }
 
-/** A run of the command, and everything it said. */
+/** Runs the command and returns its exit code, output and page. */
 async function play(words: readonly string[], scenarios: readonly Scenario[], pageBefore = '') {
   const folder = await mkdtemp(join(tmpdir(), 'scorecard-'))
   onTestFinished(() => rm(folder, { recursive: true }))
@@ -38,7 +38,7 @@ async function play(words: readonly string[], scenarios: readonly Scenario[], pa
 
 const lineOf = (page: string, id: string) => page.split('\n').find((line) => line.startsWith(`| ${id} |`))
 
-test('every line is there: what was played with its figures, seed, versions and day, what never was as not run', async () => {
+test('the page has a row per scenario: results with seed, versions and date, or not run', async () => {
   const { exitCode, page } = await play(['--only', 'r2', '--seed', '7'], [buildScenario('R2'), buildScenario('R10')])
   expect(exitCode).toBe(0)
   expect(lineOf(page, 'R2')).toMatch(
@@ -49,7 +49,7 @@ test('every line is there: what was played with its figures, seed, versions and 
   expect(page.indexOf('| R2 |')).toBeLessThan(page.indexOf('| R10 |'))
 })
 
-test('the last line of --json is the verdict and all figures, and the same seed draws the same', async () => {
+test('the last line of --json has the verdict and all results, equal for the same seed', async () => {
   const verdicts = await Promise.all(
     ['7', '7', '8'].map(async (seed) => {
       const { said } = await play(['--json', '--seed', seed], [buildScenario('R2')])
@@ -66,7 +66,7 @@ test('the last line of --json is the verdict and all figures, and the same seed 
 })
 
 test.each([['broken'], ['breaks off']])(
-  'a scenario that is %s ends in 1, with the command that plays it again',
+  'a scenario that is %s makes the command exit with 1 and print how to repeat it',
   async (defect) => {
     const { exitCode, said, page } = await play(
       ['--seed', '7', '--payments', '50'],
@@ -75,12 +75,12 @@ test.each([['broken'], ['breaks off']])(
     expect(exitCode).toBe(1)
     expect(said).toContain('R2  repeat with: npm run chaos -- --only R2 --seed 7 --payments 50')
     expect(lineOf(page, 'R2')).toContain('**not met**')
-    // The others are played all the same.
+    // The other scenarios still run.
     expect(lineOf(page, 'R3')).toContain('| holds | 50 payments |')
   },
 )
 
-test('a smaller run takes the place of no full one, and a line without a scenario goes', async () => {
+test('a short run does not replace a full one, and a row without a scenario is removed', async () => {
   const full = await play(['--seed', '7'], [buildScenario('R2')])
   const before = `${full.page}| R99 | gone |\n| S1 | another family |\n`
   const { page, said } = await play(['--short', '--seed', '8'], [buildScenario('R2')], before)
@@ -98,19 +98,19 @@ test.each([
   [['--payments', '0'], '--payments: expected a whole number from 1 to 100000000, got "0"'],
   [['--frob'], `Unknown option '--frob'`],
   [['R2'], 'Unexpected argument'],
-])('%j is refused with a message, and nothing is played', async (words, message) => {
+])('%j is refused with a message, and no scenario runs', async (words, message) => {
   const { exitCode, said, page } = await play(words, [buildScenario('R2')])
   expect(exitCode).toBe(2)
   expect(said.join('\n')).toContain(message)
   expect(page).toBe('')
 })
 
-test('without a seed another one is drawn each time', () => {
+test('readOptions draws a new seed each time if none is given', () => {
   const seeds = new Set(Array.from({ length: 5 }, () => readOptions([]).seed))
   expect(seeds.size).toBeGreaterThan(1)
 })
 
-test('a cell keeps the table whole, whatever is in it', () => {
+test('a cell with pipes or line ends does not break the table', () => {
   const line: PlayedLine = {
     id: 'R2',
     title: 'a | b',

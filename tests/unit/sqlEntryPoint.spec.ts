@@ -15,7 +15,7 @@ afterAll(async () => {
   await db.drop()
 })
 
-test('a relayer of wrappers claims and completes a payment, and knows a lost lease', async () => {
+test('the SQL wrappers claim and complete a payment and detect a lost lease', async () => {
   const { claimOutboxBatch, completeOutboxAttempt, enqueuePaymentOutbox } = sql.outbox
   const instruction = buildInstruction()
   const { outboxId } = await enqueuePaymentOutbox(database.as('symphony_ingest'), instruction)
@@ -32,7 +32,7 @@ test('a relayer of wrappers claims and completes a payment, and knows a lost lea
   expect(recorded.state).toBe('DISPATCHED')
 })
 
-test('each wrapper has the name of its SQL function, but for two that are made of several', async () => {
+test('each wrapper has the name of its SQL function, except two that call several', async () => {
   const wrappers = [sql.outbox, sql.inbox, sql.scheduler, sql.lease].flatMap((namespace) => Object.keys(namespace))
   const { rows } = await db.queryNoRole<{ proname: string }>(
     'SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = $1::regnamespace',

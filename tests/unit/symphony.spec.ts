@@ -44,7 +44,7 @@ async function sealedBlocks(worker: SymphonyWorker): Promise<number> {
 }
 
 describe('a payment', () => {
-  test('is enqueued in the transaction, paid by one round of the worker, and sealed', async () => {
+  test('is enqueued in the transaction, dispatched by runOnce() and sealed', async () => {
     const bank = memoryRail({ type: 'paid', onUnknown: 'resend' })
     await using symphony = open([bank])
     const item = await symphony.transaction((tx) =>
@@ -87,7 +87,7 @@ describe('a payment', () => {
     expect(await symphony.payments.get({ instructionId: 'P-3' })).toBeUndefined()
   })
 
-  describe('that is known', () => {
+  describe('enqueued before', () => {
     const instruction = {
       instructionId: 'P-5',
       participantId: 'shop',
@@ -101,7 +101,7 @@ describe('a payment', () => {
       await symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
     })
 
-    test('is answered from the record although a stricter schema refuses it; a new one is refused', async () => {
+    test('is returned although a stricter schema refuses it; a new one is refused', async () => {
       await using symphony = open([strict])
       const repeat = { ...instruction, railType } as const
       const item = await symphony.transaction((tx) => symphony.enqueue(repeat, { tx }))
@@ -114,7 +114,7 @@ describe('a payment', () => {
       expect(await symphony.payments.get({ instructionId: 'P-6' })).toBeUndefined()
     })
 
-    test('is said to stand when a field that became forbidden holds a card number', async () => {
+    test('is refused with a hint that it stands if a now forbidden field has a card number', async () => {
       await using symphony = open([{ type: railType, fields: { '/memo': 'forbidden' } } as const])
       const repeat = symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
       await expect(repeat).rejects.toMatchObject({
@@ -124,7 +124,7 @@ describe('a payment', () => {
       })
     })
 
-    test('costs no statement where the schema accepts the payload', async () => {
+    test('needs no further statement if the schema accepts the payload', async () => {
       await using symphony = open([{ type: railType, payload: refusing(() => false) } as const])
       const sent: string[] = []
       await symphony.transaction((tx) => {
@@ -159,7 +159,7 @@ describe('the constructor', () => {
     expect(() => open([{ type: 'twice' }, { type: 'twice' }])).toThrow('declared twice')
   })
 
-  test('refuses an unknown or wrong option also where no url makes use of it', () => {
+  test('refuses an unknown or invalid option even without a url', () => {
     const misspelt = { rails: [], shcema: 'payments' }
     expect(() => new Symphony(misspelt)).toThrow('did you mean schema?')
     expect(() => new Symphony({ connectionsMax: 0 })).toThrow('connectionsMax')
@@ -168,7 +168,7 @@ describe('the constructor', () => {
   test.each([
     ['a misspelt option', { rail: [] }, '"rail": unknown; did you mean rails?'],
     ['an address in place of options', 'postgres://app@localhost/shop', 'options: expected an object, got string'],
-    ['rails that are no array', { rails: { bank: {} } }, 'rails: expected an array of rails, got object'],
+    ['rails that are not an array', { rails: { bank: {} } }, 'rails: expected an array of rails, got object'],
     ['rails that are null', { rails: null }, 'rails: expected an array of rails, got null'],
   ])('refuses %s', (_, options, message) => {
     expect(() => Reflect.construct(Symphony, [options])).toThrow(
@@ -176,7 +176,7 @@ describe('the constructor', () => {
     )
   })
 
-  test('lists every option once when an unknown one is close to none', () => {
+  test('lists every option once for an unknown option without a near match', () => {
     const [, list = ''] = /expected one of (.*)/.exec(messageOf({ colour: 'red' })) ?? []
     const names = list.split(', ')
     expect(names).toEqual(expect.arrayContaining(['rails', 'topics', 'vault', 'clock', 'url', 'schema']))
@@ -184,7 +184,7 @@ describe('the constructor', () => {
   })
 })
 
-test('an unknown filter is refused by the search of payments, which would otherwise find all', async () => {
+test('payments.search refuses an unknown filter, which would otherwise match all', async () => {
   const { payments } = new Symphony({ url: 'postgres://symphony@127.0.0.1:1/none' })
   const search: object = { instructionID: 'nope' }
   const found = payments.search(search)[Symbol.asyncIterator]()
@@ -194,7 +194,7 @@ test('an unknown filter is refused by the search of payments, which would otherw
   })
 })
 
-test('a Symphony whose url is undefined says so, and names the server for development', () => {
+test('a Symphony with an undefined url fails with DATABASE_URL_MISSING and a remedy', () => {
   const options: object = { url: undefined }
   expect(() => new Symphony(options).payments).toThrow(
     expect.objectContaining({
@@ -205,7 +205,7 @@ test('a Symphony whose url is undefined says so, and names the server for develo
   )
 })
 
-test('a payment for an unknown rail is refused with the name of the rail and the known ones', async () => {
+test('enqueue refuses an unknown rail with its name and the known ones', async () => {
   await using symphony = open([{ type: 'known-rail' }])
   const enqueueing = (railType: string) =>
     symphony.transaction((tx) => {
@@ -217,7 +217,7 @@ test('a payment for an unknown rail is refused with the name of the rail and the
   await expect(enqueueing('4111111111111111')).rejects.toThrow('railType: unknown rail; expected one of known-rail')
 })
 
-test('an idempotency key that is undefined is the instruction id', async () => {
+test('enqueue uses the instruction id for an undefined idempotency key', async () => {
   await using symphony = open([{ type: 'known-rail' }])
   const instruction = { railType: 'known-rail', instructionId: 'U-1', participantId: 'shop', payload: PAYLOAD } as const
   const first = await symphony.transaction((tx) => symphony.enqueue(instruction, { tx }))
@@ -238,7 +238,7 @@ function messageOf(options: object): string {
   return ''
 }
 
-describe('a wrong call', () => {
+describe('an invalid call', () => {
   /** Nothing listens at this address: a call with I/O would fail otherwise. */
   const symphony = new Symphony({ url: 'postgres://symphony@127.0.0.1:1/none' })
   const tx = { query: () => Promise.reject(new Error('sent')) }
@@ -282,7 +282,7 @@ describe('a wrong call', () => {
       [[instruction, null], { tx }],
       'instructions[1]: expected an object, got null',
     ],
-    ['a batch that is no array', symphony, 'enqueueMany', [instruction, { tx }], 'instructions: expected an array'],
+    ['a batch that is not an array', symphony, 'enqueueMany', [instruction, { tx }], 'instructions: expected an array'],
     [
       'a misspelt field of a message',
       messages,
@@ -319,7 +319,7 @@ describe('a wrong call', () => {
       'options: expected { signal } with an AbortSignal that ends the run, got undefined',
     ],
     [
-      'a worker whose signal is none',
+      'a worker with an invalid signal',
       symphony.worker(),
       'run',
       [{ signal: 'SIGTERM' }],
@@ -418,7 +418,7 @@ describe('a topic with a schema', () => {
     })
   })
 
-  test('is refused when the store is made, if the schema is none', () => {
+  test('is refused when the store is created if its schema is invalid', () => {
     const topics: object = { report: {} }
     const messages = () => Reflect.construct(Symphony, [{ url, topics }]).messages
     expect(messages).toThrow('topics.report: expected a schema')
@@ -445,7 +445,7 @@ describe('a worker', () => {
     expect(titles.toSorted()).toEqual(['from a job', 'from a message'])
   })
 
-  test('handles inbox messages in the rights of its login', async () => {
+  test('handles inbox messages with the rights of its login', async () => {
     await using symphony = open([])
     await symphony.inbox.enqueue({
       source: 'bank',
@@ -461,7 +461,7 @@ describe('a worker', () => {
     expect(seen).toMatchObject([{ rows: [{ isLogin: true }] }])
   })
 
-  test('stops when the Symphony is closed, and after the signal of run', async () => {
+  test('stops when the Symphony is closed, and when the signal of run() aborts', async () => {
     const bank = memoryRail({ type: 'stopped', onUnknown: 'resend' })
     const symphony = open([bank])
     const stop = new AbortController()
@@ -486,7 +486,7 @@ describe('a worker', () => {
     expect(closed).toEqual(['shared'])
   })
 
-  test('closes the rails that it alone was given', async () => {
+  test('closes rails that were given to it alone', async () => {
     const closed: unknown[] = []
     const bank = { ...simple('own'), close: () => void closed.push('own') }
     await using symphony = open([{ type: 'own' }])
@@ -494,7 +494,7 @@ describe('a worker', () => {
     expect(closed).toEqual(['own'])
   })
 
-  test('takes a rail that is an instance of a class with a schema', async () => {
+  test('accepts a rail that is an instance of a class with a schema', async () => {
     class Bank {
       readonly type = 'class'
       readonly onUnknown = 'resend'
@@ -519,7 +519,7 @@ describe('a worker', () => {
     await expect(symphony.worker().runOnce()).rejects.toMatchObject({ code: 'VAULT_KEYS_MISSING' })
   })
 
-  test('keeps its record of the database in epochFile, and refuses to start with an unreadable one', async () => {
+  test('stores its epoch record in epochFile and refuses to start with an unreadable one', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-epoch-'))
     onTestFinished(() => rm(folder, { recursive: true }))
     const epochFile = join(folder, 'epoch.json')
@@ -531,7 +531,7 @@ describe('a worker', () => {
     expect(() => symphony.worker({ epochFile: '' })).toThrow('epochFile')
   })
 
-  test('needs something to do', async () => {
+  test('needs something to do (NOTHING_TO_DO)', async () => {
     await using symphony = open([{ type: 'contract-only' }])
     const allOff = { repair: false, sealing: false, retention: false } as const
     for (const maintenance of [false, allOff]) {
@@ -542,7 +542,7 @@ describe('a worker', () => {
 })
 
 describe('the inbox', () => {
-  test('takes a message once, and gives it to one worker, which ends it', async () => {
+  test('accepts a message once, and only the claiming worker can acknowledge it', async () => {
     await using symphony = open([])
     await using other = open([])
     const message = { source: 'bank', messageId: 'evt-claimed', topic: 'settled', payload: { invoice: 'INV-1' } }
@@ -574,7 +574,7 @@ describe('events', () => {
     expect(types).toEqual(expect.arrayContaining(['outbox.claimed', 'outbox.recorded']))
   })
 
-  test('wait in a stream, at most 1000 of them, and the stream counts what it dropped', async () => {
+  test('wait in a stream of at most 1000, which counts dropped events', async () => {
     const symphony = new Symphony()
     const stop = new AbortController()
     const stream = symphony.events.stream({ signal: stop.signal })
@@ -585,14 +585,14 @@ describe('events', () => {
     expect({ read: read.length, dropped: stream.dropped }).toEqual({ read: 1_000, dropped: 3 })
   })
 
-  test('that do not come reject once() when its signal aborts', async () => {
+  test('make once() reject if its signal aborts before they occur', async () => {
     const symphony = new Symphony()
     await expect(symphony.events.once('outbox.held', { signal: AbortSignal.abort() })).rejects.toThrow('aborted')
   })
 })
 
 describe('an operator', () => {
-  test('holds a payment, proposes its outcome, and cannot approve the own proposal', async () => {
+  test('holds a payment, proposes its outcome, and cannot approve its own proposal', async () => {
     await using symphony = open([{ type: 'held' }])
     const { outboxId } = await symphony.transaction((tx) =>
       symphony.enqueue({ railType: 'held', instructionId: 'H-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
@@ -615,7 +615,7 @@ describe('an operator', () => {
     })
   })
 
-  test('pauses and resumes a rail that the database knows, and is told of one that it does not', async () => {
+  test('pauses and resumes a known rail, and is refused an unknown one (UNKNOWN_NAME)', async () => {
     await using symphony = open([{ type: 'held' }])
     const target = { kind: 'rail', name: 'held' } as const
     expect(await symphony.operator.pause({ ...target, reason: 'maintenance' })).toBe(true)

@@ -20,7 +20,7 @@ afterAll(async () => {
   await symphony.close()
 })
 
-/** A payment for a rail of its own. */
+/** Enqueues a payment for this rail. */
 async function enqueueFor(rail: { readonly type: string }, overrides = {}) {
   const instruction = buildInstruction({ railType: rail.type, payload: PAYLOAD, ...overrides })
   return symphony.transaction((tx) => symphony.enqueue(instruction, { tx }))
@@ -28,7 +28,7 @@ async function enqueueFor(rail: { readonly type: string }, overrides = {}) {
 
 const stateOf = (outboxId: string) => symphony.payments.get({ outboxId })
 
-test('the program of the documentation: a busy bank, a lost answer, and one payment', () => {
+test('the documented test program pays once after a busy bank and a lost answer', () => {
   const bank = memoryRail({ type: 'bank', onUnknown: 'inquire' })
   return withTestSymphony({ rails: [bank], serverUrl: inject('serverUrl'), schema: testSchema() }, async (own) => {
     await own.transaction((tx) =>
@@ -42,7 +42,7 @@ test('the program of the documentation: a busy bank, a lost answer, and one paym
   })
 })
 
-test('drain uses the rails of its Symphony, once more after a first drain, and closes them with it', async () => {
+test('drain uses the rails of its Symphony each time and closes them with it', async () => {
   let closed = 0
   const bank = { ...memoryRail({ type: 'own', onUnknown: 'hold' }), close: () => void (closed += 1) }
   const options = { rails: [bank], serverUrl: inject('serverUrl'), schema: testSchema() } as const
@@ -57,7 +57,7 @@ test('drain uses the rails of its Symphony, once more after a first drain, and c
   expect(closed).toBe(1)
 })
 
-test('drain refuses a misspelt option, which would leave later work undone', async () => {
+test('drain refuses a misspelt option', async () => {
   const options: object = { throughTimes: true }
   await expect(symphony.drain(options)).rejects.toMatchObject({
     code: 'INVALID_ARGUMENT',
@@ -89,7 +89,7 @@ test('drain dispatches due payments and returns their counts', async () => {
   expect(await symphony.drain({ rails: [rail] })).toMatchObject({ claimed: 0, dispatched: 0 })
 })
 
-test('a retry waits for its time; drain goes there when it is told to', async () => {
+test('drain leaves a retry until its due time, or moves there with throughTime', async () => {
   const rail = memoryRail({ type: 'busy', onUnknown: 'hold' })
   rail.next({ outcome: 'retryable', code: 'BUSY' }, 'unreachable', { outcome: 'success', reference: 'own-7' })
   const { outboxId } = await enqueueFor(rail)
@@ -103,7 +103,7 @@ test('a retry waits for its time; drain goes there when it is told to', async ()
   expect(rail.paid.get(outboxId)?.reference).toBe('own-7')
 })
 
-test('a lost answer is asked about, and paid once', async () => {
+test('memoryRail pays once if an answer is lost and the rail is inquired', async () => {
   const rail = memoryRail({ type: 'lossy', onUnknown: 'inquire' })
   rail.next('lost')
   const { outboxId } = await enqueueFor(rail)
@@ -114,7 +114,7 @@ test('a lost answer is asked about, and paid once', async () => {
   expect(rail.paid.size).toBe(1)
 })
 
-test('a payment that is sent again under its reference is paid once', async () => {
+test('memoryRail pays once if a payment is sent again under its reference', async () => {
   const rail = memoryRail({ type: 'idempotent', onUnknown: 'resend' })
   rail.next('lost')
   const { outboxId } = await enqueueFor(rail)
@@ -124,7 +124,7 @@ test('a payment that is sent again under its reference is paid once', async () =
   expect(await stateOf(outboxId)).toMatchObject({ lastRailReference: 'memory-1' })
 })
 
-test('a silent rail is given up at its timeout, and holds what it may have done', async () => {
+test('a silent rail times out, and its payment is held', async () => {
   const rail = memoryRail({ type: 'silent', onUnknown: 'hold', timeoutMs: 100 })
   rail.next('silent')
   await enqueueFor(rail)
@@ -132,7 +132,7 @@ test('a silent rail is given up at its timeout, and holds what it may have done'
   expect(rail.paid.size).toBe(0)
 })
 
-test('drain through time ends where others’ work is left', async () => {
+test('drain through time ends although work of other rails is left', async () => {
   const rail = memoryRail({ type: 'ours', onUnknown: 'hold' })
   const theirs = await enqueueFor({ type: 'theirs' })
   rail.next('unreachable')
@@ -141,7 +141,7 @@ test('drain through time ends where others’ work is left', async () => {
   expect(await stateOf(theirs.outboxId)).toMatchObject({ lastAttemptNo: null })
 })
 
-test('drain through time is not held up by a lease that somebody else let expire', async () => {
+test('drain through time is not blocked by an expired lease of another worker', async () => {
   const rail = memoryRail({ type: 'shared', onUnknown: 'hold' })
   const { outboxId } = await enqueueFor({ type: 'elsewhere' })
   await claimOutboxBatch(database.as('symphony_executor'), 1, 'another', 60, { rails: ['elsewhere'] })
@@ -152,7 +152,7 @@ test('drain through time is not held up by a lease that somebody else let expire
   expect(await stateOf(outboxId)).toMatchObject({ claimedBy: 'another' })
 })
 
-test('drain that never ends says so', async () => {
+test('drain throws if work is left after roundsMax', async () => {
   const rail = memoryRail({ type: 'endless', onUnknown: 'hold' })
   rail.next(...Array.from({ length: 5 }, () => 'unreachable' as const))
   await enqueueFor(rail)
@@ -162,7 +162,7 @@ test('drain that never ends says so', async () => {
   await symphony.drain({ rails: [rail], throughTime: true })
 })
 
-test('advance moves payments, messages, timers, claims and leases, each just as far', async () => {
+test('advance moves payments, messages, timers and leases by the same time', async () => {
   const hour = 3_600_000
   const later = new Date(Date.now() + hour)
   const rail = memoryRail({ type: 'later', onUnknown: 'hold' })
@@ -191,7 +191,7 @@ test('advance refuses a database that was not created for a test (NOT_A_TEST_DAT
   await impostor.close()
 })
 
-test('a database is dropped after its test, also when the test fails', async () => {
+test('withTestSymphony drops its database, also if the test fails', async () => {
   const urls: string[] = []
   const failing = withTestSymphony({ serverUrl: inject('serverUrl'), schema: testSchema() }, async ({ url }) => {
     urls.push(url)
@@ -204,7 +204,7 @@ test('a database is dropped after its test, also when the test fails', async () 
   expect([names.length, rows.length]).toEqual([1, 0])
 })
 
-test('a test clock stands still until it is moved, and moves forwards only', () => {
+test('TestClock stands still until it is advanced, and never goes back', () => {
   const clock = new TestClock(new Date('2026-05-01T00:00:00Z'))
   expect([clock.now().toISOString(), clock.monotonicMs()]).toEqual(['2026-05-01T00:00:00.000Z', 0])
   clock.advance(1_500)
@@ -213,7 +213,7 @@ test('a test clock stands still until it is moved, and moves forwards only', () 
   expect(() => new TestClock(new Date(Number.NaN))).toThrow('start: expected')
 })
 
-test('wrong arguments are refused before any I/O', async () => {
+test('invalid arguments are refused before any I/O', async () => {
   const rail = memoryRail({ type: 'wrong', onUnknown: 'hold' })
   // @ts-expect-error: what a caller in JavaScript could pass
   expect(() => rail.next('vanish')).toThrow('answers[0]: expected')

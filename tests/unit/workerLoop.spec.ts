@@ -126,7 +126,7 @@ describe('PollLoop', () => {
     expect(new Set(jittered).size).toBeGreaterThan(1)
   })
 
-  test('goes on after an error, and never overlaps two polls', async () => {
+  test('continues after an error and never overlaps two polls', async () => {
     let running = 0
     let most = 0
     let polls = 0
@@ -138,7 +138,7 @@ describe('PollLoop', () => {
         polls += 1
         await sleep(1)
         running -= 1
-        if (polls === 1) throw new Error('the first turn fails')
+        if (polls === 1) throw new Error('the first poll fails')
         return { pollAgain: false }
       },
       pollMs: 5,
@@ -157,7 +157,7 @@ describe('PollLoop', () => {
     expect(polls).toBe(after)
   })
 
-  test('stop waits for the turn in hand, and is safe twice and before start', async () => {
+  test('stop() waits for the current poll, and may be called twice and before start', async () => {
     let ended = false
     const loop = new PollLoop({
       poll: async () => {
@@ -178,7 +178,7 @@ describe('PollLoop', () => {
 })
 
 describe('CircuitBreaker', () => {
-  test('failures in a row open it; a success between them does not', () => {
+  test('opens after failures in a row, not after a success between them', () => {
     const clock = handClock()
     const states: string[] = []
     const breaker = breakerOf(clock, states)
@@ -192,7 +192,7 @@ describe('CircuitBreaker', () => {
     expect(states).toEqual(['open'])
   })
 
-  test('after its rest it lets one trial through; its result decides, and the next rest is longer', () => {
+  test('admits one trial after openMs; a failed trial doubles the time, a success closes it', () => {
     const clock = handClock()
     const breaker = breakerOf(clock, [])
     breaker.failed()
@@ -229,12 +229,12 @@ test('Semaphore refuses an acquire above its size and a release without an acqui
   expect(() => slots.release()).toThrow('release() without a matching acquire()')
 })
 
-test('settleWithin says whether a promise was settled, and swallows its failure', async () => {
+test('settleWithin returns whether a promise settled in time, and ignores its error', async () => {
   expect(await settleWithin(Promise.reject(new Error('its owner’s')), 60_000)).toBe(true)
   expect(await settleWithin(new Promise(() => {}), 1)).toBe(false)
 })
 
-test('guardListener tells every listener, whatever the others do, and warns once for each that fails', async () => {
+test('guardListener calls every listener and warns once for each that fails', async () => {
   const warnings: Error[] = []
   const onWarning = (warning: Error) => warnings.push(warning)
   process.on('warning', onWarning)
@@ -262,7 +262,7 @@ test('guardListener tells every listener, whatever the others do, and warns once
   }
 })
 
-test('an Emitter tells each listener, whatever the others do, and none that has unsubscribed', () => {
+test('an Emitter calls each subscribed listener even if another throws', () => {
   const emitter = new Emitter<number>()
   const heard: string[] = []
   emitter.on(() => {
