@@ -368,7 +368,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('records a lease once that is listed twice, with foreign tokens between', async () => {
+  test('records a lease listed twice only once, with foreign tokens between', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
@@ -414,7 +414,7 @@ describe('a batch of completions', () => {
       expect(await ledger(db, taken.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
     })
 
-    test('answers two items with swapped tokens LEASE_LOST and records the third', async () => {
+    test('returns LEASE_LOST for two items with swapped tokens and records the third', async () => {
       const [a, b, c] = [await enqueueAndClaim(db), await enqueueAndClaim(db), await enqueueAndClaim(db)]
       const crossed = [{ ...a, leaseToken: b.leaseToken }, { ...b, leaseToken: a.leaseToken }, c]
       expect(await completeAll(crossed.map(successOf))).toMatchObject([
@@ -428,7 +428,7 @@ describe('a batch of completions', () => {
       }
     })
 
-    test('records an item once that is listed twice', async () => {
+    test('records an item listed twice only once', async () => {
       const [lease, other] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
       expect(await completeAll([lease, other, lease].map(successOf))).toMatchObject([
         { outboxId: lease.outboxId, verdict: 'RECORDED', attemptNo: 1 },
@@ -438,13 +438,13 @@ describe('a batch of completions', () => {
       expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
     })
 
-    test('answers a completion by another worker LEASE_LOST', async () => {
+    test('returns LEASE_LOST for a completion by another worker', async () => {
       const lease = await enqueueAndClaim(db)
       expect(await completeAll([successOf(lease)], 'other-worker')).toMatchObject([{ verdict: 'LEASE_LOST' }])
       expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: lease.leaseToken })
     })
 
-    test('answers a lease that expires while the call waits for the row lock LEASE_LOST', async () => {
+    test('returns LEASE_LOST if the lease expires while the call waits for the row lock', async () => {
       const lease = await enqueueAndClaim(db)
       const [holder, completer] = [await openConnection(db), await openConnection(db, 'symphony_executor')]
       try {
@@ -466,7 +466,7 @@ describe('a batch of completions', () => {
     })
   })
 
-  test('answers a recorded token like the single form, for any worker', async () => {
+  test('treats a recorded token like the single form, for any worker', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED' })
     for (const workerId of [WORKER, 'other-worker']) {

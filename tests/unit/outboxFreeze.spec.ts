@@ -134,7 +134,7 @@ describe('an epoch', () => {
   })
 })
 
-describe('an epoch from the data', () => {
+describe('an epoch in restored data', () => {
   test.for([
     ['another system identifier', 'system_identifier = system_identifier + 1', 'ANOTHER_SERVER'],
     ['another database of this server', 'database_oid = (database_oid::bigint + 1)::oid', 'ANOTHER_DATABASE'],
@@ -150,7 +150,7 @@ describe('an epoch from the data', () => {
       'system_identifier = system_identifier + 1, synchronous = true',
       'ANOTHER_SERVER',
     ],
-  ] as const)('with %s freezes dispatch (%s gives %s)', async ([, change, cause]) => {
+  ] as const)('freezes dispatch for %s (%s gives %s)', async ([, change, cause]) => {
     await check()
     await rewindEpoch(db, change)
     expect(await isOpen()).toBe(false)
@@ -165,7 +165,7 @@ describe('an epoch from the data', () => {
       `timeline = timeline - 1, synchronous = true, beat_at = now() - interval '4 minutes'`,
     ],
     ['no system identifier and no timeline', 'system_identifier = NULL, timeline = NULL'],
-  ] as const)('with %s does not freeze dispatch', async ([, change]) => {
+  ] as const)('does not freeze dispatch for %s', async ([, change]) => {
     await check()
     await rewindEpoch(db, change)
     expect(await isOpen()).toBe(true)
@@ -332,7 +332,7 @@ describe('a frozen dispatch', () => {
     expect(await epochRow(db)).toMatchObject({ items_marked: count, marked_at: at })
   })
 
-  test('is marked by one worker, and another does not wait for it', async () => {
+  test('has its items marked by one worker, and another does not wait for it', async () => {
     await check()
     await freeze()
     const marking = await db.connect()

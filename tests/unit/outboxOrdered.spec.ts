@@ -280,7 +280,7 @@ describe('a FAILED head', () => {
     ])
   })
 
-  test('accepts only the policies continue and halt, for a valid participant (22023)', async () => {
+  test('has only the policies continue and halt, for a valid participant (22023)', async () => {
     const asked: [string | null, string | null][] = [
       ['p', null],
       ['p', 'HALT'],

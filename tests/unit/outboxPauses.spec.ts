@@ -104,7 +104,7 @@ describe('a pause', () => {
     expect(await paused.claimed()).toEqual([redrivenAs])
   })
 
-  test('accepts and claims unordered items enqueued beside its stream', async () => {
+  test('allows unordered items of its stream to be enqueued and claimed', async () => {
     const paused = new Stream(db)
     await pause('stream', paused)
     const unordered = await paused.enqueue(false)
@@ -519,7 +519,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('makes an expired lease from an open pause claimable; no claim takes it over before', async () => {
+  test('allows the takeover of an expired lease that was claimed while the pause was open', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')

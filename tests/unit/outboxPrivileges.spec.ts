@@ -528,7 +528,7 @@ test('every table and view has a row', async () => {
   }
 })
 
-describe.each(ACTORS)('%s', (actor) => {
+describe.each(ACTORS)('actor %s', (actor) => {
   test.each(Object.keys(READERS))('reads only the permitted columns of %s', async (table) => {
     const { name, columns } = relations.get(table)!
     const access = actor === 'PUBLIC' ? undefined : READERS[table]![actor]
@@ -632,7 +632,7 @@ describe.each(ACTORS)('%s', (actor) => {
   })
 })
 
-describe.each(ROLES.filter((role) => Object.values(CALLERS).includes(role)))('%s', (role) => {
+describe.each(ROLES.filter((role) => Object.values(CALLERS).includes(role)))('role %s', (role) => {
   test.each(Object.keys(CALLERS).filter((name) => mayCall(role, name)))('may call %s', async (name) => {
     const call: Call = async (...values) => callFunction(db.as(`symphony_${role}`), name, values)
     expect(await USES[name]!(call)).toBeInstanceOf(Array)

@@ -161,7 +161,10 @@ describe('text from a rail', () => {
 
   test.each([
     ['an adapter that throws', () => Promise.reject(new Error(`refused ${payload.password}`))],
-    ['an adapter that answers', () => ({ outcome: 'terminal' as const, code: 's3cret-α', message: JSON.stringify(payload) })],
+    [
+      'an adapter that answers',
+      () => ({ outcome: 'terminal' as const, code: 's3cret-α', message: JSON.stringify(payload) }),
+    ],
   ])('shows no classified field in the result of %s with it', async (_how, dispatch) => {
     const rail = railOf(dispatch, { fields: { '/password': 'encrypted', '/deep': 'forbidden', '/pin': 'masked' } })
     const verdict = JSON.stringify(await callRail(rail, railRequest({ payload })))
@@ -273,7 +276,7 @@ describe('a set of master keys', () => {
     ['a key that is not base64', { current: 'a', keys: { a: `${secret.toString('base64')}!` } }],
     ['a further field', { current: 'a', keys: { a: secret.toString('base64') }, other: 1 }],
     ['a name with a space', { current: 'a b', keys: { 'a b': secret.toString('base64') } }],
-  ])('is refused if it is or has %s, and the error shows no key', (_name, content) => {
+  ])('is refused with an error that shows no key: %s', (_name, content) => {
     const read = () => readKeyRing(JSON.parse(JSON.stringify(content)))
     expect(read).toThrow(/^(?!.*[A-Za-z0-9+/]{40})/)
   })

@@ -219,10 +219,7 @@ describe('subject keys', () => {
   })
 
   test.each([
-    [
-      'subjects that are not ids',
-      `ensure_subject_keys(ARRAY['a b'], ARRAY[gen_random_uuid()], ARRAY['W'], 'm')`,
-    ],
+    ['subjects that are not ids', `ensure_subject_keys(ARRAY['a b'], ARRAY[gen_random_uuid()], ARRAY['W'], 'm')`],
     [
       'a subject twice',
       `ensure_subject_keys(ARRAY['a','a'], ARRAY[gen_random_uuid(), gen_random_uuid()], ARRAY['W','W'], 'm')`,

@@ -258,8 +258,8 @@ describe('an error of the adapter', () => {
   )
 })
 
-describe('the deadline of callRail', () => {
-  it('ends a call with unknown although the rail ignores its signal', async () => {
+describe('a rail call', () => {
+  it('ends with unknown at the deadline although the rail ignores its signal', async () => {
     const rail = railOf(() => new Promise(() => {}), { timeoutMs: 50 })
     const verdict = await callRail(rail, railRequest())
     expect(verdict).toMatchObject({
@@ -271,7 +271,7 @@ describe('the deadline of callRail', () => {
     expect(verdict.latencyMs).toBeLessThan(5_000)
   })
 
-  it('aborts a rail that obeys its signal', async () => {
+  it('aborts its signal at the deadline', async () => {
     let aborted: unknown
     const rail = railOf(
       (_, { signal }) =>
@@ -287,7 +287,7 @@ describe('the deadline of callRail', () => {
     expect(aborted).toMatchObject({ name: 'TimeoutError' })
   })
 
-  it('returns notSent if the aborted rail throws NotSentError', async () => {
+  it('is notSent if the aborted rail throws NotSentError', async () => {
     const rail = railOf(
       (_, { signal }) =>
         new Promise((_resolve, reject) => {
@@ -298,7 +298,7 @@ describe('the deadline of callRail', () => {
     expect((await callRail(rail, railRequest())).kind).toBe('notSent')
   })
 
-  it("does not delay the caller's signal, which ends the call with unknown", async () => {
+  it("ends with unknown when the caller's signal aborts", async () => {
     const controller = new AbortController()
     const verdict = callRail(
       railOf(() => new Promise(() => {})),
@@ -309,7 +309,7 @@ describe('the deadline of callRail', () => {
     expect(await verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.aborted })
   })
 
-  it('does not matter for a call aborted before it began, which returns notSent', async () => {
+  it('is notSent and does not begin if it is aborted before', async () => {
     let calls = 0
     const rail = railOf(() => {
       calls += 1
@@ -325,7 +325,7 @@ describe('the deadline of callRail', () => {
     expect(getEventListeners(signal, 'abort')).toEqual([])
   })
 
-  it('ends 1,000 hung calls', async () => {
+  it('ends at the deadline, also for 1,000 hung calls', async () => {
     const rail = railOf(() => new Promise(() => {}), { timeoutMs: 50 })
     const verdicts = await Promise.all(Array.from({ length: 1_000 }, () => callRail(rail, railRequest())))
     expect(new Set(verdicts.map(({ kind }) => kind))).toEqual(new Set(['unknown']))

@@ -118,20 +118,20 @@ describe('runRailContract', () => {
     })
   })
 
-  describe('with a faulty adapter', () => {
-    it('reports a sample payload that fails its checks', async () => {
+  describe('faulty adapters', () => {
+    it('are reported if the sample payload fails their checks', async () => {
       const payload = { ...PAYABLE, amount: '10.001' }
       expect(await brokenRules(new Sandbox(), {}, { payload })).toContain(
         'the sample payload passes the checks before a dispatch',
       )
     })
 
-    it('reports a success without a reference', async () => {
+    it('are reported for a success without a reference', async () => {
       const rules = await brokenRules(new Sandbox(), { dispatch: () => ({ outcome: 'success', reference: ' ' }) })
       expect(rules).toContain('a payment succeeds with a usable reference')
     })
 
-    it('reports a reference other than the one of the request', async () => {
+    it('are reported if they use another reference than the request', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => sandbox.pay({ ...request, reference: `mine-${Math.random()}` })
       expect(await brokenRules(sandbox, { dispatch })).toContain('our reference reaches the rail')
@@ -140,7 +140,7 @@ describe('runRailContract', () => {
       )
     })
 
-    it('reports a payment sent twice', async () => {
+    it('are reported if they send a payment twice', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => {
         sandbox.pay(request, false)
@@ -149,7 +149,7 @@ describe('runRailContract', () => {
       expect(await brokenRules(sandbox, { dispatch })).toContain('a payment moves money once')
     })
 
-    it('reports a resend that pays again', async () => {
+    it('are reported if a resend pays again', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => sandbox.pay(request, false)
       expect(await brokenRules(sandbox, { dispatch })).toContain(
@@ -157,7 +157,7 @@ describe('runRailContract', () => {
       )
     })
 
-    it('reports a resend that pays again under the same reference', async () => {
+    it('are reported if a resend pays again under the same reference', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
         if (signal.aborted) throw new NotSentError('aborted')
@@ -169,12 +169,12 @@ describe('runRailContract', () => {
       )
     })
 
-    it('reports an inquiry that finds a reference never sent', async () => {
+    it('are reported if an inquiry finds a reference never sent', async () => {
       const rules = await brokenRules(new Sandbox(), { queryStatus: () => ({ outcome: 'success', reference: 'r' }) })
       expect(rules).toContain('a reference never sent is absent')
     })
 
-    it('reports a call that ignores its signal', async () => {
+    it('are reported if a call ignores its signal', async () => {
       const sandbox = new Sandbox()
       let calls = 0
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
@@ -189,14 +189,14 @@ describe('runRailContract', () => {
       expect(calls).toBeGreaterThan(5)
     })
 
-    it('reports a payment by a call that was aborted before it began', async () => {
+    it('are reported if a call pays although it was aborted before it began', async () => {
       const sandbox = new Sandbox()
       expect(await brokenRules(sandbox, { dispatch: (request) => sandbox.pay(request) })).toEqual([
         'a call that is aborted before it begins pays nothing',
       ])
     })
 
-    it('reports a refusal classified as retryable', async () => {
+    it('are reported if they classify a refusal as retryable', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
         if (signal.aborted) throw new NotSentError('aborted')
@@ -206,7 +206,7 @@ describe('runRailContract', () => {
       expect(await brokenRules(sandbox, { dispatch })).toEqual(['a refusal is terminal, and pays nothing'])
     })
 
-    it('reports a refusal that quotes the account', async () => {
+    it('are reported if a refusal quotes the account', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
         if (signal.aborted) throw new NotSentError('aborted')
@@ -219,12 +219,12 @@ describe('runRailContract', () => {
       ])
     })
 
-    it('reports codes that are not in its table', async () => {
+    it('are reported for codes that are not in their table', async () => {
       const rules = await brokenRules(new Sandbox(), { codes: { OTHER: 'terminal' } })
       expect(rules).toEqual(['a refusal is terminal, and pays nothing'])
     })
 
-    it('reports an adapter that changes the request', async () => {
+    it('are reported if they change the request', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => {
         Object.assign(request.payload, { seen: true })

@@ -39,19 +39,19 @@ describe('httpRail', () => {
     ['the reference as a host', { url: 'https://{reference}.example' }, 'http.url: expected {reference} in the path'],
     ['another method', { url: HTTPS, method: 'GET' }, 'http.method: expected POST or PUT'],
     ['a misspelt field', { url: HTTPS, header: {} }, 'http."header": unknown; did you mean headers?'],
-    ['the header Idempotency-Key', { url: HTTPS, headers: { 'IDEMPOTENCY-KEY': 'x' } }, 'IDEMPOTENCY-KEY is written by Symphony'],
-    ['the header Symphony-Not-After', { url: HTTPS, headers: { 'Symphony-Not-After': 'x' } }, 'Symphony-Not-After is written by Symphony'],
     [
-      'an invalid pointer',
-      { url: HTTPS, pointers: { reference: 'id' } },
-      'http.pointers.reference: expected a JSON',
+      'the header Idempotency-Key',
+      { url: HTTPS, headers: { 'IDEMPOTENCY-KEY': 'x' } },
+      'IDEMPOTENCY-KEY is written by Symphony',
     ],
+    [
+      'the header Symphony-Not-After',
+      { url: HTTPS, headers: { 'Symphony-Not-After': 'x' } },
+      'Symphony-Not-After is written by Symphony',
+    ],
+    ['an invalid pointer', { url: HTTPS, pointers: { reference: 'id' } }, 'http.pointers.reference: expected a JSON'],
     ['a misspelt pointer', { url: HTTPS, pointers: { refrence: '/id' } }, 'did you mean reference?'],
-    [
-      'an invalid status',
-      { url: HTTPS, statusOutcomes: { 99: 'success' } },
-      'http.statusOutcomes, a status: expected',
-    ],
+    ['an invalid status', { url: HTTPS, statusOutcomes: { 99: 'success' } }, 'http.statusOutcomes, a status: expected'],
     [
       'a status by family',
       { url: HTTPS, statusOutcomes: { '5xx': 'retryable' } },
@@ -86,7 +86,11 @@ describe('httpRail', () => {
       { url: HTTPS, status: { url: 'http://rail.example/{reference}' } },
       'http.status.url: expected https',
     ],
-    ['a misspelt field of status', { url: HTTPS, status: { url: `${HTTPS}/{reference}`, state: {} } }, 'did you mean states?'],
+    [
+      'a misspelt field of status',
+      { url: HTTPS, status: { url: `${HTTPS}/{reference}`, state: {} } },
+      'did you mean states?',
+    ],
   ])('refuses %s, naming rail and field', (_, http, message) => {
     expect(() => declare(http)).toThrow(message)
     expect(() => declare(http)).toThrow('rail "http", ')

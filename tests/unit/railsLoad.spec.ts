@@ -114,7 +114,11 @@ describe('loadRails', () => {
     ['a queryStatus that is not a function', { queryStatus: true }, 'queryStatus: expected a function, got boolean'],
     ['a close that is not a function', { close: {} }, 'close: expected a function, got object'],
     ['an unknown field near a known one', { timeoutMS: 5 }, '"timeoutMS": unknown; did you mean timeoutMs?'],
-    ['another unknown field near a known one', { quaryStatus: () => {} }, '"quaryStatus": unknown; did you mean queryStatus?'],
+    [
+      'another unknown field near a known one',
+      { quaryStatus: () => {} },
+      '"quaryStatus": unknown; did you mean queryStatus?',
+    ],
     ['an unknown field near none', { retries: 3 }, '"retries": unknown; expected one of type, onUnknown, dispatch,'],
     ['a timeout of zero', { timeoutMs: 0 }, 'timeoutMs: expected a whole number from 1 to 3597000, got 0'],
     ['a timeout past the longest lease', { timeoutMs: 3_597_001 }, 'timeoutMs: expected a whole number'],
@@ -140,7 +144,11 @@ describe('loadRails', () => {
     ['a code with an unknown outcome', { codes: { A: 'ok' } }, 'codes.A: expected "success", "terminal"'],
     ['a code that is blank', { codes: { ' ': 'success' } }, 'codes, a code: expected text that is not blank'],
     ['a code that is too long', { codes: { ['A'.repeat(129)]: 'success' } }, 'codes, a code: expected at most 128'],
-    ['a payload that is not a schema', { payload: { parse: () => {} } }, 'payload: expected a schema that implements Standard'],
+    [
+      'a payload that is not a schema',
+      { payload: { parse: () => {} } },
+      'payload: expected a schema that implements Standard',
+    ],
     ['a schema of version 2', { payload: { '~standard': { ...STANDARD, version: 2 } } }, 'payload: expected a schema'],
     ['money as text', { money: 'no' }, 'money: expected true or false, got string'],
     [

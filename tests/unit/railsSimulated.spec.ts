@@ -133,18 +133,21 @@ describe('the rail book', () => {
     await book.close()
   })
 
-  it.each(['inquire', 'hold'] as const)('has two payments if a rail with onUnknown %s is called twice', async (onUnknown) => {
-    const loaded = rail({ onUnknown })
-    const request = railRequest()
-    const first = await callRail(loaded, request)
-    const second = await callRail(loaded, request)
-    expect(first.kind).toBe('success')
-    expect(second.reference).not.toBe(first.reference)
-    expect((await readBook(bookFile)).get(request.reference)).toMatchObject({
-      count: 2,
-      railReference: first.reference,
-    })
-  })
+  it.each(['inquire', 'hold'] as const)(
+    'has two payments if a rail with onUnknown %s is called twice',
+    async (onUnknown) => {
+      const loaded = rail({ onUnknown })
+      const request = railRequest()
+      const first = await callRail(loaded, request)
+      const second = await callRail(loaded, request)
+      expect(first.kind).toBe('success')
+      expect(second.reference).not.toBe(first.reference)
+      expect((await readBook(bookFile)).get(request.reference)).toMatchObject({
+        count: 2,
+        railReference: first.reference,
+      })
+    },
+  )
 
   it('has two payments for the script duplicate on a rail that is not idempotent', async () => {
     const request = simulate('duplicate')
@@ -235,7 +238,7 @@ describe('random behaviour', () => {
     expect(share('notSent')).toBeLessThan(0.2)
   })
 
-  it('chooses anew for each attempt', async () => {
+  it('is chosen again for each attempt', async () => {
     const loaded = rail({ behaviour: { success: 1, retryable: 1 } })
     const kinds = new Set<string>()
     for (let attempt = 1; attempt <= 20; attempt += 1) {
@@ -244,7 +247,7 @@ describe('random behaviour', () => {
     expect(kinds.size).toBe(2)
   })
 
-  it('accepts every behaviour by name', () => {
+  it('may be any named behaviour', () => {
     for (const behaviour of SIMULATED_BEHAVIOURS) expect(() => rail({ behaviour: { [behaviour]: 1 } })).not.toThrow()
   })
 })

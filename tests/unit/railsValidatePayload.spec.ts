@@ -74,7 +74,7 @@ describe('amounts', () => {
     ['null', null],
     ['a list', ['10.00']],
     ['an object', { value: '10.00' }],
-  ])('are refused if one is %s', async (_, amount) => {
+  ])('are refused: one that is %s', async (_, amount) => {
     expect(await codeOf({ ...PAYABLE, amount })).toBe('INVALID_AMOUNT')
   })
 

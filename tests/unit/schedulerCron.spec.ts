@@ -84,9 +84,12 @@ describe('a cron expression', () => {
 })
 
 describe('a time zone', () => {
-  test.each(['UTC', 'Africa/Cairo', 'America/New_York', 'Australia/Lord_Howe', 'Etc/GMT-5'])('%s is accepted', (zone) => {
-    expect(requiredTimeZone('timeZone', zone)).toBe(zone)
-  })
+  test.each(['UTC', 'Africa/Cairo', 'America/New_York', 'Australia/Lord_Howe', 'Etc/GMT-5'])(
+    '%s is accepted',
+    (zone) => {
+      expect(requiredTimeZone('timeZone', zone)).toBe(zone)
+    },
+  )
 
   test.each([['Mars/Base'], ['GMT+2'], ['local'], [''], [' '], [null], [2], ['Africa/Cairo '], ['x'.repeat(129)]])(
     '%j is refused with an error that names timeZone',
@@ -173,7 +176,7 @@ describe('a clock change', () => {
   })
 })
 
-describe('missed runs', () => {
+describe('planRuns', () => {
   const now = new Date('2026-11-15T12:00:30Z')
   const job = (missedRuns: MissedRuns, nextDueAt: string, cron = '* * * * *'): DueJob => ({
     name: 'job',
@@ -192,7 +195,7 @@ describe('missed runs', () => {
   const everyHour = (policy: MissedRuns) => plan(policy, '2026-11-15T11:30:00Z', '30 * * * *')
   const POLICIES: readonly MissedRuns[] = ['skip', 'once', 'all']
 
-  test.each(POLICIES)('(policy %s) do not include an occurrence that is due now, which is run', (policy) => {
+  test.each(POLICIES)('runs an occurrence that is due now, under policy %s', (policy) => {
     expect(plan(policy, '2026-11-15T12:00:30Z', '30 * * * * *')).toEqual({
       occurrences: ['2026-11-15T12:00:30Z'],
       next: '2026-11-15T12:01:30Z',
@@ -200,19 +203,16 @@ describe('missed runs', () => {
     })
   })
 
-  test.each(POLICIES)(
-    '(policy %s) do not include occurrences of the last 10 s, which are run',
-    (policy) => {
-      const { occurrences, missed } = plan(policy, '2026-11-15T12:00:20Z', '* * * * * *')
-      expect({ occurrences: occurrences.length, first: occurrences[0], missed }).toEqual({
-        occurrences: 11,
-        first: '2026-11-15T12:00:20Z',
-        missed: false,
-      })
-    },
-  )
+  test.each(POLICIES)('runs each occurrence of the last 10 s, under policy %s', (policy) => {
+    const { occurrences, missed } = plan(policy, '2026-11-15T12:00:20Z', '* * * * * *')
+    expect({ occurrences: occurrences.length, first: occurrences[0], missed }).toEqual({
+      occurrences: 11,
+      first: '2026-11-15T12:00:20Z',
+      missed: false,
+    })
+  })
 
-  test('begin after 10 s: skip keeps the last 10 s, once the latest, all every one', () => {
+  test('counts runs as missed after 10 s: skip drops them, once runs the latest, all every one', () => {
     expect(everySecond('skip')).toMatchObject({ missed: true, next: '2026-11-15T12:00:31Z' })
     expect(everySecond('skip').occurrences.map((at) => at.slice(17, 19))).toEqual(
       Array.from({ length: 11 }, (_, index) => String(20 + index)),
@@ -221,7 +221,7 @@ describe('missed runs', () => {
     expect(everySecond('all').occurrences).toHaveLength(12)
   })
 
-  test('during one hour: skip runs none, once the latest, all 60', () => {
+  test('runs none of one missed hour under skip, the latest under once, 60 under all', () => {
     const hour = '2026-11-15T11:01:00Z'
     const next = '2026-11-15T12:01:00Z'
     expect(plan('skip', hour)).toEqual({ occurrences: [], next, missed: true })
@@ -233,20 +233,20 @@ describe('missed runs', () => {
     )
   })
 
-  test('are left out by skip and run by once and all if there is one', () => {
+  test('drops one late occurrence under skip and runs it under once and all', () => {
     expect(everyHour('skip')).toEqual({ occurrences: [], next: '2026-11-15T12:30:00Z', missed: true })
     expect(everyHour('once').occurrences).toEqual(['2026-11-15T11:30:00Z'])
     expect(everyHour('all').occurrences).toEqual(['2026-11-15T11:30:00Z'])
   })
 
-  test('are limited to the latest 1,000 by policy all', () => {
+  test('runs at most the latest 1,000 occurrences under all', () => {
     const { occurrences } = plan('all', '2026-11-15T11:00:30Z', '* * * * * *')
     expect(occurrences).toHaveLength(MISSED_RUNS_MAX)
     expect(occurrences.at(-1)).toBe('2026-11-15T12:00:30Z')
     expect(occurrences[0]).toBe('2026-11-15T11:43:51Z')
   })
 
-  test('keep a stored due time that the expression no longer has', () => {
+  test('keeps a stored due time that the expression no longer has', () => {
     expect(plan('all', '2026-11-15T11:59:17Z').occurrences).toEqual(['2026-11-15T11:59:17Z', '2026-11-15T12:00:00Z'])
     expect(plan('once', '2026-11-15T12:00:29Z').occurrences).toEqual(['2026-11-15T12:00:29Z'])
   })

@@ -257,22 +257,19 @@ describe('due jobs', () => {
     ['skip', 0],
     ['once', 1],
     ['all', 12],
-  ])(
-    'PRIM-POSTGRES-SCHED-009 policy %s makes %d runs after 1 hour of downtime',
-    async (policy, count) => {
-      const name = await createJob(db, { cron: quietCron(), missedRuns: policy })
-      const { nextDueAt } = await jobOf(name)
-      await moveBack(name, '1 hour')
-      const events: SchedulerEvent[] = []
-      await createJobRunsFromDueJobs(executor(), { batchSize: 1000, onEvent: (event) => void events.push(event) })
-      const expected = Array.from({ length: 12 }, (_, index) => nextDueAt.getTime() - (12 - index) * 300_000)
-      expect((await runsOf(name)).map(({ scheduledFor }) => scheduledFor.getTime())).toEqual(expected.slice(12 - count))
-      expect((await jobOf(name)).nextDueAt).toEqual(nextDueAt)
-      expect(events.filter((event) => event.type === 'scheduler.missed' && event.jobName === name)).toEqual([
-        { type: 'scheduler.missed', jobName: name, policy, since: new Date(expected[0]!), runs: count },
-      ])
-    },
-  )
+  ])('PRIM-POSTGRES-SCHED-009 policy %s makes %d runs after 1 hour of downtime', async (policy, count) => {
+    const name = await createJob(db, { cron: quietCron(), missedRuns: policy })
+    const { nextDueAt } = await jobOf(name)
+    await moveBack(name, '1 hour')
+    const events: SchedulerEvent[] = []
+    await createJobRunsFromDueJobs(executor(), { batchSize: 1000, onEvent: (event) => void events.push(event) })
+    const expected = Array.from({ length: 12 }, (_, index) => nextDueAt.getTime() - (12 - index) * 300_000)
+    expect((await runsOf(name)).map(({ scheduledFor }) => scheduledFor.getTime())).toEqual(expected.slice(12 - count))
+    expect((await jobOf(name)).nextDueAt).toEqual(nextDueAt)
+    expect(events.filter((event) => event.type === 'scheduler.missed' && event.jobName === name)).toEqual([
+      { type: 'scheduler.missed', jobName: name, policy, since: new Date(expected[0]!), runs: count },
+    ])
+  })
 
   test('PRIM-POSTGRES-SCHED-009 the batch size counts jobs, longest due first', async () => {
     const names: string[] = []

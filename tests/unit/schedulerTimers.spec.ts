@@ -219,15 +219,12 @@ describe('the end of a claim', () => {
     ['ack', ackTimers],
     ['abandon', abandonTimers],
     ['fail', failTimers],
-  ])(
-    'PRIM-POSTGRES-SCHED-003 %s ends live claims in the given order and ignores stale ones',
-    async (_verb, end) => {
-      const first = await createClaimedTimer(db)
-      const second = await createClaimedTimer(db)
-      const stale = { timerId: second.timerId, leaseToken: randomUUID() }
-      expect(await end(executor(), [stale, first, second], WORKER)).toEqual([first.timerId, second.timerId])
-    },
-  )
+  ])('PRIM-POSTGRES-SCHED-003 %s ends live claims in the given order and ignores stale ones', async (_verb, end) => {
+    const first = await createClaimedTimer(db)
+    const second = await createClaimedTimer(db)
+    const stale = { timerId: second.timerId, leaseToken: randomUUID() }
+    expect(await end(executor(), [stale, first, second], WORKER)).toEqual([first.timerId, second.timerId])
+  })
 
   test.each([
     ['ack', ackTimers],
