@@ -211,7 +211,7 @@ describe('ApiKeys.create', () => {
   })
 })
 
-/** People in the events of an item. */
+/** Returns the actors in the events of an item. */
 const actors = async (outboxId: string) =>
   (await readItemEvents(db.as('symphony_readonly'), outboxId)).map(({ actor }) => actor)
 const keyOf = async (request: ApiKeyRequest) => ({ apiKey: parseApiKey((await createKey(db, request)).key)! })
@@ -276,7 +276,7 @@ describe('an actor gateway', () => {
     }
   })
 
-  test('reads from isActorGateway whether it may act by keys and by names', async () => {
+  test('learns from isActorGateway whether it may act by keys and by names', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
     const naming = await gatewayLogin(true)

@@ -223,7 +223,7 @@ describe('the Kafka rail', () => {
   )
 
   test('returns unknown for every error of the producer, even a refused connection', async () => {
-    // The producer retries: the error may belong to another try than the one that was published.
+    // The producer retries and reports only its last try. An earlier try may have been published.
     const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
     const rail = loadRail(kafka({ producer: { send: () => Promise.reject(refused) } }))
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown' })

@@ -385,7 +385,7 @@ describe('objects of an earlier release', () => {
   })
 
   test('unchanged functions are replaced in place and keep their OIDs', async () => {
-    // Running workers call functions by OID.
+    // Prepared statements of running workers refer to functions by OID.
     await deploy({ url: db.url, schema })
     const numbers = `SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 ORDER BY 1`
     const { rows: before } = await db.queryNoRole(numbers, [schema])

@@ -175,7 +175,7 @@ describe('the next start', () => {
   })
 
   test('waits for a backend that outlived its server (EMBEDDED_START_TIMEOUT)', async () => {
-    // Two servers in one folder would destroy it.
+    // Two servers in one folder would corrupt it.
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     const client = new Client(first.url)

@@ -317,7 +317,7 @@ describe('HEAD', () => {
   })
 })
 
-describe('access', () => {
+describe('access without a valid token', () => {
   test.each([
     ['no token', {}],
     ['another token', { authorization: 'Bearer another' }],
@@ -507,7 +507,7 @@ describe('the log', () => {
   })
 })
 
-describe('close', () => {
+describe('HttpServer.close', () => {
   test('ends a client that never finishes its request, and can be called twice', async () => {
     const closing = await openHttpFixture(db)
     const { hostname, port } = new URL(closing.address)

@@ -155,7 +155,7 @@ describe('hostile bodies', () => {
     'a body of 300 KiB': `{"reason":"${'x'.repeat(300_000)}"}`,
   }
 
-  test('are refused by every route that takes a body, unquoted and without effect', async () => {
+  test('are refused by every route that takes a body; no error quotes them, no row changes', async () => {
     const before = await rowHashes(db)
     const headers = { 'content-type': 'application/json', 'idempotency-key': 'k' }
     const takers = fixture.routes.filter(({ body, access }) => body !== undefined && access !== 'signature')

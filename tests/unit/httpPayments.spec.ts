@@ -86,7 +86,7 @@ describe('the list of payments', () => {
     expect(await pages('/v1/outbox?rail=unknown-rail', 100)).toEqual([])
   })
 
-  test('finds payments by any name of theirs, and no others', async () => {
+  test('finds payments by instruction, participant, rail reference and outbox id, and no others', async () => {
     const item = await enqueue(db)
     const lease = await claimOnly(db, item.railType)
     await complete(db, lease, { state: 'DISPATCHED', railReference: `REF-${item.outboxId}` })
@@ -259,7 +259,7 @@ describe('the timeline of a payment', () => {
 })
 
 describe('a two-person decision', () => {
-  test('is approved once, by another person than the proposer in any spelling', async () => {
+  test('is approved once, by a person other than the proposer in any spelling', async () => {
     const item = await enqueueUnknown(db)
     const proposed = await acted<{ status: string; proposalId: string }>(
       'alice',

@@ -83,7 +83,7 @@ test('the stream sends the status, then every state of each payment that changes
   await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(before)
 })
 
-test('the stream sends only its polls while nothing changes', async () => {
+test('the stream reports only its polls while nothing changes', async () => {
   const client = await listening(await quickStage())
   const told = () => client.events.length - client.heard('looked').length
   await expect.poll(() => client.heard('looked').length, POLL_OPTIONS).toBeGreaterThan(10)

@@ -197,7 +197,7 @@ test.each([
 })
 
 describe('inbox workers', () => {
-  test('are notified of new messages, not of known ones, and not if it is switched off', async () => {
+  test('are notified of new messages, not of known ones, and not if notify_enabled is off', async () => {
     await withTestDatabase(async (own) => {
       const ingest = own.as('symphony_ingest')
       const heard: string[] = []
@@ -217,7 +217,7 @@ describe('inbox workers', () => {
     })
   })
 
-  test('learn the next due time or claim expiry from the database clock', async () => {
+  test('learn from nextInboxEvent when the next message is due or a claim expires', async () => {
     await withTestDatabase(async (own) => {
       const executor = own.as('symphony_executor')
       expect(await nextInboxEvent(executor)).toBeNull()

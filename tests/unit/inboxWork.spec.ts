@@ -148,7 +148,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
   })
 })
 
-describe('claim', () => {
+describe('claimInboxBatch', () => {
   test('claims up to the batch size in order of arrival, each with its own fence', async () => {
     await withTestDatabase(async (own) => {
       const messages = Array.from({ length: 7 }, (_, n) => buildMessage({ source: 's', messageId: `m-${6 - n}` }))
@@ -201,7 +201,7 @@ describe('claim', () => {
   })
 })
 
-describe('abandon', () => {
+describe('Inbox.abandon', () => {
   test('makes the message due again after a growing delay, with its error', async () => {
     const message = await enqueued(db)
     const delays: number[] = []
@@ -302,7 +302,7 @@ describe('the attempt limit', () => {
   })
 })
 
-describe('fail', () => {
+describe('Inbox.fail', () => {
   test('makes the message dead at once, and no other verb changes it', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.fail([{ ...claim, error: 'malformed' }])
@@ -313,7 +313,7 @@ describe('fail', () => {
   })
 })
 
-describe('revive', () => {
+describe('Inbox.revive', () => {
   test('makes a dead message due at once with a fresh count, and records person and reason', async () => {
     const person = await db.createLogin('alice', { roles: ['symphony_control'] })
     const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
@@ -358,7 +358,7 @@ describe('revive', () => {
   })
 })
 
-describe('purge', () => {
+describe('Inbox.purge', () => {
   test('removes messages done long enough ago, oldest first, a batch at a time', async () => {
     await withTestDatabase(async (own) => {
       const retention = new Inbox(own.database, { workerId: WORKER })

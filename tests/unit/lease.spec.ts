@@ -34,7 +34,7 @@ function movableClock(): Clock & { moveMs: number } {
   }
 }
 
-describe('acquire', () => {
+describe('Leases.acquire', () => {
   test('PRIM-POSTGRES-LEASE-001 acquire on a free resource succeeds with a valid token', async () => {
     const resource = buildResource()
     const lease = await acquire(resource, { durationMs: 90_000, owner: 'owner-1', context: { host: 'a' } })
