@@ -75,7 +75,7 @@ async function eventNumbers(db: TestDatabase): Promise<number[][]> {
   return rows.map(({ numbers }) => numbers.map(Number))
 }
 
-describe.for([1, 2, 3])('the full trail of a random history (seed %i)', (seed) => {
+describe.for([1, 2, 3])('the full trail of random operations (seed %i)', (seed) => {
   let db: TestDatabase
   const foldsThatDiffer: number[] = []
   /** Columns that had a value other than null, false and 0. */

@@ -18,7 +18,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** A scope that no other test uses. */
+/** Returns a scope that no other test uses. */
 function buildScope(): { readonly keyScope: string } {
   return { keyScope: `key:${randomUUID()}` }
 }

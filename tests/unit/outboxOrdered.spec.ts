@@ -320,7 +320,7 @@ async function createHeadEnding() {
 }
 
 describe('a successor enqueued while the head ends', () => {
-  test('is claimable if its enqueue starts before the completion and commits after it', async () => {
+  test('is claimable if its enqueue starts first and commits last', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -330,7 +330,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimable if its enqueue starts and commits during the completion', async () => {
+  test('is claimable if its enqueue starts second and commits first', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
@@ -342,7 +342,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimable if its enqueue starts and commits before the completion', async () => {
+  test('is claimable if its enqueue starts first and commits first', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)

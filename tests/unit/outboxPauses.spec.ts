@@ -519,7 +519,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('allows the takeover of an expired lease that was claimed while the pause was open', async () => {
+  test('allows the takeover of an expired lease that was claimed before the pause committed', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')

@@ -425,7 +425,7 @@ const USES: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
     await freezeDispatch(control(), 'restored by hand')
     return call('compared')
   },
-  revive_inbox_message: async (call) => call(...(await deadMessage()), 'mended'),
+  revive_inbox_message: async (call) => call(...(await deadMessage()), 'repaired'),
   create_or_update_job: (call) => call('job', '@daily', 'UTC', 'topic', {}, new Date()),
   pause_job: async (call) => call(await createJob(db)),
   resume_job: async (call) => call(await createJob(db), 1, new Date()),

@@ -309,7 +309,7 @@ const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
       await db
         .as('symphony_executor')
         .query(`SELECT ${db.qualify('mark_inbox_dead')}(${key['p_source']}, ${key['p_message_id']}, 'poison')`)
-      return { ...key, p_reason: `'mended'` }
+      return { ...key, p_reason: `'repaired'` }
     },
     unknown: 'P7011',
   },
@@ -871,7 +871,7 @@ describe('batch functions', () => {
     }
   })
 
-  test('refuse p_not_before lists that do not start at element 1 (22023)', async () => {
+  test('refuse p_not_before lists with other bounds or dimensions (22023)', async () => {
     for (const list of [`'[0:0]={infinity}'`, `'{{infinity}}'`, `'[5:5]={-infinity}'`]) {
       expect(await attempt('enqueue_payment_outbox_batch', { p_not_before: `${list}::timestamptz[]` })).toEqual({
         code: '22023',

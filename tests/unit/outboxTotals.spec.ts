@@ -63,7 +63,7 @@ async function rowCount(table: 'outbox_attempt_tallies' | 'outbox_attempt_totals
   return rows[0]!.n
 }
 
-/** Rolls up the tallies, which lease repair does as well. */
+/** Rolls up the tallies by a call of lease repair. */
 const fold = () => repairExpiredLeases(db.as('symphony_executor'), 100, 'repairer')
 
 /** Inserts a tally of this age. */

@@ -281,7 +281,7 @@ describe('an item of unknown outcome', () => {
     })
   })
 
-  test('is never failed by 40 random completions and expiries', async () => {
+  test('is not failed in 40 rounds of expiries and completions of unknown outcome', async () => {
     const outcomes: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>[] = []
     for (const state of ['FAILED', 'RETRYABLE'] as const) {
       for (const outcomeUnknown of [undefined, true] as const) {

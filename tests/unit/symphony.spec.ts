@@ -20,7 +20,7 @@ function open<const Rails extends readonly { readonly type: string }[]>(rails: R
   return new Symphony({ url: db.url, schema: db.schema, rails })
 }
 
-/** A rail that pays at once. */
+/** Returns a rail that pays at once. */
 function simple(type: string) {
   return { type, onUnknown: 'resend', dispatch: () => ({ outcome: 'success', reference: 'r-1' }) as const } as const
 }
@@ -32,7 +32,7 @@ function call(store: object, verb: string, argument: object): Promise<unknown> {
   return Promise.resolve(Reflect.apply(Reflect.get(store, verb), store, [argument]))
 }
 
-/** A schema that refuses the payloads for which `isRefused` is true. */
+/** Returns a schema that refuses the payloads for which `isRefused` is true. */
 function refusing(isRefused: (payload: unknown) => boolean): StandardSchema<PaymentPayload> {
   const validate = (value: unknown) => (isRefused(value) ? { issues: [{ message: 'refused' }] } : { value })
   return { '~standard': { version: 1, vendor: 'test', validate } }

@@ -11,7 +11,7 @@ import {
   Wakeup,
 } from '../../libs/worker/index.js'
 
-/** A clock that stands still until moved. */
+/** Returns a clock that stands still until `move()`. */
 function handClock(): Clock & { move(ms: number): void } {
   let ms = 0
   return { now: () => new Date(ms), monotonicMs: () => ms, move: (by) => void (ms += by) }
