@@ -6,7 +6,7 @@ import type { ErrorCode } from './ErrorCode.js'
  */
 export class SymphonyError extends Error {
   readonly code: ErrorCode
-  /** Remedy, for the person who reads the error. */
+  /** Remedy, for the reader of the error. */
   readonly remedy: string | undefined
 
   constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown; readonly remedy?: string } = {}) {
@@ -46,10 +46,7 @@ export class ArgumentRangeError extends RangeError {
   }
 }
 
-/**
- * A payload that its rail or topic would refuse, or whose rail or topic the process does not know. Nothing was
- * enqueued.
- */
+/** Error for a payload that its rail or topic refuses, or for an unknown rail or topic. Nothing was enqueued. */
 export class InvalidPayloadError extends SymphonyError {
   /** Place of the fault: `payload`, or `instructions[3].railType`. */
   readonly argument: string

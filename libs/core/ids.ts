@@ -57,8 +57,8 @@ export function requiredIdempotencyKey(argument: ArgumentName, value: unknown): 
 }
 
 /**
- * Creates a worker id. Host and pid tell an operator where the worker runs; the UUID distinguishes containers that both
- * have pid 1. The lease token fences, so a repeated id would not cause a double payment.
+ * Creates a worker id. Host and pid show where the worker runs; the UUID distinguishes containers that both have pid 1.
+ * The lease token fences, so a repeated id would not cause a double payment.
  */
 export function createWorkerId(host = hostname(), pid = process.pid): string {
   const suffix = `:${pid}:${randomUUID()}`

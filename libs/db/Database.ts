@@ -35,8 +35,8 @@ export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { r
 }
 
 /**
- * PostgreSQL database whose calls each name a role. It guarantees that a statement runs in that role or not at all, and
- * that a transaction that returns was committed. It does not retry: the caller decides by the error's `disposition`.
+ * PostgreSQL database. Each call names a role. It guarantees that a statement runs in that role or not at all, and that
+ * a transaction that returns was committed. It does not retry: the caller decides by the error's `disposition`.
  */
 export class Database {
   readonly schema: string

@@ -52,9 +52,9 @@ export type TransactionCallback<T> = (tx: Transaction) => Promise<T>
 /** Transaction in a role that can run parts in another role. */
 export interface RoleTransaction extends Transaction {
   /**
-   * Runs the callback inside this transaction in another role of the login. Afterwards the transaction is in its own
-   * role again, whatever the callback did. If the callback throws, its changes are rolled back. Until then this handle
-   * refuses queries, because they would run in the wrong role.
+   * Runs the callback inside this transaction in another role of the login. Afterwards the transaction is always in its
+   * own role again. If the callback throws, its changes are rolled back. Until then this handle refuses queries,
+   * because they would run in the wrong role.
    */
   asRole<T>(role: string, callback: TransactionCallback<T>): Promise<T>
 }

@@ -32,8 +32,8 @@ export function clientConfig(target: ConnectionTarget, options: ResolvedOptions)
     connectionTimeoutMillis: options.connectTimeoutMs,
     query_timeout: options.statementTimeoutMs + ANSWER_GRACE_MS,
     // One caller at a time uses a connection, so its statements stay in order. Pipelined, COMMIT and SET ROLE cost no
-    // round trip of their own. The driver also closes a connection whose answer is overdue; otherwise the next caller
-    // would receive the late answer.
+    // separate round trip. The driver also closes a connection whose answer is overdue; otherwise the next caller would
+    // receive the late answer.
     pipeline: true,
   }
 }

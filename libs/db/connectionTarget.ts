@@ -132,9 +132,8 @@ export type TlsMode = (typeof MODES)[number]
 const MODES = ['verify', 'unverified', 'plaintext'] as const
 
 /**
- * Mode of each `sslmode`. libpq's `require` and `verify-ca` check less than `verify-full`; here they check as much,
- * because an attacker in the middle can present any certificate. `prefer` and `allow` accept plaintext, so they count
- * as plaintext.
+ * Mode of each `sslmode`. In libpq `require` and `verify-ca` check less than `verify-full`. Here they check as much,
+ * because an attacker can present any certificate. `prefer` and `allow` accept plaintext, so they count as plaintext.
  */
 const MODE_OF_SSLMODE: Readonly<Record<string, TlsMode>> = {
   disable: 'plaintext',

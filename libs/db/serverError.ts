@@ -56,9 +56,9 @@ const CLASS_THAT_QUOTES_VALUES = '22'
 const ROUTINE_OF_RAISE = 'exec_stmt_raise'
 
 /**
- * Removes text that may quote a parameter or a row from the driver's error, in place, so that neither our error nor its
- * `cause` carries a payload into a log. CONTEXT is always removed: with `log_parameter_max_length_on_error` the server
- * lists every parameter there.
+ * Removes text that may quote a parameter or a row from the driver's error, in place. Neither our error nor its `cause`
+ * then leaks a payload into a log. CONTEXT is always removed: with `log_parameter_max_length_on_error` the server lists
+ * every parameter there.
  */
 export function redactDriverError(error: ServerError): void {
   const sqlClass = error.code.slice(0, 2)

@@ -32,8 +32,8 @@ export function dispositionOf(sqlstate: string, { phase, sessionSurvived = true 
 }
 
 /**
- * Returns true if the error, or an error inside it (`cause`, AggregateError), is a lost lease: a `LeaseLostError`, or
- * the raw error of the caller's own client.
+ * Returns true if the error, or one inside it (`cause`, AggregateError), is a lost lease. Also recognises the raw error
+ * of the caller's own client.
  */
 export function isLeaseLostError(error: unknown): boolean {
   return leaseLostErrorIn(error) !== undefined

@@ -89,7 +89,7 @@ const DATE_MAX_MS = 8.64e15
 
 /**
  * Encodes parameters for the driver, or refuses them before anything is sent. The driver would turn `undefined` into
- * NULL. A value that it cannot serialise (a bigint inside an object, a cycle) would fail only during binding; the
+ * NULL. A value that it cannot serialise (a bigint inside an object, a cycle) would fail only during binding. The
  * connection would then assume a prepared statement that the server has closed.
  */
 export function encodeValues(values: readonly unknown[]): unknown[] {

@@ -22,7 +22,7 @@ interface RenewedRequest extends LeaseRequest {
  * Held lease. It renews itself until it is released or lost. A lost lease stays lost.
  *
  * It guarantees that `signal` aborts before the database grants the resource to another owner, whether or not the
- * database answers. It cannot guarantee that no instruction of this process runs later: a busy event loop, a stopped
+ * database answers. It cannot guarantee that no instruction of this process runs later. A busy event loop, a stopped
  * process or a sleeping machine notices the loss only when it continues. Fence such writes at their target with
  * `fencingToken`.
  */

@@ -6,9 +6,10 @@
  * | free (never held, released, expired) | `acquire` by any owner | nothing |
  * | held | its holder renews or releases it; the same owner may acquire it again; it expires | a lease that expires |
  *
- * The database alone decides on the holder, by its own clock, in SQL functions. A `Lease` renews itself. It aborts its signal
- * before the database grants the resource to another owner, even if the database does not answer: its own deadline counts from
- * before each request. The secret lease id renews and releases, and never leaves the `Lease`. The fencing token is not secret.
+ * The database alone decides on the holder, by its own clock, in SQL functions. A `Lease` renews itself. It aborts its
+ * signal before the database grants the resource to another owner. Its own deadline, counted from before each request,
+ * ensures that even if the database does not answer. The secret lease id renews and releases, and never leaves the
+ * `Lease`. The fencing token is not secret.
  */
 export {
   acquireLease,

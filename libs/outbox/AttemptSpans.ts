@@ -53,7 +53,7 @@ export class AttemptSpans {
       })
       return result
     } catch (error) {
-      // The `outbox.fault` event carries the error. Its text must not reach a tracing backend.
+      // The `outbox.fault` event has the error. Its text must not reach a tracing backend.
       ignoringErrors(() => span?.setStatus({ code: SpanStatusCode.ERROR, message: 'nothing was sent' }))
       throw error
     } finally {

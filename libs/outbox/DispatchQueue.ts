@@ -20,7 +20,7 @@ interface QuarantinedItem {
  *
  * Quarantine is decided only here. An item whose last lease expired may have a payload that crashes its worker. After
  * one expiry it is dispatched alone on its rail, after two alone in the process. Its batch-mates are released first,
- * and no item is leased beside it: if it crashes this process, their leases would expire too and count against them.
+ * and no item is leased beside it. If it crashes this process, their leases would expire too and count against them.
  */
 export class DispatchQueue {
   readonly lanes: readonly RailLane[]
@@ -90,7 +90,7 @@ export class DispatchQueue {
 
   /**
    * Groups the lanes that need items by free capacity, and separates payment rails from message topics. Each group is
-   * one claim, so an idle relayer claims once or twice, whatever its number of rails.
+   * one claim, so an idle relayer with many rails claims only once or twice.
    */
   lanesToClaim(): LaneGroup[] {
     const groups: (LaneGroup & { readonly money: boolean })[] = []

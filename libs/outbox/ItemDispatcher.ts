@@ -90,7 +90,7 @@ export class ItemDispatcher implements DispatchHooks {
     await Promise.all(this.#releasing)
   }
 
-  /** Stops the lease renewal if no item is leased any more. Called at the end of a round. */
+  /** Stops the lease renewal if no leased item is left. Called at the end of a round. */
   async rest(): Promise<void> {
     if (this.#running.size + this.queue.waiting === 0) await this.#renewer.stop()
   }

@@ -16,9 +16,9 @@ import { WorkerHeartbeat } from './WorkerHeartbeat.js'
  * Dispatches due items to their rails: claims as many as it has capacity for, calls each rail once, records each
  * outcome once. `ItemClaimer`, `ItemDispatcher` and `ItemCompleter` do the work; each passes items to the next.
  *
- * It guarantees that a call starts only under a lease that outlives the call, that an outcome survives a short database
- * outage, and that a stop releases every lease without a call. It does not guarantee that a rail is called only once
- * over several attempts: the rail's `onUnknown` decides what follows an unknown outcome.
+ * It guarantees three things. A call starts only under a lease that outlives the call. An outcome survives a short
+ * database outage. A stop releases every lease without a call. It does not guarantee one rail call per item: after an
+ * unknown outcome the rail's `onUnknown` decides.
  */
 export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly workerId: string

@@ -1,8 +1,8 @@
 import { SymphonyError } from '../core/index.js'
 
 /**
- * Thrown by an adapter that is certain that nothing reached the rail: a refused connection, a name that does not
- * resolve, a token that could not be fetched. Never for a connection that broke later: that outcome is unknown.
+ * Thrown by an adapter when nothing certainly reached the rail: a refused connection, an unresolved name, a token that
+ * could not be fetched. Never for a connection that broke later: that outcome is unknown.
  */
 export class NotSentError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
@@ -11,8 +11,8 @@ export class NotSentError extends SymphonyError {
 }
 
 /**
- * Recognises the error by class and by name: a rail file may import another copy of this package, or define its own
- * error of that name. Ignores the cause, because the outer error may have happened after something was sent.
+ * Recognises the error by class or name, because a rail file may import another copy of this package or define its own
+ * error. Ignores the cause, because the outer error may have happened after something was sent.
  */
 export function isNotSentError(error: unknown): error is Error {
   try {

@@ -28,7 +28,7 @@ export interface RailContract {
   readonly subject?: string | undefined
 }
 
-/** Payload of a rail that moves money and has no schema of its own. */
+/** Payload of a rail that moves money and has no schema. */
 export interface PaymentPayload {
   /** Decimal text, such as `12.50`. A number would lose digits. */
   readonly amount: string

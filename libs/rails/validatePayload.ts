@@ -218,7 +218,7 @@ async function loadIbans(): Promise<Check> {
 }
 
 /**
- * Checks ISO 7064 mod 97-10 over account and country, as ISO 13616 requires. Letters count as two digits, and the check
+ * Checks ISO 7064 mod 97-10 over account and country, as ISO 13616 requires. Letters count as two digits. The check
  * digits are 98 minus the remainder, so only one of the pairs with the same remainder is valid. Computed character by
  * character, because a library that builds a number of sixty digits took longer than all other checks of a payment.
  */

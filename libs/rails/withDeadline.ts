@@ -39,7 +39,7 @@ export type DeadlineResult<Value> =
 
 /**
  * Runs `work` and returns when it ends or at the deadline, whichever is first. Never rejects. At the deadline it aborts
- * the signal of the work and does not wait for it: a hung adapter would otherwise block its slot, and a shutdown, for
+ * the signal of the work and does not wait for it. Otherwise a hung adapter would block its slot, and a shutdown, for
  * ever.
  */
 export function withDeadline<Value>(

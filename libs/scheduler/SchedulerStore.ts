@@ -27,9 +27,8 @@ export interface SchedulerClaim extends verbs.SchedulerClaimOptions {
 }
 
 /**
- * Scheduler of one database. Each method uses the role that it needs: timers belong to applications (ingest), jobs to
- * operators (control), claims and retention to workers (executor), reads to all (readonly). A `SchedulerWorker` creates
- * the runs and messages.
+ * Scheduler of one database. Each method uses the role that it needs: ingest for timers, control for jobs, executor for
+ * claims and retention, readonly for reads. A `SchedulerWorker` creates the runs and messages.
  */
 export class SchedulerStore<const Topics extends TopicContracts = TopicContracts> {
   readonly #topics: KnownContracts

@@ -5,8 +5,8 @@ import { ArgumentRangeError, InvalidArgumentError, requiredText } from '../core/
  * Cron expression in a time zone: five fields (minute, hour, day, month, weekday), six with the seconds first, or a
  * macro. If both day and weekday are given, either one matches ("the 1st, and every Monday").
  *
- * Clock changes follow two rules. A fixed time (one second, one minute, one hour) occurs once per day: in the spring
- * gap at the first moment after it, in the repeated autumn hour the first time. Every other expression (`*`, lists,
+ * Clock changes follow two rules. A fixed time (one second, one minute, one hour) occurs once per day. In the spring
+ * gap it occurs just after the gap, in the repeated autumn hour the first time. Every other expression (`*`, lists,
  * ranges, steps) follows the local clock: times in the gap do not occur, and the repeated hour occurs twice.
  */
 export class CronSchedule {

@@ -189,7 +189,7 @@ function findGap(
   const end = steps.find(({ ends }) => ends)?.event.at
   const off = switches.find(
     ({ at, on }, index) =>
-      // The last switch counts whatever its age, because a transaction with an old snapshot may have missed it.
+      // The last switch always counts, because a transaction with an old snapshot may have missed it.
       !on && (at > first.event.at || index === switches.length - 1) && (end === undefined || at < end),
   )
   return off === undefined ? null : { missing: null, since: off.at, until: untilAfter(off.at) }

@@ -46,9 +46,8 @@ export class ExchangeBrokenError extends SymphonyError {
 
 /**
  * Exchanges one request for one answer, and knows whether anything was sent, which decides a payment. undici calls
- * `onRequestStart` just before it writes to the socket. An error without that call (a refused connection, a name that
- * does not resolve, a certificate that does not match) is a `NotSentError`; any other is not. Redirects are not
- * followed: they are answers.
+ * `onRequestStart` just before it writes to the socket. An error without that call (a refused connection, an unresolved
+ * name, a wrong certificate) is a `NotSentError`. Any other error is not. Redirects are not followed: they are answers.
  */
 export class HttpTransport {
   readonly #responseBytesMax: number

@@ -148,7 +148,7 @@ export async function startRailBook(options: {
   const child = spawn(process.execPath, [program, JSON.stringify(options)], {
     // A separate process group: Ctrl-C in the terminal must not end the rail before the workers have drained.
     detached: true,
-    // When this process ends, the kernel closes this pipe, which tells the child to end.
+    // When this process ends, the kernel closes this pipe, and the child ends.
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = once(child, 'exit')
