@@ -15,7 +15,6 @@ export interface KnownApiKey {
   readonly expiresAt: Date | null
 }
 
-/** Status of a key, for those who create and revoke keys. */
 export interface ApiKeyStatus {
   readonly keyId: string
   readonly status: 'ACTIVE' | 'EXPIRED' | 'REVOKED'
@@ -33,7 +32,6 @@ export interface ApiKeyStatus {
 
 /** Wrappers of the SQL functions, under the same names. `symphony_control` creates and revokes keys. */
 
-/** Creates a key. Returns the time of creation. */
 export async function createApiKey(
   role: Queryable,
   { keyId, secretHash }: ApiKeyParts,

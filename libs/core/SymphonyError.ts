@@ -6,7 +6,6 @@ import type { ErrorCode } from './ErrorCode.js'
  */
 export class SymphonyError extends Error {
   readonly code: ErrorCode
-  /** Remedy, for the reader of the error. */
   readonly remedy: string | undefined
 
   constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown; readonly remedy?: string } = {}) {

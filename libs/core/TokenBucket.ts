@@ -24,7 +24,6 @@ export class TokenBucket {
     this.#countedAtMs = clock.monotonicMs()
   }
 
-  /** Whole tokens that a caller may take now. */
   get available(): number {
     this.#refill()
     return Math.floor(this.#tokens)

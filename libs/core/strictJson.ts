@@ -12,7 +12,6 @@ export interface StrictJsonOptions {
   readonly bytesMax?: number
 }
 
-/** Error for text that is not JSON. */
 export class JsonSyntaxError extends InvalidArgumentError {}
 
 /**

@@ -23,7 +23,6 @@ interface ConnectionPoolOptions {
   readonly prepare: (client: ClientBase) => Promise<void>
   /** Role that a returned connection must be in; undefined if connections keep no role. */
   readonly role: string | undefined
-  /** Converts the error of a failed connection attempt. */
   readonly describeFailure: (error: unknown) => DatabaseError
 }
 
@@ -255,7 +254,6 @@ export class CheckedOutConnection {
 const roleSetMs = new WeakMap<PoolClient, number>()
 const ROLE_TRUSTED_MS = 1_000
 
-/** Returns the last answer of a text with several statements. */
 function lastAnswer(result: QueryResult | QueryResult[]): QueryResult {
   return Array.isArray(result) ? result.at(-1)! : result
 }

@@ -40,7 +40,6 @@ export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { r
  */
 export class Database {
   readonly schema: string
-  /** Login of the URL. */
   readonly login: string
   readonly #options: ResolvedOptions
   readonly #connections: DirectConnections | PoolerConnections

@@ -29,7 +29,6 @@ export class DirectConnections {
     return [...this.#pools.values()].map(({ usage }) => usage)
   }
 
-  /** Closes the connections that no caller uses. */
   closeIdle(): void {
     for (const pool of this.#pools.values()) pool.closeIdle()
   }
@@ -58,7 +57,6 @@ export class DirectConnections {
   }
 }
 
-/** State shared by all roles of one database. */
 interface Shared {
   readonly options: ResolvedOptions
   readonly names: StatementNames

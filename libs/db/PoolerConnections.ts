@@ -43,7 +43,6 @@ export class PoolerConnections {
     return [this.#pool.usage]
   }
 
-  /** Closes the connections that no caller uses. */
   closeIdle(): void {
     this.#pool.closeIdle()
   }
@@ -82,7 +81,6 @@ class PoolerRole extends CallRunner implements RoleHandle {
       return runTransaction(connection, { schema, role, login: this.#login, begin, names: undefined }, callback)
     })
 
-  /** Runs one statement in its own transaction. */
   async run<R>(request: SqlText | FunctionCall): Promise<Rows<R>> {
     const statement = prepareStatement(request, this.schema, undefined)
     const connection = await this.#pool.checkOut()

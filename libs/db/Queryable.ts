@@ -68,13 +68,11 @@ export interface RoleHandle extends Queryable {
   transaction<T>(callback: RoleTransactionCallback<T>): Promise<T>
 }
 
-/** Current use of one connection pool. */
 export interface PoolUsage {
   /** Role of the connections; `all` if one pool serves every role through a pooler. */
   readonly role: string
   readonly inUse: number
   readonly idle: number
-  /** Number of callers that wait for a connection. */
   readonly waiting: number
 }
 

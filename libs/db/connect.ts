@@ -82,7 +82,6 @@ export function asLocalSettings(settings: ReadonlyMap<string, string>): string {
   return `SELECT ${[...settings].map(([name, value]) => `pg_catalog.set_config('${name}', '${value}', true)`).join(', ')}`
 }
 
-/** Describes a failed connection attempt and its destination. */
 export function connectFailure(error: unknown, { url, embedded }: ConnectionTarget): DatabaseError {
   if (embedded === undefined) {
     return toDatabaseError(error, { phase: 'connecting', destination: `${url.host}:${url.port}/${url.database}` })

@@ -4,7 +4,6 @@ import { checkServerIdentity, type ConnectionOptions } from 'node:tls'
 import { InvalidArgumentError, kindOf } from '../core/index.js'
 import { TlsError } from './errors.js'
 
-/** Parsed and checked connection URL. */
 export interface ConnectionUrl {
   readonly host: string
   readonly port: number
@@ -15,7 +14,6 @@ export interface ConnectionUrl {
   readonly parameters: ReadonlyMap<UrlParameter, string>
 }
 
-/** Accepted URL parameters. */
 const URL_PARAMETERS = [
   'application_name',
   'host',

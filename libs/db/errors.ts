@@ -145,7 +145,6 @@ export class StaleStatementError extends DatabaseError {
   }
 }
 
-/** The database was closed by `close()`. */
 export class DatabaseClosedError extends DatabaseError {
   constructor() {
     super('DATABASE_CLOSED', 'this database was closed', { disposition: 'fatal' })

@@ -154,7 +154,6 @@ function bounded(options: DatabaseOptions, name: Exclude<keyof typeof BOUNDS, 'l
   return boundedInteger(name, options[name], BOUNDS[name])
 }
 
-/** Names of all options, each once. */
 export const DATABASE_OPTIONS: readonly string[] = [
   ...new Set(['url', 'listenUrl', 'tls', ...Object.keys(DEFAULTS), ...Object.keys(BOUNDS)]),
 ]

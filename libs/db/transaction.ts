@@ -26,7 +26,6 @@ interface TransactionSetup {
   readonly role: string | undefined
   /** Name of the login, for the message of a refused role. */
   readonly login: string
-  /** Opens the transaction on the connection. */
   readonly begin: (connection: CheckedOutConnection) => Promise<unknown>
   /** Names of prepared statements; undefined behind a pooler. */
   readonly names: StatementNames | undefined

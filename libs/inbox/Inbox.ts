@@ -111,12 +111,10 @@ export class Inbox {
     return ackInboxMessages(this.#executor, claims, this.workerId)
   }
 
-  /** Makes messages due again later, or dead after their last attempt. */
   abandon(claims: readonly (InboxClaimRef & ClaimRetry)[]): Promise<AbandonedMessage[]> {
     return abandonInboxMessages(this.#executor, claims, this.workerId)
   }
 
-  /** Makes messages dead at once. */
   fail(claims: readonly (InboxClaimRef & ClaimFailure)[]): Promise<InboxKey[]> {
     return failInboxMessages(this.#executor, claims, this.workerId)
   }

@@ -117,7 +117,6 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     await settleWithin(handled, ABORTED_HANDLERS_MS)
   }
 
-  /** Claims as many messages as slots are free, and handles them. */
   async runOnce(): Promise<InboxWorkerCounts> {
     this.#counts = emptyCounts()
     await this.#claimMore()

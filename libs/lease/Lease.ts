@@ -212,7 +212,6 @@ export class Lease implements AsyncDisposable {
   }
 }
 
-/** Resolves when either signal aborts. */
 function untilAborted(signal: AbortSignal, over: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const finish = () => {

@@ -16,7 +16,6 @@ export class Leases {
   readonly #role: Queryable
   readonly #clock: Clock
   readonly #onEvent: OnLeaseEvent
-  /** Leases that this process holds, by resource. */
   readonly #held = new Map<string, Lease>()
 
   constructor(role: Queryable, options: LeasesOptions = {}) {

@@ -59,7 +59,6 @@ interface ResolvedLeaderOptions {
   readonly stop: AbortSignal
 }
 
-/** Request to the database, and the renewal interval of this process. */
 interface ResolvedAcquireOptions {
   readonly request: LeaseRequest
   readonly renewEveryMs: number

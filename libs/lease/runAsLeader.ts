@@ -20,7 +20,6 @@ interface LeaderDependencies {
   readonly onEvent: OnLeaseEvent
 }
 
-/** See `Leases.runAsLeader`. */
 export async function runAsLeader<T>(
   { leases, onEvent }: LeaderDependencies,
   resource: string,

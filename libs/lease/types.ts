@@ -1,6 +1,5 @@
 import type { JsonObject } from '../core/index.js'
 
-/** Lease that the database granted. */
 export interface LeaseGrant {
   /** Secret of this holder, which renews and releases the lease. Never log it or pass it on. */
   readonly leaseId: string
@@ -34,7 +33,6 @@ export interface LeaseRequest {
  */
 export type LeaseState = 'HELD' | 'EXPIRED' | 'RELEASED'
 
-/** Status of a resource, for readers. */
 export interface LeaseStatus {
   readonly resource: string
   /** Current or last owner. */

@@ -2,7 +2,6 @@ import { Semaphore } from '../worker/index.js'
 import type { LeasedItem } from './LeasedItem.js'
 import type { RailLane } from './RailLane.js'
 
-/** Lanes that one claim serves. */
 export interface LaneGroup {
   readonly lanes: RailLane[]
   readonly freeCapacity: number
@@ -36,7 +35,6 @@ export class DispatchQueue {
    * Lanes whose last item was quarantined. Its batch-mates probably expired too, so the lane claims one item at a time.
    */
   readonly #oneAtATime = new Set<RailLane>()
-  /** Releases of batch-mates under way. */
   #releases = 0
   #running = 0
   #nextLane = 0
@@ -62,7 +60,6 @@ export class DispatchQueue {
     return this.#running
   }
 
-  /** Items leased and not started. */
   get waiting(): number {
     let waiting = this.#aloneInProcess?.isRunning === false ? 1 : 0
     for (const lane of this.lanes) waiting += lane.waiting
@@ -148,7 +145,6 @@ export class DispatchQueue {
     return [...this.#alone.keys()].flatMap((lane) => lane.takeWaiting())
   }
 
-  /** Removes and returns the quarantined item of a lane if it waits. */
   #takeAlone(lane: RailLane): LeasedItem[] {
     const alone = this.#alone.get(lane)
     if (alone === undefined || alone.isRunning) return []

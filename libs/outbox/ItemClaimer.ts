@@ -39,9 +39,7 @@ export class ItemClaimer {
   /** Rails that need a dispatch mark before each call. */
   readonly #markedRails: readonly string[]
   #listener: Listener | undefined
-  /** Whether a notification has arrived since the last poll. */
   #isNotified = false
-  /** Number of claims that wait for the database. */
   #claimsUnderWay = 0
   #pausedUntilMs = 0
   /** Lanes that may have more due items: the last claim was full, or the lane was not claimed since a notification. */

@@ -58,7 +58,6 @@ export class ItemDispatcher implements DispatchHooks {
     return this.#running.size
   }
 
-  /** Whether new calls are refused. */
   get isStopping(): boolean {
     return this.#isStopping
   }
@@ -68,7 +67,6 @@ export class ItemDispatcher implements DispatchHooks {
     this.#isStopping = false
   }
 
-  /** Prevents further calls from starting. */
   close(): void {
     this.#isStopping = true
   }
@@ -115,7 +113,6 @@ export class ItemDispatcher implements DispatchHooks {
     return batchMates.length
   }
 
-  /** Starts every item that may start. */
   startDispatches(): void {
     if (this.#isStopping) return
     for (let leased = this.queue.next(); leased !== undefined; leased = this.queue.next()) {

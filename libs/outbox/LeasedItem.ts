@@ -20,12 +20,10 @@ export class LeasedItem implements StopSignal {
   readonly claimedAtMs: number
   /** Trace context sent to the rail. */
   trace: TraceContext | undefined
-  /** Outcome to record. */
   outcome: AttemptOutcome | undefined
   #trustedUntilMs: number
   readonly #clock: Clock
   #abortReason: Error | undefined
-  /** Rail call that this item can abort. */
   #call: AbortListener | undefined
   #timer: Timer | undefined
   #isLost = false

@@ -72,13 +72,11 @@ export interface OutboxStoreOptions<Topics extends TopicContracts = TopicContrac
 }
 
 export interface AbandonOptions {
-  /** Error text that the ledger keeps with the attempt. */
   readonly error?: string
   /** Seconds until the next attempt. @default the database's backoff */
   readonly delaySeconds?: number
 }
 
-/** Part of `Database` that the store uses. */
 export interface OutboxStoreDatabase {
   as(role: string): Queryable
 }

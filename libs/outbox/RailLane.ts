@@ -50,7 +50,6 @@ export class RailLane {
     this.#measuredAtMs = clock.monotonicMs()
   }
 
-  /** Maximum number of calls at once. */
   get concurrency(): number {
     return this.#slots.size
   }
@@ -59,7 +58,6 @@ export class RailLane {
     return this.#slots.taken
   }
 
-  /** Items leased and not started. */
   get waiting(): number {
     return this.#waiting.length
   }
@@ -72,7 +70,6 @@ export class RailLane {
     this.#isPaused = false
   }
 
-  /** Number of items that this lane may lease now. */
   get freeCapacity(): number {
     if (this.#isPaused) return 0
     const capacity = this.#capacity
@@ -110,12 +107,10 @@ export class RailLane {
     this.#waiting.push(leased)
   }
 
-  /** Removes and returns the next waiting item, if any. */
   takeNext(): LeasedItem | undefined {
     return this.#waiting.shift()
   }
 
-  /** Removes and returns all waiting items. */
   takeWaiting(): LeasedItem[] {
     return this.#waiting.splice(0)
   }

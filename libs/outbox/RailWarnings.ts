@@ -6,7 +6,6 @@ import { unservedOutboxRails, type UnservedRail } from './operate.js'
 /** Warning for the sender of an accepted payment. The payment is committed all the same. */
 export interface EnqueueWarning {
   readonly code: 'RAIL_NOT_SERVED'
-  /** Cause and remedy as text. */
   readonly message: string
 }
 

@@ -10,7 +10,6 @@ export interface RelayerCounts {
   readonly leasesLost: number
 }
 
-/** Counts the events of one round. */
 export class RelayerTally {
   readonly #counts = { claimed: 0, dispatched: 0, failed: 0, retryable: 0, held: 0, released: 0, leasesLost: 0 }
 

@@ -12,7 +12,6 @@ interface WorkerHeartbeatOptions {
   readonly rails: readonly LoadedRail[]
   readonly clock: Clock
   readonly events: Emitter<RelayerEvent>
-  /** Returns the load of this worker, for its report. */
   readonly readLoad: () => JsonObject
   /** Called after each heartbeat with the database's time and the process's time before it was sent. */
   readonly onBeat: (databaseNow: Date, sentAtMs: number) => Promise<void>

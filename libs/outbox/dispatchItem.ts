@@ -206,7 +206,6 @@ function outcomeOf(item: ClaimedItem, rail: LoadedRail, result: RailResult, sett
   }
 }
 
-/** Returns the details of a rail's answer for the ledger. */
 function answerDetails({ railCode, message, latencyMs }: RailResult | StatusResult): {
   readonly railCode: string | null
   readonly errorMessage: string | null

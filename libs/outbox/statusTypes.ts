@@ -60,7 +60,6 @@ export interface OutboxStatus {
   readonly workersAliveCount: bigint
   /** All TERMINAL_BLOCKED events. */
   readonly contradictionsTotal: bigint
-  /** Contradictions that no operator has reviewed. */
   readonly unreviewedContradictionCount: bigint
   /** Age of the oldest unreviewed contradiction; 0 if there is none. */
   readonly oldestUnreviewedContradictionAgeSeconds: number
@@ -134,7 +133,6 @@ export interface ItemStatus extends ShownMoney {
   readonly lastAttemptState: AttemptState | null
   readonly lastRailReference: string | null
   readonly lastErrorCode: string | null
-  /** Whether it is a message, not a payment. */
   readonly isMessage: boolean
   readonly lastAttemptAction: AttemptAction | null
 }
@@ -158,7 +156,6 @@ export interface LedgerAttempt {
   readonly latencyMs: number | null
   readonly workerId: string | null
   readonly action: AttemptAction
-  /** Whether the outcome was unknown after this attempt. */
   readonly outcomeUnknown: boolean
 }
 

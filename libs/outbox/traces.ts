@@ -36,7 +36,6 @@ export function traceContextOf(span: SpanContext): string | undefined {
   return encodeTraceContext(`00-${span.traceId}-${span.spanId}-${flags}`, span.traceState?.serialize())
 }
 
-/** Returns a stored trace context as the parent of a new span. */
 export function remoteParent(traceContext: string | null): SpanContext | undefined {
   const kept = decodeTraceContext(traceContext)
   if (kept === undefined) return undefined

@@ -6,7 +6,6 @@ export interface OutboxInstruction {
   /** Owner of the stream and its sequence numbers. */
   readonly participantId: string
   readonly idempotencyKey: string
-  /** Rail that makes the payment. */
   readonly railType: string
   readonly payload: JsonObject
   /** Earliest time of a claim. @default now */
@@ -91,7 +90,6 @@ export interface OutboxEvidence {
 export type CompletionState = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type AttemptState = CompletionState | 'ZOMBIE_REQUEUE'
 
-/** Action that an attempt took. */
 export type AttemptAction =
   /** The rail was called. */
   | 'sent'
@@ -110,7 +108,6 @@ export interface LeaseRef {
   readonly leaseToken: string
 }
 
-/** Outcome of an attempt, under the lease of its item. */
 export interface AttemptOutcome extends LeaseRef {
   readonly state: CompletionState
   readonly railReference?: string | null
@@ -192,7 +189,6 @@ export interface UnrepairedLease {
   readonly outboxId: string
   /** Number of the attempt that could not be recorded. */
   readonly attemptNo: number
-  /** SQLSTATE of the failure. */
   readonly sqlstate: string
 }
 
@@ -236,7 +232,6 @@ export type FreezeCause =
   | 'LOST_COMMITS'
   | 'OPERATOR'
 
-/** Last heartbeat that the database returned to a worker. */
 export interface EpochRecord {
   readonly epochId: string
   readonly beatNo: bigint

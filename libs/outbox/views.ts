@@ -34,7 +34,6 @@ export interface ItemView extends ShownMoney {
   readonly lastRailReference: string | null
   readonly lastRailCode: string | null
   readonly lastErrorCode: string | null
-  /** Whether it is a message, not a payment. */
   readonly isMessage: boolean
   readonly lastAttemptAction: AttemptAction | null
 }
@@ -53,7 +52,6 @@ export interface AttemptView {
   readonly latencyMs: number | null
   readonly workerId: string | null
   readonly action: AttemptAction
-  /** Whether the outcome was unknown after this attempt. */
   readonly outcomeUnknown: boolean
 }
 
@@ -91,7 +89,6 @@ export interface FailedItemView {
   readonly redrivenAs: readonly string[]
 }
 
-/** Held payment. */
 export interface HeldItemView {
   readonly item: ItemView
   readonly proposal: ProposalView | null
@@ -109,7 +106,6 @@ export interface ContradictionView {
   /** Worker or operator whose call recorded the contradiction. */
   readonly actor: string
   readonly recorded: ReportedOutcome
-  /** Late outcome that contradicts the recorded one. */
   readonly reported: ReportedOutcome
   readonly reviewedAt: string | null
   readonly reviewedBy: string | null
@@ -137,7 +133,6 @@ export interface WorkerReport {
   readonly startedAt: string
   readonly lastSeenAt: string
   readonly detail: JsonObject
-  /** Number of items currently leased to the worker. */
   readonly leases: number
 }
 

@@ -6,7 +6,6 @@ import { validatePayload } from './validatePayload.js'
 /** Contracts of a process by rail or by topic. The process refuses payloads that they refuse. */
 export type KnownContracts = ReadonlyMap<string, LoadedContract>
 
-/** Checks the schemas of topics. */
 export function loadTopics(topics: TopicContracts): KnownContracts {
   return new Map(
     Object.entries(topics).map(([topic, schema]) => [

@@ -121,7 +121,6 @@ export type DestinationKind = 'iban' | 'phone' | 'account'
 /** Returns whether the rail can pay to this value of `payload.destination`. */
 export type DestinationValidator = (destination: unknown) => boolean | Promise<boolean>
 
-/** Request for one payment. */
 export interface RailRequest<Payload extends object = JsonObject> {
   /** Outbox id, the same on every attempt. A rail with `resend` must be idempotent under it. */
   readonly reference: string
@@ -148,7 +147,6 @@ export interface RailContext {
 
 export type RailOutcome = 'success' | 'terminal' | 'retryable' | 'unknown'
 
-/** Answer of a rail to a dispatch. */
 export type RailAnswer =
   /** Paid, or certain to be paid. `reference` is the rail's own reference of the payment. */
   | { readonly outcome: 'success'; readonly reference: string; readonly code?: string }

@@ -13,7 +13,6 @@ export interface AbortListener {
 
 interface Deadline {
   readonly timeoutMs: number
-  /** Signal that ends the wait earlier. */
   readonly signal?: StopSignal | undefined
 }
 
@@ -101,7 +100,6 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
     this.stop('aborted')
   }
 
-  /** Stops the wait and aborts the signal of the work. */
   stop(reason: keyof typeof REASONS): void {
     this.#isStopped = true
     this.#clear()

@@ -18,7 +18,6 @@ import type {
   TimerStatus,
 } from './types.js'
 
-/** Options of a claim by a store. */
 export interface SchedulerClaim extends verbs.SchedulerClaimOptions {
   readonly batchSize: number
   readonly workerId: string

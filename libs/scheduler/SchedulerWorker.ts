@@ -133,6 +133,5 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
 
 /** Maximum number of runs per round. Further jobs wait for the next round. */
 const ROUND_RUNS_MAX = 1_000
-/** Time within which notifications count as one. */
 const DEBOUNCE_MS = 30
 const IN_OTHER_HANDS_MS = 50

@@ -93,7 +93,6 @@ function toClaimed(row: ClaimedRow) {
 }
 
 export interface AbandonOptions {
-  /** Error text, stored with the timer or run. */
   readonly error?: string
   /** Seconds until the next claim. @default 0 */
   readonly retryDelaySeconds?: number

@@ -25,7 +25,6 @@ export interface JobRunsFromDueJobs {
   readonly jobsDue: number
   /** Number of due jobs left for the next call. */
   readonly jobsLeft: number
-  /** Runs that this call created. */
   readonly runs: readonly CreatedJobRun[]
 }
 
@@ -165,7 +164,6 @@ function newestAfter(schedule: CronSchedule, promised: Date, now: Date): Date[] 
   }
 }
 
-/** Returns the occurrences from `first` to `until`, both included. */
 function between(schedule: CronSchedule, first: Date, until: Date): Date[] {
   const found: Date[] = []
   for (let at = first; at <= until; at = schedule.next(at)) found.push(at)

@@ -70,7 +70,6 @@ export interface JobStatus {
   readonly scheduleError: string | null
 }
 
-/** Due job, as a scheduler reads it. */
 export interface DueJob {
   readonly name: string
   readonly cron: string
@@ -114,7 +113,6 @@ export interface ClaimedJobRun extends ClaimedWork {
   readonly scheduledFor: Date
 }
 
-/** Claimed timer or claimed run of a job. */
 export type ScheduledClaim = ClaimedTimer | ClaimedJobRun
 
 /** Result of enqueueing due work: its outbox item, or the outbox's refusal. */

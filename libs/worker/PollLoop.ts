@@ -2,7 +2,6 @@ import { systemClock } from '../core/index.js'
 import { Wakeup } from './Wakeup.js'
 import { sleep } from './time.js'
 
-/** Result of one poll. */
 export interface PollResult {
   /** Whether more work is certain, so that the loop polls again at once. */
   readonly pollAgain: boolean
@@ -50,7 +49,6 @@ export class PollLoop {
     this.#running = this.#run(this.#stopping.signal)
   }
 
-  /** Stops the loop, and waits for the running poll. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     await this.#running

@@ -96,10 +96,8 @@ function deepFreeze<Value extends object>(value: Value): Value {
   return Object.freeze(value)
 }
 
-/** Thrown by a rule that does not hold. */
 class RuleBroken extends SymphonyError {}
 
-/** Thrown by a rule that cannot be checked. */
 export class RuleSkipped extends SymphonyError {}
 
 export function fail(detail: string): never {

@@ -59,7 +59,6 @@ async function resultOf(rule: string, check: () => Promise<string>): Promise<Rul
 
 interface Rule {
   readonly rule: string
-  /** Returns the finding in a few words. */
   readonly check: (sandbox: Sandbox) => Promise<string>
 }
 

@@ -3,7 +3,6 @@ import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 
 export interface MaskedPayload {
   readonly payload: JsonObject
-  /** Whether any field is masked. */
   readonly masked: boolean
 }
 

@@ -72,7 +72,6 @@ export class HttpTransport {
     })
   }
 
-  /** Waits for the exchanges under way, then closes the connections. */
   async close(): Promise<void> {
     await (await this.#agent).close()
   }
