@@ -5,28 +5,29 @@ import { dirname, join } from 'node:path'
 import { argv } from 'node:process'
 import { fileURLToPath } from 'node:url'
 import { ensureBuilt } from './build.mjs'
+import { wrapMarkdown } from './wrapMarkdown.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
 const WORKERS = [
-  { title: 'The relayer', type: 'RelayerEvent', file: 'libs/outbox/events.ts' },
+  { title: 'Relayer', type: 'RelayerEvent', file: 'libs/outbox/events.ts' },
   { title: 'Lease repair', type: 'RepairEvent', file: 'libs/repair/LeaseRepairWorker.ts' },
   {
-    title: 'The sealer of the ledger',
+    title: 'Ledger sealer',
     type: 'SealerEvent',
     file: 'libs/ledger/LedgerSealer.ts',
     during: 'sealing the ledger',
   },
   {
-    title: 'Background verification of the ledger',
+    title: 'Ledger verifier',
     type: 'VerifierEvent',
     file: 'libs/ledger/LedgerVerifier.ts',
   },
-  { title: 'The scheduler', type: 'SchedulerEvent', file: 'libs/scheduler/events.ts' },
-  { title: 'The inbox worker', type: 'InboxWorkerEvent', file: 'libs/inbox/events.ts' },
+  { title: 'Scheduler', type: 'SchedulerEvent', file: 'libs/scheduler/events.ts' },
+  { title: 'Inbox worker', type: 'InboxWorkerEvent', file: 'libs/inbox/events.ts' },
   { title: 'Leases', type: 'LeaseEvent', file: 'libs/lease/events.ts' },
-  { title: 'A fleet', type: 'PlatformEvent', file: 'libs/platform/events.ts' },
-  { title: 'The cleanup', type: 'CleanupEvent', file: 'libs/platform/CleanupWorker.ts' },
+  { title: 'Fleet', type: 'PlatformEvent', file: 'libs/platform/events.ts' },
+  { title: 'Cleanup', type: 'CleanupEvent', file: 'libs/platform/CleanupWorker.ts' },
 ]
 
 const CHANNELS = {
@@ -73,61 +74,63 @@ export async function eventsReference() {
   ensureBuilt()
   const { logEvents } = await import('../dist/libs/observability/index.js')
   const sections = WORKERS.map((worker) => workerSection(worker, logEvents))
-  return `# Events
+  return wrapMarkdown(`# Events and log lines
 
-Generated from the sources by \`node scripts/eventsReference.mjs\`; a test compares them. No event contains a payload or a secret.
+For operators and developers: every event of the database, the API and the workers, with its log line. Generated from the sources by \`node scripts/eventsReference.mjs\`; a test compares them. No event contains a payload or a secret.
 
-## From the database: NOTIFY
+## Notifications of the database (NOTIFY)
 
-| channel | when |
-| --- | --- |
-${rows(notifyChannels(), CHANNELS)}
+${items(notifyChannels(), CHANNELS)}
 
 A notification only wakes workers; polling finds the same work later. \`notify_enabled\` of \`symphony_settings\` turns all channels off.
 
-## From the API: server-sent events
+## Server-sent events of the API
 
-\`GET /v1/stream\` ([the stream](http.md#the-stream)).
+\`GET /v1/stream\` ([the stream](http.md#the-stream)):
 
-| event | data |
-| --- | --- |
-| \`status\` | a \`Status\`, as \`GET /v1/status\` returns it: after a change, at most about once per second |
-| \`items\` | \`{ items: [{ outboxId, instructionId, state }], truncated }\`: changed payments with their current states; \`truncated\` if more changed than are listed |
+- \`status\`: a \`Status\`, as \`GET /v1/status\` returns it, after a change, at most about once per second.
+- \`items\`: \`{ items: [{ outboxId, instructionId, state }], truncated }\`: changed payments with their current states. \`truncated\` is true if more changed than are listed.
 
 ## Ledger events: \`payment_outbox_events\`
 
 Append-only and sealed in blocks, as the rest of the ledger. The timeline of a payment (\`symphony show\`, \`GET /v1/outbox/{outboxId}\`) lists them in order.
 
-| event | when |
-| --- | --- |
-${keptRows('schema/v1/011_payment_outbox.sql', 'payment_outbox_events_known_type', KEPT)}
+${ledgerItems((name) => !FULL_TRAIL_ONLY.has(name))}
+
+Only if \`full_trail\` is on:
+
+${ledgerItems((name) => FULL_TRAIL_ONLY.has(name))}
 
 ## Inbox events: \`inbox_events\`
 
-| event | when |
-| --- | --- |
-${keptRows('schema/v1/007_inbox.sql', 'inbox_events_known_type', INBOX_KEPT)}
+${items(typesOf('schema/v1/007_inbox.sql', 'inbox_events_known_type'), INBOX_KEPT)}
 
-## From the workers
+## Events and log lines of the workers
 
 \`symphony.events.on(type, listener)\` calls a listener once per event; \`'*'\` is every type. \`logEvents(log)\` and \`new Metrics({ version }).onEvent\` of \`symphony-pg/server\` are such listeners: the processes of the command line use both.
+
 A log line is JSON on stderr with \`level\`, \`time\`, the fields of the event and its name in \`msg\`. Events of every item have level \`debug\`; a lost race is no error.
 
 ${sections.join('\n\n')}
-`
+`)
 }
 
-function rows(found, meanings) {
+function items(found, meanings) {
   requireAll(found, meanings)
-  return found.map((name) => `| \`${name}\` | ${meanings[name]} |`).join('\n')
+  return found.map((name) => `- \`${name}\`: ${meanings[name]}`).join('\n')
 }
 
-function keptRows(file, constraint, meanings) {
+function ledgerItems(isListed) {
+  const found = typesOf('schema/v1/011_payment_outbox.sql', 'payment_outbox_events_known_type')
+  requireAll(found, KEPT)
+  const listed = found.filter(isListed)
+  return listed.map((name) => `- \`${name}\`: ${KEPT[name]}`).join('\n')
+}
+
+/** Returns the event types that a CHECK constraint of a schema file allows. */
+function typesOf(file, constraint) {
   const [, list = ''] = new RegExp(`${constraint} CHECK \\(event_type IN \\(([^)]*)\\)`).exec(read(file)) ?? []
-  const found = [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name)
-  requireAll(found, meanings)
-  const when = (name) => (FULL_TRAIL_ONLY.has(name) ? `${meanings[name]} (where \`full_trail\` is on)` : meanings[name])
-  return found.map((name) => `| \`${name}\` | ${when(name)} |`).join('\n')
+  return [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name)
 }
 
 /** Throws if a name of the sources has no description here, or a description has no source. */
@@ -147,13 +150,14 @@ function notifyChannels() {
 }
 
 function workerSection({ title, type, file, during }, log) {
-  const lines = eventsOf(type, file).flatMap(({ names, fields, comment }) =>
-    names.map(
-      (name) =>
-        `| \`${name}\` | ${fields.map((field) => `\`${field}\``).join(', ')} | ${comment} | ${logLines(log, name, during)} |`,
-    ),
-  )
-  return `### ${title}\n\n\`${type}\`\n\n| event | fields | meaning | log line |\n| --- | --- | --- | --- |\n${lines.join('\n')}`
+  const lines = eventsOf(type, file).map(({ names, fields, comment }) => {
+    const parts = [`- ${names.map((name) => `**\`${name}\`**`).join(', ')}. ${comment}`]
+    if (fields.length > 0) parts.push(`Fields: ${fields.map((field) => `\`${field}\``).join(', ')}.`)
+    const logged = names.map((name) => logLines(log, name, during)).filter((line) => line !== '')
+    if (logged.length > 0) parts.push(`Log: ${logged.join(', ')}.`)
+    return parts.join(' ')
+  })
+  return `### ${title}: \`${type}\`\n\n${lines.join('\n')}`
 }
 
 /** Returns the members of an event union: names, fields and the comment before each. */

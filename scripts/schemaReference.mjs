@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { wrapMarkdown } from './wrapMarkdown.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 export const SCHEMA_PAGE = 'docs/internals/schema.md'
@@ -10,19 +11,19 @@ export const SCHEMA_PAGE = 'docs/internals/schema.md'
 export function schemaReference() {
   const manifest = JSON.parse(readFileSync(join(root, 'schema/manifest.json'), 'utf8'))
   const functions = functionsByFile()
-  return `# The schema
+  return wrapMarkdown(`# The schema
 
-For DBAs. Generated from \`schema/\` by \`npm run schema:snapshot\`; a test compares them.
+For DBAs: every table with its writers, readers and indexes, and every function with its callers. Generated from \`schema/\` by \`npm run schema:snapshot\`; a test compares them.
 
 | folder | holds | applied |
 | --- | --- | --- |
 | \`schema/v1\` | types, tables, indexes and triggers, one file per capability | once |
 | \`schema/migrations\` | [changes to released tables](../../schema/migrations/README.md) | each once |
-| \`schema/functions\` | [functions](../../schema/functions/README.md), one folder per capability; planner settings in \`planner.sql\` | all, whenever one has changed |
+| \`schema/functions\` | [functions](../../schema/functions/README.md), one folder per capability | all, whenever one has changed |
 | \`schema/views\` | views for status and throughput | with the functions |
 | \`schema/v1/011_privileges.sql\` | every GRANT and REVOKE | every time |
 
-No runtime role may write a table. The functions below write as their owner; a role may execute only the functions that list it as a caller.
+No runtime role may write a table. The functions below write as their owner; a role may execute only the functions that list it as a caller. Planner settings of functions are in \`planner.sql\`.
 
 ## Tables
 
@@ -31,7 +32,7 @@ ${tableSections(manifest, functions)}
 ## Functions
 
 ${functionSections(manifest, functions)}
-`
+`)
 }
 
 /** Returns the files of schema/functions, each with its functions and their texts. */
@@ -74,34 +75,35 @@ function tableText(name, manifest, functions) {
 - written by ${listOf(writers.map((one) => `\`${one.name}\``)) || 'the owner alone'}
 - read by ${listOf([...new Set(readers)]) || 'functions alone'}
 
-| index | serves |
-| --- | --- |
-${indexes.map(([index, properties]) => indexRow(index.slice(name.length + 1), properties, manifest, name)).join('\n')}`
+Indexes:
+
+${indexes.map(([index, properties]) => indexItem(index.slice(name.length + 1), properties, manifest, name)).join('\n')}`
 }
 
-function indexRow(index, { definition, comment }, manifest, table) {
-  const shape = definition.replace(/^CREATE (UNIQUE )?INDEX .* USING /, '$1').replaceAll('|', '\\|')
+function indexItem(index, { definition, comment }, manifest, table) {
+  const shape = definition.replace(/^CREATE (UNIQUE )?INDEX .* USING /, '$1')
   const constraint = manifest.constraints[`${table}.${index}`]
-  const serves = comment ?? (constraint === undefined ? '' : `the constraint: ${constraint.definition}`)
-  return `| \`${index}\` ${shape} | ${serves.replaceAll('|', '\\|')} |`
+  const serves = comment ?? (constraint === undefined ? '' : `Constraint \`${constraint.definition}\`.`)
+  return `- \`${index}\`, \`${shape}\`: ${serves}`
 }
 
 function functionSections(manifest, functions) {
   return functions
     .map(({ file, functions: all }) => {
       const names = [...new Set(all.map(({ name }) => name))]
-      return `### ${file}\n\n| function | callers | task |\n| --- | --- | --- |\n${names.map((name) => functionRow(name, manifest)).join('\n')}`
+      return `### ${file}\n\n${names.map((name) => functionItem(name, manifest)).join('\n')}`
     })
     .join('\n\n')
 }
 
-function functionRow(name, manifest) {
+function functionItem(name, manifest) {
   const [, { comment = '' } = {}] =
     Object.entries(manifest.functions).find(([signature]) => signature.startsWith(`${name}(`)) ?? []
   const callers = Object.keys(manifest.grants).flatMap(
     (grant) => new RegExp(`^EXECUTE on function ${name}\\(.*\\) to symphony_(\\w+)$`).exec(grant)?.[1] ?? [],
   )
-  return `| \`${name}\` | ${listOf([...new Set(callers)])} | ${comment.replaceAll('|', '\\|')} |`
+  const list = listOf([...new Set(callers)])
+  return `- \`${name}\`. ${comment}${list === '' ? '' : ` Callers: ${list}.`}`
 }
 
 function listOf(items) {

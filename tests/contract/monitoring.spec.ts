@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { markdownPage } from '../support/markdownPage.js'
 import { ALERT_RULES, AlertEvaluator, Metrics, createStatusRegistry, seriesOf } from '../../libs/observability/index.js'
+import { alertsPage } from '../../scripts/monitoring/alertsPage.js'
 import { dashboardExpressions, grafanaDashboard } from '../../scripts/monitoring/grafanaDashboard.js'
 import { metricsOf } from '../../scripts/monitoring/metricsOf.js'
 import { rulesFile, ruleTestsFile } from '../../scripts/monitoring/ruleFiles.js'
@@ -24,6 +25,7 @@ test.each([
   ['deploy/prometheus/symphony.rules.yml', RULES_FILE],
   ['deploy/prometheus/symphony.rules.test.yml', RULE_TESTS_FILE],
   ['deploy/grafana/symphony.json', grafanaDashboard()],
+  ['docs/operate/alerts.md', alertsPage(ALERT_RULES)],
 ])('%s matches its sources', async (path, generated) => {
   const file = new URL(`../../${path}`, import.meta.url)
   if (process.env['SYMPHONY_WRITE_MONITORING'] === '1') await writeFile(file, generated)
@@ -86,7 +88,7 @@ describe('alert rules', () => {
       page
         .split(/^## /m)
         .slice(1)
-        .map((section) => [section.split('\n', 1)[0] ?? '', section]),
+        .map((section) => [section.split('\n', 1)[0] ?? '', section.replaceAll(/\s+/g, ' ')]),
     )
     for (const { name, severity, summary, firstLook, remedy } of ALERT_RULES) {
       const section = sections.get(name) ?? ''

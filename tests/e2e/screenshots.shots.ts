@@ -38,7 +38,7 @@ const ALERTS = [
     state: 'firing' as const,
     severity: 'critical' as const,
     summary: 'Workers died or hung with leased payments, and no worker has taken these over for three minutes.',
-    firstLook: 'Is lease repair running (it comes with every worker)? What do its log lines say?',
+    firstLook: 'Does a worker run (each includes lease repair)? What do its log lines say?',
     remedy: 'Start a worker or lease repair.',
     value: 1,
     since: new Date(Date.now() - 240_000).toISOString(),

@@ -72,15 +72,16 @@ function choicesIn({ flags }: Option): readonly string[] {
 /** Returns the page `docs/reference/cli.md`. */
 export function cliReference(program: Command): string {
   const commands = program.commands.flatMap((command) => withDescendants(command, []))
-  return `# Every command
+  return `# Command line reference
 
-Generated from the program by \`node scripts/cliReference.mjs\`; a test compares them. \`symphony COMMAND --help\` prints the same.
+For operators: every command with its options. Generated from the program by \`node scripts/cliReference.mjs\`; a test
+compares them. \`symphony COMMAND --help\` prints the same.
 
 In a project that has installed the package, write \`npx symphony-pg COMMAND\`; in a checkout, \`./bin/symphony COMMAND\`.
 
 Results go to stdout, messages for people to stderr. \`--json\` writes the result as one JSON object, and an error as
-\`{"error": {"code", "message", "causes", "remedy"}}\` to stderr. Colours and progress bars appear only on a terminal. \`NO_COLOR\`
-switches colours off. \`symphony completion bash|zsh|fish\` prints a completion script for your shell.
+\`{"error": {"code", "message", "causes", "remedy"}}\` to stderr. Colours and progress bars appear only on a terminal.
+\`NO_COLOR\` switches colours off. \`symphony completion bash|zsh|fish\` prints a completion script for your shell.
 
 ## Exit codes
 

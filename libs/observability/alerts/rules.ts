@@ -3,28 +3,28 @@ import type { SystemStatus } from '../createStatusRegistry.js'
 import type { Condition, Quantity } from './conditions.js'
 
 /**
- * A rule about one condition. From this list come our own evaluator (`AlertEvaluator`), the rules file for Prometheus
- * (`prometheusRules`) and the page for operators (`docs/operate/alerts.md`).
+ * A rule about one condition. `AlertEvaluator`, the rules file for Prometheus (`prometheusRules`) and the page
+ * `docs/operate/alerts.md` use the same list.
  */
 export interface AlertRule {
   readonly name: string
-  /** `critical`: payments wait or their outcome is in doubt, act now. `warning`: act today. */
+  /** `critical`: payments wait or outcomes are uncertain, act now. `warning`: act today. */
   readonly severity: 'critical' | 'warning'
-  /** How long the condition must hold. Zero where the condition itself compares an age. */
+  /** Time that the condition must hold. 0 if the condition itself compares an age. */
   readonly forSeconds: number
   readonly when: Condition
-  /** How long the condition has lasted, in seconds. Absent where no data tells: the evaluator remembers then. */
+  /** Age of the condition in seconds. Without it the evaluator measures the age itself. */
   readonly age?: Quantity
-  /** The setting that moves the rule. */
+  /** Setting of the threshold, with its value. */
   readonly threshold?: { readonly setting: keyof AlertThresholds; readonly value: number }
   readonly summary: string
   readonly firstLook: string
   readonly remedy: string
-  /** Names the cause, where the database knows it. */
+  /** Names the cause, if the database knows it. */
   readonly detail?: (status: SystemStatus) => string | undefined
 }
 
-/** Settings of the rules: of seconds all but `alertRetries`, which is a number of attempts. */
+/** Thresholds in seconds, except `alertRetries`, which counts attempts. */
 export interface AlertThresholds {
   readonly alertDueSeconds: number
   readonly alertUnfinishedSeconds: number
@@ -59,7 +59,7 @@ const above = (left: Quantity, right: Quantity): Condition => ({ is: 'above', le
 const below = (left: Quantity, right: Quantity): Condition => ({ is: 'below', left, right })
 const all = (...of: readonly Condition[]): Condition => ({ is: 'all', of })
 
-/** The rules with these thresholds. */
+/** Returns the rules with these thresholds. */
 export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
   const threshold = (setting: keyof AlertThresholds) => ({ setting, value: thresholds[setting] })
   const {
@@ -82,8 +82,7 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       threshold: threshold('alertDueSeconds'),
       summary: `A payment has been due for more than ${span(alertDueSeconds)}, and no worker has claimed it.`,
       firstLook: 'symphony status: are workers alive, is a rail paused, is its breaker open?',
-      remedy:
-        'Start workers for that rail, or more of them; resume what was paused; call the rail if its breaker is open.',
+      remedy: 'Start more workers for that rail. Resume a paused rail. Ask the rail if its breaker is open.',
     },
     {
       name: 'SymphonyOldestUnfinishedAge',
@@ -92,11 +91,9 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       when: above(metric('oldest_unfinished_age_seconds'), alertUnfinishedSeconds),
       age: metric('oldest_unfinished_age_seconds'),
       threshold: threshold('alertUnfinishedSeconds'),
-      summary: `A payment was created more than ${span(alertUnfinishedSeconds)} ago and has not ended: it retries, is blocked, or is held.`,
-      firstLook:
-        'symphony status, then the oldest payments: symphony holds list, and the payments page of the dashboard.',
-      remedy:
-        'Ask the rail why it does not accept the payment. Resume what is paused, resolve what is held, or end it as FAILED.',
+      summary: `A payment was created more than ${span(alertUnfinishedSeconds)} ago and has not ended: it is retried, blocked or held.`,
+      firstLook: 'symphony status, symphony holds list, and the oldest payments in the dashboard.',
+      remedy: 'Ask the rail why it refuses the payment. Resume the pause, or resolve the hold.',
     },
     {
       name: 'SymphonyNoWorkerAlive',
@@ -116,10 +113,9 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       when: above(metric('dispatch_frozen'), 0),
       age: metric('dispatch_frozen_age_seconds'),
       summary:
-        'Nothing is dispatched: the database may have lost commits in a restore or a failover, or a person froze it.',
+        'Dispatch is frozen: the database may have lost commits in a restore or failover, or an operator froze it.',
       firstLook: 'symphony freeze show: since when, and why?',
-      remedy:
-        'Compare with the books of the rails, then lift it (symphony freeze lift): the page about restores says what to look at before.',
+      remedy: 'Compare the ledger with the rails’ records (docs/operate/restore.md), then symphony freeze lift.',
     },
     {
       name: 'SymphonyAllPaused',
@@ -129,7 +125,7 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       age: metric('outbox_all_paused_seconds'),
       summary: 'An operator has paused everything: no payment and no message is claimed.',
       firstLook: 'symphony status: who paused it, when and why?',
-      remedy: 'Run symphony resume all when the reason is over. Calls in progress, completions and lease repair go on.',
+      remedy: 'Run symphony resume all when the reason is gone. Running calls, completions and lease repair continue.',
     },
     {
       name: 'SymphonyDlqGrowing',
@@ -137,10 +133,9 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       forSeconds: 0,
       when: above(recently('FAILED'), 0),
       age: recentlySince('FAILED'),
-      summary: 'Payments ended as FAILED within the last quarter of an hour.',
+      summary: 'Payments ended FAILED within the last 15 minutes.',
       firstLook: 'symphony dlq list: which rail, which error code?',
-      remedy:
-        'Correct the cause, then redrive what should be sent again (two people). A refusal that is right needs nothing.',
+      remedy: 'Correct the cause, then redrive the payments (two people). A correct refusal needs no action.',
     },
     {
       name: 'SymphonyExpiredLeases',
@@ -153,7 +148,7 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       age: metric('oldest_expired_lease_age_seconds'),
       threshold: threshold('alertExpiredLeaseSeconds'),
       summary: `A lease expired more than ${span(alertExpiredLeaseSeconds)} ago, and neither a claim nor lease repair has taken the payment over.`,
-      firstLook: 'Is lease repair running (it comes with every worker)? What do its log lines say?',
+      firstLook: 'Does a worker run (each includes lease repair)? What do its log lines say?',
       remedy:
         'Start a worker or lease repair. The log line leases_unrepaired names payments that repair cannot return.',
     },
@@ -164,10 +159,9 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       when: all(above(recently('RETRYABLE'), alertRetries), above(recently('RETRYABLE'), recently('DISPATCHED'))),
       age: recentlySince('RETRYABLE'),
       threshold: threshold('alertRetries'),
-      summary: `Within a quarter of an hour more than ${alertRetries} attempts are to be tried again, and more than succeeded.`,
-      firstLook: 'rail_errors_total by rail, and the error codes in symphony show of a recent payment.',
-      remedy:
-        'Ask the rail. Pause it (symphony pause rail NAME) if it is in trouble: retries are limited, and each costs one.',
+      summary: `Within 15 minutes more than ${alertRetries} attempts ended RETRYABLE, and more than succeeded.`,
+      firstLook: 'rail_errors_total by rail, and symphony show of a recent payment.',
+      remedy: 'Ask the rail. Pause it (symphony pause rail NAME) during an outage, because retries are limited.',
     },
     {
       name: 'SymphonyPaymentsHeld',
@@ -177,9 +171,8 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       age: metric('oldest_hold_age_seconds'),
       threshold: threshold('alertHeldSeconds'),
       summary: `A payment has been held for more than ${span(alertHeldSeconds)} and waits for a decision.`,
-      firstLook: 'symphony holds list: the reason of each says what is not known.',
-      remedy:
-        'Ask the rail what became of it, then symphony holds resolve; a second person approves what decides about money.',
+      firstLook: 'symphony holds list: the reason of each.',
+      remedy: 'Ask the rail about the payment, then symphony holds resolve. A second person approves.',
     },
     {
       name: 'SymphonyUnknownRailCodes',
@@ -189,8 +182,7 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       age: metric('last_unknown_code_age_seconds'),
       summary: 'A rail answered with a code that its table does not cover, or that contradicts it.',
       firstLook: 'The log lines rail_code_unknown, or symphony workers: which rail, which code?',
-      remedy:
-        'Find out what the code means and add it to the rail’s table. Until then such answers count as unknown outcomes.',
+      remedy: 'Ask the rail for the meaning and add the code to the table. Until then the outcome counts as unknown.',
     },
     {
       name: 'SymphonyEndingContradicted',
@@ -201,8 +193,7 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       summary:
         'Two reports about one payment contradict each other: a second payment, or an unrecorded one, is possible.',
       firstLook: 'symphony contradictions list: both rail references of each payment.',
-      remedy:
-        'Compare each with the statements of the rail, then record it: symphony contradictions review. Redrive nothing before.',
+      remedy: 'Compare each with the rail’s statements, then symphony contradictions review. Redrive nothing before.',
     },
     {
       name: 'SymphonyLedgerChainBroken',
@@ -211,9 +202,8 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       when: above(metric('ledger_chain_breaks'), 0),
       age: metric('ledger_broken_age_seconds'),
       summary: 'The last verification found a row of the ledger that differs from what was written.',
-      firstLook: 'symphony ledger verify: it names each place.',
-      remedy:
-        'Stop changes, keep the database as it is, compare with the latest checkpoint and with backups: a superuser wrote to the ledger.',
+      firstLook: 'symphony ledger verify: it names each row.',
+      remedy: 'A superuser changed the ledger. Keep the database as it is, and compare with checkpoints and backups.',
     },
     {
       name: 'SymphonySealingHeldBack',
@@ -222,7 +212,7 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       when: above(metric('ledger_unsealed_age_seconds'), alertSealingSeconds),
       age: metric('ledger_unsealed_age_seconds'),
       threshold: threshold('alertSealingSeconds'),
-      summary: `Rows of the ledger have been in no block for more than ${span(alertSealingSeconds)}: an old transaction holds sealing back, or no worker seals.`,
+      summary: `Rows of the ledger have been in no block for more than ${span(alertSealingSeconds)}: an old transaction blocks sealing, or no worker runs.`,
       firstLook: 'ledger_sealing_blocked_by, or the detail of this alert in symphony status: which session?',
       remedy:
         'End that transaction (SELECT pg_terminate_backend(pid), or ROLLBACK PREPARED). If none is named, start a worker.',
@@ -234,18 +224,18 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       forSeconds: 0,
       when: below(metric('last_clock_jump_age_seconds'), QUARTER_SECONDS),
       age: metric('last_clock_jump_age_seconds'),
-      summary: 'The database’s clock moved against a worker’s. Leases are measured by it.',
-      firstLook: 'Time synchronisation of the database server; a failover to a machine with another time.',
-      remedy: 'Correct the clock. Workers claim nothing until the leases they had have surely ended.',
+      summary: 'The database clock jumped against a worker’s clock. Leases follow the database clock.',
+      firstLook: 'Time synchronisation of the database server, or a failover to a machine with another time.',
+      remedy: 'Correct the clock. Workers claim nothing until their leases have expired.',
     },
     {
       name: 'SymphonyStatusMissing',
       severity: 'critical',
       forSeconds: 300,
       when: { is: 'absent', metric: 'outbox_pending_depth' },
-      summary: 'No process has been able to say how the queue looks for five minutes.',
+      summary: 'No process has read the queue’s status for 5 minutes.',
       firstLook: '/readyz of the processes, and the database.',
-      remedy: 'Bring the database back. Workers keep what they have learned and write it when it answers.',
+      remedy: 'Bring the database back. Workers keep outcomes in memory and record them afterwards.',
     },
     {
       name: 'SymphonyInboxDead',
@@ -253,9 +243,9 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       forSeconds: 0,
       when: above(metric('inbox_recently_dead'), 0),
       age: metric('inbox_recently_dead_age_seconds'),
-      summary: 'Messages of other systems died within the last quarter of an hour.',
+      summary: 'Inbox messages were dead-lettered within the last 15 minutes.',
       firstLook: 'symphony inbox list --state dead: the last error of each.',
-      remedy: 'Correct the handler or the message’s sender, then symphony inbox revive.',
+      remedy: 'Correct the handler or the sender, then symphony inbox revive.',
     },
     {
       name: 'SymphonySchedulerLate',
@@ -265,22 +255,21 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       age: metric('scheduler_lag_seconds'),
       threshold: threshold('alertSchedulerSeconds'),
       summary: `Timers or jobs have been due for more than ${span(alertSchedulerSeconds)}, and no scheduler has processed them.`,
-      firstLook:
-        'Does a scheduler run? Is a job unreadable: scheduler_jobs{condition="unreadable"}, symphony jobs list?',
-      remedy: 'Start a scheduler; correct the job. What was missed is made up as each job’s policy says.',
+      firstLook: 'Does a scheduler run? Is a job unreadable (symphony jobs list)?',
+      remedy: 'Start a scheduler, or correct the job. The job’s policy decides about missed runs.',
     },
   ]
 }
 
 export const ALERT_RULES: readonly AlertRule[] = alertRules(ALERT_THRESHOLDS)
 
-/** 90: `90 s`, 300: `5 min`, 86400: `24 h`. */
+/** Formats seconds: `90 s`, `5 min`, `24 h`. */
 function span(seconds: number): string {
   if (seconds % 3_600 === 0) return `${seconds / 3_600} h`
   return seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`
 }
 
-/** As in: session 4711 of user app (psql, database payments), transaction open for 3 h. */
+/** Returns a text such as `session 4711 of user app (psql, database payments), transaction open for 10800 s`. */
 function describeBlocker({ pid, prepared, user, application, database, ageSeconds }: SealingBlocker): string {
   const who = pid === null ? `prepared transaction ${prepared}` : `session ${pid}`
   const where = [application, database === null ? null : `database ${database}`].filter(

@@ -1,0 +1,52 @@
+import type { AlertRule } from '../../libs/observability/index.js'
+import { wrapMarkdown } from '../wrapMarkdown.mjs'
+
+/** Notes for operators beside the texts of a rule, by its name. */
+const NOTES: Readonly<Record<string, string>> = {
+  SymphonyOldestUnfinishedAge: 'A payment scheduled for later counts from its creation once it has been attempted.',
+  SymphonyDispatchFrozen: 'Follow [restore](restore.md#before-you-lift-the-freeze) before you lift the freeze.',
+  SymphonyLedgerChainBroken:
+    'The alert shows the last recorded verification: run `symphony ledger verify` by cron. `--textfile FILE` also ' +
+    'writes the result for node_exporter, for a verification of an export.',
+  SymphonySealingHeldBack:
+    'Grant `pg_read_all_stats` to `symphony_owner` to see the age of the transaction in the alert. PostgreSQL shows ' +
+    'pid, user, application and database without it.',
+}
+
+/** Returns the page `docs/operate/alerts.md`. */
+export function alertsPage(rules: readonly AlertRule[]): string {
+  return wrapMarkdown(`# Alerts
+
+For operators: every alert with its first check and remedy. \`critical\`: payments wait or outcomes are uncertain, act now. \`warning\`: act today. [Troubleshooting](troubleshooting.md) explains the faults.
+
+- **With Prometheus:** load \`deploy/prometheus/symphony.rules.yml\` with \`rule_files:\` and route by the label \`severity\`. Conditions are per \`job\`, so one Prometheus can watch several deployments.
+- **Without Prometheus:** \`symphony status\`, \`GET /v1/alerts\` and the dashboard evaluate the same rules.
+
+Conditions and ages come from the database, so every process shows the same alerts. Only \`SymphonyStatusMissing\` is measured by each process, because the database does not answer then.
+
+## Thresholds
+
+Thresholds are [settings](../reference/options.md#alert-thresholds) of \`start\`, \`api\` and \`status\`. \`symphony alerts\` and \`GET /v1/alerts\` show them. To write a rules file with other thresholds:
+
+\`\`\`console
+symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml
+\`\`\`
+
+${rules.map(section).join('\n\n')}
+
+This page is generated from \`libs/observability/alerts/rules.ts\` by \`npm run monitoring\`.
+`)
+}
+
+function section({ name, severity, forSeconds, summary, threshold, firstLook, remedy }: AlertRule): string {
+  const since = forSeconds === 0 ? 'at once' : `after ${forSeconds / 60} min`
+  const setting = threshold === undefined ? '' : ` Setting: \`${threshold.setting}\`.`
+  const parts = [
+    `## ${name}`,
+    `\`${severity}\`, ${since}. ${summary}${setting}`,
+    `**First look.** ${firstLook}`,
+    `**Remedy.** ${remedy}`,
+  ]
+  const note = NOTES[name]
+  return (note === undefined ? parts : [...parts, note]).join('\n\n')
+}
