@@ -33,7 +33,7 @@ export function onlyRow<Row>(rows: readonly Row[]): Row {
   const [row] = rows
   if (row === undefined || rows.length > 1) {
     throw new SymphonyError('UNEXPECTED_ROWS', `a function that returns one row returned ${rows.length}`, {
-      remedy: 'The schema and this release do not match: run `symphony doctor`.',
+      remedy: 'Run `symphony doctor`: the schema and this release do not match.',
     })
   }
   return row

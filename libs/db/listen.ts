@@ -154,7 +154,9 @@ class ListenKeeper implements Listener {
     })
     const lost = new Promise<DatabaseError>((resolve) => {
       client.on('error', (error) => resolve(toDatabaseError(error, { phase: 'uncommitted' })))
-      client.on('end', () => resolve(toDatabaseError(new Error('the server closed it'), { phase: 'uncommitted' })))
+      client.on('end', () =>
+        resolve(toDatabaseError(new Error('the server closed the connection'), { phase: 'uncommitted' })),
+      )
     })
     client.on('notification', (notification) => {
       if (notification.channel === channel) outOfTheDriver(() => handler(notification.payload ?? ''))

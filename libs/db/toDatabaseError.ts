@@ -198,7 +198,7 @@ function describeDriverError(error: unknown, context: FailureContext): DatabaseE
     return new DatabaseError('CLIENT_FAILED', `the program or its client failed: ${error.name}: ${message}`, {
       disposition: phase === 'committing' ? 'unknown' : 'fatal',
       cause: error,
-      remedy: 'correct the program: the cause says where; the connection and the server are not at fault',
+      remedy: 'correct the program, as the cause shows; the connection and the server work',
     })
   }
   return new DatabaseError('CONNECTION_LOST', `no answer arrived: ${code ?? message}`, {

@@ -11,7 +11,7 @@ export class InboxContentDiffersError extends SymphonyError {
 
   constructor({ source, messageId }: InboxKey) {
     super('INBOX_CONTENT_DIFFERS', 'this message is known with different content; the first content stays', {
-      remedy: 'Do not handle it. Ask the sender why two contents have one id; see symphony inbox show.',
+      remedy: 'Do not handle this message. Ask the sender why two contents share one id (symphony inbox show).',
     })
     this.source = source
     this.messageId = messageId

@@ -29,7 +29,7 @@ export function readFieldRules(field: string, value: unknown): readonly FieldRul
     throw new InvalidArgumentError(field, 'expected an object of field classes by JSON pointer, such as /destination')
   }
   const entries: [string, unknown][] = Object.entries(value)
-  if (entries.length > RULES_MAX) throw new InvalidArgumentError(field, `expected at most ${RULES_MAX} places`)
+  if (entries.length > RULES_MAX) throw new InvalidArgumentError(field, `expected at most ${RULES_MAX} fields`)
   const rules = entries.map(([pointer, given]) => readRule(field, pointer, given))
   for (const [index, rule] of rules.entries()) {
     const other = rules.slice(0, index).find((earlier) => overlap(earlier.keys, rule.keys))
