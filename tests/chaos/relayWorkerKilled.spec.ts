@@ -67,7 +67,7 @@ const KILLS: Readonly<Record<string, Kill>> = {
     },
     outcomes: { inquire: DISPATCHED_ONCE, hold: DISPATCHED_ONCE },
   },
-  'during the completion, after whose start its lease expires': {
+  'during the completion, which is refused because its lease expired': {
     at: 'answered',
     die: async (scenario) => {
       const keeper = await holdUpCompletions(scenario)

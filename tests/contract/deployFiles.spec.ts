@@ -81,7 +81,7 @@ test('the deployment files set only variables that Symphony reads', () => {
   expect(named.filter((name) => !known.has(name))).toEqual([])
 })
 
-test('readiness probes call /readyz; liveness probes call /healthz, which needs no database', () => {
+test('readiness probes call /readyz; other probes call /healthz, which needs no database', () => {
   const routes = new Set([...read('libs/http/routes/health.ts').matchAll(/path: '(\/\w+)'/g)].map(([, path]) => path))
   for (const file of DEPLOYMENTS.filter((name) => name.startsWith('deploy/kubernetes/'))) {
     const probes = [...read(file).matchAll(/(\w+)Probe:\n\s+httpGet: \{path: (\S+),/g)]

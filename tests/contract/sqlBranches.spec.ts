@@ -238,12 +238,12 @@ describe('branch counting on a toy schema', () => {
   })
 })
 
-describe('verifyMarkedBranches', () => {
+describe('branch marking', () => {
   const sign = 'the_marker'
   const marker = () => `IF ${sign}() THEN NULL; END IF;`
   const body = '\nBEGIN\n  IF true THEN\n    RETURN 1;\n  END IF;\n  RETURN 2;\nEND'
 
-  test('accepts a body that markBranches marked', () => {
+  test('passes verification', () => {
     expect(() => verifyMarkedBranches(define(body), define(markBranches(body, marker).body), sign)).not.toThrow()
   })
 
@@ -257,16 +257,16 @@ describe('verifyMarkedBranches', () => {
     ['an implicit ELSE left out', (marked: string) => marked.replace(`ELSE ${marker()}`, ''), /else_body/],
     ['a changed statement', (marked: string) => marked.replace('RETURN 1', 'RETURN 3'), /changed the function/],
     ['a moved line', (marked: string) => marked.replace('RETURN 1', '\nRETURN 1'), /changed the function/],
-  ])('refuses %s', (_what, spoil, message) => {
+  ])('fails verification with %s', (_what, spoil, message) => {
     const spoilt = define(spoil(markBranches(body, marker).body))
     expect(() => verifyMarkedBranches(define(body), spoilt, sign)).toThrow(message)
   })
 
-  test('is never reached for an unfinished body: markBranches names the line', () => {
+  test('refuses an unfinished body and names the line', () => {
     expect(() => markBranches('\nBEGIN\n  IF a THEN\n    NULL;\n', marker)).toThrow(/line 5: expected END/)
   })
 
-  test('accepts every marked plpgsql function of schema/', async () => {
+  test('passes verification for every plpgsql function of schema/', async () => {
     const root = fileURLToPath(new URL('../../schema', import.meta.url))
     // The snapshot holds no function bodies.
     const files = (await readdir(root, { recursive: true })).filter((name) => /[\\/].*\.sql$/.test(name))

@@ -192,7 +192,7 @@ test('a page of another site sends no key, changes nothing and reads no answer',
         .then((a) => 'read ' + a.status, () => 'refused')
       return simple + ' ' + full
     }))`)
-    // The simple request is refused without a key. The other fails in its preflight and is never sent.
+    // The simple request gets 401, and the page cannot read the answer. The other fails its preflight and is never sent.
     expect(new Set(JSON.parse(JSON.stringify(answers)))).toEqual(new Set(['refused refused']))
     expect(actions.length).toBeGreaterThanOrEqual(15)
     const refused = http

@@ -123,7 +123,7 @@ export class SchedulerModel {
       .slice(0, batchSize)
   }
 
-  /** Returns expired claims, which count as crashes. */
+  /** Requeues work with an expired claim, which counts as a crash. */
   #returnExpired(kind: Kind): void {
     for (const work of this.#works)
       if (work.kind === kind && work.claim !== null && at(work.claim.expires) <= this.clock)

@@ -546,8 +546,8 @@ describe('a stolen login of a reader', () => {
   })
 })
 
-describe('two roles in one login', () => {
-  test('rechecks a prepared statement after a change of role', async () => {
+describe('a login with two roles', () => {
+  test('cannot keep a right through a prepared statement after SET ROLE (42501)', async () => {
     const client = await db.connect('symphony_control')
     await client.query('PREPARE peek AS SELECT payload FROM payment_outbox_attempts')
     expect((await client.query('EXECUTE peek')).rowCount).toBeGreaterThan(0)

@@ -114,7 +114,7 @@ const WAYS: readonly { readonly title: string; readonly sql: (table: string, sch
   { title: 'becoming the owner for good', sql: () => `GRANT symphony_owner TO CURRENT_USER` },
 ]
 
-describe.each(ROLES)('%s', (role) => {
+describe.each(ROLES)('the role %s', (role) => {
   let before: Fingerprint
   let client: Connection['client']
   beforeAll(async () => {
@@ -151,7 +151,7 @@ describe('a superuser who disables the guards', () => {
     expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 
-  describe.each(LEDGERS)('%s', (table) => {
+  describe.each(LEDGERS)('in %s', (table) => {
     test('is detected after a change of any column except traceparent', async () => {
       const columns = await columnsOf(table)
       expect(columns.length).toBeGreaterThan(8)

@@ -115,7 +115,7 @@ async function tryValues(): Promise<void> {
   }
 }
 
-describe.each(WAYS)('%s', (way) => {
+describe.each(WAYS)('the entry point %s', (way) => {
   test('answers every hostile input as hostileAnswers.json says', () => {
     const differing = Object.entries(given).flatMap(([name, answers]) =>
       answers[way] === expected[name]?.[way] ? [] : [`${name}: ${answers[way]}, expected ${expected[name]?.[way]}`],

@@ -21,7 +21,7 @@ export interface MarkedBody {
  * Puts a marker at the start of every branch of a plpgsql body: entry, IF, ELSIF, ELSE (added if missing), CASE branch,
  * loop body, exception handler. Conditions inside SQL and EXIT WHEN are expressions, not branches.
  *
- * A marker stands behind its keyword on the same line, so that line numbers in errors do not change.
+ * A marker follows its keyword on the same line, so that line numbers in errors do not change.
  */
 export function markBranches(body: string, marker: (ordinal: number) => string): MarkedBody {
   return new BranchMarker(body, marker).run()

@@ -62,7 +62,7 @@ export default defineScenario({
         ...(lost === 0 ? [] : [`${lost} payments are neither terminal nor held`]),
         ...endings
           .filter((ending) => ending !== 0)
-          .map((ending) => `a worker exited with ${ending} after SIGTERM, expected 0`),
+          .map((ending) => `a worker exited with ${ending} after a clean stop, expected 0`),
       ],
     }
   },

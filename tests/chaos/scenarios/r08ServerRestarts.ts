@@ -68,7 +68,7 @@ export default defineScenario({
           : [`${late.length} of ${restarts} times work resumed only after ${late.join(', ')} ms`]),
         ...endings
           .filter((ending) => ending !== 0)
-          .map((ending) => `a worker exited with ${ending} after SIGTERM, expected 0`),
+          .map((ending) => `a worker exited with ${ending} after a clean stop, expected 0`),
       ],
     }
   },

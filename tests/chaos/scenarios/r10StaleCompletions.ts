@@ -106,7 +106,7 @@ async function makeHands(scenario: RelayScenario, count: number): Promise<readon
         { ...item, reference: outboxId, attempt: 1, notAfter: new Date(Date.now() + 60_000) },
         { signal: new AbortController().signal },
       )
-      if (answer.outcome !== 'success') throw new Error(`the rail says ${answer.outcome}`)
+      if (answer.outcome !== 'success') throw new Error(`the rail returned ${answer.outcome}, expected success`)
       const kind = KINDS[index % KINDS.length]!
       hands.push({
         kind,

@@ -76,7 +76,7 @@ class Play {
   async loseSynchronousPrimary(): Promise<void> {
     const follower = await this.#chain.addStandby({ synchronous: true })
     this.#load.feed()
-    await waitUntil('a heartbeat says that commits wait', async () => (await this.#epoch())?.synchronous === true)
+    await waitUntil('a heartbeat reports synchronous commits', async () => (await this.#epoch())?.synchronous === true)
     await delay(between(this.#fixture.random, 0, 1_000))
     await this.#chain.kill()
     await this.#chain.promote(follower)
@@ -161,7 +161,7 @@ class Play {
         ...(sentWhileFrozen === 0 ? [] : [`${sentWhileFrozen} payments were made while dispatch was frozen`]),
         ...endings
           .filter((ending) => ending !== 0)
-          .map((ending) => `a worker exited with ${ending} after SIGTERM, expected 0`),
+          .map((ending) => `a worker exited with ${ending} after a clean stop, expected 0`),
       ],
     }
   }
@@ -191,7 +191,9 @@ class Play {
 
   async #lift(): Promise<void> {
     const control = this.#scenario.db.as('symphony_control')
-    await retryUntilSuccess('lifting the freeze', () => liftDispatchFreeze(control, 'both books were compared'))
+    await retryUntilSuccess('lifting the freeze', () =>
+      liftDispatchFreeze(control, 'the ledger was compared with the rail book'),
+    )
     await waitUntil('no outcome is unknown', async () => (await this.#scenario.status()).outcomeUnknownCount === 0n)
   }
 

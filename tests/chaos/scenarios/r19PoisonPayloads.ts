@@ -17,18 +17,18 @@ const DEADLY: Readonly<Record<string, string>> = {
   exits: 'process.exit(1)',
   'kills its process': `process.kill(process.pid, 'SIGKILL')`,
   aborts: 'process.abort()',
-  'eats all memory': 'for (const all = [];;) all.push(new Array(100000).fill(Math.random()))',
-  'throws where nobody catches': `setTimeout(() => { throw new Error('poison') }); await new Promise(() => {})`,
-  'rejects where nobody waits': `void Promise.reject(new Error('poison')); await new Promise(() => {})`,
-  'never lets go of the processor': 'for (;;) {}',
+  'exhausts memory': 'for (const all = [];;) all.push(new Array(100000).fill(Math.random()))',
+  'throws an uncaught error': `setTimeout(() => { throw new Error('poison') }); await new Promise(() => {})`,
+  'causes an unhandled rejection': `void Promise.reject(new Error('poison')); await new Promise(() => {})`,
+  'blocks the event loop': 'for (;;) {}',
 }
 
 /** Adapter code that fails only its own call. */
 const HARMFUL: Readonly<Record<string, string>> = {
-  'throws nothing at all': 'throw null',
-  'throws ten megabytes': `throw new Error('x'.repeat(10_000_000))`,
-  'answers with nonsense': `return '<html>502</html>'`,
-  'answers with what throws when it is read': `return new Proxy({}, { get() { throw new Error('poison') } })`,
+  'throws null': 'throw null',
+  'throws a 10 MB error': `throw new Error('x'.repeat(10_000_000))`,
+  'returns invalid text': `return '<html>502</html>'`,
+  'returns an object whose getters throw': `return new Proxy({}, { get() { throw new Error('poison') } })`,
   'never answers': 'await new Promise(() => {})',
 }
 

@@ -89,7 +89,7 @@ export default defineScenario({
           .map(({ code, object }) => `the doctor finds ${code} of ${object}`),
         ...endings
           .filter((ending) => ending !== 0)
-          .map((ending) => `a worker exited with ${ending} after SIGTERM, expected 0`),
+          .map((ending) => `a worker exited with ${ending} after a clean stop, expected 0`),
       ],
     }
   },

@@ -55,7 +55,7 @@ export class Ground {
       notAfter: new Date(Date.now() + 60_000),
     }
     const answer = await this.rail.dispatch(request, { signal: new AbortController().signal })
-    if (answer.outcome !== 'success') throw new Error(`the rail says ${answer.outcome}`)
+    if (answer.outcome !== 'success') throw new Error(`the rail returned ${answer.outcome}, expected success`)
     return answer.reference
   }
 }
