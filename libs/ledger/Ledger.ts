@@ -11,7 +11,7 @@ import { databaseSource } from './LedgerSource.js'
 import { verifyLedger, type LedgerReport } from './verifyLedger.js'
 import { requiredCheckpointLines, writeCheckpoint, type CheckpointReport } from './writeCheckpoint.js'
 
-/** Signed checkpoints that the ledger is compared with. */
+/** Signed checkpoints to compare the ledger with. */
 export interface CheckpointFiles {
   /** File that `checkpoint` writes. @default the checkpoints inside the export */
   readonly file?: string
@@ -20,22 +20,22 @@ export interface CheckpointFiles {
 }
 
 interface ReadOptions {
-  /** Without checkpoints a superuser could have rewritten the whole ledger unnoticed. @default none */
+  /** Checkpoints. Without them a superuser could have rewritten the whole ledger unnoticed. @default none */
   readonly checkpoints?: CheckpointFiles
   /** Called after every 500 rows. */
   readonly onProgress?: (done: number, total: number) => void
 }
 
 /**
- * Opens the ledger of a database, or an export of one. The login needs `symphony_auditor`. A database is connected to at the first
- * call; an export is compared with its manifest at once.
+ * Opens the ledger of a database, or an export of one. The login needs `symphony_auditor`. A database is connected at
+ * the first call; an export is compared with its manifest at once.
  */
 export async function openLedger(options: DatabaseOptions | { readonly exportFolder: string }): Promise<Ledger> {
   requireKnownOptions(options, ['exportFolder', ...DATABASE_OPTIONS])
   return new Ledger('exportFolder' in options ? await openExport(options.exportFolder) : new LedgerDatabase(options))
 }
 
-/** Reads the ledger and changes nothing but the record of verifications. Close it after use. */
+/** Reads the ledger. Writes only the record of verifications. Close it after use. */
 export class Ledger implements AsyncDisposable {
   readonly #origin: LedgerDatabase | OpenedExport
 
@@ -52,8 +52,8 @@ export class Ledger implements AsyncDisposable {
   }
 
   /**
-   * Verifies, and checks the invariants I1 to I10. An export has no queue: I1, I8 and I10 are not judged. I3, I4 and I5 need
-   * `effects`, the rail book.
+   * Verifies the ledger and checks the invariants I1 to I10. An export has no queue, so I1, I8 and I10 are not checked
+   * for it. I3, I4 and I5 need `effects`, the rail book.
    */
   async audit({ checkpoints, ...options }: Omit<AuditOptions, 'checkpoints'> & ReadOptions = {}): Promise<AuditReport> {
     const origin = this.#origin
@@ -67,7 +67,7 @@ export class Ledger implements AsyncDisposable {
     return auditExport(origin.source, { ...options, ...signed })
   }
 
-  /** Records the result of an audit in the database, where every process raises or ends its alert by it. */
+  /** Records the result of an audit in the database. Every process derives its alert from it. */
   async record({ chain }: AuditReport): Promise<void> {
     const { identities, attempts, events, breakCount } = chain
     await recordLedgerVerification(this.#database('record').auditor, {
@@ -77,8 +77,8 @@ export class Ledger implements AsyncDisposable {
   }
 
   /**
-   * Verifies the blocks since the last checkpoint and signs the newest. Refuses a ledger that contradicts the last checkpoint.
-   * Keep both files where no administrator of the database can write.
+   * Verifies the blocks since the last checkpoint and signs the newest. Refuses a ledger that contradicts the last
+   * checkpoint. Keep both files where no administrator of the database can write.
    */
   async checkpoint({
     file,
@@ -96,7 +96,7 @@ export class Ledger implements AsyncDisposable {
     return this.#database('checkpoint').read((auditor) => writeCheckpoint(databaseSource(auditor), file, key, options))
   }
 
-  /** Writes the whole ledger as text into a new folder. It contains payloads. */
+  /** Writes the whole ledger as text to a new folder. It contains payloads. */
   async export({
     folder,
     checkpoints,
@@ -120,8 +120,8 @@ export class Ledger implements AsyncDisposable {
   }
 
   /**
-   * Writes a bundle for auditors into a new folder: deployed objects, settings, and the result of doctor and audit. The same state
-   * of the database gives the same bytes. Refuses (`EVIDENCE_REFUSED`) if doctor or audit found anything.
+   * Writes an evidence bundle to a new folder: deployed objects, settings, and the results of doctor and audit. The
+   * same state of the database gives the same bytes. Refuses (`EVIDENCE_REFUSED`) if doctor or audit found anything.
    */
   async writeEvidence({
     folder,
@@ -137,7 +137,7 @@ export class Ledger implements AsyncDisposable {
     const key = privateKey === undefined ? undefined : await readPrivateKey(privateKey)
     const signed = await this.#readSigned(checkpoints)
     const conformance = await readConformance()
-    // Loaded on demand: a worker, which loads this module for its sealer, never needs the installer.
+    // Imported here, because a worker loads this module for its sealer and never needs the installer.
     const { describeDeployment, doctor } = await import('../deployment/index.js')
     const diagnosis = await doctor({ ...database.target, full: true })
     const { catalog, history } = await describeDeployment(database.target)
@@ -190,7 +190,7 @@ async function readCheckpointTexts(file: string, { publicKey }: CheckpointFiles)
   return { text: await readCheckpointText(file), publicKeyPem: await readFile(publicKey, 'utf8') }
 }
 
-/** Database of a ledger, with timeouts for statements that read millions of rows and block no other transaction. */
+/** Database of a ledger, with long timeouts: statements read millions of rows and block no other transaction. */
 class LedgerDatabase {
   readonly target: Pick<DatabaseOptions, 'url' | 'schema' | 'tls'>
   readonly isPooled: boolean
@@ -213,8 +213,8 @@ class LedgerDatabase {
   }
 
   /**
-   * Runs the body in one snapshot. A transaction pooler cannot keep one: there each statement reads its own, which is enough to
-   * verify rows that never change.
+   * Runs the body in one snapshot. A transaction pooler cannot keep one, so there each statement has its own. That is
+   * enough, because verified rows never change.
    */
   read<T>(body: (auditor: Queryable) => Promise<T>): Promise<T> {
     if (this.isPooled) return body(this.auditor)

@@ -4,13 +4,13 @@ import type { Format, RowKind } from './formats.js'
 import { columnText, FIRST_COLUMN_AT, integerOf, uuidOf } from './record.js'
 
 /**
- * A row of the ledger: the bytes that are hashed, and the transaction that wrote it. It lies in a page of rows and makes nothing of
- * its bytes until asked: verification hashes millions of them.
+ * Row of the ledger: the hashed bytes, and the transaction that wrote it. It is a view of a page of rows and decodes
+ * fields only on request, because verification hashes millions of rows.
  */
 export class LedgerRow implements Position {
   readonly kind: RowKind
   readonly #page: Buffer
-  /** Place in the page of the transaction (8 bytes). The length of the record (4) and the record follow. */
+  /** Offset of the transaction (8 bytes) in the page. The length of the record (4) and the record follow. */
   readonly #at: number
   readonly #end: number
   readonly #format: Format
@@ -23,7 +23,7 @@ export class LedgerRow implements Position {
     this.#format = format
   }
 
-  /** A row that did not come in a page. */
+  /** Creates a row that is not part of a page. */
   static of(kind: RowKind, xid: bigint, record: Buffer, format: Format): LedgerRow {
     const prefix = Buffer.alloc(PREFIX_BYTES)
     prefix.writeBigInt64BE(xid)
@@ -31,12 +31,12 @@ export class LedgerRow implements Position {
     return new LedgerRow(kind, Buffer.concat([prefix, record]), 0, format)
   }
 
-  /** Place in the page of the next row. */
+  /** Offset of the next row in the page. */
   get end(): number {
     return this.#end
   }
 
-  /** In bytes. */
+  /** Size in bytes. */
   get size(): number {
     return this.#end - this.#at
   }
@@ -49,7 +49,7 @@ export class LedgerRow implements Position {
     return this.#page.readBigInt64BE(this.#at)
   }
 
-  /** Both halves of it, which are compared more cheaply. */
+  /** Halves of the transaction number, which are cheaper to compare than a bigint. */
   get xidHigh(): number {
     return this.#page.readInt32BE(this.#at)
   }
@@ -62,30 +62,32 @@ export class LedgerRow implements Position {
     return uuidOf(this.record.subarray(FIRST_COLUMN_AT, FIRST_COLUMN_AT + UUID_BYTES))
   }
 
-  /** The item that the row is about, or the scope of an event that is about none. */
+  /** Item of the row, or the scope of an event without an item. */
   get subject(): string {
     return this.field('outbox_id') ?? this.field('scope') ?? ''
   }
 
-  /** 0 for an identity, otherwise the number of the attempt or event. */
+  /** Number of the attempt or event; 0 for an identity. */
   get number(): bigint {
     return this.kind === 'identity' ? 0n : integerOf(this.field(this.kind === 'attempt' ? 'attempt_no' : 'event_no'))
   }
 
-  /** Whether it is an attempt that ends its item. */
+  /** True for a terminal attempt. */
   get ends(): boolean {
     if (this.kind !== 'attempt') return false
     const state = this.field('state')
     return state === 'DISPATCHED' || state === 'FAILED'
   }
 
-  /** A column as text: times are microseconds since 1970, hashes hexadecimal, a lease token only its SHA-256. */
+  /**
+   * Returns a column as text. Times are microseconds since 1970, hashes are hexadecimal, a lease token is its SHA-256.
+   */
   field(name: string): string | null {
     const column = this.#format[this.kind].indexOf(name)
     return column === -1 ? null : columnText(this.record, column)
   }
 
-  /** Writes the entry that a block has of it. */
+  /** Writes the entry of this row in a block. */
   writeEntry(target: Buffer, at: number): void {
     const from = this.#at + PREFIX_BYTES
     target[at] = 0
@@ -96,12 +98,12 @@ export class LedgerRow implements Position {
   }
 }
 
-/** Byte by byte: for so few, a call out of JavaScript takes longer. */
+/** Copies byte by byte, which is faster than a native call for so few bytes. */
 function copyFew(from: Buffer, at: number, length: number, to: Buffer, toAt: number): void {
   for (let index = 0; index < length; index += 1) to[toAt + index] = from[at + index]!
 }
 
 const XID_BYTES = 8
-/** The transaction, and the length of the record. */
+/** Size of the transaction and of the length of the record. */
 const PREFIX_BYTES = 12
 const UUID_BYTES = 16

@@ -6,20 +6,19 @@ import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.
 export interface SealCounts {
   readonly blocks: number
   readonly rows: number
-  /** There is more to seal at once. */
+  /** True if more rows can be sealed at once. */
   readonly more: boolean
 }
 
 export type SealerEvent =
-  /** Rows that were written are in blocks now. */
+  /** Rows were sealed in blocks. */
   | { readonly type: 'ledger.sealed'; readonly blocks: number; readonly rows: number }
-  /** A run failed; the next one will find the same rows. */
+  /** A run failed. The next run finds the same rows. */
   | { readonly type: 'ledger.fault'; readonly during: string; readonly error: unknown }
 
 /**
- * Seals the ledger, block by block, behind its writers. The database decides which rows a block covers, and that no two blocks cover
- * the same row. Any number of sealers may run: one seals, the others find nothing to do. It does not promise that each row is
- * sealed: rows wait until no older transaction runs.
+ * Seals new rows of the ledger in blocks. The database chooses the rows of a block and makes sure that blocks do not
+ * overlap, so any number of sealers may run. A row stays unsealed while an older transaction is open.
  */
 export class LedgerSealer extends IntervalWorker<SealCounts> {
   readonly #role: Queryable
@@ -55,5 +54,5 @@ export class LedgerSealer extends IntervalWorker<SealCounts> {
   }
 }
 
-/** Bounds a run, so that stopping waits for one block and not for a backlog. */
+/** Limits a run, so that `stop()` does not wait for a whole backlog. */
 const BLOCKS_PER_RUN = 10

@@ -6,25 +6,25 @@ import type { LedgerRow } from './LedgerRow.js'
 import { RowStream } from './RowStream.js'
 
 /**
- * Where the ledger is read from: the database itself, or an export of it. The verifier asks nothing else, so that its verdict about
- * a file is its verdict about the database. Everything is streamed, rows some at a time.
+ * Source of ledger rows: the database or an export. The verifier uses nothing else, so its result for a file equals
+ * that for the database. Rows are streamed.
  */
 export interface LedgerSource {
-  /** Rows and blocks there are, for a progress bar; an estimate is enough. */
+  /** Returns the number of rows and blocks, for a progress bar. An estimate is enough. */
   count(): Promise<number>
-  /** By number, those after the given one. */
+  /** Returns the blocks after a number, by number. */
   blocks(afterNo: bigint): AsyncIterable<Block>
-  /** In the order of blocks, with the columns of a format. Asked for in ascending, adjoining ranges. */
+  /** Returns rows in the order of blocks, with the columns of a format. Callers ask for ascending, adjacent ranges. */
   rowsBetween(after: Position | null, last: Position, format: Format): AsyncIterable<readonly LedgerRow[]>
-  /** Rows after the last block, in any order. Asked for after all ranges. */
+  /** Returns rows after the last block, in any order. Callers ask after all ranges. */
   openRows(after: Position | null): AsyncIterable<readonly LedgerRow[]>
-  /** The number of the next transaction: no row can have been written by it or by a later one. */
+  /** Returns the number of the next transaction. No row can come from it or a later one. */
   nextXid(): Promise<bigint>
 }
 
 /**
- * The ledger in its database, page by page, so that one of any size is read in the same memory. Reads as symphony_auditor. It
- * promises nothing about what is written meanwhile: for one moment of a busy ledger, give it a transaction with a snapshot.
+ * Reads the ledger of a database as symphony_auditor, page by page, so that its size does not affect memory. For a
+ * consistent state of a busy ledger, pass a transaction with a snapshot.
  */
 export function databaseSource(role: Queryable): LedgerSource {
   return new DatabaseSource(role)
@@ -32,7 +32,7 @@ export function databaseSource(role: Queryable): LedgerSource {
 
 class DatabaseSource implements LedgerSource {
   readonly #role: Queryable
-  /** The blocks that are known: rows of one format are read ahead up to its last block, because sealed rows can be read. */
+  /** Blocks of the last page. Rows of one format are read ahead up to its last block. */
   #known: readonly Block[] = []
   #sealed: RowStream | undefined
 

@@ -6,13 +6,13 @@ import { resolveLedgerVerifierOptions, type LedgerVerifierOptions } from './opti
 export type VerifierEvent =
   /** Rows of the ledger differ from their block. */
   | { readonly type: 'ledger.broken'; readonly block: string; readonly breaks: readonly string[] }
-  /** A run failed; the next one takes the same block. */
+  /** A run failed. The next run takes the same block. */
   | { readonly type: 'ledger.fault'; readonly during: string; readonly error: unknown }
 
 /**
- * Compares the blocks of the ledger with their rows, one after the other, pass after pass. The database bounds the rate for all
- * workers together and remembers the place, so that any number may run. It does not promise to find a change by a superuser who also
- * changed the database's functions: `verifyLedger` does.
+ * Compares the blocks of the ledger with their rows in endless passes. The database limits the rate of all workers
+ * together and stores the position, so any number may run. A superuser who also changes the database's functions can
+ * hide a change from it, but not from `verifyLedger`.
  */
 export class LedgerVerifier extends IntervalWorker<VerifiedBlock | undefined> {
   readonly #role: Queryable
@@ -35,7 +35,7 @@ export class LedgerVerifier extends IntervalWorker<VerifiedBlock | undefined> {
     this.#onEvent = guarded
   }
 
-  /** One block. Undefined: none is due, or another worker verifies. */
+  /** Verifies one block. Returns undefined if none is due or another worker verifies. */
   async runOnce(): Promise<VerifiedBlock | undefined> {
     const { rowsPerSecond, passSeconds } = this.#options
     const verified = await verifyLedgerBlock(this.#role, rowsPerSecond, passSeconds)

@@ -5,12 +5,11 @@ import { KINDS, type Format, type RowKind } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 
 /**
- * The rows of the ledger in the order of blocks, a page of each kind ahead: the server reads the next one while this one is
- * hashed here.
+ * Reads rows in the order of blocks, one page ahead per kind: the server reads the next page while this process hashes.
  */
 export class RowStream {
   readonly #kinds: readonly KindStream[]
-  /** Up to here rows were handed out; null before the first; undefined when nobody can tell. */
+  /** Position of the last row returned; null before the first, undefined if unknown. */
   #at: Position | null | undefined
 
   readonly format: Format
@@ -27,13 +26,13 @@ export class RowStream {
   }
 
   /**
-   * Those that have not been handed out, up to a row, or all.
-   * @param horizon how far may be read ahead, if that is further
+   * Returns the next rows up to a position, or all.
+   * @param horizon position up to which rows may be read ahead, if it is further
    */
   async *upTo(last: Position | null, horizon = last ?? undefined): AsyncGenerator<readonly LedgerRow[]> {
     const before = this.#at
     this.#at = undefined
-    // A block that says it ends before it begins has no rows; where the next one begins, it says itself.
+    // A block that ends before it begins has no rows. The next block states its own range.
     if (last !== null && before !== null && before !== undefined && !isAfter(last, before)) return
     const bound = last === null || horizon === undefined || isAfter(last, horizon) ? last : horizon
     try {
@@ -45,19 +44,19 @@ export class RowStream {
       }
       this.#at = last
     } finally {
-      // Whoever stops in the middle, as at an error, leaves no statement under way behind a transaction's back.
+      // If the caller stops early, e.g. after an error, waits for the running statements of the transaction.
       if (this.#at === undefined) await Promise.allSettled(this.#kinds.map((kind) => kind.stop()))
     }
   }
 
-  /** What of the rows at hand is certainly next, up to the last one asked for. */
+  /** Merges the loaded rows up to the requested position, as far as their order is certain. */
   #merge(last: Position | null): LedgerRow[] {
     const rows: LedgerRow[] = []
     const end = last === null ? undefined : { last, high: Number(last.xid >> 32n), low: Number(last.xid & 0xffffffffn) }
     for (;;) {
       let next: KindStream | undefined
       for (const kind of this.#kinds) {
-        // Of two with the same number, the kind that comes first in a block comes first here.
+        // At equal transactions, the kind that comes first in a block comes first.
         if (kind.head !== undefined && (next?.head === undefined || isBefore(kind.head, next.head))) next = kind
       }
       if (next?.head === undefined) return rows
@@ -72,12 +71,12 @@ class KindStream {
   readonly #role: Queryable
   readonly #kind: RowKind
   readonly #format: Format
-  /** Where the next page begins. */
+  /** Position after which the next page begins. */
   #after: Position | null
   #rows: readonly LedgerRow[] = []
   #taken = 0
   #ahead: Promise<readonly LedgerRow[]> | undefined
-  /** How far it has been read to the end: to here there is nothing more. Null is to the very end. */
+  /** Position up to which no more rows exist. Null is the end of the table. */
   #endedAt: Position | null | undefined
   #bound: Position | null = null
   #limit = FIRST_PAGE_ROWS
@@ -90,7 +89,7 @@ class KindStream {
     this.#after = after
   }
 
-  /** Sees to it that there is a row at hand, if there is one up to the bound, and that the page after it is on its way. */
+  /** Makes sure that a row is loaded, if there is one up to the bound, and that the next page is being read. */
   async fill(bound: Position | null): Promise<void> {
     this.#bound = bound
     for (;;) {
@@ -126,7 +125,7 @@ class KindStream {
   #readAhead(): void {
     if (this.#ahead !== undefined) return
     this.#ahead = this.#read()
-    // Told to whoever waits for it, if anybody ever does.
+    // `fill()` reports the error, if it still waits for this page.
     this.#ahead.catch(() => {})
   }
 
@@ -143,7 +142,7 @@ class KindStream {
   }
 }
 
-/** Of another kind: by the transaction alone. */
+/** Compares rows of different kinds by their transactions. */
 function isBefore(left: LedgerRow, right: LedgerRow): boolean {
   return left.xidHigh === right.xidHigh ? left.xidLow < right.xidLow : left.xidHigh < right.xidHigh
 }
@@ -154,7 +153,7 @@ function isBeyond(row: LedgerRow, { last, high, low }: { last: Position; high: n
   return isAfter(row, last)
 }
 
-/** As many rows as are about a page, if they go on as these: a payload may have 64 KiB. */
+/** Returns the number of rows for about one page of bytes, by the size of these rows: a payload may have 64 KiB. */
 function pageRows(rows: readonly LedgerRow[]): number {
   const bytes = rows.reduce((sum, row) => sum + row.size, 0)
   return Math.min(PAGE_ROWS_MAX, Math.max(PAGE_ROWS_MIN, Math.floor((PAGE_BYTES * rows.length) / bytes)))
@@ -163,5 +162,5 @@ function pageRows(rows: readonly LedgerRow[]): number {
 const FIRST_PAGE_ROWS = 200
 const PAGE_ROWS_MIN = 50
 const PAGE_ROWS_MAX = 4_000
-/** No more than a socket takes: the server then goes on to the next page while this one is hashed. */
+/** Bytes that fit into the socket's buffer, so that the server can start on the next page meanwhile. */
 const PAGE_BYTES = 524_288

@@ -27,27 +27,27 @@ import type { LedgerRow } from './LedgerRow.js'
 import { verifyLedger, type LedgerReport, type VerifyOptions } from './verifyLedger.js'
 
 export interface AuditOptions extends Pick<VerifyOptions, 'checkpoints' | 'onProgress'> {
-  /** The rail's book. Without it I3, I4 and I5 cannot be judged and are not reported. */
+  /** Rail book. Without it I3, I4 and I5 are not checked. */
   readonly effects?: Iterable<RailEffect>
-  /** How long after its end a lease may stand unrepaired. @default 120 */
+  /** Seconds after its expiry within which a lease must be repaired. @default 120 */
   readonly leaseGraceSeconds?: number
-  /** Judge I10: nothing but held items is left. @default false */
+  /** True also checks I10: only held items are pending. @default false */
   readonly drained?: boolean
 }
 
 export interface AuditReport {
   readonly ok: boolean
-  /** Of an export, what is pending and held is not known. */
+  /** Counts. For an export, pending and held are unknown. */
   readonly counts: LedgerCounts
   readonly chain: LedgerReport
   readonly railEffects: number
   readonly doublePaid: number
   readonly invariants: readonly InvariantVerdict[]
-  /** For want of a book, of a queue, or because it was not asked. */
+  /** Invariants that were not checked: they need a rail book, a queue or an option. */
   readonly notJudged: readonly InvariantId[]
 }
 
-/** Compares the ledger with itself and, if given, with the rail book. Reads as symphony_auditor. */
+/** Compares the ledger with itself and with the rail book, if given. Reads as symphony_auditor. */
 export async function auditDatabase(role: Queryable, options: AuditOptions = {}): Promise<AuditReport> {
   const counts = await countLedger(role)
   const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
@@ -67,7 +67,7 @@ export async function auditDatabase(role: Queryable, options: AuditOptions = {})
   return report(counts, chain, invariants, books)
 }
 
-/** The same of an export, without the queue: what is pending, and whose lease is overdue, is not in it. */
+/** Audits an export. It contains no queue, so pending items and overdue leases are not checked. */
 export async function auditExport(
   source: LedgerSource,
   options: Pick<AuditOptions, 'checkpoints' | 'onProgress' | 'effects'> = {},
@@ -123,7 +123,7 @@ function report(
   }
 }
 
-/** Reads an export a second time if the first pass left suspects. */
+/** Reads an export a second time, if the first pass found items that may have gaps or two terminal attempts. */
 async function recheckSuspects(source: LedgerSource, attempts: AttemptNumbers): Promise<AttemptNumbers> {
   const suspects = new Set([...attempts.gaps(), ...attempts.doubleTerminals()])
   if (suspects.size === 0) return attempts
@@ -139,7 +139,7 @@ async function recheckSuspects(source: LedgerSource, attempts: AttemptNumbers): 
   return judged
 }
 
-/** Returns the terminal outcome of an attempt, and compares it with the rail book. */
+/** Returns the terminal outcome of an attempt and adds it to the comparison with the rail book. */
 function readTerminalOutcome(row: LedgerRow, books: RailBookComparison | undefined): TerminalOutcome | undefined {
   if (!row.ends) return undefined
   const state = row.field('state') === 'FAILED' ? 'FAILED' : 'DISPATCHED'

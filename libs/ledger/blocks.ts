@@ -2,19 +2,16 @@ import { hash } from 'node:crypto'
 import { KINDS, type RowKind } from './formats.js'
 import { columnText, integerOf, uuidOf } from './record.js'
 
-/**
- * Blocks: which rows each covers, in which order, and what its hashes are taken over. docs/internals/ledger-chain.md describes the
- * format.
- */
+/** Blocks: their rows, the order of the rows, and their hashes. docs/internals/ledger-chain.md describes the format. */
 
-/** A place in the order of blocks: by transaction, kind and id. */
+/** Position in the order of blocks: by transaction, kind and id. */
 export interface Position {
   readonly xid: bigint
   readonly kind: RowKind | undefined
   readonly id: string
 }
 
-/** The parts of a block that are signed. Its hash covers the rest. */
+/** Signed parts of a block. Its hash covers the rest. */
 export interface BlockHead {
   readonly no: bigint
   readonly hash: string
@@ -22,7 +19,7 @@ export interface BlockHead {
   readonly sealedAt: string
 }
 
-/** A block covers the rows after the end of the block before, up to its own end. */
+/** Block. It covers the rows after the previous block up to its own last position. */
 export interface Block extends BlockHead {
   readonly format: number
   readonly prevHash: string | null
@@ -30,13 +27,13 @@ export interface Block extends BlockHead {
   readonly last: Position
   /** Root of the hash tree over the entries. */
   readonly root: string
-  /** The record that the block's hash is taken over: everything above but the hash. */
+  /** Record that is hashed: all fields above except the hash. */
   readonly head: Buffer
-  /** Per row in order: kind (2 bytes), id (16), transaction (8), SHA-256 of the row (32). */
+  /** Entries, one per row in order: kind (2 bytes), id (16), transaction (8), SHA-256 of the row (32). */
   readonly entries: Buffer
 }
 
-/** The columns of a head, in the order in which they are hashed. */
+/** Columns of a head, in the order of the hash. */
 export const HEAD_COLUMNS = Object.freeze([
   'block_no',
   'format',
@@ -63,7 +60,7 @@ export function readHead(head: Buffer): Omit<Block, 'hash' | 'entries'> {
   }
 }
 
-/** Places of the parts of an entry. */
+/** Offsets of the parts of an entry. */
 export const ENTRY = Object.freeze({ idAt: 2, xidAt: 18, hashAt: 26, bytes: 58 })
 
 export function numberOfKind(kind: RowKind | undefined): number {
@@ -74,7 +71,7 @@ function kindOfNumber(number: number): RowKind | undefined {
   return KINDS[number - 1]
 }
 
-/** Ids are compared as text: in lower case with dashes, that is the order of their bytes. */
+/** Compares positions. The text order of lower-case ids with dashes is the order of their bytes. */
 export function isAfter(left: Position, right: Position): boolean {
   if (left.xid !== right.xid) return left.xid > right.xid
   if (left.kind !== right.kind) return numberOfKind(left.kind) > numberOfKind(right.kind)
@@ -82,7 +79,7 @@ export function isAfter(left: Position, right: Position): boolean {
 }
 
 interface Entry {
-  /** Kind and id, as one text to compare by. */
+  /** Kind and id as one text, for comparison. */
   readonly key: string
   readonly kind: RowKind | undefined
   readonly id: string
@@ -108,12 +105,12 @@ export function blockHash({ head }: Pick<Block, 'head'>): string {
   return hash('sha256', head)
 }
 
-/** The root of the hash tree: a leaf is the SHA-256 of four entries, a node that of four nodes. */
+/** Returns the root of the hash tree. A leaf is the SHA-256 of four entries, a node that of four nodes. */
 export function rootOf(entries: Buffer): string {
   return levelsOf(entries).at(-1)!.toString('hex')
 }
 
-/** The levels of the tree above the entries, the root last. */
+/** Returns the levels of the tree above the entries, the root last. */
 export function levelsOf(entries: Buffer): Buffer[] {
   const levels: Buffer[] = []
   for (let [below, width] = [entries, CHILDREN * ENTRY.bytes]; ; width = CHILDREN * NODE_BYTES) {

@@ -1,7 +1,7 @@
 import { TABLE_OF } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 
-/** A place where the ledger is not what it was, and how that shows. */
+/** Place where the ledger differs from its hashes, and the difference. */
 export interface LedgerBreak {
   readonly table:
     | 'payment_outbox_identities'
@@ -9,16 +9,16 @@ export interface LedgerBreak {
     | 'payment_outbox_events'
     | 'payment_outbox_blocks'
     | 'checkpoints'
-  /** The number of the block that is, or covers, the place; null where no block does. */
+  /** Number of the block that covers the place; null if none does. */
   readonly block: string | null
-  /** The item or scope; the id of a row that is gone; the line of a checkpoint. */
+  /** Item or scope; id of a missing row; line of a checkpoint. */
   readonly subject: string
   /** `identity`, `attempt 3`, `event 2`, `block 7`, `line 4`. */
   readonly position: string
   readonly why: string
 }
 
-/** Counts everything and keeps the first hundred: a destroyed ledger must not exhaust the memory of who looks at it. */
+/** Counts all breaks and keeps the first hundred, so that a destroyed ledger does not exhaust the memory. */
 export class BreakTally {
   readonly shown: LedgerBreak[] = []
   count = 0
@@ -29,7 +29,7 @@ export class BreakTally {
   }
 }
 
-/** `identity`, `attempt 3`, `event 2`: the place of a row in what is about its subject. */
+/** Returns `identity`, `attempt 3` or `event 2`: the place of a row among those of its subject. */
 export function placeOf({ kind, number }: Pick<LedgerRow, 'kind' | 'number'>): string {
   return kind === 'identity' ? 'identity' : `${kind} ${number}`
 }

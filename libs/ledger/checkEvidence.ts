@@ -8,31 +8,33 @@ import { readHeadLine, type Head } from './exportLines.js'
 
 export interface EvidenceCheck {
   readonly files: number
-  /** Of the manifest: what the command printed when the bundle was written. */
+  /** SHA-256 of the manifest, as printed when the bundle was written. */
   readonly sha256: string
-  /** Whether it is signed with the key that was given. With the key in the bundle alone, anybody could have. */
+  /**
+   * True if it is signed with the given key. A key inside the bundle proves nothing: anyone could have put it there.
+   */
   readonly signed: boolean
   readonly blocks: number
   readonly checkpoints: number
 }
 
 /**
- * Accepts a bundle that is, to the byte, what was written, and whose parts agree: blocks follow each other, checkpoints are
- * signed and name blocks that are there, every function has the hash of its definition. Needs no database.
+ * Checks that every byte of a bundle is as written and that its parts agree: blocks follow each other, checkpoints are
+ * signed and name existing blocks, each function matches its hash. Needs no database.
  */
 export async function checkEvidence({
   folder,
   publicKey,
 }: {
   readonly folder: string
-  /** File of the public key. Without it the bundle may be signed by anyone. @default none */
+  /** File of the public key. Without it the author of the bundle is not verified. @default none */
   readonly publicKey?: string
 }): Promise<EvidenceCheck> {
   const key = publicKey === undefined ? undefined : await readPublicKey(publicKey)
   return checkBundle(await readBundle(folder), key)
 }
 
-/** The same of files that are at hand, by their names. */
+/** Checks files in memory, by name. */
 export function checkBundle(bundle: ReadonlyMap<string, Buffer>, publicKey?: KeyObject): EvidenceCheck {
   const files = textsOf(bundle)
   const manifest = take(files, EVIDENCE_MANIFEST)
@@ -68,7 +70,7 @@ async function readBundle(folder: string): Promise<ReadonlyMap<string, Buffer>> 
   return files
 }
 
-/** What is not UTF-8 would be read as something else, and hashed as that. */
+/** Decodes the files. Bytes that are not UTF-8 are refused, because they would decode to something else. */
 function textsOf(bundle: ReadonlyMap<string, Buffer>): Map<string, string> {
   return new Map(
     [...bundle].map(([name, bytes]) => {
@@ -100,7 +102,7 @@ function requireManifest(files: ReadonlyMap<string, string>, manifest: string): 
 
 function requireSignature(manifest: string, signature: string | undefined, key: KeyObject | undefined): void {
   if (signature === undefined) {
-    if (key !== undefined) throw broken('there is a key to verify it with, and the bundle is not signed')
+    if (key !== undefined) throw broken('a key is given, but the bundle is not signed')
     return
   }
   const bytes = Buffer.from(signature, 'base64')
@@ -149,7 +151,7 @@ function requireCheckpoints(
 function requireVerified(text: string): void {
   const report: unknown = JSON.parse(text)
   if (typeof report !== 'object' || report === null || !('ok' in report) || report.ok !== true) {
-    throw broken('verification.json does not say that the ledger holds')
+    throw broken('verification.json does not report a sound ledger')
   }
 }
 

@@ -13,12 +13,11 @@ import type { BlockHead } from './blocks.js'
 import { createFile } from './durableFile.js'
 
 /**
- * Checkpoints: the head of a block, signed, on a line of a file that whoever rewrites the database cannot rewrite too. Each
- * line carries the hash of the line before, so that none can be taken out of the middle. The key is Ed25519 and is never in
- * the database.
+ * Checkpoint: the signed head of a block, as one line of a file outside the database. Each line contains the hash of
+ * the line before, so that none can be removed from the middle. The Ed25519 key is never in the database.
  */
 export interface Checkpoint {
-  /** Counted from 1, as an editor does. */
+  /** Line number, from 1. */
   readonly line: number
   readonly block: string
   readonly blockHash: string
@@ -30,7 +29,7 @@ export class CheckpointError extends SymphonyError {
   }
 }
 
-/** The words of a line, in the order in which they are written and signed. */
+/** Fields of a line, in the order in which they are written and signed. */
 interface Statement {
   readonly version: 1
   readonly block: string
@@ -42,7 +41,7 @@ interface Statement {
   readonly key: string
 }
 
-/** @param lines all lines of the file so far */
+/** @param lines all existing lines of the file */
 export function signCheckpoint(block: BlockHead, lines: readonly string[], privateKey: KeyObject): string {
   const last = lines.at(-1)
   const statement: Statement = {
@@ -57,7 +56,7 @@ export function signCheckpoint(block: BlockHead, lines: readonly string[], priva
   return JSON.stringify({ ...statement, signature })
 }
 
-/** Every line in turn: well-formed to the byte, after the line before it, of a later block, and signed with this key. */
+/** Parses all lines. Each must be well-formed to the byte, follow the one before, name a later block and be signed. */
 export function readCheckpoints(lines: readonly string[], publicKey: KeyObject): Checkpoint[] {
   const key = fingerprintOf(publicKey)
   return lines.map((text, index) => {
@@ -69,7 +68,7 @@ export function readCheckpoints(lines: readonly string[], publicKey: KeyObject):
     }
     if (statement.key !== key) throw broken(line, 'it was signed with another key')
     const bytes = Buffer.from(signature, 'base64')
-    // Base64 has several spellings of the same bytes; only one of them is what we wrote.
+    // Several base64 texts decode to the same bytes. Only the canonical one is accepted.
     if (bytes.toString('base64') !== signature || !verify(null, signedBytes(statement), publicKey, bytes)) {
       throw broken(line, 'its signature does not fit')
     }
@@ -98,11 +97,11 @@ function parseLine(text: string, line: number): Statement & { readonly signature
   }
 }
 
-/** As JSON.stringify writes it and in no other way: a line that says the same in other bytes is not the line we wrote. */
+/** The exact output of JSON.stringify. The same content in other bytes is refused. */
 const LINE =
   /^\{"version":1,"block":"(\d{1,19})","blockHash":"([0-9a-f]{64})","sealedAt":"(\d{1,19})","previous":(null|"[0-9a-f]{64}"),"key":"([0-9a-f]{64})","signature":"([A-Za-z0-9+/]{86}==)"\}$/
 
-/** Each word as its length in bytes, a colon, the bytes and a comma; a null has no length. */
+/** Encodes each word as its length in bytes, a colon, the bytes and a comma; null has no length. */
 function signedBytes({ version, block, blockHash, sealedAt, previous, key }: Statement): Buffer {
   const words = ['symphony checkpoint', String(version), block, blockHash, sealedAt, previous, key]
   return Buffer.from(words.map((word) => (word === null ? ':,' : `${word.length}:${word},`)).join(''))
@@ -116,13 +115,13 @@ function broken(line: number, why: string): CheckpointError {
   return new CheckpointError(
     'CHECKPOINTS_BROKEN',
     `line ${line} of the checkpoints: ${why}`,
-    'Compare the file with its copies, and find out who wrote to it.',
+    'Compare the file with its copies, and find out what wrote to it.',
   )
 }
 
 /**
- * Creates an Ed25519 key pair in two files. Refuses files that exist, because an overwritten key could verify no old checkpoint.
- * Keep the private key where no administrator of the database can read it.
+ * Creates an Ed25519 key pair in two files. Refuses existing files, because old checkpoints could not be verified
+ * without their key. Keep the private key where no administrator of the database can read it.
  */
 export async function createCheckpointKeys({
   privateKey: privateFile,
@@ -138,12 +137,12 @@ export async function createCheckpointKeys({
   } catch (error) {
     throw new SymphonyError('KEYGEN_FAILED', `The keys cannot be written to ${privateFile} and ${publicFile}.`, {
       cause: error,
-      remedy: 'Name files that do not exist yet, in a folder that you may write.',
+      remedy: 'Name files that do not exist yet, in a folder where you can write.',
     })
   }
 }
 
-/** Refuses a key that others can read: who else signs checkpoints can rewrite what they vouch for. */
+/** Reads a private key. Refuses a file that others can read: they could sign a rewritten ledger. */
 export async function readPrivateKey(file: string): Promise<KeyObject> {
   const text = await readKeyFile(file)
   const { mode } = await stat(file)
@@ -155,9 +154,9 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 
 export async function readPublicKey(file: string): Promise<KeyObject> {
   const text = await readKeyFile(file)
-  // A private key would do as well, and would be one more copy of it in the wrong hands.
+  // A private key would work, but it must not be copied to verifiers.
   if (text.includes('PRIVATE KEY'))
-    throw unusable(file, 'it is a private key', 'Give the public one to whoever verifies.')
+    throw unusable(file, 'it is a private key', 'Give the public key to verifiers.')
   return ed25519(file, () => createPublicKey(text))
 }
 
@@ -165,7 +164,7 @@ async function readKeyFile(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch {
-    throw unusable(file, 'it cannot be read', 'Make one with symphony ledger keygen, or name the one that you have.')
+    throw unusable(file, 'it cannot be read', 'Create one with symphony ledger keygen, or name an existing one.')
   }
 }
 
@@ -174,9 +173,9 @@ function ed25519(file: string, parse: () => KeyObject): KeyObject {
     const key = parse()
     if (key.asymmetricKeyType === 'ed25519') return key
   } catch {
-    // Told below: what the library says of a key may repeat parts of it.
+    // Reported below without the library's message, which may contain parts of the key.
   }
-  throw unusable(file, 'it is not an Ed25519 key in PEM', 'Make one with symphony ledger keygen.')
+  throw unusable(file, 'it is not an Ed25519 key in PEM', 'Create one with symphony ledger keygen.')
 }
 
 function unusable(file: string, why: string, remedy: string): CheckpointError {

@@ -5,11 +5,11 @@ import { EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, type RowKind 
 import { LedgerRow } from './LedgerRow.js'
 
 /**
- * What the ledger's verifiers read, as symphony_auditor. Rows come in the order of blocks, page by page, so that a ledger of any
- * size is verified in the same memory.
+ * Reads of the ledger's verifiers, as symphony_auditor. Rows come in the order of blocks, page by page, so that the
+ * size of the ledger does not affect memory.
  */
 
-/** Columns of the id of each kind of row, and of its number among the rows of its item. */
+/** Columns of the id of each kind of row, and of its number within its item. */
 const KEYS = {
   identity: { id: 'outbox_id', number: '0::integer' },
   attempt: { id: 'attempt_id', number: 't.attempt_no' },
@@ -17,8 +17,8 @@ const KEYS = {
 } as const satisfies Record<RowKind, object>
 
 /**
- * A page of rows is one value: of each row its transaction, the length of its record, and the record. A row as a message of the
- * protocol, and each field as a text, would take longer than its hash.
+ * Reads a page of rows as one value: per row its transaction, the length of its record, and the record. One protocol
+ * message per row and one text per field would take longer than hashing.
  */
 async function selectRows(
   role: Queryable,
@@ -53,14 +53,14 @@ function rowsOfPage(kind: RowKind, page: Buffer, format: Format): LedgerRow[] {
   return rows
 }
 
-/** In another encoding the same row has other bytes. */
+/** In another encoding the same row has other bytes, and so another hash. */
 function wrongEncoding(encoding: string): SymphonyError {
-  return new SymphonyError('INVALID_ENCODING', `The ledger is verified in UTF8, and client_encoding is ${encoding}.`, {
+  return new SymphonyError('INVALID_ENCODING', `The ledger can only be verified in UTF8; client_encoding is ${encoding}.`, {
     remedy: 'Unset PGCLIENTENCODING, or set client_encoding to UTF8 for this login.',
   })
 }
 
-/** Rows of one kind about one item, by number, from one number on. */
+/** Reads rows of one kind and item, from a number on. */
 export function readItemRows(
   role: Queryable,
   kind: RowKind,
@@ -73,7 +73,7 @@ export function readItemRows(
   return selectRows(role, kind, NEWEST_FORMAT, condition, [requiredUuid('outboxId', outboxId), String(from), limit])
 }
 
-/** Rows of one kind after a position and up to another, if there is one, in the order of blocks. */
+/** Reads rows of one kind between two positions, in the order of blocks. */
 export function readRowPage(
   role: Queryable,
   kind: RowKind,
@@ -98,7 +98,7 @@ export function readRowPage(
 }
 
 function positionValues(position: Position | null): readonly unknown[] {
-  // From the very lowest: a row that says it was written before all numbers must be in the first block's range, not in none.
+  // Starts at the lowest number, so that a forged negative transaction number falls into the first block's range.
   return position === null
     ? ['-9223372036854775808', 0, NIL_ID]
     : [String(position.xid), numberOfKind(position.kind), position.id]
@@ -128,7 +128,7 @@ export async function readBlockPage(role: Queryable, afterNo: bigint, limit: num
   return rows.map(toBlock)
 }
 
-/** The number of the block that covers each of some rows, in their order; undefined for a row that no block covers yet. */
+/** Reads the number of the block that covers each row, in their order; undefined if no block covers it yet. */
 export async function readBlockNumbersOf(role: Queryable, rows: readonly LedgerRow[]): Promise<(bigint | undefined)[]> {
   const { rows: found } = await role.query<{ no: string | null }>(
     `SELECT c.block_no::text AS no
@@ -155,7 +155,7 @@ export async function readNextXid(role: Queryable): Promise<bigint> {
   return BigInt(rows[0]?.next ?? 0)
 }
 
-/** Under what the ledger is written: the deployment's own switches, and what of the server decides whether a commit lasts. */
+/** Reads the settings of the deployment, and those of the server that affect durability. */
 export async function readSettings(role: Queryable): Promise<{
   readonly deployment: Readonly<Record<string, unknown>>
   readonly server: Readonly<Record<string, string>>
@@ -183,14 +183,14 @@ const SERVER_SETTINGS = [
   'wal_level',
 ]
 
-/** Everything that follows in this transaction sees one moment, and changes nothing. Must be its first statement. */
+/** Makes the transaction read-only with one snapshot. Must be its first statement. */
 export async function beginSnapshot(tx: Queryable): Promise<void> {
   await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
 }
 
 /**
- * Seals the next rows whose transactions have ended. Undefined: there are none, another session seals, or the last block is not
- * full and younger than the interval.
+ * Seals the next rows whose transactions have ended. Returns undefined if there are none, another session seals, or the
+ * last block is not full and younger than the interval.
  */
 export async function sealLedgerBlock(
   role: Queryable,
@@ -204,15 +204,15 @@ export async function sealLedgerBlock(
   return row === undefined ? undefined : { blockNo: BigInt(row.block_no), rowCount: row.row_count }
 }
 
-/** One block as it was compared with its rows, inside the database. */
+/** Block that the database compared with its rows. */
 export interface VerifiedBlock {
   readonly blockNo: bigint
   readonly rowCount: number
-  /** Places that do not fit, the first hundred. */
+  /** Breaks, at most the first hundred. */
   readonly breaks: readonly string[]
 }
 
-/** Compares the next block with its rows. Undefined: it is not due yet, or another session verifies. */
+/** Compares the next block with its rows. Returns undefined if none is due or another session verifies. */
 export async function verifyLedgerBlock(
   role: Queryable,
   rowsPerSecond: number,
@@ -228,7 +228,7 @@ export async function verifyLedgerBlock(
 
 export interface LedgerCounts {
   readonly accepted: bigint
-  /** Undefined where there is no queue to count. */
+  /** Undefined for an export, which has no queue. */
   readonly pending: bigint | undefined
   readonly held: bigint | undefined
   readonly dispatched: bigint
@@ -255,7 +255,7 @@ export async function countLedger(role: Queryable): Promise<LedgerCounts> {
   }
 }
 
-/** Items that are neither pending nor ended, or both, or were never accepted: there must be none. */
+/** Finds items that are neither pending nor terminal, or both, or were never accepted. */
 export async function findMisplacedItems(role: Queryable): Promise<string[]> {
   return ids(
     role,
@@ -279,7 +279,7 @@ export async function findDoubleTerminals(role: Queryable): Promise<string[]> {
   )
 }
 
-/** Items with a number missing among their attempts or events, and scopes with one missing among their events. */
+/** Finds items with a missing attempt or event number, and scopes with a missing event number. */
 export async function findNumberGaps(role: Queryable): Promise<string[]> {
   return ids(
     role,
@@ -313,10 +313,10 @@ async function ids(role: Queryable, text: string, values: readonly unknown[] = [
   return rows.map(({ id }) => id)
 }
 
-/** Enough to start looking; the count is in the verdict. */
+/** Number of examples per check. */
 const EXAMPLES_MAX = 10
 
-/** Records what a verification found, as symphony_auditor. Every process derives its alert from the last record. */
+/** Records the result of a verification, as symphony_auditor. Every process derives its alert from the last record. */
 export async function recordLedgerVerification(
   role: Queryable,
   { rowsChecked, breakCount }: { readonly rowsChecked: number; readonly breakCount: number },
@@ -324,15 +324,15 @@ export async function recordLedgerVerification(
   await call(role, 'record_ledger_verification', [rowsChecked, breakCount])
 }
 
-/** How far sealing is behind, and which transaction holds it back. */
+/** Age of unsealed rows, and the transaction that blocks sealing. */
 export interface SealingStatus {
-  /** Of the oldest row that is in no block; 0 without one. */
+  /** Age of the oldest row that no block covers; 0 if there is none. */
   readonly unsealedAgeSeconds: number
-  /** Undefined: no transaction is in the way. */
+  /** Transaction that blocks sealing; undefined if there is none. */
   readonly blocker: SealingBlocker | undefined
 }
 
-/** Null: PostgreSQL does not show it. */
+/** Blocking transaction. Fields are null if PostgreSQL does not show them. */
 export interface SealingBlocker {
   /** Null for a prepared transaction. */
   readonly pid: number | null
@@ -344,7 +344,7 @@ export interface SealingBlocker {
   readonly prepared: string | null
 }
 
-/** As symphony_readonly, symphony_auditor or symphony_control. */
+/** Reads the status as symphony_readonly, symphony_auditor or symphony_control. */
 export async function readSealingStatus(role: Queryable): Promise<SealingStatus> {
   const [row] = await call<{
     unsealed_age_seconds: number

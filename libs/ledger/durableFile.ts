@@ -1,12 +1,12 @@
 import { open, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
-/** A file that must not exist yet, on the disk when this returns. Only its owner can read it unless `mode` says otherwise. */
+/** Creates a file and syncs it to disk. It must not exist. Only its owner can read it unless `mode` says otherwise. */
 export function createFile(path: string, content: string | Buffer, mode = 0o600): Promise<void> {
   return write(path, 'wx', content, mode)
 }
 
-/** At the end of a file that may not exist yet, on the disk when this returns. */
+/** Appends to a file, which it creates if needed, and syncs it to disk. */
 export function appendToFile(path: string, content: string): Promise<void> {
   return write(path, 'a', content, 0o644)
 }
@@ -22,7 +22,7 @@ async function write(path: string, flags: 'wx' | 'a', content: string | Buffer, 
   await syncFolder(dirname(path))
 }
 
-/** A new name is on the disk only when its folder is. Where a folder cannot be opened, the system sees to it. */
+/** Syncs a folder, which makes a new name durable. Some systems cannot open folders and do it themselves. */
 export async function syncFolder(path: string): Promise<void> {
   let folder: FileHandle
   try {

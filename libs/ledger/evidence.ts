@@ -13,7 +13,7 @@ import type { LedgerSource } from './LedgerSource.js'
 
 /** Parts of a bundle. */
 export interface EvidenceParts {
-  /** The deployed objects by kind and name. */
+  /** Deployed objects by kind and name. */
   readonly catalog: ReadonlyMap<string, ReadonlyMap<string, object>>
   readonly deployments: readonly object[]
   readonly settings: object
@@ -21,7 +21,7 @@ export interface EvidenceParts {
   readonly audit: AuditReport
   /** Table of scenarios and their tests, as this release ships it. */
   readonly conformance: string
-  /** The file of checkpoints, to which the audit held the ledger, and the key they were verified with. */
+  /** Text of the checkpoints that the audit used, and the key that verified them. */
   readonly checkpoints?: { readonly text: string; readonly publicKeyPem: string } | undefined
 }
 
@@ -43,7 +43,9 @@ export class EvidenceError extends SymphonyError {
   }
 }
 
-/** Reads the page that this release ships. Walks up, because compiled code lies deeper in the package than its source. */
+/**
+ * Reads the page that this release ships. Walks up, because compiled code lies deeper in the package than its source.
+ */
 export async function readConformance(): Promise<string> {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
     const text = await readFile(join(folder, 'docs', 'conformance.md'), 'utf8').catch(() => undefined)
@@ -57,8 +59,8 @@ export async function readConformance(): Promise<string> {
 }
 
 /**
- * Writes a folder that says the same in the same bytes whenever the database is the same: no time of its making, nothing
- * unsorted. Refuses to be made of a ledger or a schema that does not hold: a bundle that exists is a bundle that passed.
+ * Writes a bundle. The same state of the database gives the same bytes: it contains no time of creation and everything
+ * is sorted. Refuses if the schema or the ledger failed a check, so that every existing bundle has passed.
  */
 export async function writeEvidence(
   folder: string,
@@ -82,7 +84,7 @@ export async function writeEvidence(
   })
 }
 
-/** As `sha256sum` writes and checks them. */
+/** Returns the manifest in the format of `sha256sum`. */
 export function manifestOf(files: ReadonlyMap<string, string>): string {
   const names = [...files.keys()].toSorted()
   return names.map((name) => `${sha256(files.get(name) ?? '')}  ${name}\n`).join('')
@@ -109,7 +111,7 @@ function filesOf({ catalog, deployments, settings, doctor, audit, conformance, c
     files.set('checkpoint-key.pem', checkpoints.publicKeyPem)
   }
   const unexplained = [...files.keys()].filter((name) => !(name in EVIDENCE_FILES))
-  if (unexplained.length > 0) throw new Error(`no word in the README about ${unexplained.join(', ')}`)
+  if (unexplained.length > 0) throw new Error(`the README does not explain ${unexplained.join(', ')}`)
   return files
 }
 
@@ -126,7 +128,7 @@ const CATALOG_FILES = {
   'triggers.json': 'triggers',
 } as const
 
-/** Each function as the catalog has it, and the SHA-256 of that: two databases are compared by these. */
+/** Adds the SHA-256 of each definition, by which databases can be compared. */
 function withHashes(functions: ReadonlyMap<string, object>): Map<string, object> {
   return new Map(
     [...functions].map(([name, definition]) => [name, { definition, sha256: sha256(stableJson(definition)) }]),
@@ -158,14 +160,14 @@ function requireSound({ doctor, audit }: EvidenceParts): void {
   throw new EvidenceError(
     'EVIDENCE_REFUSED',
     doctor.ok
-      ? `The ledger does not hold (${broken.join(', ')}), so there is no evidence that it does.`
-      : 'The schema is not what was deployed, so there is no evidence that it is.',
-    'symphony ledger verify and symphony doctor say what was found. Nothing was written.',
+      ? `The ledger failed its audit (${broken.join(', ')}), so no evidence was written.`
+      : 'The schema is not what was deployed, so no evidence was written.',
+    'Run symphony ledger verify and symphony doctor to see the findings.',
     { doctor, audit },
   )
 }
 
-/** Writes the same bytes for the same value: sorted keys, two spaces per level, one line end. */
+/** Returns JSON with the same bytes for the same value: sorted keys, two spaces per level, one line end. */
 export function stableJson(value: unknown): string {
   return `${canonicalJson(value, 2)}\n`
 }

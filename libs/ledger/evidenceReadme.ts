@@ -1,7 +1,7 @@
-/** Every file of a bundle: what it proves, and the SQLSTATE with which the database refuses the contrary. */
+/** Files of a bundle: what each proves, and the SQLSTATE with which the database refuses the opposite. */
 export const EVIDENCE_FILES: Readonly<Record<string, readonly [proves: string, restsOn: string]>> = Object.freeze({
   'blocks.ndjson': [
-    'The head of every sealed block: what it covers, its root, its predecessor. Each hash can be computed again from its line',
+    'The head of every sealed block: what it covers, its root, its predecessor. Each hash can be recomputed from its line',
     'P0001 (a block is never changed)',
   ],
   'checkpoint-key.pem': [
@@ -15,41 +15,41 @@ export const EVIDENCE_FILES: Readonly<Record<string, readonly [proves: string, r
   'columns.json': ['Every column: type, NOT NULL, default', '23502'],
   'conformance.md': ['The scenarios of the specification, and the tests that prove each, of the release at hand', '—'],
   'constraints.json': [
-    'What no row may be, whoever writes it. Two people for a decision about money is one of them',
+    'Rules for every row, whoever writes it, among them two people for a decision about money',
     '23505, 23514',
   ],
   'counts.json': [
-    'How many payments were accepted, ended and wait; how many rows no block covers yet (the open window)',
+    'Numbers of accepted, ended and pending payments, and of rows that no block covers yet (the open window)',
     '—',
   ],
-  'default-privileges.json': ['Nothing created later is open to everybody', '42501'],
+  'default-privileges.json': ['Objects created later grant nothing to PUBLIC', '42501'],
   'deployments.json': [
     'Every deployment of the schema: which files, their sums, by whom, when (microseconds since 1970)',
     'P0001',
   ],
-  'doctor.json': ['The live catalog is, object by object, what the release deploys; and what is worth mentioning', '—'],
+  'doctor.json': ['The live catalog is, object by object, what the release deploys; notes are listed', '—'],
   'functions.json': [
     'The definition and SHA-256 of every function: the only ways to change anything, each with a fixed search path',
     'P7001 to P7012, 22023, 40001',
   ],
   'grants.json': [
-    'Every right of every role. No role but the owner can write a table, and nobody logs in as the owner',
+    'Every privilege of every role. Only the owner can write tables, and no login is the owner',
     '42501',
   ],
   'indexes.json': ['Among them payment_outbox_attempts_one_terminal_per_outbox: a payment ends once', '23505'],
   'policies.json': ['There is no row security that could hide rows from a function', '—'],
   'README.md': ['This page', '—'],
-  'roles.json': ['What each role is and may become; who could act as the owner', '42501'],
-  'rules.json': ['There is no rewrite rule that could turn a write into nothing', '—'],
+  'roles.json': ['Attributes and memberships of each role, and which roles could act as the owner', '42501'],
+  'rules.json': ['There is no rewrite rule that could discard a write', '—'],
   'settings.json': [
-    'The switches of the deployment, and the settings of the server that decide whether a commit lasts',
+    'The switches of the deployment, and the settings of the server that affect durability',
     '—',
   ],
   'signing-key.pem': ['The public key of the signature of the manifest. Compare it with the one you were given', '—'],
   'tables.json': ['Every table and view, its owner and options', '—'],
-  'triggers.json': ['The guards of the ledger, which fire always, replica mode included', 'P0001'],
+  'triggers.json': ['The triggers that protect the ledger. They fire always, also in replica mode', 'P0001'],
   'verification.json': [
-    'Every hash of every row and block, computed again from its text, and the invariants I1 to I10 as far as they could be judged',
+    'The hashes of all rows and blocks, recomputed, and the invariants I1 to I10 as far as they could be checked',
     'P0001, P7002 (a stale worker changes nothing)',
   ],
   'views.json': ['What dashboards read: the definition of each view', '—'],
@@ -61,15 +61,15 @@ export function readmeOf(names: readonly string[]): string {
     .map((name) => `| \`${name}\` | ${EVIDENCE_FILES[name]?.join(' | ') ?? ' | '} |`)
   const unsigned = names.includes('checkpoints.ndjson')
     ? ''
-    : '\nThere are no checkpoints in this bundle: whoever can write to the database as a superuser could have rewritten all of it.\n'
+    : '\nThere are no checkpoints in this bundle: a superuser of the database could have rewritten the whole ledger.\n'
   return `# Evidence
 
-Written by \`symphony evidence\`, which writes nothing unless the schema is what was deployed and the ledger holds. The same
-state of the database gives the same bytes: there is no time of making in here, and nothing that depends on a setting.
+Written by \`symphony evidence\`, which writes nothing unless the schema is what was deployed and the ledger is sound. The
+same state of the database gives the same bytes: the bundle contains no time of creation and nothing that depends on settings.
 
 Check it without a database: \`symphony evidence check FOLDER\`, or \`sha256sum -c MANIFEST.sha256\`. Any changed, added or
-missing byte is refused. The sums say that the folder is as it was written; who wrote it is said by the signature, if there is
-one (\`MANIFEST.sha256.sig\`, Ed25519 over the manifest), and otherwise by the sum that the command printed.
+missing byte is refused. The sums show that the folder is as it was written. The signature (\`MANIFEST.sha256.sig\`, Ed25519 over
+the manifest) shows who wrote it. Without a signature, compare the sum that the command printed.
 ${unsigned}
 | file | what it proves | SQLSTATE of the refusal it rests on |
 | --- | --- | --- |

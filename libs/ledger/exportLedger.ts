@@ -15,20 +15,20 @@ export class ExportError extends SymphonyError {
   }
 }
 
-/** What an export consists of, and the sum of each file. */
+/** Contents of an export, and the SHA-256 of each file. */
 export interface ExportManifest {
   readonly format: 'symphony ledger export'
   readonly version: 1
   readonly blocks: number
   readonly rows: number
-  /** Rows that no block covered at that moment. */
+  /** Rows that no block covered at the time of the export. */
   readonly openRows: number
-  /** The number of the next transaction at that moment: no row is of it or of a later one. */
+  /** Number of the next transaction at the time of the export. No row comes from it or a later one. */
   readonly nextTransaction: string
   readonly files: Readonly<Record<string, string>>
 }
 
-/** The text of the manifest: its last member is the SHA-256 of all others. */
+/** Returns the text of the manifest. Its last member is the SHA-256 of all others. */
 export function writeManifest(manifest: ExportManifest): string {
   const digest = createHash('sha256').update(JSON.stringify(manifest)).digest('hex')
   return `${JSON.stringify({ ...manifest, digest }, null, 2)}\n`
@@ -39,14 +39,14 @@ export const EXPORT_FILES = Object.freeze({ blocks: 'blocks.ndjson', rows: 'rows
 export const CHECKPOINTS_FILE = 'checkpoints.ndjson'
 
 export interface ExportOptions {
-  /** The text of a file of checkpoints, to be kept beside the rows that they vouch for. */
+  /** Text of a file of checkpoints, to be stored beside the rows. */
   readonly checkpoints?: string
   readonly onProgress?: (done: number, total: number) => void
 }
 
 /**
- * Writes the whole ledger as text into a new folder, from which it can be verified without the database. The folder gets its
- * name when it is complete. For a ledger that is in use, give a source that sees one moment.
+ * Writes the whole ledger as text to a new folder, for verification without the database. The folder gets its name when
+ * it is complete. For a ledger in use, pass a source with one snapshot.
  */
 export async function exportLedger(
   source: LedgerSource,
@@ -96,24 +96,24 @@ export async function exportLedger(
   })
 }
 
-/** Builds a folder beside its place and gives it its name at the end: what looks complete is complete. */
+/** Builds a folder under a temporary name and renames it at the end, so that an existing folder is complete. */
 export async function intoNewFolder<T>(folder: string, build: (unfinished: string) => Promise<T>): Promise<T> {
   const unfinished = join(dirname(folder), `.${basename(folder)}.${randomUUID()}`)
   await mkdir(dirname(folder), { recursive: true })
-  // Its name is taken before the work is done, so that nobody waits an hour to be told. mkdir is what decides.
+  // Reserves the name first, so that the caller learns at once that the folder exists. mkdir is atomic.
   try {
     await mkdir(folder)
   } catch (error) {
-    throw new SymphonyError('FOLDER_EXISTS', `The folder ${folder} cannot be made.`, {
+    throw new SymphonyError('FOLDER_EXISTS', `The folder ${folder} cannot be created.`, {
       cause: error,
-      remedy: 'Name one that does not exist yet: nothing is written over.',
+      remedy: 'Name a folder that does not exist yet; existing folders are never overwritten.',
     })
   }
   try {
     await mkdir(unfinished)
     const result = await build(unfinished)
     await syncFolder(unfinished)
-    // Over the empty folder: rename replaces that and nothing else.
+    // Replaces the empty folder. rename() fails if it is no longer empty.
     await rename(unfinished, folder)
     await syncFolder(dirname(folder))
     return result
@@ -133,7 +133,7 @@ async function writeRows(file: LineFile, pages: AsyncIterable<readonly LedgerRow
   }
 }
 
-/** Lines into a file, hashed as they go, written some at a time. */
+/** Writes lines to a file in chunks and hashes them. */
 class LineFile {
   readonly #file: FileHandle
   readonly #hash = createHash('sha256')

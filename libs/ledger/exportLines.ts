@@ -2,10 +2,7 @@ import { readHead, type Block } from './blocks.js'
 import { KINDS, type Format, type RowKind } from './formats.js'
 import { LedgerRow } from './LedgerRow.js'
 
-/**
- * The lines of an export. Read as strictly as they are written: a line must be, to the byte, what an export writes, so that no byte
- * of it can change unnoticed.
- */
+/** Lines of an export. A line must be, to the byte, what an export writes, so that no change goes unnoticed. */
 export function writeRow({ kind, xid, record }: Pick<LedgerRow, 'kind' | 'xid' | 'record'>): string {
   return JSON.stringify({ kind, xid: String(xid), record: record.toString('base64') })
 }
@@ -17,7 +14,7 @@ export function readRow(line: string, format: Format): LedgerRow | undefined {
   return writeRow(row) === line && row.record.length >= RECORD_BYTES_MIN ? row : undefined
 }
 
-/** A record with an id. */
+/** Size of a record that contains only an id. */
 const RECORD_BYTES_MIN = 28
 
 export function writeBlock({ no, head, hash, entries }: Pick<Block, 'no' | 'head' | 'hash' | 'entries'>): string {
@@ -31,7 +28,7 @@ export function readBlock(line: string): Block | undefined {
   return writeBlock(block) === line ? block : undefined
 }
 
-/** A block without its entries, for which its root stands. */
+/** Block without its entries, which the root represents. */
 export type Head = Omit<Block, 'entries'>
 
 export function writeHead({ no, head, hash }: Pick<Head, 'no' | 'head' | 'hash'>): string {

@@ -16,11 +16,11 @@ import { type Format, NEWEST_FORMAT } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
 
-/** An exported ledger, of which every file was held against the manifest. */
+/** Opened export. All its files match the manifest. */
 export interface OpenedExport {
   readonly source: LedgerSource
   readonly manifest: ExportManifest
-  /** The checkpoints that were exported beside it, as their file had them. */
+  /** Text of the exported checkpoints. */
   readonly checkpoints: string | undefined
 }
 
@@ -85,16 +85,16 @@ function parseManifest(text: string): ExportManifest | undefined {
     nextTransaction,
     files: Object.fromEntries(sums),
   }
-  // To the byte, so that there is no part of it that could be changed unnoticed.
+  // Compared to the byte, so that no part of it can change unnoticed.
   return writeManifest(manifest) === text ? manifest : undefined
 }
 
 class ExportSource implements LedgerSource {
   readonly #folder: string
   readonly #manifest: ExportManifest
-  /** The rows of blocks are in one file, in order, and are asked for in order: it is read once. */
+  /** Lines of the sealed rows. They are stored in the order of the requests, so that the file is read once. */
   #sealed: AsyncGenerator<Line, undefined> | undefined
-  /** The line behind the block that was read last. */
+  /** First line after the last block that was read. */
   #next: Line | undefined
 
   constructor(folder: string, manifest: ExportManifest) {
@@ -125,7 +125,7 @@ class ExportSource implements LedgerSource {
     for await (const row of this.#sealedRows(format, last)) yield [row]
   }
 
-  /** Sealed rows that no block has asked for come first: a row behind the last block is told by where it lies. */
+  /** Returns first the sealed rows that no block requested: their position reveals rows that do not belong there. */
   async *openRows(): AsyncGenerator<readonly LedgerRow[]> {
     for await (const row of this.#sealedRows(NEWEST_FORMAT)) yield [row]
     for await (const { text, number } of this.#lines(EXPORT_FILES.open)) {
@@ -170,10 +170,7 @@ async function hashOfFile(path: string): Promise<string> {
   return hash.digest('hex')
 }
 
-/**
- * The lines of a file, each up to a line feed and nothing else: node:readline also ends a line at U+2028, which JSON leaves as
- * it is inside a text.
- */
+/** Reads lines that end with a line feed. node:readline also splits at U+2028, which JSON does not escape. */
 async function* readLines(path: string): AsyncGenerator<string> {
   let rest = ''
   for await (const chunk of createReadStream(path, { encoding: 'utf8' })) {

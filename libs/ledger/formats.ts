@@ -1,11 +1,11 @@
 /**
- * The lists of columns that the hashes of rows cover, by the format that a block names. The sealer (schema/functions/outbox/seal.sql)
- * has the list of the newest format; a test compares both with the catalog. A change of a list is a new format. The lists of earlier
- * formats stay here, because their blocks are verified by them.
+ * Columns that the hashes of rows cover, by the format that a block names. The sealer
+ * (schema/functions/outbox/seal.sql) has the list of the newest format; a test compares both with the catalog. A
+ * changed list is a new format. Old lists stay, because their blocks are verified with them.
  */
 export type RowKind = 'identity' | 'attempt' | 'event'
 
-/** In the order of their numbers in a block: 1, 2, 3. */
+/** Kinds in the order of their numbers in a block: 1, 2, 3. */
 export const KINDS: readonly RowKind[] = Object.freeze(['identity', 'attempt', 'event'])
 
 export const TABLE_OF = Object.freeze({
@@ -75,17 +75,17 @@ export const FORMATS: ReadonlyMap<number, Format> = new Map([
   ],
 ])
 
-/** The format of rows that no block covers yet. */
+/** Format of rows that no block covers yet. */
 export const NEWEST_FORMAT: Format = [...FORMATS.values()].at(-1)!
 
-/** Columns that are not hashed as they are. A lease token would let its reader complete an item. */
+/** Columns that are hashed in another form. A lease token would let its reader complete an item. */
 export const EXPRESSIONS: Readonly<Record<string, string>> = Object.freeze({
   state: 't.state::text',
   lease_token: 'sha256(uuid_send(t.lease_token))',
 })
 
-/** Columns that no format covers, and why. */
+/** Columns that no format covers, with the reason. */
 export const UNCOVERED: Readonly<Record<string, string>> = Object.freeze({
-  traceparent: 'where a request was traced says nothing about the money',
-  recorded_xid: 'stands in the entry of the row',
+  traceparent: 'a trace does not concern the money',
+  recorded_xid: 'is part of the entry of the row',
 })

@@ -1,10 +1,10 @@
 /**
- * The ledger, compared with itself and with the rail book. `openLedger` gives auditors the object with all verbs. It reads as
- * symphony_auditor. It recomputes hashes here, from the bytes of the rows, because a superuser who changes a row could change the
- * functions of the database, too.
+ * Verification of the ledger, against its own hashes and against the rail book. Auditors start with `openLedger`. It
+ * reads as symphony_auditor and recomputes hashes in this process, because a superuser who changes a row could also
+ * change the functions of the database.
  *
- * `LedgerSealer` puts a hash of each row into a block; the heads of blocks are signed and kept outside the database. A crash of the
- * sealer leaves rows that no block covers yet; the next run covers them.
+ * `LedgerSealer` seals a hash of each row in blocks; the heads of blocks are signed and stored outside the database.
+ * After a crash of the sealer, the next run seals the remaining rows.
  */
 export type { AuditReport } from './auditor.js'
 export type { RailEffect } from './invariants.js'

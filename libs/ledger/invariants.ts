@@ -30,10 +30,10 @@ export function verdict(id: InvariantId, found: readonly string[]): InvariantVer
 
 const FOUND_SHOWN_MAX = 10
 
-/** One payment of the rail book under our reference. */
+/** Payment in the rail book, by our reference. */
 export interface RailEffect {
   readonly reference: string
-  /** The rail's own name for the payment. */
+  /** Rail's own id of the payment. */
   readonly railReference: string
 }
 
@@ -68,7 +68,7 @@ export class RailBookComparison {
   add({ outboxId, state, railReference, decidedByPeople }: TerminalOutcome): void {
     const references = this.#paid.get(outboxId) ?? []
     if (state === 'DISPATCHED' && !references.includes(railReference ?? '')) this.unpaid.push(outboxId)
-    // Two people may decide that a payment failed; a counter or a code may not, while the rail has paid it.
+    // Two people may decide that a paid payment failed. An attempt must never end FAILED if the rail has paid.
     if (state === 'FAILED' && references.length > 0 && !decidedByPeople) this.failedButPaid.push(outboxId)
   }
 }
@@ -93,15 +93,19 @@ export class Sequences {
     }
   }
 
-  /** No number is taken twice (a constraint), so as many as the highest are all of them. */
+  /**
+   * Returns participants with gaps. A constraint forbids duplicates, so without gaps the count equals the highest
+   * number.
+   */
   gaps(): string[] {
     return [...this.#taken].filter(([, { count, last }]) => count !== last).map(([participant]) => participant)
   }
 }
 
 /**
- * Checks that the attempts of an item are numbered 1, 2, 3 … and that at most one is terminal. It drops a complete item, so that
- * only open items take memory. A later row of such an item makes it a suspect. With a given set of items it drops none.
+ * Checks that the attempts of an item are numbered 1, 2, 3 … and that at most one is terminal. Drops complete items to
+ * save memory; a later row of such an item makes it a suspect for a second pass. With a given set of items it drops
+ * none.
  */
 export class AttemptNumbers {
   readonly #among: ReadonlySet<string> | undefined

@@ -2,11 +2,12 @@ import { boundedInteger } from '../core/index.js'
 
 export interface LedgerSealerOptions {
   /**
-   * How often the ledger is sealed. A row is in a block at most twice this time after the last older writing transaction ended.
-   * Shorter: a smaller open window, whose rows can be changed without a trace. Longer: fewer and larger blocks. @default 1000
+   * Interval of sealing. A row is sealed at most twice this time after the last older writing transaction ended.
+   * Shorter: a smaller open window, whose rows can be changed without a trace. Longer: fewer and larger blocks.
+   * @default 1000
    */
   readonly intervalMs?: number
-  /** Rows per block at the most. A run repeats until a block has fewer. @default 10000 */
+  /** Maximum number of rows per block. A run repeats until a block has fewer. @default 10000 */
   readonly rowsMax?: number
 }
 
@@ -18,9 +19,12 @@ export function resolveLedgerSealerOptions(given: LedgerSealerOptions): Required
 }
 
 export interface LedgerVerifierOptions {
-  /** Rows that all workers of a database together verify per second. More finds a change earlier and takes more CPU. @default 2000 */
+  /**
+   * Rows per second that all workers of a database verify together. More finds a change earlier but takes more CPU.
+   * @default 2000
+   */
   readonly rowsPerSecond?: number
-  /** The least time from the beginning of one pass over all blocks to the next. @default 3600 */
+  /** Minimum time between the starts of two passes over all blocks. @default 3600 */
   readonly passSeconds?: number
 }
 

@@ -4,36 +4,36 @@ import { readBlockNumbersOf, readBlockPage, readItemRows } from './db.js'
 import { KINDS, type RowKind } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 
-/** The way from a row to the root of its block: hashed step by step, each result stands in the next step. */
+/** Path from a row to the root of its block. The hash of each step is contained in the next. */
 export interface RowProof {
   readonly block: Omit<Block, 'entries'>
-  /** Up to four entries, that of the row among them; undefined if the block has no entry of the row. */
+  /** Up to four entries, among them that of the row; undefined if the block has no entry of it. */
   readonly entries: Buffer | undefined
-  /** From the bottom to the top, the up to four hashes whose hash stands in the next; the last one's is the root. */
+  /** Up to four hashes per level, from bottom to top. The hash of the last node is the root. */
   readonly nodes: readonly Buffer[]
 }
 
 export interface ProvenRow {
   readonly row: LedgerRow
-  /** Undefined while no block covers the row. */
+  /** Proof; undefined while no block covers the row. */
   readonly proof: RowProof | undefined
 }
 
-/** A row of an item. The identity has the number 0. */
+/** Row of an item. The identity has the number 0. */
 export interface ItemPosition {
   readonly kind: RowKind
   readonly number: bigint
 }
 
-/** A position, and the number of rows to read from there. */
+/** Position, and the number of rows to read from there. */
 export interface ProofRange {
   readonly from: ItemPosition
   readonly limit: number
 }
 
 /**
- * Rows of one item, each with the proof that its block has it: for a browser, which recomputes the hashes. The order is identity,
- * attempts, events, each kind by number. Reads as symphony_auditor.
+ * Reads rows of one item with the proofs of their blocks, for a browser that recomputes the hashes. The order is
+ * identity, attempts, events, each by number. Reads as symphony_auditor.
  */
 export async function readItemProof(
   role: Queryable,
@@ -48,7 +48,7 @@ export async function readItemProof(
   return proveRows(role, rows)
 }
 
-/** Holds one block in memory at a time: a block may have 100,000 entries. */
+/** Proves rows with one block in memory at a time: a block may have 100,000 entries. */
 async function proveRows(role: Queryable, rows: readonly LedgerRow[]): Promise<ProvenRow[]> {
   const numbers = await readBlockNumbersOf(role, rows)
   const proofs = new Map<LedgerRow, RowProof>()
@@ -74,7 +74,7 @@ function proofOf(row: LedgerRow, { entries, ...block }: Block, levels: readonly 
   return { block, entries: leaf, nodes }
 }
 
-/** A copy of the group of four that has this number. A view would keep the whole block in memory. */
+/** Returns a copy of a group of four. A view would keep the whole block in memory. */
 function groupOf(level: Buffer, group: number, width: number): Buffer {
   return Buffer.from(level.subarray(group * CHILDREN * width, (group + 1) * CHILDREN * width))
 }

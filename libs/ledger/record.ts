@@ -1,8 +1,8 @@
 /**
- * PostgreSQL's binary form of a record (`record_send`): the number of columns, then of each column its type, its length (-1 for
- * null) and its bytes. The hashes of the ledger are taken over this form, which is the same in every supported version.
+ * Returns a column of a record as text; null also if the record has no such column.
  *
- * Returns a column as text; null also where the record has no such column.
+ * The record has PostgreSQL's binary form (`record_send`): the number of columns, then per column its type, its length
+ * (-1 for null) and its bytes. The hashes of the ledger cover this form, which is the same in every supported version.
  */
 export function columnText(record: Buffer, column: number): string | null {
   let at = 4
@@ -16,18 +16,18 @@ export function columnText(record: Buffer, column: number): string | null {
   return length < 0 ? null : textOf(record.readInt32BE(at), record.subarray(start, start + length))
 }
 
-/** Place of the first column's bytes in a record. The first column of each row of the ledger is its id. */
+/** Offset of the first column's bytes. The first column of each ledger row is its id. */
 export const FIRST_COLUMN_AT = 12
-/** Type and length. */
+/** Size of type and length. */
 const COLUMN_HEAD = 8
 
-/** Times are microseconds since 1970 in decimal. Bytes are hexadecimal, and so is a value that cannot be of its type. */
+/** Formats a value. Times are microseconds since 1970. Bytes, and values with a wrong length, are hexadecimal. */
 function textOf(type: number, bytes: Buffer): string {
   if (bytes.length !== (LENGTHS.get(type) ?? bytes.length)) return bytes.toString('hex')
   switch (type) {
     case 25: // text
       return bytes.toString('utf8')
-    case 3802: // jsonb, behind its version
+    case 3802: // jsonb, after a version byte
       return bytes.toString('utf8', 1)
     case 2950:
       return uuidOf(bytes)
@@ -46,7 +46,7 @@ function textOf(type: number, bytes: Buffer): string {
   }
 }
 
-/** Types whose values have one length, with that length. */
+/** Lengths of types with a fixed length. */
 const LENGTHS: ReadonlyMap<number, number> = new Map([
   [16, 1],
   [21, 2],
@@ -56,7 +56,7 @@ const LENGTHS: ReadonlyMap<number, number> = new Map([
   [2950, 16],
 ])
 
-/** A whole number as `text` gives it; 0 for another text, which a forged record may have in its place. */
+/** Returns a whole number; 0 for any other text, which a forged record may contain. */
 export function integerOf(text: string | null): bigint {
   return text !== null && /^-?\d{1,19}$/.test(text) ? BigInt(text) : 0n
 }

@@ -6,11 +6,11 @@ import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
 
 export interface VerifyOptions {
-  /** Signed heads of blocks, already held against their key. */
+  /** Checkpoints whose signatures were verified. */
   readonly checkpoints?: readonly Checkpoint[]
-  /** A block that is trusted: only what follows it is verified. */
+  /** Trusted block. Only later rows and blocks are verified. */
   readonly after?: Block | undefined
-  /** Sees every row, for judgements beside the hashes. */
+  /** Called for every row, for checks other than hashes. */
   readonly onRow?: (row: LedgerRow) => void
   readonly onProgress?: (done: number, total: number) => void
 }
@@ -22,17 +22,17 @@ export interface LedgerReport {
   readonly blocks: number
   /** The last block. */
   readonly head: BlockHead | undefined
-  /** The open window: rows that no block covers yet. A change of them leaves no trace. */
+  /** Open window: rows that no block covers yet. A change of them leaves no trace. */
   readonly openRows: number
   readonly checkpoints: number
-  /** Blocks that no checkpoint covers yet: who can rewrite the database can rewrite these. */
+  /** Blocks that no checkpoint covers yet. A superuser could rewrite them. */
   readonly openBlocks: number
-  /** The first hundred. */
+  /** First hundred breaks. */
   readonly breaks: readonly LedgerBreak[]
   readonly breakCount: number
 }
 
-/** Recomputes every hash of the ledger, row by row and block by block, and names each place that does not fit. */
+/** Recomputes every hash of the ledger and reports each row, block and checkpoint that does not match. */
 export async function verifyLedger(source: LedgerSource, options: VerifyOptions = {}): Promise<LedgerReport> {
   const verification = new Verification(source, options)
   return verification.run(await source.count())
@@ -43,7 +43,7 @@ class Verification {
   readonly #options: VerifyOptions
   readonly #tally = new BreakTally()
   readonly #counts: Record<RowKind, number> = { identity: 0, attempt: 0, event: 0 }
-  /** By block, those not met yet. */
+  /** Checkpoints by block, without those already compared. */
   readonly #awaited: Map<string, Checkpoint[]>
   #blocks = 0
   #blocksSinceCheckpoint = 0
@@ -95,7 +95,7 @@ class Verification {
     return previous
   }
 
-  /** @param complete whether the block before is known, so that a row which this one does not list is one too many */
+  /** @param complete true if the block before is known, so that a row without an entry is one too many */
   async #verifyRows(block: Block, after: Position | null, complete: boolean): Promise<void> {
     const format = FORMATS.get(block.format)
     if (format === undefined) {
@@ -112,7 +112,7 @@ class Verification {
     const found = [...contents.differences(complete)]
     for (const one of found) this.#tally.add(one)
     if (found.length > 0 || !complete) return
-    if (!contents.isSame) this.#addBlock(block, 'its rows are in another order than its entries, or twice')
+    if (!contents.isSame) this.#addBlock(block, 'its rows are in another order than its entries, or duplicated')
     else if (contents.count !== block.rowCount) this.#addBlock(block, 'count differs from that of its rows')
   }
 
@@ -124,7 +124,7 @@ class Verification {
       for (const row of rows) {
         this.#seeRow(row)
         if (after !== null && !isAfter(row, after))
-          this.#tally.add(breakOfRow(row, null, 'lies behind the last block, in none'))
+          this.#tally.add(breakOfRow(row, null, 'lies before the end of the last block, but in no block'))
         else if (row.xid >= nextXid) this.#tally.add(breakOfRow(row, null, 'names a transaction that has not begun'))
       }
       count += rows.length
@@ -151,7 +151,7 @@ class Verification {
 
   #missCheckpoints(head: Block | undefined): void {
     for (const checkpoint of [...this.#awaited.values()].flat()) {
-      // What was signed before the block that is trusted was held against it when it was signed.
+      // Earlier checkpoints were compared when the trusted block was signed.
       if (BigInt(checkpoint.block) < (this.#options.after?.no ?? 0n)) continue
       this.#addCheckpoint(
         checkpoint,
@@ -170,11 +170,11 @@ class Verification {
   }
 }
 
-/** The rows found where a block should be, compared with the entries of the block. */
+/** Rows in the range of a block, compared with the entries of the block. */
 class BlockContents {
   readonly #block: Block
   #entries: Buffer
-  /** Names of the rows that are not where the block has them. Nearly always none. */
+  /** Rows that differ from the entry at their position. Nearly always none. */
   readonly #names = new Map<number, Pick<LedgerBreak, 'subject' | 'position'>>()
   count = 0
 
@@ -192,7 +192,7 @@ class BlockContents {
     this.count += 1
   }
 
-  /** To the byte, which is how nearly every block is. */
+  /** True if all entries are equal to the byte, which nearly always holds. */
   get isSame(): boolean {
     return this.#found.equals(this.#block.entries)
   }
@@ -228,7 +228,7 @@ class BlockContents {
   }
 }
 
-/** Byte by byte: for so few, a call out of JavaScript takes longer. */
+/** Compares byte by byte, which is faster than a native call for so few bytes. */
 function isSameEntry(left: Buffer, right: Buffer, at: number): boolean {
   for (let index = at; index < at + ENTRY.bytes; index += 1) if (left[index] !== right[index]) return false
   return true

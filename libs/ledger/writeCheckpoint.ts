@@ -9,17 +9,17 @@ import type { LedgerSource } from './LedgerSource.js'
 import { verifyLedger, type VerifyOptions } from './verifyLedger.js'
 
 export interface CheckpointReport {
-  /** Undefined if there was no new block to sign. */
+  /** Signed block; undefined if there was no new one. */
   readonly signed: { readonly block: string; readonly blockHash: string } | undefined
   readonly blocksVerified: number
   readonly openRows: number
-  /** Lines of the file, the new one included. */
+  /** Number of lines in the file, including the new one. */
   readonly checkpoints: number
 }
 
 /**
- * Verifies the blocks that are new since the last checkpoint and signs the newest of them. It refuses to sign what does not hold,
- * and a ledger that contradicts the last checkpoint: one that lacks its block (restored, truncated) or has another in its place.
+ * Verifies the blocks after the last checkpoint and signs the newest. Refuses a ledger that fails verification or
+ * contradicts the last checkpoint: its block is missing (restored, truncated) or replaced.
  */
 export async function writeCheckpoint(
   source: LedgerSource,
@@ -34,7 +34,7 @@ export async function writeCheckpoint(
     const after = last === undefined ? undefined : await requireSigned(source, last)
     const { head, blocks, openRows, breaks, breakCount } = await verifyLedger(source, { ...options, after })
     const [first] = breaks
-    if (first !== undefined) throw refused(`${breakCount} places do not hold, the first: ${describeBreak(first)}`)
+    if (first !== undefined) throw refused(`${breakCount} places do not match, the first: ${describeBreak(first)}`)
     if (blocks === 0 || head === undefined) {
       return { signed: undefined, blocksVerified: 0, openRows, checkpoints: lines.length }
     }
@@ -44,7 +44,7 @@ export async function writeCheckpoint(
   })
 }
 
-/** No file is no line. A last line that was not written to its end is told, not mended. */
+/** Reads the lines; none if the file does not exist. Refuses an incomplete last line instead of repairing it. */
 export async function readCheckpointLines(file: string): Promise<string[]> {
   let text: string
   try {
@@ -57,14 +57,14 @@ export async function readCheckpointLines(file: string): Promise<string[]> {
   if (lines.pop() !== '') {
     throw new CheckpointError(
       'CHECKPOINTS_BROKEN',
-      `the last line of ${file} has no end`,
-      'A crash may have cut it off while it was written: then remove what is after the last line end.',
+      `the last line of ${file} is incomplete`,
+      'If a crash interrupted the write, delete the text after the last line end.',
     )
   }
   return lines
 }
 
-/** Refuses a file that is missing or empty: without checkpoints nothing could contradict the ledger. */
+/** Reads the lines. Refuses a missing or empty file, because nothing could contradict the ledger. */
 export async function requiredCheckpointLines(file: string): Promise<string[]> {
   const lines = await readCheckpointLines(file)
   if (lines.length > 0) return lines
@@ -73,7 +73,7 @@ export async function requiredCheckpointLines(file: string): Promise<string[]> {
   })
 }
 
-/** The block of the last checkpoint, as it was when it was signed. */
+/** Returns the block of the last checkpoint. Throws if it is not the signed one. */
 async function requireSigned(source: LedgerSource, { block, blockHash: signedHash }: Checkpoint): Promise<Block> {
   for await (const found of source.blocks(BigInt(block) - 1n)) {
     if (found.no !== BigInt(block)) break
@@ -83,7 +83,7 @@ async function requireSigned(source: LedgerSource, { block, blockHash: signedHas
   throw refused(`block ${block} was signed and is gone: the ledger was restored to an earlier state, or truncated`)
 }
 
-/** Two that write at once would both follow the same line, and the file would be broken for ever. */
+/** Prevents concurrent writes: two lines with the same predecessor would break the file for ever. */
 async function withLock<T>(file: string, body: () => Promise<T>): Promise<T> {
   const lock = `${file}.lock`
   try {
@@ -91,7 +91,7 @@ async function withLock<T>(file: string, body: () => Promise<T>): Promise<T> {
   } catch (error) {
     if (!hasCode(error, 'EEXIST')) throw error
     throw new SymphonyError('CHECKPOINT_BUSY', `another checkpoint is being written: ${lock} exists`, {
-      remedy: 'Wait for it. If none is running, a crash left the file: remove it.',
+      remedy: 'Wait for it. If no other checkpoint is running, a crash left this file: delete it.',
     })
   }
   try {
@@ -105,6 +105,6 @@ function refused(why: string): CheckpointError {
   return new CheckpointError(
     'CHECKPOINT_REFUSED',
     `nothing was signed: ${why}`,
-    'Keep the database and the file as they are; symphony ledger verify --checkpoints says more.',
+    'Keep the database and the file as they are, and run symphony ledger verify --checkpoints.',
   )
 }

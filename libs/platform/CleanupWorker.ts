@@ -10,14 +10,14 @@ export interface CleanupCounts {
   readonly jobRuns: number
   readonly timers: number
   readonly leases: number
-  /** Surely not all that is past its retention: another round is wanted at once. */
+  /** True if a batch was full, so that more rows may be left. */
   readonly more: boolean
 }
 
 export type CleanupEvent =
-  /** What was past its retention is gone. */
+  /** Rows past their retention were removed. */
   | ({ readonly type: 'retention.cleaned' } & CleanupCounts)
-  /** A run failed; the next one will find the same rows. */
+  /** A run failed. The next run finds the same rows. */
   | { readonly type: 'retention.fault'; readonly during: string; readonly error: unknown }
 
 export interface CleanupOptions {
@@ -29,9 +29,8 @@ const BATCH_SIZE = 1_000
 const DAY_SECONDS = 86_400
 
 /**
- * Removes what is finished and older than its retention, a batch of each a round, round after round until nothing is left:
- * handled messages, runs of jobs, timers, and resources that nobody holds. It never touches the outbox: its ledger and events
- * are append-only, and nothing in this product can remove them.
+ * Removes finished rows past their retention, in batches until none is left: handled messages, job runs, timers, and
+ * leases without a holder. It never touches the outbox: the ledger is append-only.
  */
 export class CleanupWorker extends IntervalWorker<CleanupCounts> {
   readonly #role: Queryable
@@ -58,7 +57,7 @@ export class CleanupWorker extends IntervalWorker<CleanupCounts> {
       timers: await purgeFinishedTimers(this.#role, timersDays * DAY_SECONDS, BATCH_SIZE),
       leases: await purgeIdleLeases(this.#role, leasesDays * DAY_SECONDS, BATCH_SIZE),
     }
-    // A batch that is not full was the last of its kind.
+    // A batch that is not full is the last one of its kind.
     const counts = { ...removed, more: Object.values(removed).includes(BATCH_SIZE) }
     if (Object.values(removed).some((count) => count > 0)) this.#onEvent({ type: 'retention.cleaned', ...counts })
     return counts

@@ -6,15 +6,15 @@ import { checkDatabases, type CheckedDatabase } from './discovery.js'
 import type { OnPlatformEvent } from './events.js'
 import { PlatformOptionsError, type ResolvedPlatformOptions } from './options.js'
 
-/** A database of the platform, open. */
+/** Open database of the platform. */
 export interface Member {
   readonly name: string
   readonly database: Database
-  /** What makes it the one it is, however it is called. */
+  /** Server, database and schema, whatever the name is. */
   readonly identity: string
 }
 
-/** Its URL stays in here: it holds a password. */
+/** The URL stays in this module, because it contains a password. */
 interface OpenMember extends Member {
   readonly url: string
 }
@@ -32,9 +32,9 @@ export class UnknownDatabaseError extends SymphonyError {
 }
 
 /**
- * The databases there are now, kept up to date from discovery. What stays stays open; what is new is opened; what is gone is
- * closed after its observers have stopped. One set replaces the other at once, so no database of both is missing between them.
- * It does not promise that a database can be reached.
+ * Current databases of the platform, refreshed from discovery. A refresh keeps unchanged databases open, opens new
+ * ones, and closes removed ones after their observers have stopped. The set is replaced at once, so that no unchanged
+ * database is ever missing. It does not guarantee that a database is reachable.
  */
 export class DatabaseSet {
   readonly #options: ResolvedPlatformOptions
@@ -55,13 +55,13 @@ export class DatabaseSet {
       pollMs: options.refreshMs,
       wakeup: new Wakeup(0, systemClock),
       onError: (error) => onEvent({ type: 'platform.discoveryFailed', error }),
-      // Whoever waits for a database waits for the next refresh, not for a backoff on top of it.
+      // A refresh is retried after the usual interval, without an additional backoff.
       errorDelayMs: options.refreshMs,
       errorDelayMaxMs: options.refreshMs,
     })
   }
 
-  /** Asks discovery once, and fails if it does; then again and again. */
+  /** Refreshes once, which may throw, then periodically. */
   async start(): Promise<void> {
     await this.refresh()
     this.#loop.start()
@@ -74,7 +74,7 @@ export class DatabaseSet {
     await Promise.all(gone.map((member) => this.#letGo(member)))
   }
 
-  /** Brings the set up to date now. Throws, and changes nothing, if discovery fails or contradicts itself. */
+  /** Refreshes the set now. Throws, and changes nothing, if discovery fails or returns an invalid list. */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => {
       this.#refreshing = undefined
@@ -88,13 +88,13 @@ export class DatabaseSet {
 
   get(name: string): Member {
     const member = this.#members.get(keyOf({ name: requiredText('name', name, NAME_LENGTH_MAX) }))
-    if (member === undefined) throw new UnknownDatabaseError(`no database is called "${name}"`)
+    if (member === undefined) throw new UnknownDatabaseError(`no database has the name "${name}"`)
     return member
   }
 
   /**
-   * The database that a key belongs to: the same for the same key and the same set of names, wherever it is asked. When a
-   * database comes or goes, only the keys that move to it or from it change.
+   * Returns the database of a key: the same in every process for the same key and set of names. When a database is
+   * added or removed, only its own keys move.
    */
   forKey(key: string): Member {
     requiredText('key', key, KEY_LENGTH_MAX)
@@ -107,7 +107,7 @@ export class DatabaseSet {
     return chosen.member
   }
 
-  /** Tells of all that are there now, then of every change, until the returned function is called. */
+  /** Calls the observer for each current database, then for every change, until the returned function is called. */
   async follow(observer: DatabaseObserver): Promise<() => Promise<void>> {
     this.#observers.add(observer)
     await Promise.all(this.members.map((member) => observer.added(member)))
@@ -126,7 +126,7 @@ export class DatabaseSet {
     const added = fresh.map((entry) => this.#open(entry))
     for (const member of gone) this.#members.delete(keyOf(member))
     for (const member of added) this.#members.set(keyOf(member), member)
-    // Side by side: to let go of a database takes as long as the rounds in hand, and nobody new should wait for that.
+    // In parallel: stopping a database waits for its running rounds, which must not delay new ones.
     await Promise.all([...added.map((member) => this.#take(member)), ...gone.map((member) => this.#letGo(member))])
   }
 
@@ -141,7 +141,7 @@ export class DatabaseSet {
     await Promise.all([...this.#observers].map((observer) => observer.added(member)))
   }
 
-  /** Of one that is no member any more. */
+  /** Stops and closes a database that is no longer a member. */
   async #letGo(member: Member): Promise<void> {
     await Promise.all([...this.#observers].map((observer) => observer.removed(member)))
     await member.database.close()
@@ -149,17 +149,17 @@ export class DatabaseSet {
   }
 }
 
-/** Not if it is reached in another way now: with another password, say. */
+/** True if identity and URL are unchanged. A new password makes another URL. */
 function isSame(member: OpenMember | undefined, entry: CheckedDatabase | undefined): boolean {
   return member !== undefined && member.identity === entry?.identity && member.url === entry.url
 }
 
-/** Names are the same in any case. */
+/** Names are case-insensitive. */
 function keyOf({ name }: Pick<Member, 'name'>): string {
   return name.toLowerCase()
 }
 
-/** Tells a DBA whose budget a connection counts against. */
+/** Application name of the connections, for DBAs. */
 const APPLICATION_NAME = 'symphony fleet'
 const NAME_LENGTH_MAX = 255
 const KEY_LENGTH_MAX = 255

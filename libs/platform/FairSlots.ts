@@ -1,13 +1,13 @@
-/** Caller that waits for a slot of its database. */
+/** Caller that waits for a slot. */
 interface Waiter {
   readonly name: string
   readonly enter: () => void
 }
 
 /**
- * Limits how many databases are served at once, in the order of their requests. Workers of one database share its slot while
- * no other database waits. Once one waits, later callers queue behind it. So no database waits longer than the slots before it
- * last, however much work the others have.
+ * Limits the number of databases that are served at once, first come, first served. Workers of one database share its
+ * slot while no other database waits. Once one waits, later callers queue behind it. So a database waits only for the
+ * slots ahead of it, however much work the others have.
  */
 export class FairSlots {
   readonly #size: number
@@ -43,7 +43,7 @@ export class FairSlots {
       const giveUp = () => {
         this.#waiting = this.#waiting.filter((one) => one !== waiter)
         resolve(false)
-        // Callers behind may have waited for this one only.
+        // Callers behind may have waited only for this one.
         this.#admit()
       }
       const waiter: Waiter = {

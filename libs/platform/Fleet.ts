@@ -39,9 +39,9 @@ const ROUNDS_MAX = 100
 const servedHere = new Set<string>()
 
 /**
- * Runs workers for every database of a platform, within one budget of connections. Each worker of each database has a loop of
- * its own and needs a slot for a round. A circuit breaker stops the workers of a failed database, which is probed again, one
- * such database at a time. There is no order between databases.
+ * Runs workers for every database of a platform within one budget of connections. Each worker of each database has its
+ * own loop and needs a slot for a round. A circuit breaker stops the workers of a failed database; failed databases are
+ * probed one at a time. There is no order between databases.
  */
 export class Fleet {
   readonly #databases: DatabaseSet
@@ -107,7 +107,7 @@ export class Fleet {
         if (!servedHere.has(member.identity)) {
           this.#runWorkers(member)
           this.#waiting.delete(member)
-          // Not awaited: it waits for this very poll.
+          // Not awaited, because stop() waits for this poll.
           void loop.stop()
         }
         return { pollAgain: false }
@@ -159,7 +159,7 @@ export class Fleet {
 
   async #poll(member: Member, worker: FleetWorker, breaker: CircuitBreaker, signal: AbortSignal): Promise<PollResult> {
     if (breaker.state !== 'closed' && !(await this.#isBack(member, breaker, signal))) {
-      // While another worker of this database probes it, the end is unknown.
+      // While another worker probes this database, the time of the next probe is unknown.
       return { pollAgain: false, idleMs: breaker.state === 'open' ? breaker.openForMs : undefined }
     }
     const end = await this.#slots.acquire(member.identity, signal)
@@ -181,8 +181,8 @@ export class Fleet {
   }
 
   /**
-   * Probes a failed database. The probe needs a connection and so a slot. Databases are probed one at a time, and a slow answer
-   * is awaited without a slot: however many have failed, they take one slot, briefly.
+   * Probes a failed database. The probe needs a connection, so it needs a slot. Databases are probed one at a time, and
+   * a slow answer is awaited without a slot, so that any number of failed databases takes one slot briefly.
    */
   async #isBack({ identity, database }: Member, breaker: CircuitBreaker, signal: AbortSignal): Promise<boolean> {
     if (breaker.admits(1) === 0) return false
@@ -218,7 +218,7 @@ export class Fleet {
     for (const member of this.#workers.keys()) if (member.identity === identity) member.database.closeIdle()
   }
 
-  /** Sends one event per change: a probe that fails again is none. */
+  /** Sends one event per change. A probe that fails again is no change. */
   #changed(member: Member, state: BreakerState): void {
     const { name: database } = member
     if (state === 'open' && !this.#down.has(member)) {
@@ -237,7 +237,10 @@ interface DatabaseWorkers {
 
 const EXECUTOR = 'symphony_executor'
 
-/** Adapts a worker (relayer, repair, inbox, scheduler) for a fleet. `isBusy` tells from its counts whether to poll again. */
+/**
+ * Adapts a worker (relayer, repair, inbox, scheduler) for a fleet. `isBusy` tells from its counts whether to poll
+ * again.
+ */
 export function toFleetWorker<Counts>(
   name: string,
   worker: Pick<Worker<Counts>, 'runOnce' | 'stop'>,

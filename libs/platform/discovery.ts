@@ -1,9 +1,9 @@
 import { resolve } from 'node:path'
 import { embeddedFolder } from '../db/index.js'
 
-/** One database of the platform, as it is configured or discovered. */
+/** Database of the platform, as configured or discovered. */
 export interface PlatformDatabase {
-  /** How it is called, in any case: in routing, events and logs. */
+  /** Case-insensitive name, used in routing, events and logs. */
   readonly name: string
   /** `postgres://login:password@host:port/database`, or for development `embedded:FOLDER`. */
   readonly url: string
@@ -12,14 +12,14 @@ export interface PlatformDatabase {
 }
 
 /**
- * Says which databases there are now. Asked again and again, so databases may come and go while the process runs. If it
- * throws, or says something that cannot be, the last good answer stands.
+ * Returns the current databases. It is called periodically, so databases may be added and removed while the process
+ * runs. If it throws or returns an invalid list, the last valid one stays.
  */
 export abstract class PlatformDiscovery {
   abstract databases(): Promise<readonly PlatformDatabase[]>
 }
 
-/** A list that never changes. */
+/** Discovery with a fixed list. */
 export class StaticDiscovery extends PlatformDiscovery {
   readonly #databases: readonly PlatformDatabase[]
 
@@ -33,13 +33,13 @@ export class StaticDiscovery extends PlatformDiscovery {
   }
 }
 
-/** What is wrong, and with which option. */
+/** Invalid option and its error. */
 export interface OptionFailure {
   readonly option: string
   readonly message: string
 }
 
-/** A database that passed, with what makes it the one it is: the same identity twice would be served twice. */
+/** Valid database with its identity. Two entries with one identity would be served twice. */
 export interface CheckedDatabase {
   readonly name: string
   readonly url: string
@@ -51,7 +51,7 @@ type DatabasesCheck =
   | { readonly ok: true; readonly databases: readonly CheckedDatabase[] }
   | { readonly ok: false; readonly failures: readonly OptionFailure[] }
 
-/** Checks a list of databases as a whole: each by itself, and all against each other. */
+/** Checks each database of a list, and that names and identities are unique. */
 export function checkDatabases(given: unknown, schemaDefault: string): DatabasesCheck {
   if (!Array.isArray(given)) return refused('databases', 'expected a list of databases')
   if (given.length === 0) return refused('databases', 'expected at least one database')
@@ -64,7 +64,7 @@ export function checkDatabases(given: unknown, schemaDefault: string): Databases
     const checked = checkDatabase(at, entry, schemaDefault, failures)
     if (checked === undefined) continue
     databases.push(checked)
-    // Names are compared as people compare them: two that differ in case alone would be mistaken for each other.
+    // Names are case-insensitive: people would confuse names that differ only in case.
     const folded = checked.name.toLowerCase()
     const namesake = names.get(folded)
     if (namesake !== undefined)
@@ -94,7 +94,7 @@ function checkDatabase(
   if (!isFilled(name)) failures.push({ option: `${at}.name`, message: 'expected a name that is not blank' })
   if (!isFilled(schema)) failures.push({ option: `${at}.schema`, message: 'expected a schema that is not blank' })
   const place = isFilled(url) ? placeOf(url) : undefined
-  // The value is not repeated: it holds a password.
+  // The message omits the value, which contains a password.
   if (place === undefined)
     failures.push({
       option: `${at}.url`,
@@ -104,7 +104,7 @@ function checkDatabase(
   return { name, url, schema, identity: `${place}#${schema}` }
 }
 
-/** Returns server and database of a URL, without login. Two names of one host are two places: this process cannot tell. */
+/** Returns server and database of a URL, without the login. Two names of one host count as two servers. */
 function placeOf(url: string): string | undefined {
   const folder = embeddedFolder(url)
   if (folder !== undefined) return `embedded:${resolve(folder)}`

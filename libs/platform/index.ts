@@ -1,9 +1,10 @@
 /**
- * Many databases, one platform: registration, discovery, routing, and a fleet of workers within one budget of connections.
+ * Several databases in one platform: registration, discovery, routing, and a fleet of workers within one budget of
+ * connections.
  *
- * A database is there while discovery lists it. What is new is opened and served; what is gone is let go of, round by round,
- * and closed. One that does not answer is left alone and asked again; the others do not notice. A crash leaves nothing behind
- * but leases that expire, in each database for itself.
+ * Discovery lists the databases. The fleet opens and serves new ones, and closes removed ones after their running
+ * rounds. A database that does not answer is probed again later and does not affect the others. A crash leaves only
+ * leases, which expire in each database.
  */
 export { CleanupWorker } from './CleanupWorker.js'
 export type { CleanupCounts, CleanupEvent, CleanupOptions } from './CleanupWorker.js'

@@ -9,43 +9,43 @@ import {
 } from './discovery.js'
 
 export interface PlatformOptions {
-  /** A list that does not change. Either this or a discovery. */
+  /** Fixed list of databases. Exactly one of this, `discovery` and a registered discovery is required. */
   readonly databases?: readonly PlatformDatabase[]
-  /** Says which databases there are, again and again. Either this or `databases`, or one registered as a service. */
+  /** Discovery that returns the current databases. */
   readonly discovery?: PlatformDiscovery
-  /** How often a discovery is asked. @default 30000 */
+  /** Interval of discovery. @default 30000 */
   readonly refreshMs?: number
-  /** The schema of databases that do not name their own. @default `symphony` */
+  /** Schema of databases that name none. @default `symphony` */
   readonly schema?: string
-  /** How long stores and workers of the platform lease for. @default 60 */
+  /** Length of the leases of stores and workers. @default 60 */
   readonly leaseSeconds?: number
-  /** How long a database waits at the most to be looked at again when it had nothing to do. @default 500 */
+  /** Longest pause before an idle database is polled again. @default 500 */
   readonly pollMs?: number
-  /** How often what is older than its retention is removed. @default 3600000 */
+  /** Interval at which rows past their retention are removed. @default 3600000 */
   readonly cleanupIntervalMs?: number
-  /** How often new rows of a ledger are sealed in a block. Longer: a larger open window. @default 1000 */
+  /** Interval at which new ledger rows are sealed in a block. Longer: a larger open window. @default 1000 */
   readonly sealIntervalMs?: number
-  /** How long what is finished is kept. */
+  /** Retention of finished rows. */
   readonly retention?: RetentionOptions
-  /** Most connections of this process to all databases together, for its workers. @default 50 */
+  /** Maximum connections of this process's workers to all databases together. @default 50 */
   readonly connectionsMax?: number
-  /** Most connections of this process to one database, for its workers. @default 5 */
+  /** Maximum connections of this process's workers to one database. @default 5 */
   readonly connectionsPerDatabase?: number
   /**
-   * Which database is next when there are more than connections. `round-robin`: one turn each. `drain-first`: one that has more
-   * to do keeps its turn until it is empty. @default `round-robin`
+   * Order of databases when there are more than connections. `round-robin`: one round each. `drain-first`: a database
+   * with more work keeps its slot until it is empty. @default `round-robin`
    */
   readonly selection?: Selection
 }
 
 export interface RetentionOptions {
-  /** Handled messages, and sightings that nobody has begun. This is how long a repeated one is recognised. @default 30 */
+  /** Handled messages, and those only sighted. Duplicates are recognised for this long. @default 30 */
   readonly inboxDays?: number
-  /** Finished runs of jobs. @default 30 */
+  /** Finished job runs. @default 30 */
   readonly jobRunsDays?: number
   /** Finished and cancelled timers. @default 30 */
   readonly timersDays?: number
-  /** Resources that nobody has held. Their tokens go on growing. @default 30 */
+  /** Leases without a holder. Their fencing tokens continue to grow. @default 30 */
   readonly leasesDays?: number
 }
 
@@ -65,7 +65,7 @@ export interface ResolvedPlatformOptions {
   readonly selection: Selection
 }
 
-/** Everything that is wrong with the options, at once: whoever configures a fleet should not learn it line by line. */
+/** Thrown with all invalid options at once. */
 export class PlatformOptionsError extends SymphonyError {
   readonly failures: readonly OptionFailure[]
 
@@ -101,7 +101,7 @@ const DEFAULTS: Readonly<Omit<ResolvedPlatformOptions, 'discovery' | 'retention'
 })
 const RETENTION_DEFAULTS = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 })
 
-/** @param registered a discovery that the application registered as a service of its own */
+/** @param registered discovery that the application registered as a service */
 export function resolvePlatformOptions(
   given: PlatformOptions,
   registered: PlatformDiscovery | undefined,
@@ -109,7 +109,7 @@ export function resolvePlatformOptions(
   const failures: OptionFailure[] = []
   const { databases, discovery, retention, ...others } = given
   refuseUnknown('', others, DEFAULTS, failures)
-  // By destructuring: an option that is there and undefined was not given, and must not hide its default.
+  // Destructuring applies the default also to an option that is present but undefined.
   const {
     refreshMs = DEFAULTS.refreshMs,
     schema = DEFAULTS.schema,
@@ -165,7 +165,7 @@ function resolveRetention(
   return retention
 }
 
-/** Exactly one source: with two, which database is served would depend on which was asked. */
+/** Requires exactly one source: with two, the served databases would depend on the one that was used. */
 function resolveDiscovery(
   given: {
     readonly databases: unknown

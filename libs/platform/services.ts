@@ -5,7 +5,7 @@ import type { OutboxStore } from '../outbox/index.js'
 import type { SchedulerStore } from '../scheduler/index.js'
 import type { DatabaseSet, Member } from './DatabaseSet.js'
 
-/** A class stands for the service that is an instance of it, so that what is resolved has its type. */
+/** Class that identifies a service, so that a resolved service has its type. */
 export type ServiceClass<Service> = abstract new (...parameters: never[]) => Service
 
 export class ServiceError extends SymphonyError {
@@ -14,7 +14,7 @@ export class ServiceError extends SymphonyError {
   }
 }
 
-/** What an application has registered, by class. One of each. */
+/** Services of an application, one per class. */
 export class PlatformServices {
   readonly #services = new Map<ServiceClass<unknown>, unknown>()
 
@@ -36,7 +36,7 @@ export class PlatformServices {
   }
 }
 
-/** A store for each database of the platform, made when it is first asked for and kept while the database is there. */
+/** Creates one store per database on first use, and keeps it while the database is a member. */
 abstract class StoreProvider<Store> {
   readonly #databases: DatabaseSet
   readonly #create: (member: Member) => Store
@@ -47,12 +47,12 @@ abstract class StoreProvider<Store> {
     this.#create = create
   }
 
-  /** That of the database with this name, in any case. */
+  /** Returns the store of the database with this case-insensitive name. */
   of(name: string): Store {
     return this.#storeOf(this.#databases.get(name))
   }
 
-  /** That of the database which the key belongs to: always the same one, while the databases are the same. */
+  /** Returns the store of the database that the key belongs to. It stays the same while the databases are the same. */
   forKey(key: string): Store {
     return this.#storeOf(this.#databases.forKey(key))
   }

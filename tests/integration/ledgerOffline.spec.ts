@@ -221,7 +221,7 @@ describe('an export', () => {
   test.each<[string, (lines: string[]) => string[], RegExp]>([
     ['a row left out', (lines) => lines.toSpliced(4, 1), /sealed, and missing/],
     ['a row changed', (lines) => lines.with(0, withBitFlipped(lines[0]!)), /differs from what was sealed/],
-    ['a row twice', (lines) => lines.toSpliced(3, 0, lines[3]!), /in another order than its entries, or twice/],
+    ['a row twice', (lines) => lines.toSpliced(3, 0, lines[3]!), /in another order than its entries, or duplicated/],
     [
       'two rows swapped',
       (lines) => lines.with(0, lines[1]!).with(1, lines[0]!),

@@ -193,7 +193,7 @@ describe('discovery', () => {
     const first = await pay(dbs[0]!)
     await pay(dbs[1]!)
     expect(await statesOf(dbs[0]!, first)).toEqual([])
-    expect(() => databases.get('first')).toThrow('no database is called "first"')
+    expect(() => databases.get('first')).toThrow('no database has the name "first"')
   })
 
   test.for([

@@ -75,7 +75,7 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     expect(await stores.of('eu').ack(claimed)).toHaveLength(1)
     expect(stores.of('eu')).toBe(stores.of('Eu'))
     expect([...stores.all().keys()]).toEqual(['eu', 'us'])
-    expect(() => stores.of('asia')).toThrow('no database is called "asia"')
+    expect(() => stores.of('asia')).toThrow('no database has the name "asia"')
   })
 
   test('the inbox works', async () => {
