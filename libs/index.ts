@@ -1,4 +1,4 @@
-/** For applications: the object, its rails and adapters, the errors that an application catches, and the types of its members. */
+/** Entry point for applications: `Symphony`, rails and adapters, the errors to catch, and the types of its members. */
 export { fromDrizzle, fromKnex, fromKysely, fromPostgresJs, fromPrisma, fromTypeOrm } from './adapters/index.js'
 export {
   ArgumentRangeError,

@@ -47,18 +47,18 @@ export interface DeployReport {
   readonly schema: string
   readonly release: string
   readonly logins: readonly DeployedLogin[]
-  /** What would be run; only of a dry run. */
+  /** SQL of a dry run; undefined otherwise. */
   readonly sql: string | undefined
 }
 
 export interface DeployedLogin {
   readonly name: string
   readonly created: boolean
-  /** The password made for a login that this call created. Nothing keeps it. A password that was given is not repeated. */
+  /** Generated password of a login that this call created. It is stored nowhere. A given password is not repeated. */
   readonly password: string | undefined
 }
 
-/** What stands in a printed plan where a deployment puts the stored form of a password. */
+/** Placeholder in a printed plan for the stored form of a password. */
 const SECRET_TO_COME = 'made when it is deployed'
 const PASSWORD_BYTES = 24
 
@@ -67,7 +67,7 @@ interface Decision {
   readonly steps: readonly Step[]
 }
 
-/** One deployment: looks, decides under the schema's lock, runs, looks again. */
+/** One deployment: reads the server, decides under the lock of the schema, runs the steps and verifies their effect. */
 export class Installer {
   readonly #database: LoginDatabase
   readonly #options: ResolvedDeployOptions
@@ -79,7 +79,7 @@ export class Installer {
     this.#options = options
   }
 
-  /** One attempt, in one transaction. */
+  /** Runs one attempt in one transaction. */
   async install(): Promise<DeployReport> {
     const facts = await this.#database.transaction('READ ONLY', (tx) => this.#readFacts(tx))
     const passwords = this.#passwords(facts)
@@ -93,7 +93,7 @@ export class Installer {
         logins: this.#options.createLogins.map(({ name, password }) => ({
           name,
           created: passwords.has(name),
-          // A password that was given is not repeated.
+          // A given password is not repeated.
           password: password === undefined ? passwords.get(name) : undefined,
         })),
         sql: undefined,
@@ -113,7 +113,7 @@ export class Installer {
     return outcome
   }
 
-  /** What a deployment would run, as far as this login can see. */
+  /** Returns what a deployment would run, as far as this login can see. */
   async plan(): Promise<DeployReport> {
     return this.#database.transaction('READ ONLY', async (tx) => {
       const facts = await this.#readFacts(tx)
@@ -147,7 +147,9 @@ export class Installer {
     return facts
   }
 
-  /** In a deployment, called with the schema's lock in hand: what it reads cannot change before COMMIT. */
+  /**
+   * Decides what to run. During a deployment the lock of the schema is held, so the facts cannot change before COMMIT.
+   */
   async #decide(tx: Transaction, facts: ServerFacts): Promise<Decision> {
     const { schema, dropLegacy, reapply } = this.#options
     const objects = await readForeignObjects(tx, schema)
@@ -178,7 +180,7 @@ export class Installer {
 
   async #dropOutdated(tx: Transaction, version: number): Promise<string> {
     const { functions, views } = findOutdated(await readCatalog(tx, tx.schema), readManifest(version))
-    // Views first: they may be built on the functions.
+    // Views first, because they may depend on the functions.
     return [dropViews(views), await dropFunctions(tx, tx.schema, functions)].filter((sql) => sql !== '').join('\n')
   }
 
@@ -195,7 +197,7 @@ export class Installer {
     return closingSteps(facts, { dedicatedDatabase: this.#options.dedicatedDatabase, logins })
   }
 
-  /** For the logins that do not exist yet. */
+  /** Returns passwords for the logins that do not exist yet. */
   #passwords({ existingLogins }: ServerFacts): ReadonlyMap<string, string> {
     const newOnes = this.#options.createLogins.filter(({ name }) => !existingLogins.includes(name))
     return new Map(
@@ -207,7 +209,10 @@ export class Installer {
     return this.#options.createLogins.map((request) => ({ ...loginStatement(request), secret: secretOf(request.name) }))
   }
 
-  /** PostgreSQL answers a REVOKE that did nothing with a warning, and leaves the attributes of a role as they are. */
+  /**
+   * Verifies the effect of the steps: PostgreSQL only warns about a REVOKE without effect, and keeps the attributes of
+   * roles.
+   */
   async #verify(tx: Transaction, facts: ServerFacts, logins: readonly Login[]): Promise<void> {
     if (!this.#options.rolesOnly && needsOwnerGrant(facts) && (await mayActAsOwner(tx, this.#options.schema)))
       throw ownerNotRevokedError(facts.login)

@@ -4,25 +4,28 @@ import { findReadingRole } from './reads.js'
 import { readSqlQueries } from './schemaFiles.js'
 import { schemaAccessError } from './deploymentErrors.js'
 
-/** A list is a set: its order means nothing. */
+/** Value of a property. A list is a set: its order has no meaning. */
 export type PropertyValue = string | boolean | readonly string[]
 
-/** What is absent (no default, no comment, no options) is left out. */
+/** Properties of an object, without absent ones (no default, no comment, no options). */
 export type Properties = Readonly<Record<string, PropertyValue>>
 
 /**
- * Everything in a schema, by kind and name, said the same way on every version of PostgreSQL and whatever the schema is
- * called. The kinds are the files of `schema/catalog/`.
+ * Objects of a schema by kind and name, spelled the same on every version of PostgreSQL and for every schema name. The
+ * kinds are the files of `schema/catalog/`.
  */
 export type Catalog = ReadonlyMap<string, ReadonlyMap<string, Properties>>
 
-/** Reads in the snapshot of the given transaction, and leaves it in a role that may use the schema, and in the schema. */
+/**
+ * Reads in the snapshot of the transaction. Leaves it in a role that may use the schema, with the schema as search
+ * path.
+ */
 export async function readCatalog(tx: Queryable, schema: string): Promise<Catalog> {
   const role = await findReadingRole(tx, schema)
   if (role === undefined) throw schemaAccessError(schema)
   await tx.query(becomeRole(role))
   await tx.query(SPELLING_SETTINGS)
-  // Also because names are spelled without their schema where they are found without it.
+  // PostgreSQL omits the schema of names on the search path.
   await tx.query(useSchema(schema))
   const catalog = new Map<string, ReadonlyMap<string, Properties>>()
   for (const { name: kind, sql } of readSqlQueries('catalog')) {
@@ -32,7 +35,7 @@ export async function readCatalog(tx: Queryable, schema: string): Promise<Catalo
   return catalog
 }
 
-/** Sorted here and not by the server, whose order depends on the collation of the database. */
+/** Removes absent properties and sorts. The server's order would depend on the collation of the database. */
 function tidy(properties: Record<string, PropertyValue | null>): Properties {
   const present = Object.entries(properties).flatMap(([property, value]): [string, PropertyValue][] => {
     if (value === null || (typeof value === 'object' && value.length === 0)) return []

@@ -6,7 +6,7 @@ import { condense, readManifest } from './manifest.js'
 import { readServerEnvironment, type ServerEnvironment } from './reads.js'
 
 export interface StartCheckOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
-  /** `server` before there is a schema to look at. @default 'all' */
+  /** `server` checks only the server, before a schema is deployed. @default 'all' */
   readonly part?: 'server' | 'all'
 }
 
@@ -20,8 +20,8 @@ export interface StartCheck {
 const VERSION_MIN = 15
 
 /**
- * Checks before a start that the server is durable and that the schema is the one of this release. Unlike the doctor it
- * reads only the catalog: any login may run it, and its time does not grow with the ledger.
+ * Checks before a start that the server is durable and that the schema is that of this release. Unlike the doctor it
+ * reads only the catalog, so any login may run it and its time does not grow with the ledger.
  */
 export async function checkStart({ part = 'all', ...options }: StartCheckOptions): Promise<StartCheck> {
   const database = openLoginDatabase({ ...options, applicationName: 'symphony start' })
@@ -35,7 +35,10 @@ export async function checkStart({ part = 'all', ...options }: StartCheckOptions
   }
 }
 
-/** Turns notes of the doctor into refusals and warnings: the doctor may examine a standby, a worker must not start on it. */
+/**
+ * Turns notes of the doctor into refusals and warnings. The doctor may examine a standby; a worker must not start on
+ * it.
+ */
 export function checkServer(around: ServerEnvironment): StartCheck {
   const notes = environmentFindings(around)
   return {

@@ -2,7 +2,7 @@ import type { Catalog, Properties, PropertyValue } from './catalog.js'
 import type { Finding } from './findings.js'
 import { ALL_ROLES, OWNER_ROLE } from './roles.js'
 
-/** Every way in which the catalog found differs from the one expected. */
+/** Returns all differences between two catalogs. */
 export function compareCatalogs(expected: Catalog, found: Catalog): readonly Finding[] {
   const kinds = new Set([...expected.keys(), ...found.keys()])
   return [...kinds].toSorted().flatMap((kind) => compareKind(kind, expected, found))
@@ -17,7 +17,7 @@ function compareKind(kind: string, expected: Catalog, found: Catalog): Finding[]
     .flatMap((name) => compareObject({ kind, name }, own.get(name), live.get(name)))
 }
 
-/** A table that is missing, or should not be there, says it all: its columns and indexes need no lines of their own. */
+/** True for parts of a missing or unexpected relation: one finding for the relation is enough. */
 function isPartOfMissing(kind: string, name: string, expected: Catalog, found: Catalog): boolean {
   if (!PARTS_OF_RELATIONS.has(kind)) return false
   const relation = name.slice(0, name.indexOf('.'))
@@ -89,22 +89,22 @@ function textOf(value: PropertyValue | undefined): string {
   return value === undefined ? 'none' : String(value)
 }
 
-/** One difference between what was deployed and what is there. */
+/** Difference between the deployed schema and the live one. */
 interface Change {
   readonly kind: string
   readonly name: string
   readonly change: 'missing' | 'unexpected' | 'changed'
-  /** Undefined if the object as a whole is missing or unexpected. */
+  /** Changed property; undefined if the whole object is missing or unexpected. */
   readonly property?: string
 }
 
-/** What a deployment mends, and what only a person can decide. */
+/** Returns the command that repairs a change, or the question that an operator must answer first. */
 function remedyFor({ kind, name, change, property }: Change): string {
-  if (property === 'owner') return `Find out who gave it away; then ALTER … OWNER TO ${OWNER_ROLE}.`
+  if (property === 'owner') return `Find out who changed the owner; then ALTER … OWNER TO ${OWNER_ROLE}.`
   if (kind === 'grants') return change === 'missing' ? DEPLOY : unexpectedGrant(name)
   if (kind === 'roles') return 'Find out who changed the role; then change it back with ALTER ROLE, GRANT or REVOKE.'
   if (kind === 'default_privileges')
-    return change === 'missing' ? DEPLOY : 'Take it back: ALTER DEFAULT PRIVILEGES … REVOKE.'
+    return change === 'missing' ? DEPLOY : 'Revoke it: ALTER DEFAULT PRIVILEGES … REVOKE.'
   if (change === 'unexpected' && property === undefined) {
     return 'Find out who created it and what for; then move it to another schema, or drop it.'
   }
@@ -112,22 +112,24 @@ function remedyFor({ kind, name, change, property }: Change): string {
   if (MENDED_BY_FILES.has(kind) || (kind === 'relations' && property === 'definition')) return REAPPLY
   if (property === 'comment') return REAPPLY
   if (kind === 'relations' && property === undefined) {
-    return `${REAPPLY}. It brings back a view, but of a table only an empty one: the rows are in your backup.`
+    return `${REAPPLY}. It recreates a view, but only an empty table: restore the rows from your backup.`
   }
-  return `Mend it by hand as ${OWNER_ROLE}: schema/snapshot.sql shows how it was.`
+  return `Repair it manually as ${OWNER_ROLE}: schema/snapshot.sql has its definition.`
 }
 
 const DEPLOY = 'symphony deploy'
 const REAPPLY = 'symphony deploy --reapply'
 
-/** Files say CREATE OR REPLACE, or CREATE … IF NOT EXISTS, for these. */
+/** Kinds whose files use CREATE OR REPLACE or CREATE … IF NOT EXISTS. */
 const MENDED_BY_FILES = new Set(['functions', 'triggers', 'indexes'])
 
-/** The file of privileges takes back what our roles and PUBLIC should not have. Others it does not know. */
+/**
+ * Returns the remedy for an unexpected grant. The file of privileges revokes it only from our roles and from PUBLIC.
+ */
 function unexpectedGrant(name: string): string {
-  if (name.endsWith('taken from its owner')) return 'Give it back with GRANT.'
+  if (name.endsWith('taken from its owner')) return 'Grant it again with GRANT.'
   const grantee = / to (\S+)(?: with grant option)?$/.exec(name)?.[1] ?? ''
-  return grantee === 'PUBLIC' || ALL_ROLES.includes(grantee) ? DEPLOY : 'Take it back with REVOKE.'
+  return grantee === 'PUBLIC' || ALL_ROLES.includes(grantee) ? DEPLOY : 'Revoke it with REVOKE.'
 }
 
 interface Outdated {
@@ -136,10 +138,10 @@ interface Outdated {
 }
 
 /**
- * What CREATE OR REPLACE cannot turn into what the release has: a function that returns something else or names its
- * parameters differently, a view that loses a column. And what the release does not have any more: left behind, a
- * function would be a second way in, and compete for the calls of its successor. All else is replaced in place, which
- * no running worker notices.
+ * Finds objects that must be dropped before the files are applied. CREATE OR REPLACE cannot change the result or the
+ * parameter names of a function, nor remove a column of a view. Objects that the release no longer has are dropped too:
+ * an old function would stay callable and could make calls ambiguous. All others are replaced in place, without effect
+ * on running workers.
  */
 export function findOutdated(live: Catalog, release: Catalog): Outdated {
   const views = objectsOf(live, 'relations').filter(([, { type }]) => type === 'view')

@@ -6,29 +6,29 @@ import { OWNER_ROLE, RUNTIME_ROLES } from './roles.js'
 import type { SchemaFile } from './schemaFiles.js'
 
 /*
- * The statements of the installer and the doctor, besides the files of schema/. Each is a text without parameters, so
- * that a dry run prints exactly what a deployment would execute. Queries about the server are in reads.ts.
+ * Statements of the installer and the doctor, besides the files of schema/. They have no parameters, so that a dry run prints
+ * exactly what a deployment executes. Queries about the server are in reads.ts.
  */
 
-/** A piece of SQL, run as it is or printed as it is. */
+/** SQL that is run or printed as it is. */
 export interface Step {
   readonly title: string
   readonly sql: string
 }
 
-/** One transaction: after an error the rest of it is refused, and COMMIT rolls back. */
+/** Returns the steps as one transaction. After an error PostgreSQL refuses the rest, and COMMIT rolls back. */
 export function asScript(steps: readonly Step[]): string {
   const parts = steps.map(({ title, sql }) => `-- ${title}\n\n${sql.trimEnd()}\n`)
   return ['BEGIN;\n', ...parts, 'COMMIT;'].join('\n')
 }
 
-/** Waiting for a lock makes everybody who comes later wait behind us, so an attempt gives up soon and tries again. */
+/** Later transactions queue behind a waiting lock request, so an attempt gives up soon and is repeated. */
 const LOCK_TIMEOUT = '500ms'
 
-/** Building an index on a long ledger takes its time. */
+/** Building an index on a long ledger takes long. */
 export const INSTALLER_STATEMENT_TIMEOUT_MS = 1_800_000
 
-/** Nothing that the login, its database or its last statement set may change what is created. */
+/** Overrides settings of the login, the database and the session that could affect the created objects. */
 export const INSTALLER_SETTINGS = `SET LOCAL ROLE NONE;
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL statement_timeout = ${INSTALLER_STATEMENT_TIMEOUT_MS};
@@ -48,7 +48,7 @@ export function createSchema(schema: string): string {
   return `CREATE SCHEMA IF NOT EXISTS ${quoteIdentifier(schema)} AUTHORIZATION ${OWNER_ROLE};`
 }
 
-/** Printed as a remedy, never run. */
+/** Returns a statement that is only printed, as a remedy. */
 export function dropSchema(schema: string): string {
   return `DROP SCHEMA ${quoteIdentifier(schema)} CASCADE`
 }
@@ -67,8 +67,8 @@ export function revokeOwnerFromLogin(login: string): string {
 }
 
 /**
- * The comment is there for its lock: a deployer holds it on the schema itself until it commits, nobody but deployers
- * takes it, and nothing else waits for it. An advisory lock could be held by any login.
+ * Switches to the owner role and the schema. COMMENT takes a lock on the schema until COMMIT, which only deployments
+ * take and which blocks nothing else. An advisory lock could be held by any login.
  */
 export function enterSchemaAsOwner(schema: string): string {
   const name = quoteIdentifier(schema)
@@ -77,7 +77,7 @@ COMMENT ON SCHEMA ${name} IS 'Symphony: deployed by "symphony deploy", checked b
 ${useSchema(schema)}`
 }
 
-/** The temporary schema comes last: named nowhere, it would be searched first. */
+/** Puts the temporary schema last: if it is not named, PostgreSQL searches it first. */
 export function useSchema(schema: string): string {
   return `SET LOCAL search_path = ${quoteIdentifier(schema)}, pg_temp;`
 }
@@ -86,9 +86,9 @@ export const LEAVE_SCHEMA = `SET LOCAL ROLE NONE;
 SET LOCAL search_path = pg_catalog, pg_temp;`
 
 /**
- * All tables at once, before any file is applied: taken one by one as the files come to them, the locks would close a
- * circle with workers that write the same tables in another order. Whoever waits for us asks about a deadlock after
- * `deadlock_timeout`; by then this has all its locks or has given up, so no worker is ever the one to be cancelled.
+ * Locks all tables at once before any file is applied. Locks taken one by one could deadlock with workers that write
+ * the tables in another order. The timeout is at most half of `deadlock_timeout`, so that PostgreSQL never cancels a
+ * worker because of a deployment.
  */
 export const LOCK_TABLES = `SELECT set_config('statement_timeout', GREATEST(1, LEAST(500, setting::int / 2))::text, true)
 FROM pg_settings WHERE name = 'deadlock_timeout';
@@ -106,19 +106,19 @@ END
 $$;
 SET LOCAL statement_timeout = ${INSTALLER_STATEMENT_TIMEOUT_MS};`
 
-/** The view reads the table, and the table has a column of the type. No CASCADE: what else depends on them is not ours. */
+/** Drops the view, the table it reads and the type of its column. No CASCADE: other dependent objects are not ours. */
 export const DROP_LEGACY = `DROP VIEW IF EXISTS supervisor_outbox_status;
 DROP TABLE IF EXISTS payment_outbox;
 DROP TYPE IF EXISTS outbox_status;`
 
-/** Those, and whatever of ours is built on them: the files create all of it again. */
+/** Drops these functions and those of ours that depend on them. The files create all of them again. */
 export async function dropFunctions(tx: Queryable, schema: string, names: readonly string[]): Promise<string> {
   const { rows } = await tx.query<{ list: string | null }>(WITH_DEPENDENT_FUNCTIONS, [schema, names])
   const list = rows[0]?.list ?? null
   return list === null ? '' : `DROP ROUTINE ${list};`
 }
 
-/** Only functions in SQL-standard form are known to depend on the functions that they call. */
+/** PostgreSQL records dependencies only for functions in SQL-standard form. */
 const WITH_DEPENDENT_FUNCTIONS = `
   WITH RECURSIVE ours AS (
     SELECT p.oid, format('%s(%s)', p.proname, oidvectortypes(p.proargtypes)) AS name
@@ -151,12 +151,12 @@ export function dedicateDatabase(database: string): string {
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;`
 }
 
-/** As the owner, in the schema. */
+/** Returns a statement for the owner, in the schema. */
 export function setActorGateway({ name, gateway }: LoginStatement): string {
   return `SELECT set_actor_gateway(${quoteLiteral(name)}, ${gateway === 'names'});`
 }
 
-/** The secret is the stored form of a password, never the password. */
+/** @param secret stored form of a password, never the password itself */
 export function createLogin({ name, inherits }: LoginStatement, secret: string): string {
   return `CREATE ROLE ${quoteIdentifier(name)} LOGIN ${inherits ? 'INHERIT' : 'NOINHERIT'} PASSWORD ${quoteLiteral(secret)};`
 }
@@ -166,19 +166,21 @@ export function grantToLogin({ name, roles, inherits }: LoginStatement, version:
   return `GRANT ${roles.map(quoteIdentifier).join(', ')} TO ${quoteIdentifier(name)}${options};`
 }
 
-/** Since 16: the right to grant the roles, without the right to use them. */
+/** Grants the right to grant the roles, without the right to use them. Since PostgreSQL 16. */
 export function grantAdmin(login: string, roles: readonly string[]): string {
   return `GRANT ${roles.map(quoteIdentifier).join(', ')} TO ${quoteIdentifier(login)} WITH ADMIN TRUE, INHERIT FALSE, SET FALSE;`
 }
 
-/** How PostgreSQL writes a definition depends on these, and a login or a database may have set them. */
+/** Settings that change how PostgreSQL prints definitions. A login or a database may have set them. */
 export const SPELLING_SETTINGS = `SET LOCAL quote_all_identifiers = off;
 SET LOCAL standard_conforming_strings = on;
 SET LOCAL intervalstyle = postgres;
 SET LOCAL timezone = 'UTC';
 SET LOCAL extra_float_digits = 1;`
 
-/** Superusers stay what they are: they can also look at a schema that was closed to the auditor. */
+/**
+ * Switches to the auditor role. Superusers stay superusers, so that they can examine a schema closed to the auditor.
+ */
 export async function becomeAuditor(tx: Queryable, { loginIsSuperuser }: ServerEnvironment): Promise<void> {
   await tx.query(`SET LOCAL ROLE ${loginIsSuperuser ? 'NONE' : RUNTIME_ROLES.auditor}`)
 }
@@ -187,7 +189,7 @@ export function becomeRole(role: string): string {
   return `SET LOCAL ROLE ${quoteIdentifier(role)}`
 }
 
-/** How many of the newest items the checks of `schema/checks/` look at; undefined for all. */
+/** Sets the number of newest items that the checks of `schema/checks/` examine; undefined for all. */
 export async function setExaminedItems(tx: Queryable, count: number | undefined): Promise<void> {
   await tx.query(`SELECT pg_catalog.set_config('symphony.examined_items', $1, true)`, [String(count ?? '')])
 }

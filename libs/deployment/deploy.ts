@@ -7,13 +7,12 @@ import { resolveDeployOptions, type DeployOptions } from './options.js'
 import { lockConflictError } from './deploymentErrors.js'
 import { isConcurrencyError } from './plan.js'
 
-/** Pause between two attempts, so that transactions that waited for our locks can run. */
+/** Pause between two attempts, so that transactions waiting for our locks can run. */
 const PAUSE_MS = 300
 
 /**
- * Brings the schema of one database to this release, in one transaction: all of it, or nothing. Safe to run at any
- * time, by several at once, and while workers run. Deploying what is there already changes nothing but privileges that
- * were granted by hand.
+ * Deploys this release to the schema of one database, in one transaction. Safe to run at any time, concurrently, and
+ * while workers run. A repeated deployment changes nothing, but revokes manual grants to our roles.
  */
 export async function deploy(given: DeployOptions): Promise<DeployReport> {
   const options = resolveDeployOptions(given)
@@ -33,7 +32,7 @@ export async function deploy(given: DeployOptions): Promise<DeployReport> {
   }
 }
 
-/** Repeats an attempt that failed because of concurrent work. It was rolled back, so a repetition is safe. */
+/** Repeats an attempt that failed because of concurrent work. The failed attempt was rolled back. */
 async function runPatiently<T>(attempt: () => Promise<T>, patienceMs: number): Promise<T> {
   const endsAtMs = systemClock.monotonicMs() + patienceMs
   for (let attempts = 1; ; attempts += 1) {
@@ -43,7 +42,7 @@ async function runPatiently<T>(attempt: () => Promise<T>, patienceMs: number): P
       if (!isConcurrencyError(error)) throw error
       if (systemClock.monotonicMs() >= endsAtMs) throw lockConflictError(attempts, error)
     }
-    // Random, so that two deployers do not collide again.
+    // Random, so that two deployments do not collide again.
     await sleep(PAUSE_MS * (0.5 + Math.random()))
   }
 }

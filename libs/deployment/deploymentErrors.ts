@@ -10,22 +10,22 @@ import { OWNER_ROLE } from './roles.js'
 export function legacyObjectsError(schema: string, objects: readonly NamedObject[]): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_LEGACY_OBJECTS',
-    `The schema ${schema} still holds the outbox that came before this one: ${list(objects)}.`,
-    { remedy: 'Save what is in it, then deploy with --drop-legacy, which drops it.' },
+    `The schema ${schema} still contains the previous outbox: ${list(objects)}.`,
+    { remedy: 'Save its contents, then deploy with --drop-legacy, which drops it.' },
   )
 }
 
 export function foreignObjectsError(schema: string, objects: readonly NamedObject[]): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_FOREIGN_OBJECTS',
-    `The schema ${schema} holds objects that do not belong to ${OWNER_ROLE}: ${list(objects)}.`,
+    `The schema ${schema} contains objects that do not belong to ${OWNER_ROLE}: ${list(objects)}.`,
     {
-      remedy: `Choose an empty schema. If an object is ours and was given away, return it: ALTER … OWNER TO ${OWNER_ROLE}.`,
+      remedy: `Choose an empty schema. If an object belongs to Symphony, change its owner back: ALTER … OWNER TO ${OWNER_ROLE}.`,
     },
   )
 }
 
-/** Whether these objects have the names of ours: a dump restored while our roles were missing. */
+/** True if these objects have the names of ours: a dump was restored while our roles were missing. */
 export function isRestoredWithoutRoles(foreign: readonly NamedObject[]): boolean {
   return ['payment_outbox_attempts', 'symphony_deployments'].every((table) =>
     foreign.some(({ type, identity }) => type === 'table' && identity.endsWith(`.${table}`)),
@@ -53,20 +53,20 @@ export function newerDatabaseError(schema: string, found: Release, own: Release)
   )
 }
 
-/** The file of a table never changes after its release: a change is a migration. */
+/** The file of a table never changes after its release; a change is a migration. */
 export function tablesDifferError(schema: string, files: readonly { readonly name: string }[]): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_TABLES_DIFFER',
     `The tables of the schema ${schema} were created by other versions of: ${files.map(({ name }) => name).join(', ')}.`,
     {
       remedy:
-        'An unreleased build deployed them. Go on with that build, or deploy into an empty database or another schema (--schema).',
+        'An unreleased build deployed them. Continue with that build, or deploy into an empty database or another schema (--schema).',
     },
   )
 }
 
 export function notDeployedError(schema: string): DeploymentError {
-  return new DeploymentError('NOT_DEPLOYED', `The schema ${schema} holds no deployment of Symphony.`, {
+  return new DeploymentError('NOT_DEPLOYED', `The schema ${schema} contains no deployment of Symphony.`, {
     remedy: 'Run symphony deploy, or name the schema of the deployment: --schema.',
   })
 }
@@ -93,7 +93,7 @@ export function lockConflictError(attempts: number, cause: unknown): DeploymentE
     `Other transactions held conflicting locks in each of ${attempts} attempts. Nothing was changed.`,
     {
       cause,
-      remedy: 'Look in pg_stat_activity for a transaction that has been open for long, end it, and deploy again.',
+      remedy: 'Find the long-running transaction in pg_stat_activity, end it, and deploy again.',
     },
   )
 }
@@ -103,7 +103,7 @@ export function ownerNotRevokedError(login: string): DeploymentError {
     'DEPLOYMENT_WITHOUT_EFFECT',
     `The role ${OWNER_ROLE} could not be revoked from the login ${login}.`,
     {
-      remedy: `Have a superuser look at how ${login} became a member of ${OWNER_ROLE}.`,
+      remedy: `Ask a superuser to find out how ${login} became a member of ${OWNER_ROLE}.`,
     },
   )
 }
@@ -117,7 +117,7 @@ export function databaseNotDedicatedError(database: string): DeploymentError {
 export function loginMismatchError({ name, inherits }: LoginStatement): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_LOGIN_MISMATCH',
-    `The role ${name} exists and is not the login that was asked for: one that can log in and ` +
+    `The role ${name} exists but is not the requested login: one that can log in and ` +
       `${inherits ? 'has the rights of its role at all times' : 'has the rights of its roles only when it switches to them'}.`,
     { remedy: `Choose another name, or change it: ALTER ROLE … LOGIN ${inherits ? 'INHERIT' : 'NOINHERIT'}.` },
   )

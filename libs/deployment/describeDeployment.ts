@@ -4,14 +4,14 @@ import { becomeAuditor } from './db.js'
 import { notDeployedError } from './deploymentErrors.js'
 import { readDeploymentHistory, readServerEnvironment, type DeployedFile } from './reads.js'
 
-/** What is deployed, object by object, and every deployment that led to it. */
+/** Deployed objects, and the history of deployments. */
 export interface DeploymentDescription {
   readonly schema: string
   readonly catalog: Catalog
   readonly history: readonly DeployedFile[]
 }
 
-/** Reads only. The login must be a member of `symphony_auditor`, or a superuser. */
+/** Reads the deployment. The login must be a member of `symphony_auditor`, or a superuser. */
 export async function describeDeployment(
   options: Pick<DatabaseOptions, 'url' | 'schema' | 'tls'>,
 ): Promise<DeploymentDescription> {

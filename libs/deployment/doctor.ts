@@ -17,7 +17,7 @@ import { readSqlQueries, type SqlQuery } from './schemaFiles.js'
 import { RUNTIME_ROLES } from './roles.js'
 
 export interface DoctorOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
-  /** Look at every item instead of the newest ones. @default false */
+  /** True checks every item instead of the newest ones. @default false */
   readonly full?: boolean
 }
 
@@ -31,12 +31,12 @@ export interface Diagnosis {
 /** Counting a long ledger takes minutes and blocks no other transaction. */
 const STATEMENT_TIMEOUT_MS = 1_800_000
 
-/** Enough to notice what goes wrong today; a full examination looks at everything there ever was. */
+/** Number of newest items that an examination without `full` checks. */
 const ITEMS_EXAMINED = 10_000
 
 /**
- * Compares a live database with what this release deploys, and its data with what was promised. Reads only. The login
- * must be a member of `symphony_auditor`, or a superuser.
+ * Compares a live database with what this release deploys, and its data with the invariants. Reads only. The login must
+ * be a member of `symphony_auditor`, or a superuser.
  */
 export async function doctor(options: DoctorOptions): Promise<Diagnosis> {
   requireKnownOptions(options, ['url', 'schema', 'tls', 'full'])
@@ -102,7 +102,7 @@ async function examineCatalog(tx: Transaction, version: number): Promise<readonl
   return compareCatalogs(readManifest(version), condense(await readCatalog(tx, tx.schema)))
 }
 
-/** On its own, because a check that cannot be run (its table is missing) must not end the others. */
+/** Runs a check in its own transaction, because a failing check (its table is missing) must not stop the others. */
 async function runCheck(
   database: LoginDatabase,
   around: ServerEnvironment,
@@ -134,15 +134,15 @@ function damage(check: string, { object, expected, found }: Observation): Findin
     found,
     remedy:
       REMEDIES[check] ??
-      `Keep the database as it is and find out what wrote to it; schema/checks/${check}.sql is what was asked.`,
+      `Keep the database as it is and find out what wrote to it; schema/checks/${check}.sql is the failed check.`,
   }
 }
 
 /** Remedies of checks that have a more precise one than the default. */
 const REMEDIES: Readonly<Record<string, string>> = {
   lease_floor_is_kept:
-    'The restore left the row of the floor out. Restore into an empty database, as docs/operate/dump.md says; or, as ' +
+    'The restore omitted the row of the floor. Restore into an empty database, as docs/operate/dump.md says; or, as ' +
     'symphony_owner, set symphony_lease_floor.fencing_token to the highest fencing token ever issued, or higher.',
   dispatch_is_open:
-    'Compare the rail’s book with this one as docs/operate/restore.md says, then: symphony freeze lift --reason "…"',
+    'Compare the ledger with the rail’s records as docs/operate/restore.md says, then: symphony freeze lift --reason "…"',
 }

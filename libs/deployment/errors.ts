@@ -5,28 +5,28 @@ export type DeploymentErrorCode =
   | 'DEPLOYMENT_NO_SCHEMA_FILES'
   /** The server is too old or a standby, or the database has the wrong encoding. */
   | 'DEPLOYMENT_SERVER_UNFIT'
-  /** The login may not do what has to be done; the remedy is the SQL that a DBA has to run. */
+  /** The login lacks a right. The remedy is the SQL that a DBA has to run. */
   | 'DEPLOYMENT_RIGHTS_MISSING'
-  /** The database was deployed by a newer release than this one. */
+  /** A newer release than this one deployed the database. */
   | 'DEPLOYMENT_NEWER_DATABASE'
   | 'DEPLOYMENT_TABLES_DIFFER'
-  /** The schema holds objects of the outbox that came before this one. */
+  /** The schema contains objects of the previous outbox. */
   | 'DEPLOYMENT_LEGACY_OBJECTS'
-  /** The schema holds objects that belong to somebody else. */
+  /** The schema contains objects of another owner. */
   | 'DEPLOYMENT_FOREIGN_OBJECTS'
-  /** Other transactions stood in the way until patience ended. Nothing was changed. */
+  /** Other transactions held conflicting locks until the timeout. Nothing was changed. */
   | 'DEPLOYMENT_BLOCKED'
   /** A file of the schema failed. Nothing was changed. */
   | 'DEPLOYMENT_FILE_FAILED'
-  /** PostgreSQL accepted a statement that did not have its effect. Nothing was changed. */
+  /** A statement of the deployment had no effect. Nothing was changed. */
   | 'DEPLOYMENT_WITHOUT_EFFECT'
-  /** A login that was asked for exists, but is of another kind. */
+  /** A requested login exists, but with other attributes. */
   | 'DEPLOYMENT_LOGIN_MISMATCH'
   /** A dump was restored before the roles existed: owners and grants are lost. */
   | 'RESTORED_WITHOUT_ROLES'
   /** There is no deployment in this schema. */
   | 'NOT_DEPLOYED'
-  /** The doctor's login may not read what it has to examine. */
+  /** The login of the doctor may not read the objects to examine. */
   | 'DOCTOR_ROLE_MISSING'
 
 export class DeploymentError extends SymphonyError {

@@ -5,16 +5,16 @@ import { isNewer, readRelease } from './release.js'
 import { OWNER_ROLE } from './roles.js'
 import { inOrder, readSchemaFiles } from './schemaFiles.js'
 
-/** One finding of the doctor. */
+/** Finding of the doctor. */
 export interface Finding {
   /**
    * `drift`: the database differs from the deployed schema. `damage`: the data breaks an invariant. `note`: a setting
    * that an operator may have chosen. `drift` and `damage` make the examination fail.
    */
   readonly severity: 'drift' | 'damage' | 'note'
-  /** For machines: `INDEX_MISSING`. */
+  /** Code for programs: `INDEX_MISSING`. */
   readonly code: string
-  /** `index payment_outbox_pending.ix_pending_claimable`. */
+  /** Object: `index payment_outbox_pending.ix_pending_claimable`. */
   readonly object: string
   readonly expected: string
   readonly found: string
@@ -25,7 +25,7 @@ export interface Finding {
 /** Newest major version of PostgreSQL that the tests of this release run on. */
 const VERSION_TESTED_MAX = 18
 
-/** Findings about the server and the database that an operator may have chosen on purpose. */
+/** Returns findings about the server and the database that an operator may have chosen on purpose. */
 export function environmentFindings(around: ServerEnvironment): readonly Finding[] {
   return [
     ...note(around.loginIsSuperuser, {
@@ -49,17 +49,17 @@ export function environmentFindings(around: ServerEnvironment): readonly Finding
         code: 'OWNER_GRANTABLE',
         object: `role ${role}`,
         expected: `no role that can grant ${OWNER_ROLE}`,
-        found: `${role} can grant it, to itself too`,
-        remedy: 'As the login that deploys it needs this. Keep it apart from the logins of workers and applications.',
+        found: `${role} can grant it, also to itself`,
+        remedy: 'The deploying login needs this. Use other logins for workers and applications.',
       }),
     ),
     ...around.dataWriters.flatMap((login) =>
       note(true, {
         code: 'LOGIN_WRITES_ALL_DATA',
         object: `login ${login}`,
-        expected: 'no login that may write our tables',
+        expected: 'no login that may write the tables of Symphony',
         found: 'a member of pg_write_all_data',
-        remedy: 'Take that membership away, or trust this login with the ledger.',
+        remedy: 'Revoke that membership, or trust this login with the ledger.',
       }),
     ),
     ...note(around.fsync !== 'on' || around.fullPageWrites !== 'on', {
@@ -74,7 +74,7 @@ export function environmentFindings(around: ServerEnvironment): readonly Finding
       object: 'server',
       expected: 'a primary',
       found: 'a standby',
-      remedy: 'It can be examined, but nothing can be enqueued or claimed here: point DATABASE_URL at the primary.',
+      remedy: 'Point DATABASE_URL at the primary: a standby can be examined, but accepts no writes.',
     }),
     ...note(around.version > VERSION_TESTED_MAX, {
       code: 'SERVER_VERSION_UNTESTED',

@@ -1,9 +1,9 @@
 /**
- * Bringing the schema to a database, and checking that it is still what was brought.
+ * Deployment of the schema, and checks of a deployed schema.
  *
- * `deploy` applies the files of `schema/` in one transaction, as the owner role, and writes down their checksums in
- * `symphony_deployments`; a crash leaves the database as it was. `doctor` compares the live catalog with the manifest of
- * the release, which is made from a fresh install and committed, and never with what the database says about itself.
+ * `deploy` applies the files of `schema/` in one transaction as the owner role, and records their checksums in
+ * `symphony_deployments`; a crash changes nothing. `doctor` compares the live catalog with the manifest of the release.
+ * The manifest is generated from a fresh install and committed, so that the database does not vouch for itself.
  */
 export { checkStart } from './checkStart.js'
 export type { StartCheck, StartCheckOptions } from './checkStart.js'

@@ -2,25 +2,26 @@ import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
 import { ALL_ROLES, API_ROLES, isRuntimeRole, RUNTIME_ROLES, type RuntimeRole } from './roles.js'
 
-/** A login to create, and what it is for. */
+/** Login to create. */
 export interface LoginRequest {
   readonly name: string
   /**
-   * `ingest` alone makes a login for an application: it has the role's rights at all times, because it enqueues in its
-   * own transactions. Anything else makes a login for a process of Symphony or for a person: a member that inherits
-   * nothing and switches role.
+   * Roles of the login. `ingest` alone makes a login for an application: it inherits the role's rights, because it
+   * enqueues in its own transactions. Other roles make a login for a process of Symphony or a person: it inherits
+   * nothing and switches roles.
    */
   readonly roles: readonly RuntimeRole[]
   /**
-   * For which people it acts: `keys`, the owners of API keys that it shows, which the database verifies; `names`, also people
-   * whom it only names. @default itself alone
+   * People that it may act for: `keys`, owners of API keys, which the database verifies; `names`, also any person that
+   * it names.
+   * @default only itself
    */
   readonly gateway?: 'keys' | 'names'
   /** Printable ASCII. @default generated, and returned once */
   readonly password?: string
 }
 
-/** `app=ingest`, `relayer=executor`, `ops=control+readonly`, `web=api`, `web=api+names`. */
+/** Parses `app=ingest`, `relayer=executor`, `ops=control+readonly`, `web=api` or `web=api+names`. */
 export function parseLoginRequest(text: string): LoginRequest {
   const [, name = '', words = ''] = /^(.*)=([^=]*)$/.exec(text) ?? []
   const list = words.split('+')
@@ -32,18 +33,18 @@ export function parseLoginRequest(text: string): LoginRequest {
   return { name, roles: [...new Set(roles)], ...(isApi ? { gateway: namesPeople ? 'names' : 'keys' } : {}) }
 }
 
-/** Every role of the HTTP API, and the right to act for owners of API keys. */
+/** Word for all roles of the HTTP API and the right to act for owners of API keys. */
 const API = 'api'
-/** Beside `api`: the right to name people without an API key. The database cannot verify those names. */
+/** Word beside `api` for the right to act for people without an API key. The database cannot verify them. */
 const NAMES = 'names'
 
-/** A login as the statements of a deployment need it. */
+/** Login, as the statements of a deployment need it. */
 export interface LoginStatement {
   readonly name: string
   readonly roles: readonly string[]
-  /** Whether the login has the rights of its roles without SET ROLE. */
+  /** True if the login has the rights of its roles without SET ROLE. */
   readonly inherits: boolean
-  /** People that the login may act for, beside itself. */
+  /** People that the login may act for, besides itself. */
   readonly gateway: 'keys' | 'names' | undefined
 }
 
@@ -84,14 +85,14 @@ function parseRuntimeRole(word: string): RuntimeRole {
   )
 }
 
-/** PostgreSQL's own default. More would be paid at every login. */
+/** Default of PostgreSQL. More iterations would slow down every login. */
 const ITERATIONS = 4096
 const SALT_BYTES = 16
 
 /**
- * What PostgreSQL stores for a password. Sent in its place, so that a server which logs statements, or keeps them in
- * its statistics, never sees the password itself. For printable ASCII only: anything else would have to be normalised
- * first (RFC 4013).
+ * Returns the verifier that PostgreSQL stores for a password. It is sent instead of the password, so that logs and
+ * statistics of the server never contain the password. Printable ASCII only: other text would need normalisation (RFC
+ * 4013).
  */
 export function scramVerifier(
   password: string,

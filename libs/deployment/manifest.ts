@@ -5,14 +5,14 @@ import type { Catalog, Properties, PropertyValue } from './catalog.js'
 import { schemaFolder } from './schemaFiles.js'
 
 /**
- * What a release deploys: `schema/manifest.json`, made from fresh installs and committed with the files it describes.
- * A value that differs between versions of PostgreSQL is kept once for each version it changed in.
+ * Value in `schema/manifest.json`, which is generated from fresh installs. A value that differs between versions of
+ * PostgreSQL has one entry per version in which it changed.
  */
 export type ManifestValue = PropertyValue | { readonly since: Readonly<Record<string, PropertyValue>> }
 
 type Manifest = Readonly<Record<string, Readonly<Record<string, Readonly<Record<string, ManifestValue>>>>>>
 
-/** The catalog that a server of this version should have. */
+/** Returns the catalog that a server of this version should have. */
 export function readManifest(version: number): Catalog {
   const manifest: Manifest = JSON.parse(readFileSync(join(schemaFolder(), 'manifest.json'), 'utf8'))
   return mapCatalog(
@@ -21,7 +21,10 @@ export function readManifest(version: number): Catalog {
   )
 }
 
-/** As the manifest has it: whole programs are told apart by their digest. Their text is in `schema/snapshot.sql`. */
+/**
+ * Replaces function bodies and view definitions by their digests, as in the manifest. `schema/snapshot.sql` has the
+ * texts.
+ */
 export function condense(catalog: Catalog): Catalog {
   return mapCatalog(catalog, (value, kind, property) =>
     typeof value === 'string' && PROGRAMS.has(`${kind}.${property}`) ? digestOf(value) : value,

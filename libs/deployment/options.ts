@@ -3,21 +3,21 @@ import { DEFAULT_SCHEMA, type DatabaseOptions } from '../db/index.js'
 import { checkLoginRequest, type LoginRequest } from './logins.js'
 
 export interface DeployOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
-  /** Return the SQL instead of running it. Reads the database, changes nothing. @default false */
+  /** True returns the SQL instead of running it. @default false */
   readonly dryRun?: boolean
-  /** Create the roles of the cluster and the logins, and leave the database as it is. Before a restore. @default false */
+  /** True creates only the roles and the logins, e.g. before a restore. @default false */
   readonly rolesOnly?: boolean
-  /** Drop what the outbox before this one left in the schema: its view, its table, its type. @default false */
+  /** True drops the view, the table and the type of the previous outbox. @default false */
   readonly dropLegacy?: boolean
-  /** Apply all files although none has changed: mends functions, views, triggers and indexes. @default false */
+  /** True applies all files, even unchanged ones: repairs functions, views, triggers and indexes. @default false */
   readonly reapply?: boolean
-  /** This database serves Symphony alone: take TEMP and CREATE away from PUBLIC. @default false */
+  /** True revokes TEMP and CREATE from PUBLIC, for a database that serves only Symphony. @default false */
   readonly dedicatedDatabase?: boolean
-  /** Logins to create, or to make members if they exist. @default none */
+  /** Logins to create, or to grant roles to if they exist. @default none */
   readonly createLogins?: readonly LoginRequest[]
   /**
-   * How long to keep trying while other transactions are in the way. Each single attempt waits for a lock only half a
-   * second, because everybody who comes later would have to wait behind it. @default 60000
+   * Time to keep trying while other transactions hold conflicting locks. Each attempt waits only half a second for a
+   * lock, because later transactions queue behind it. @default 60000
    */
   readonly patienceMs?: number
 }
@@ -46,7 +46,10 @@ export function resolveDeployOptions(given: DeployOptions): ResolvedDeployOption
   options.createLogins.forEach(checkLoginRequest)
   const excluded = (['reapply', 'dropLegacy', 'dedicatedDatabase'] as const).find((name) => options[name])
   if (options.rolesOnly && excluded !== undefined) {
-    throw new InvalidArgumentError('rolesOnly', `expected no ${excluded} with it: it changes nothing in the database`)
+    throw new InvalidArgumentError(
+      'rolesOnly',
+      `expected no ${excluded} with it: rolesOnly changes nothing in the database`,
+    )
   }
   return options
 }

@@ -24,7 +24,7 @@ import { OWNER_ROLE } from './roles.js'
 import { inOrder, type SchemaFile, type SchemaFiles } from './schemaFiles.js'
 
 export interface Login extends LoginStatement {
-  /** The stored form of the password, for a login that is to be created; undefined for one that exists. */
+  /** Stored form of the password of a new login; undefined for an existing one. */
   readonly secret: string | undefined
 }
 
@@ -41,7 +41,7 @@ export function openingSteps(facts: ServerFacts, schema: string, { cluster }: Sc
   ]
 }
 
-/** The roles and the logins alone. The restored row of settings names the gateways. */
+/** Steps for the roles and the logins only. The restored settings row names the gateways. */
 export function roleSteps(facts: ServerFacts, { cluster }: SchemaFiles, logins: readonly Login[]): readonly Step[] {
   return [
     { title: 'settings of this transaction', sql: INSTALLER_SETTINGS },
@@ -54,7 +54,7 @@ interface Changes {
   readonly dropLegacy: boolean
   /** Tables and migrations that were never applied. */
   readonly tables: readonly SchemaFile[]
-  /** Statements that drop what CREATE OR REPLACE cannot replace. */
+  /** Statements that drop objects which CREATE OR REPLACE cannot replace. */
   readonly dropOutdated: string
 }
 
@@ -72,12 +72,12 @@ export function fileSteps(files: SchemaFiles, release: Release, changes: Changes
   ]
 }
 
-/** Applies the privileges again if nothing has changed. This revokes grants that were made by hand to our roles. */
+/** Applies the privileges again if no file has changed. This revokes manual grants to our roles. */
 export function regrantSteps({ privileges }: SchemaFiles): readonly Step[] {
   return [fileStep(privileges)]
 }
 
-/** Steps after the files: gateways as the owner, then the logins as the login that deploys. */
+/** Steps after the files: gateways as the owner, then the logins as the deploying login. */
 export function closingSteps(
   facts: ServerFacts,
   { dedicatedDatabase, logins }: { readonly dedicatedDatabase: boolean; readonly logins: readonly Login[] },
@@ -112,7 +112,7 @@ function loginStep(login: Login, version: number): Step {
   return { title: `the login ${login.name}`, sql: [...creation, grantToLogin(login, version)].join('\n') }
 }
 
-/** Runs the steps in order. A failure names the step. */
+/** Runs the steps in order. An error names the step. */
 export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise<void> {
   for (const step of steps) {
     try {
@@ -124,9 +124,9 @@ export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise
 }
 
 /**
- * Whether concurrent work caused the failure: a lock, a deadlock, a lost connection. Two deployments of one cluster may
- * also create or grant the same role at once. PostgreSQL reports that as a broken unique index of its catalog, or as
- * the internal error "tuple concurrently updated".
+ * True if concurrent work caused the failure: a lock, a deadlock, a lost connection. Two deployments of one cluster may
+ * also create or grant the same role at once. PostgreSQL reports that as a unique violation in its catalog, or as the
+ * internal error "tuple concurrently updated".
  */
 export function isConcurrencyError(error: unknown): boolean {
   if (!(error instanceof DatabaseError) || NO_CONNECTION.has(error.code)) return false
@@ -134,7 +134,7 @@ export function isConcurrencyError(error: unknown): boolean {
   return error.code === 'UNIQUE_VIOLATION' && error.table?.startsWith('pg_') === true
 }
 
-/** Reported at once: without a connection no other transaction is the cause. */
+/** Codes of failed connections, which are no effect of concurrent work. */
 const NO_CONNECTION: ReadonlySet<string> = new Set(['CANNOT_CONNECT_NOW', 'CONNECT_FAILED', 'TOO_MANY_CONNECTIONS'])
 
 function stepFailed({ title }: Step, error: unknown): DeploymentError {

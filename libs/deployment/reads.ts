@@ -3,13 +3,13 @@ import type { LoginStatement } from './logins.js'
 import type { Release } from './release.js'
 import { ALL_ROLES, OWNER_ROLE, RUNTIME_ROLES } from './roles.js'
 
-/* The queries of the installer and the doctor about a server. They change nothing. */
+/* Read-only queries of the installer and the doctor about a server. */
 
-/** Rights of the login that deploys, and the present state of its target. */
+/** Rights of the deploying login, and the state of its target. */
 export interface ServerFacts {
   readonly login: string
   readonly database: string
-  /** 15, 16, 17, 18. */
+  /** Major version: 15, 16, 17, 18. */
   readonly version: number
   readonly isSuperuser: boolean
   readonly isStandby: boolean
@@ -17,14 +17,14 @@ export interface ServerFacts {
   readonly mayCreateSchemas: boolean
   readonly ownsDatabase: boolean
   readonly missingRoles: readonly string[]
-  /** Whether the login can switch to the role of the owner now. */
+  /** True if the login can switch to the owner role now. */
   readonly mayActAsOwner: boolean
   /** Existing roles of ours that the login may not grant. */
   readonly ungrantableRoles: readonly string[]
-  /** Undefined if there is no such schema yet. */
+  /** Owner of the schema; undefined if it does not exist. */
   readonly schemaOwner: string | undefined
   readonly ownsSchema: boolean
-  /** Logins among those asked for that exist. */
+  /** Requested logins that exist. */
   readonly existingLogins: readonly string[]
 }
 
@@ -39,7 +39,7 @@ export async function readServerFacts(tx: Queryable, schema: string, logins: rea
   return { ...facts, schemaOwner: facts.schemaOwner ?? undefined }
 }
 
-/** Since 16, a member may be barred from SET ROLE, and CREATEROLE reaches only the roles that it created. */
+/** Since 16, a member may lack SET ROLE, and CREATEROLE covers only the roles it created. */
 const SERVER_FACTS = `
   SELECT me.rolname::text AS "login", d.datname::text AS "database", v.major AS "version",
     me.rolsuper AS "isSuperuser", pg_catalog.pg_is_in_recovery() AS "isStandby",
@@ -64,7 +64,7 @@ const SERVER_FACTS = `
   LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $1
   WHERE me.rolname = session_user`
 
-/** An object in the schema, as a person would name it. */
+/** Object in the schema, with its readable name. */
 export interface NamedObject {
   readonly type: string
   readonly identity: string
@@ -78,7 +78,7 @@ export async function readForeignObjects(tx: Queryable, schema: string): Promise
   return rows
 }
 
-/** Sequences that belong to a column, row types and array types share the fate of what they belong to. */
+/** Omits sequences of columns, row types and array types: they belong to another object. */
 const FOREIGN_OBJECTS = `
   SELECT shown.type, shown.identity, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, o.is_legacy AS "isLegacy"
   FROM pg_catalog.pg_namespace n
@@ -102,7 +102,7 @@ const FOREIGN_OBJECTS = `
   WHERE n.nspname = $1 AND (o.is_legacy OR o.owner IS DISTINCT FROM pg_catalog.to_regrole($2)::oid)
   ORDER BY shown.type, shown.identity`
 
-/** The deployment in force: its release, and the checksum of each file. */
+/** Current deployment: its release, and the checksum of each file. */
 interface RecordedDeployment extends Release {
   readonly checksums: ReadonlyMap<string, string>
 }
@@ -125,7 +125,7 @@ export async function readDeploymentRecord(tx: Queryable, schema: string): Promi
   }
 }
 
-/** A file of a deployment, as it was written down then. */
+/** File of a deployment, as it was recorded. */
 export interface DeployedFile {
   readonly deployment: number
   readonly file: string
@@ -192,21 +192,21 @@ export interface ServerEnvironment {
   readonly version: number
   readonly login: string
   readonly loginIsSuperuser: boolean
-  /** Whether the login can switch to the role that may read what is examined. */
+  /** True if the login can switch to the auditor role. */
   readonly mayActAsAuditor: boolean
   readonly isDeployed: boolean
-  /** Owner of the schema, if the role of our owner owns none of its tables: a dump restored before the roles existed. */
+  /** Owner of the schema if our owner role owns none of its tables: a dump was restored before the roles existed. */
   readonly restoredAs: string | null
   readonly auditorMayUseSchema: boolean
   readonly encoding: string
   readonly fsync: string
   readonly fullPageWrites: string
   readonly isStandby: boolean
-  /** What anybody may do in this database: TEMPORARY, CREATE. */
+  /** Privileges of PUBLIC in this database: TEMPORARY, CREATE. */
   readonly publicPrivileges: readonly string[]
-  /** Roles that could make themselves a member of the owner. */
+  /** Roles that could grant themselves the owner role. */
   readonly ownerGranters: readonly string[]
-  /** Logins that may write every table of the server, ours included. */
+  /** Logins that may write every table of the server. */
   readonly dataWriters: readonly string[]
 }
 
@@ -248,8 +248,8 @@ const SERVER_ENVIRONMENT = `
   WHERE me.rolname = session_user`
 
 /**
- * A role in which the schema can be looked at: the current one, or any of ours that the login may switch to. To a role
- * without USAGE the schema is not there, and everything in it would look missing. Undefined if there is none.
+ * Finds a role that may use the schema: the current one, or one of ours that the login may switch to. Without USAGE all
+ * objects of the schema would seem missing. Returns undefined if there is none.
  */
 export async function findReadingRole(tx: Queryable, schema: string): Promise<string | undefined> {
   const { rows } = await tx.query<{ role: string }>(READING_ROLE, [schema, Object.values(RUNTIME_ROLES)])

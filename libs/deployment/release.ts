@@ -3,9 +3,9 @@ import { dirname, join } from 'node:path'
 import { readSchemaFiles, schemaFolder } from './schemaFiles.js'
 
 export interface Release {
-  /** The package's version. */
+  /** Version of the package. */
   readonly version: string
-  /** One, and one more for each migration: an older release must not be deployed over a migrated table. */
+  /** 1 plus the number of migrations. An older release must not be deployed over a migrated table. */
   readonly schemaLevel: number
 }
 
@@ -16,7 +16,7 @@ export function readRelease(): Release {
   return { version: String(version), schemaLevel: 1 + migrations.length }
 }
 
-/** Whether the one must not be replaced by the other. Pre-releases of a version count as that version. */
+/** True if `one` must not be replaced by `other`. Pre-releases of a version count as that version. */
 export function isNewer(one: Release, other: Release): boolean {
   if (one.schemaLevel !== other.schemaLevel) return one.schemaLevel > other.schemaLevel
   const [left, right] = [numbersOf(one.version), numbersOf(other.version)]

@@ -21,7 +21,7 @@ interface RequestedRights {
   readonly logins: readonly LoginStatement[]
 }
 
-/** Fails before any change if rights are missing. The remedy is the SQL that a DBA runs first. */
+/** Throws before any change if rights are missing. The remedy is the SQL that a DBA runs first. */
 export function requireRights(facts: ServerFacts, requested: RequestedRights): void {
   const statements = missingStatements(facts, requested)
   if (statements.length === 0) return
@@ -30,7 +30,7 @@ export function requireRights(facts: ServerFacts, requested: RequestedRights): v
     : ''
   throw new DeploymentError(
     'DEPLOYMENT_RIGHTS_MISSING',
-    `The login ${facts.login} may not do all that a deployment to ${facts.database} needs.`,
+    `The login ${facts.login} lacks rights that a deployment to ${facts.database} needs.`,
     {
       remedy: `Have a DBA run this in the database ${facts.database}, then deploy again:\n${statements.join('\n')}${afterwards}`,
     },
@@ -54,11 +54,11 @@ function missingStatements(facts: ServerFacts, requested: RequestedRights): stri
 function missingForSchema({ schemaOwner, ownsSchema, mayCreateSchemas }: ServerFacts, schema: string): string[] {
   if (schemaOwner === OWNER_ROLE) return []
   if (schemaOwner === undefined) return mayCreateSchemas ? [] : [createSchema(schema)]
-  // PostgreSQL asks for both before it lets a schema change its owner.
+  // PostgreSQL requires both before it changes the owner of a schema.
   return ownsSchema && mayCreateSchemas ? [] : [giveSchemaToOwner(schema)]
 }
 
-/** The login that creates others must be able to grant their roles: a GRANT to a missing login would fail. */
+/** Returns statements for a DBA if the login cannot create the requested logins or grant their roles. */
 function missingForLogins(facts: ServerFacts, logins: readonly LoginStatement[]): string[] {
   const ungrantable = [...new Set(logins.flatMap(({ roles }) => roles).filter((role) => !mayGrant(facts, role)))]
   if (facts.mayCreateRoles && facts.version >= ADMIN_SINCE) {
@@ -70,10 +70,10 @@ function missingForLogins(facts: ServerFacts, logins: readonly LoginStatement[])
   ])
 }
 
-/** CREATEROLE grants only roles that it may administer. */
+/** First version in which CREATEROLE grants only roles that it may administer. */
 const ADMIN_SINCE = 16
 
-/** A role that is still missing will be the login's own creation. */
+/** True if the login may grant the role. A missing role will be created by the login itself. */
 function mayGrant({ missingRoles, ungrantableRoles, mayCreateRoles }: ServerFacts, role: string): boolean {
   return missingRoles.includes(role) ? mayCreateRoles : !ungrantableRoles.includes(role)
 }

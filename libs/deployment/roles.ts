@@ -1,7 +1,7 @@
-/** The role that owns every object. Nobody logs in as it; the installer borrows it. */
+/** Role that owns every object. It cannot log in; the installer acts in it. */
 export const OWNER_ROLE = 'symphony_owner'
 
-/** What a login may be made a member of, by the word that `--create-login` takes. */
+/** Roles that logins can have, by the word of `--create-login`. */
 export const RUNTIME_ROLES = Object.freeze({
   ingest: 'symphony_ingest',
   executor: 'symphony_executor',
@@ -13,10 +13,10 @@ export const RUNTIME_ROLES = Object.freeze({
 
 export type RuntimeRole = keyof typeof RUNTIME_ROLES
 
-/** Everything `schema/v1/002_roles.sql` creates. */
+/** Roles that `schema/v1/002_roles.sql` creates. */
 export const ALL_ROLES: readonly string[] = [OWNER_ROLE, ...Object.values(RUNTIME_ROLES)]
 
-/** What a process needs that serves the whole HTTP API: `api`, said in one word. */
+/** Roles of the word `api`: those of a process that serves the whole HTTP API. */
 export const API_ROLES: readonly RuntimeRole[] = ['ingest', 'readonly', 'auditor', 'control', 'auth']
 
 export function isRuntimeRole(word: string): word is RuntimeRole {

@@ -4,22 +4,22 @@ import { dirname, join, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { DeploymentError } from './errors.js'
 
-/** One file of `schema/`, as it is applied. */
+/** File of `schema/`. */
 export interface SchemaFile {
-  /** From `schema/`, with forward slashes: `v1/011_payment_outbox.sql`. */
+  /** Path from `schema/`, with forward slashes: `v1/011_payment_outbox.sql`. */
   readonly name: string
   readonly sql: string
-  /** Of the file's bytes, in hexadecimal. */
+  /** SHA-256 of the file, in hexadecimal. */
   readonly sha256: string
 }
 
-/** Files of a release, by who applies them and how often. */
+/** Files of a release, by the role that applies them and how often. */
 export interface SchemaFiles {
-  /** Applied as the login that deploys, at every deployment: they check the server and create the roles. */
+  /** Applied by the deploying login at every deployment: they check the server and create the roles. */
   readonly cluster: readonly SchemaFile[]
-  /** Applied as the owner, once, in this order: v1, then the migrations. */
+  /** Applied by the owner once, in this order: v1, then the migrations. */
   readonly tables: readonly SchemaFile[]
-  /** Applied as the owner, all of them whenever one has changed: the functions, then the views. */
+  /** Applied by the owner, all of them whenever one has changed: the functions, then the views. */
   readonly repeatable: readonly SchemaFile[]
   /** Applied last, at every deployment. */
   readonly privileges: SchemaFile
@@ -40,12 +40,12 @@ export function readSchemaFiles(folder: string = schemaFolder()): SchemaFiles {
   }
 }
 
-/** In the order in which they are applied. */
+/** Returns the files in the order in which they are applied. */
 export function inOrder({ cluster, tables, repeatable, privileges }: SchemaFiles): readonly SchemaFile[] {
   return [...cluster, ...tables, ...repeatable, privileges]
 }
 
-/** Files of its folders, then those beside them. */
+/** Returns the files of subfolders, then those of the folder itself. */
 function sqlFilesIn(folder: string, part: string): SchemaFile[] {
   return readdirSync(join(folder, part), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.sql'))
@@ -61,12 +61,12 @@ function depthOf(name: string): number {
   return name.split('/').length
 }
 
-/** Not by locale: the order of files is the same on every machine. */
+/** Compares bytes instead of using the locale, so that the order is the same on every machine. */
 function byBytes(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left), Buffer.from(right))
 }
 
-/** A query in a file of its own. */
+/** Query from a file. */
 export interface SqlQuery {
   /** File name without its suffix. */
   readonly name: string

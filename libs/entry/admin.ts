@@ -1,4 +1,4 @@
-/** For administrators and auditors: these calls need another login than an application has. */
+/** Calls for administrators and auditors. They need another login than an application. */
 export { checkStart, deploy, doctor } from '../deployment/index.js'
 export type {
   DeployOptions,

@@ -1,4 +1,4 @@
-/** For processes that serve many databases. */
+/** Processes that serve many databases. */
 export {
   CleanupWorker,
   InboxWorkStoreProvider,

@@ -1,4 +1,4 @@
-/** The HTTP server with API and dashboard, metrics, log lines and alert rules. It loads Fastify and prom-client. */
+/** HTTP server with API and dashboard, metrics, log lines and alert rules. Loads Fastify and prom-client. */
 export { bridgeToMeter, createHttpServer, openApiDocument } from '../http/index.js'
 export type {
   ApiTypes as Api,

@@ -1,6 +1,6 @@
 /**
- * The SQL functions, one wrapper each, for programs that build their own relayer or scheduler. The first argument names the caller: a
- * role of a database (`database.as('symphony_executor')`), or a transaction in it. A wrapper checks its arguments before any I/O.
+ * Wrappers of the SQL functions, for programs with their own relayer or scheduler. The first argument is a role of a
+ * database (`database.as('symphony_executor')`), or a transaction in it. A wrapper checks its arguments before any I/O.
  */
 export { isLeaseLostError, LeaseLostError, openDatabase, withSchema } from '../db/index.js'
 export type { Database, DatabaseOptions, RoleHandle } from '../db/index.js'

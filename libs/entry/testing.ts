@@ -1,4 +1,4 @@
-/** For tests of an application: a Symphony with a database of its own, scripted rails, and time that a test moves. */
+/** Tests of an application: a Symphony with its own database, scripted rails, and a clock that the test moves. */
 export { createTestSymphony, memoryRail, startTestServer, TestClock, withTestSymphony } from '../testing/index.js'
 export type {
   MemoryRail,

@@ -155,8 +155,7 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 export async function readPublicKey(file: string): Promise<KeyObject> {
   const text = await readKeyFile(file)
   // A private key would work, but it must not be copied to verifiers.
-  if (text.includes('PRIVATE KEY'))
-    throw unusable(file, 'it is a private key', 'Give the public key to verifiers.')
+  if (text.includes('PRIVATE KEY')) throw unusable(file, 'it is a private key', 'Give the public key to verifiers.')
   return ed25519(file, () => createPublicKey(text))
 }
 

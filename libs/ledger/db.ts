@@ -55,9 +55,13 @@ function rowsOfPage(kind: RowKind, page: Buffer, format: Format): LedgerRow[] {
 
 /** In another encoding the same row has other bytes, and so another hash. */
 function wrongEncoding(encoding: string): SymphonyError {
-  return new SymphonyError('INVALID_ENCODING', `The ledger can only be verified in UTF8; client_encoding is ${encoding}.`, {
-    remedy: 'Unset PGCLIENTENCODING, or set client_encoding to UTF8 for this login.',
-  })
+  return new SymphonyError(
+    'INVALID_ENCODING',
+    `The ledger can only be verified in UTF8; client_encoding is ${encoding}.`,
+    {
+      remedy: 'Unset PGCLIENTENCODING, or set client_encoding to UTF8 for this login.',
+    },
+  )
 }
 
 /** Reads rows of one kind and item, from a number on. */

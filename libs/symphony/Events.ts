@@ -33,7 +33,9 @@ export class Events<Event extends Typed> {
     this.#types = types
   }
 
-  /** Listens to one type, or to every type with `*`. Returns a function that unsubscribes. An unknown type is refused. */
+  /**
+   * Listens to one type, or to every type with `*`. Returns a function that unsubscribes. An unknown type is refused.
+   */
   on<Type extends Event['type']>(
     type: Type | '*',
     listener: (event: Extract<Event, { type: Type }>) => unknown,
@@ -69,12 +71,15 @@ export class Events<Event extends Typed> {
     })
   }
 
-  /** Every event, in order, until the signal aborts or the loop ends. At most 1000 events wait for a slow reader. */
+  /**
+   * Returns every event, in order, until the signal aborts or the loop ends. At most 1000 events are queued for a slow
+   * reader.
+   */
   stream({ signal }: { readonly signal?: AbortSignal } = {}): EventStream<Event> {
     return new EventStream((listener) => this.#emitter.on(listener), signal)
   }
 
-  /** For the workers of this Symphony. */
+  /** Called by the workers of this Symphony. */
   emit(event: Event): void {
     this.#emitter.emit(event)
   }
@@ -141,7 +146,7 @@ export class EventStream<Event> implements AsyncIterable<Event> {
 
 const STREAM_LENGTH_MAX = 1_000
 
-/** The compiler refuses a list with a type too few or too many. */
+/** Types of events. The compiler refuses a missing or an extra one. */
 const ofSymphony: Readonly<Record<SymphonyEvent['type'], true>> = {
   'inbox.claimed': true,
   'inbox.deadLettered': true,

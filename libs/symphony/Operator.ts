@@ -42,7 +42,7 @@ type HeldPayment = ItemView & Omit<HeldItemView, 'item'>
 type FailedPayment = ItemView & Omit<FailedItemView, 'item'>
 
 interface WithReason {
-  /** Recorded in the ledger for ever. */
+  /** Reason, recorded in the ledger for ever. */
   readonly reason: string
 }
 
@@ -57,13 +57,13 @@ export class Operator {
     this.#control = control
   }
 
-  /** Held payments, newest first, each with its open proposal. */
+  /** Returns held payments, newest first, each with its open proposal. */
   holds(search: Search = {}): AsyncIterable<HeldPayment> {
     requireKnownOptions(search, FILTERS_OF_A_STATE)
     return pages(async (page) => flattened(await readHeldItems(this.#control, { ...search, ...page })))
   }
 
-  /** Failed payments, newest first, each with its error and its redrives. */
+  /** Returns failed payments, newest first, each with its error and its redrives. */
   failed(search: Search = {}): AsyncIterable<FailedPayment> {
     requireKnownOptions(search, FILTERS_OF_A_STATE)
     return pages(async (page) => flattened(await readFailedItems(this.#control, { ...search, ...page })))
@@ -74,7 +74,7 @@ export class Operator {
     await placeOutboxHold(this.#control, outboxId, reason)
   }
 
-  /** Applies a decision about a held payment, or proposes it where a second person must approve. */
+  /** Applies a decision about a held payment, or proposes it where another person must approve. */
   resolveHold({
     outboxId,
     decision,
@@ -83,18 +83,18 @@ export class Operator {
   }: {
     readonly outboxId: string
     readonly decision: HoldDecision
-    /** Required for DISPATCHED: the rail's own id of the payment. */
+    /** Rail's own id of the payment. Required for DISPATCHED. */
     readonly railReference?: string
   } & WithReason): Promise<DecisionResult> {
     return resolveOutboxHold(this.#control, outboxId, decision, reason, railReference)
   }
 
-  /** Sends a FAILED payment again as a new item, or proposes it where a second person must approve. */
+  /** Sends a FAILED payment again as a new item, or proposes it where another person must approve. */
   redrive({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<DecisionResult> {
     return redriveOutboxItem(this.#control, outboxId, reason)
   }
 
-  /** Open proposals, newest first. */
+  /** Returns open proposals, newest first. */
   proposals(): AsyncIterable<ProposalView> {
     return pages(async ({ before, limit }) => {
       const search = { status: 'OPEN' as const, limit, ...(before === undefined ? {} : { before }) }
@@ -112,14 +112,17 @@ export class Operator {
     return withdrawOutboxProposal(this.#control, proposalId, reason)
   }
 
-  /** Returns false if it was paused already. Running calls end normally. A name that the database does not know is refused. */
+  /**
+   * Pauses a target. Returns false if it was paused already. Running calls continue. Refuses a name unknown to the
+   * database.
+   */
   async pause({ reason, ...target }: PauseTarget & WithReason): Promise<boolean> {
     const [kind, name] = pauseOf(target)
     await requireKnownName(this.#control, kind, name)
     return pauseOutbox(this.#control, kind, name, reason)
   }
 
-  /** Returns false if it was not paused. */
+  /** Resumes a target. Returns false if it was not paused. */
   resume({ reason, ...target }: PauseTarget & WithReason): Promise<boolean> {
     const [kind, name] = pauseOf(target)
     return resumeOutbox(this.#control, kind, name, reason)
@@ -139,7 +142,7 @@ export class Operator {
     return liftDispatchFreeze(this.#control, reason)
   }
 
-  /** Late outcomes that contradict the recorded one and that no operator has reviewed. */
+  /** Returns late outcomes that contradict the recorded one and that no operator has reviewed. */
   contradictions(): AsyncIterable<ContradictionView> {
     return pages(async ({ before, limit }) => {
       const search = { reviewed: false, limit, ...(before === undefined ? {} : { before }) }
@@ -152,7 +155,7 @@ export class Operator {
     await reviewOutboxContradiction(this.#control, eventId, reason)
   }
 
-  /** Says whether the ordered stream of a participant halts or continues when an item fails. */
+  /** Sets whether the ordered stream of a participant halts or continues when an item fails. */
   setOrderedFailurePolicy({
     participantId,
     policy,

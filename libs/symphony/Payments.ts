@@ -15,7 +15,7 @@ import {
   type OutboxStatus,
 } from '../outbox/index.js'
 
-/** Names one payment: its outbox id, or its instruction id. */
+/** Outbox id or instruction id of a payment. */
 export type PaymentKey = { readonly outboxId: string } | { readonly instructionId: string }
 
 export type PaymentSearch = Partial<Omit<ItemSearch, 'before'>>
@@ -33,7 +33,7 @@ export class Payments {
     this.#readonly = readonly
   }
 
-  /** The newest item of the payment; undefined if the database does not know it. */
+  /** Returns the newest item of the payment; undefined if the database does not know it. */
   async get(key: PaymentKey): Promise<ItemStatus | undefined> {
     if ('outboxId' in key === 'instructionId' in key)
       throw new InvalidArgumentError('key', 'expected either outboxId or instructionId')
@@ -41,7 +41,7 @@ export class Payments {
     return newest
   }
 
-  /** All attempts and events of one item, oldest first. */
+  /** Returns all attempts and events of one item, oldest first. */
   async timeline({ outboxId }: { readonly outboxId: string }): Promise<PaymentEvent[]> {
     const [attempts, events] = await Promise.all([
       readAttempts(this.#readonly, outboxId),
@@ -53,7 +53,7 @@ export class Payments {
     ].toSorted((a, b) => a.at.getTime() - b.at.getTime())
   }
 
-  /** Payments that match, newest first, read page by page. Without a filter: every payment. */
+  /** Returns matching payments, newest first, page by page. Without a filter: every payment. */
   async *search(search: PaymentSearch = {}): AsyncIterable<ItemView> {
     // A misspelt filter would find every payment.
     requireKnownOptions(search, PAYMENT_FILTERS)
@@ -66,7 +66,7 @@ export class Payments {
     } while (before !== undefined)
   }
 
-  /** Numbers of the queue: pending, due, held, failed, ages. */
+  /** Returns the counts and ages of the queue. */
   status(): Promise<OutboxStatus> {
     return readOutboxStatus(this.#readonly)
   }

@@ -17,7 +17,7 @@ import {
 } from '../platform/index.js'
 import { databasesOf, SymphonyFleet } from './SymphonyFleet.js'
 
-/** The registered databases: opened with `start`, closed with `stop`. */
+/** Registered databases. `start` opens and `stop` closes them. */
 export class PostgresPlatform {
   /** Workers and events of these databases: `platform.fleet.worker({ rails })`. */
   readonly fleet: SymphonyFleet
@@ -28,7 +28,7 @@ export class PostgresPlatform {
     this.databases = databasesOf(fleet)
   }
 
-  /** Asks discovery. From then on the providers know the databases that it lists. */
+  /** Reads the databases from discovery, after which the providers know them. */
   start(): Promise<void> {
     return this.fleet.start()
   }
@@ -40,8 +40,8 @@ export class PostgresPlatform {
 }
 
 /**
- * Registers outbox, inbox, scheduler and leases for one database or for hundreds: each provider gives the store of a database by
- * name or by key. Checks everything before it registers anything, and reports all failures at once.
+ * Registers outbox, inbox, scheduler and leases for one database or for hundreds. Each provider returns the store of a
+ * database by name or by key. Checks everything before it registers anything, and reports all errors at once.
  */
 export function addPostgresPlatform(services: PlatformServices, given: PlatformOptions): PostgresPlatform {
   const taken = PROVIDED.filter((service) => services.has(service))
@@ -52,7 +52,7 @@ export function addPostgresPlatform(services: PlatformServices, given: PlatformO
   }
   const registered = services.has(PlatformDiscovery) ? services.resolve(PlatformDiscovery) : undefined
   const { discovery, leaseSeconds } = resolvePlatformOptions(given, registered)
-  // The resolved discovery stands for the list, too.
+  // The resolved discovery replaces the list.
   const { databases: _list, ...others } = given
   const platform = new PostgresPlatform(new SymphonyFleet({ ...others, discovery }))
   const { databases } = platform

@@ -42,7 +42,7 @@ import {
 import { Payments } from './Payments.js'
 import { closeRails, SymphonyWorker } from './SymphonyWorker.js'
 
-/** Parts of a Symphony that the HTTP server and the command line need, and that no application sees. */
+/** Internal parts of a Symphony, for the HTTP server and the command line. */
 export interface SymphonyParts {
   readonly database: Database
   /** Name of the database, never its address. */
@@ -51,21 +51,24 @@ export interface SymphonyParts {
   readonly vault: FieldVault
 }
 
-/** A Symphony whatever its rails and topics are. */
+/** Symphony with any rails and topics. */
 export type AnySymphony = Pick<Symphony, 'events' | 'close'>
 
-/** Returns the parts of a Symphony with a url. */
+/** Returns the parts of a Symphony that has a url. */
 export let partsOf: (symphony: AnySymphony) => SymphonyParts
 
-/** Creates a Symphony over a database of a fleet. Its `close` stops its workers; the fleet closes the database and the rails. */
+/**
+ * Creates a Symphony for a database of a fleet. Its `close` stops its workers; the fleet closes the database and the
+ * rails.
+ */
 export let symphonyOver: <const Rails extends readonly RailContract[], const Topics extends TopicContracts>(
   database: Database,
   options: SymphonyOptions<Rails, Topics>,
 ) => Symphony<Rails, Topics>
 
 /**
- * One database of Symphony, with the rails and topics of this process. The constructor opens nothing: connections are made when
- * first needed, each in the role that its call needs. Close it when the process ends.
+ * Symphony of one database, with the rails and topics of this process. The constructor opens no connection: each is
+ * opened on first use, in the role of the call. Close it when the process ends.
  */
 export class Symphony<
   const Rails extends readonly RailContract[] = readonly RailContract[],
@@ -95,10 +98,10 @@ export class Symphony<
   readonly #contracts: ReadonlyMap<string, LoadedContract>
   readonly #vault: FieldVault
   readonly #workers = new Set<SymphonyWorker>()
-  /** Rails with an adapter. Workers share them, so they are closed with the Symphony. */
+  /** Rails with an adapter. Workers share them, so the Symphony closes them. */
   readonly #adapters: readonly LoadedRail[]
   #opened: Database | undefined
-  /** Whether database and rails belong to a fleet. */
+  /** True if database and rails belong to a fleet. */
   #isShared = false
   #messages: OutboxStore<Topics> | undefined
   #inbox: Inbox | undefined
@@ -113,14 +116,15 @@ export class Symphony<
     this.#contracts = loadContracts(rails)
     this.#adapters = adaptersOf(rails)
     this.#vault = new FieldVault(this.#contracts, options.vault)
-    // Opens no connection. Wrong options are refused here, also where no url makes use of them.
+    // Opens no connection. Checks the options even without a url.
     const database = this.#open(options.url ?? NO_URL)
     if (options.url !== undefined) this.#opened = database
   }
 
   /**
-   * Enqueues a payment in your transaction: it is committed or rolled back with it. Call it last, because the participant's
-   * sequence is locked until you commit. The same instruction and key again returns the first item with `created: false`.
+   * Enqueues a payment in your transaction: it is committed or rolled back with it. Call it last, because it locks the
+   * participant's sequence until the commit. A repeated instruction and key return the first item with `created:
+   * false`.
    */
   async enqueue(instruction: Instruction<Rails>, options: EnqueueOptions): Promise<EnqueuedItem> {
     const { tx } = requiredObject('options', options, EXPECTED_TX)
@@ -128,7 +132,7 @@ export class Symphony<
     return enqueue(withKey(instruction, fieldName, 'instruction'), { tx, ...this.#checks })
   }
 
-  /** The same for many. One that is refused refuses all. */
+  /** Enqueues many payments. If one is refused, none is enqueued. */
   async enqueueMany(instructions: readonly Instruction<Rails>[], options: EnqueueOptions): Promise<EnqueuedItem[]> {
     const { tx } = requiredObject('options', options, EXPECTED_TX)
     if (!Array.isArray(instructions)) throw new InvalidArgumentError('instructions', 'expected an array')
@@ -142,12 +146,12 @@ export class Symphony<
     return enqueueMany(completed, { tx, ...this.#checks })
   }
 
-  /** Runs the body in a transaction of Symphony's own, for scripts and tests. It may enqueue, and nothing else. */
+  /** Runs the body in a transaction of its own, for scripts and tests. It can only enqueue. */
   transaction<T>(body: (tx: Tx) => Promise<T>): Promise<T> {
     return this.#as('symphony_ingest').transaction(body)
   }
 
-  /** Creates a worker, not started yet. The Symphony stops it when it is closed. */
+  /** Creates a worker without starting it. `close` stops it. */
   worker(options: WorkerOptions<Topics> = {}): SymphonyWorker {
     checkWorkerOptions(options)
     const { rails, railTimeoutMs, topics, inbox, scheduler = false, maintenance = true, ...relayer } = options
@@ -160,9 +164,9 @@ export class Symphony<
     const handlers: object = topics ?? {}
     const ofTopics = topicRails(Object.fromEntries(Object.entries<TopicHandler>({ ...handlers })))
     for (const declared of [...adapters, ...ofTopics]) {
-      // A message that the schema of its topic refuses fails without a call.
+      // Lets the schema of a topic refuse a message without a call.
       const schema = 'payload' in declared ? undefined : schemas[declared.type]
-      // Only a topic is copied: an adapter may be an instance of a class.
+      // Copies only topics: an adapter may be an instance of a class.
       const rail = loadRail(schema === undefined ? declared : { ...declared, payload: schema }, loading)
       if (loaded.has(rail.type)) throw new InvalidArgumentError('rails', `the rail "${rail.type}" is declared twice`)
       loaded.set(rail.type, rail)
@@ -278,7 +282,7 @@ function fieldName(key: string): string {
   return key
 }
 
-/** Stands for the address of a Symphony without one while its other options are checked. */
+/** Placeholder while the options of a Symphony without a url are checked. */
 const NO_URL = 'postgres://nobody@localhost/none'
 
 function databaseNameOf(url = ''): string {
@@ -302,7 +306,7 @@ function loadContracts(rails: readonly RailContract[]): ReadonlyMap<string, Load
   return contracts
 }
 
-/** Refuses an unknown field: a misspelt `notBefore` would pay at once. Then adds the default of the key. */
+/** Adds the default key. Refuses an unknown field first: a misspelt `notBefore` would pay at once. */
 function withKey<Rails extends readonly RailContract[]>(
   instruction: Instruction<Rails>,
   nameOf: (key: string) => string,
@@ -315,13 +319,8 @@ function withKey<Rails extends readonly RailContract[]>(
 
 class NoDatabaseError extends SymphonyError {
   constructor() {
-    super(
-      'DATABASE_URL_MISSING',
-      'The url of this Symphony is undefined: it can enqueue in a transaction of yours, and nothing else.',
-      {
-        remedy:
-          'Give it url, for example process.env.DATABASE_URL, which may be undefined; for development embedded:FOLDER.',
-      },
-    )
+    super('DATABASE_URL_MISSING', 'The url of this Symphony is undefined: it can only enqueue in your transactions.', {
+      remedy: 'Set url, for example to process.env.DATABASE_URL (is it set?), or for development to embedded:FOLDER.',
+    })
   }
 }

@@ -15,7 +15,7 @@ import { WORKER_OPTIONS, type WorkerOptions } from './options.js'
 import { adaptersOf, symphonyOver, type Symphony } from './Symphony.js'
 import { closeRails, roundsOf, runUntilAborted } from './SymphonyWorker.js'
 
-/** Databases, their budget of connections, and the rails and topics that all of them share. */
+/** Databases, their budget of connections, and their common rails and topics. */
 export interface SymphonyFleetOptions<
   Rails extends readonly RailContract[] = readonly RailContract[],
   Topics extends TopicContracts = TopicContracts,
@@ -26,7 +26,7 @@ export interface SymphonyFleetOptions<
   readonly topics?: Topics
   /** Master keys, for rails that encrypt fields. */
   readonly vault?: MasterKeys
-  /** For tests that move time. @default the system's */
+  /** Clock, for tests. @default the system's */
   readonly clock?: Clock
 }
 
@@ -37,8 +37,8 @@ export let databasesOf: (fleet: Pick<SymphonyFleet, 'names'>) => DatabaseSet
 export type FleetEvent = PlatformEvent | (SymphonyEvent & { readonly database: string })
 
 /**
- * Options of the workers of a fleet. An epoch belongs to one database, so a fleet takes no record of it; the intervals of sealing
- * and retention are options of the fleet.
+ * Options of the workers of a fleet. An epoch file belongs to one database, so a fleet takes none. The intervals of
+ * sealing and retention are options of the fleet.
  */
 export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
   WorkerOptions<Topics>,
@@ -48,12 +48,12 @@ export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
   readonly maintenance?: boolean
 }
 
-/** A fleet whatever its rails and topics are. */
+/** Fleet with any rails and topics. */
 export type AnyFleet = Pick<SymphonyFleet, 'names' | 'events' | 'close'>
 
 /**
- * Many databases, one Symphony for each. Discovery says which databases there are; the fleet opens a new one and closes a removed
- * one. The workers of all databases share one budget of connections. There is no order between databases.
+ * Many databases, each with its own Symphony. Discovery lists the databases; the fleet opens new ones and closes
+ * removed ones. All workers share one budget of connections. There is no order between databases.
  */
 export class SymphonyFleet<
   const Rails extends readonly RailContract[] = readonly RailContract[],
@@ -84,11 +84,11 @@ export class SymphonyFleet<
       ...(clock === undefined ? {} : { clock }),
     }
     this.#databases = new DatabaseSet(this.#options, (event) => this.events.emit(event))
-    // Wrong rails are refused here, although no database is known yet.
+    // Checks the rails although no database is known yet.
     adaptersOf(rails ?? [])
   }
 
-  /** Asks discovery for the databases, and again every `refreshMs`. A worker of the fleet does it by itself. */
+  /** Reads the databases from discovery, and again every `refreshMs`. A worker of the fleet calls it itself. */
   start(): Promise<void> {
     this.#started ??= this.#start()
     return this.#started
@@ -99,21 +99,22 @@ export class SymphonyFleet<
     return this.#databases.members.map(({ name }) => name)
   }
 
-  /** Returns the Symphony of the database with this name, in any case. */
+  /** Returns the Symphony of the database with this case-insensitive name. */
   of(name: string): Symphony<Rails, Topics> {
     return this.#symphonyOf(this.#databases.get(name))
   }
 
-  /** Returns the Symphony that a key belongs to: the same for the same key, while the databases are the same. */
+  /** Returns the Symphony of a key. It stays the same while the databases are the same. */
   forKey(key: string): Symphony<Rails, Topics> {
     return this.#symphonyOf(this.#databases.forKey(key))
   }
 
-  /** Creates workers for every database there is or will be, not started yet. The fleet stops them when it is closed. */
+  /** Creates workers for all current and future databases without starting them. `close` stops them. */
   worker(options: FleetWorkerOptions<Topics> = {}): SymphonyFleetWorker {
     const { maintenance = true, ...others } = requiredObject('options', options)
-    // By the record of one database, the workers of the others would take theirs for restored and freeze it.
-    if ('epochFile' in others) throw new InvalidArgumentError('epochFile', 'expected none: it serves one database only')
+    // With the epoch of another database, a worker would assume a restore and freeze dispatch.
+    if ('epochFile' in others)
+      throw new InvalidArgumentError('epochFile', 'expected none: an epoch file belongs to one database')
     requireKnownOptions(options, FLEET_WORKER_OPTIONS)
     const { leaseSeconds, cleanupIntervalMs, sealIntervalMs, retention } = this.#options
     const fleet = new Fleet(
@@ -159,13 +160,13 @@ export class SymphonyFleet<
     try {
       await this.#databases.start()
     } catch (error) {
-      // A later call asks discovery again.
+      // A later call reads discovery again.
       this.#started = undefined
       throw error
     }
     await this.#databases.follow({
       added: async () => {},
-      // The database is closed after its Symphony has stopped what an application started on it.
+      // Stops workers that the application started on the database before it is closed.
       removed: async (member) => this.#symphonies.get(member)?.close(),
     })
   }

@@ -18,21 +18,21 @@ import { SchedulerWorker, type SchedulerOptions } from '../scheduler/index.js'
 import { settleWithin, type Worker as Part } from '../worker/index.js'
 import type { SymphonyEvent } from './Events.js'
 
-/** Work that every database needs. Any number of processes may do it at once. */
+/** Maintenance that every database needs. Any number of processes may run it at once. */
 export interface MaintenanceOptions {
-  /** Whether to return expired leases to the queue. @default true */
+  /** True returns expired leases to the queue. @default true */
   readonly repair?: boolean
-  /** Whether to seal and verify the ledger. @default true */
+  /** True seals and verifies the ledger. @default true */
   readonly sealing?: boolean
-  /** Time between two rounds of lease repair. @default 60000 */
+  /** Interval of lease repair. @default 60000 */
   readonly repairIntervalMs?: number
   /** Leases per call of lease repair. @default 100 */
   readonly repairBatchSize?: number
-  /** Time between two rounds of sealing. @default 1000 */
+  /** Interval of sealing. @default 1000 */
   readonly sealIntervalMs?: number
-  /** Rate of background verification, of all workers together; 0 turns it off. @default 2000 */
+  /** Rows per second that all workers together verify in the background; 0 turns it off. @default 2000 */
   readonly verifyRowsPerSecond?: number
-  /** Time between two rounds of retention. @default 3600000 */
+  /** Interval of retention. @default 3600000 */
   readonly cleanupIntervalMs?: number
   /** Days after which finished rows are removed; false removes none. @default 30 for each kind */
   readonly retention?: RetentionOptions | false
@@ -47,11 +47,11 @@ export interface InboxWork extends Omit<InboxWorkerOptions, 'handlerRole'> {
 /** Parts of a worker. An absent part does not run. */
 export interface WorkerPlan {
   readonly database: Database
-  /** Login of the database: handlers of the inbox run in its rights. */
+  /** Login of the database. Handlers of the inbox run with its rights. */
   readonly login: string
-  /** Rails with an adapter, and topics. None: no payment is dispatched. */
+  /** Rails with an adapter, and topics. Without any, no payment is dispatched. */
   readonly rails: ReadonlyMap<string, LoadedRail>
-  /** Rails of this worker alone: it closes them when it stops. */
+  /** Rails of this worker only, which it closes when it stops. */
   readonly ownRails: readonly LoadedRail[]
   readonly vault: MasterKeys | undefined
   readonly relayer: RelayerOptions
@@ -62,13 +62,13 @@ export interface WorkerPlan {
   readonly emit: (event: SymphonyEvent) => void
 }
 
-/** Result of one round. Counts of payments and messages together. */
+/** Counts of one round, payments and messages together. */
 export interface WorkerCounts extends RelayerCounts {
-  /** Messages of the inbox whose handler committed. */
+  /** Inbox messages whose handler committed. */
   readonly handled: number
-  /** Messages made of due timers and jobs. */
+  /** Messages created from due timers and jobs. */
   readonly scheduled: number
-  /** Rows of the ledger that were sealed. */
+  /** Ledger rows that were sealed. */
   readonly sealed: number
 }
 
@@ -76,15 +76,15 @@ export interface WorkerCounts extends RelayerCounts {
 export let roundsOf: (worker: SymphonyWorker) => readonly FleetWorker[]
 
 /**
- * Relayer, inbox worker, scheduler, lease repair, sealing, verification and retention of one database, started and stopped
- * together. A stop waits within the bounds of each part.
+ * Relayer, inbox worker, scheduler, lease repair, sealing, verification and retention of one database, started and
+ * stopped together. `stop` waits within the limits of each part.
  */
 export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   static {
     roundsOf = (worker) => worker.#rounds
   }
 
-  /** Names this worker in leases and in the ledger. */
+  /** Name of this worker in leases and in the ledger. */
   readonly workerId: string
   readonly #plan: WorkerPlan
   readonly #relayer: OutboxRelayer | undefined
@@ -142,13 +142,15 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     for (const part of this.#parts) await part.start()
   }
 
-  /** Releases leases without a call, and waits for running calls and handlers. Safe before `start`, and twice. */
+  /**
+   * Releases leases without a started call, and waits for running calls and handlers. Safe before `start`, and twice.
+   */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop()
     return this.#stopped
   }
 
-  /** One round of each part: due timers and jobs, expired leases, payments and messages, sealing. */
+  /** Runs one round of each part: due timers and jobs, expired leases, payments and messages, sealing. */
   async runOnce(): Promise<WorkerCounts> {
     await this.#check()
     const scheduled = await this.#scheduler?.runOnce()
@@ -210,13 +212,13 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
       ...round('scheduler', this.#scheduler, ({ more }) => more),
       ...round('repair', this.#repair, () => false, repairIntervalMs),
       ...round('sealer', this.#sealer, ({ more }) => more, sealIntervalMs),
-      // The database bounds the rate.
+      // The database limits the rate.
       ...round('verifier', this.#verifier, (verified) => verified !== undefined, VERIFY_INTERVAL_MS),
       ...round('cleanup', this.#cleanup, ({ more }) => more, cleanupIntervalMs),
     ]
   }
 
-  /** Finds a missing master key and an unreadable epoch file before the first claim. */
+  /** Fails before the first claim if a master key is missing or the epoch file is unreadable. */
   async #check(): Promise<void> {
     if (this.#isChecked) return
     const { database, rails, vault, relayer } = this.#plan
@@ -232,7 +234,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   }
 }
 
-/** Closes rails. A rail that fails to close, or does not end, is ignored: it must not keep the process from stopping. */
+/** Closes rails. Ignores a rail that fails to close or hangs, so that the process can stop. */
 export async function closeRails(rails: readonly LoadedRail[]): Promise<void> {
   await settleWithin(Promise.allSettled(rails.map((rail) => rail.close())), RAILS_CLOSE_MS)
 }
@@ -242,7 +244,10 @@ function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxW
   return new InboxWorker(database, handlers, { ...options, handlerRole }, emit, clock)
 }
 
-/** Starts a worker, waits until the signal aborts, and stops it. Without a signal, no call could end the run. */
+/**
+ * Starts a worker, waits until the signal aborts, and stops it. The signal is required, because nothing else ends the
+ * run.
+ */
 export async function runUntilAborted(
   worker: { start(): Promise<void>; stop(): Promise<void> },
   options: { readonly signal: AbortSignal },
@@ -266,13 +271,9 @@ export async function runUntilAborted(
 
 class NothingToDoError extends SymphonyError {
   constructor() {
-    super(
-      'NOTHING_TO_DO',
-      'worker: no rail has an adapter, and no topic, inbox, scheduler or maintenance is asked for',
-      {
-        remedy: 'Give the Symphony a rail with dispatch, or the worker topics, inbox, scheduler or maintenance.',
-      },
-    )
+    super('NOTHING_TO_DO', 'worker: no rail has an adapter, and no topic, inbox, scheduler or maintenance is given', {
+      remedy: 'Give the Symphony a rail with dispatch, or the worker topics, inbox, scheduler or maintenance.',
+    })
   }
 }
 

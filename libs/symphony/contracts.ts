@@ -2,8 +2,7 @@ import type { OutboxInstruction, TopicHandler } from '../outbox/index.js'
 import type { PaymentPayload, PayloadOf, RailContract, TopicContracts, TopicPayload } from '../rails/index.js'
 
 /**
- * A payment instruction. Its rails, and the payload of each, come from the Symphony it is given to. Without rails: any name,
- * any JSON object.
+ * Payment instruction. The Symphony's rails define `railType` and `payload`. Without rails: any name, any JSON object.
  */
 export type Instruction<Rails extends readonly RailContract[]> = Omit<
   OutboxInstruction,
@@ -19,8 +18,8 @@ export type Instruction<Rails extends readonly RailContract[]> = Omit<
   }[number]
 
 /**
- * The payload, or an interface with the fields of a payment: an interface is not assignable to an index signature. A payload of
- * a schema has no such signature and stays as it is.
+ * Payload, or an interface with the fields of a payment, which would not be assignable to an index signature. A payload
+ * of a schema has no index signature and stays as it is.
  */
 type OrInterface<Payload> = string extends keyof Payload
   ? PaymentPayload extends Payload

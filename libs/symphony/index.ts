@@ -1,6 +1,6 @@
 /**
- * The public object. A `Symphony` is one database with the rails and topics of a process; everything else hangs on it. It decides
- * which role a call runs in, and composes the workers of the modules below.
+ * Public object. A `Symphony` is one database with the rails and topics of a process. It chooses the role of each call
+ * and composes the workers of the modules below.
  */
 export type { Instruction, TopicHandlersOf } from './contracts.js'
 export { Events } from './Events.js'

@@ -13,25 +13,25 @@ export interface SymphonyOptions<
   Topics extends TopicContracts,
 > extends Partial<DatabaseOptions> {
   /**
-   * Rails of this process: contracts in a process that only enqueues, rails with an adapter in a worker. Payloads are checked
-   * by them at `enqueue`. @default any rail, unchecked
+   * Rails of this process: contracts in a process that only enqueues, rails with an adapter in a worker. `enqueue`
+   * validates payloads with them. @default any rail, unchecked
    */
   readonly rails?: Rails
   /** Schemas of messages, by topic. @default any topic, any JSON object */
   readonly topics?: Topics
   /** Master keys, for rails that encrypt fields. */
   readonly vault?: MasterKeys
-  /** For tests that move time. @default the system's */
+  /** Clock, for tests. @default the system's */
   readonly clock?: Clock
 }
 
 export interface EnqueueOptions {
-  /** Your transaction: a `pg` client after BEGIN, or that of another library through `fromPrisma`, `fromDrizzle` … */
+  /** Your transaction: a `pg` client after BEGIN, or one of another library through `fromPrisma`, `fromDrizzle` … */
   readonly tx: Tx
 }
 
 export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOptions {
-  /** Adapters of the contracts that the Symphony was given. @default those of its rails that have `dispatch` */
+  /** Adapters for the contracts of the Symphony. @default its rails that have `dispatch` */
   readonly rails?: readonly Rail<string, object>[]
   /** Deadline of a call, for rails without `timeoutMs`. @default 30000 */
   readonly railTimeoutMs?: number
@@ -45,7 +45,7 @@ export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOpt
   readonly maintenance?: boolean | MaintenanceOptions
 }
 
-/** Every option, in the order in which an error lists them. */
+/** Options in the order in which an error lists them. */
 export const SYMPHONY_OPTIONS: readonly string[] = Object.keys({
   rails: true,
   topics: true,
@@ -55,7 +55,7 @@ export const SYMPHONY_OPTIONS: readonly string[] = Object.keys({
   DATABASE_OPTIONS,
 )
 
-/** Every option of a worker. */
+/** Options of a worker. */
 export const WORKER_OPTIONS: readonly string[] = Object.keys({
   rails: true,
   railTimeoutMs: true,
@@ -119,7 +119,7 @@ const INBOX_OPTIONS = Object.keys({
   shutdownMs: true,
 } satisfies Record<keyof InboxWork, true>)
 
-/** Refuses unknown options of a worker and of its parts, also of parts that would not run. */
+/** Refuses unknown options of a worker and of its parts, even of parts that do not run. */
 export function checkWorkerOptions<Topics extends TopicContracts>(options: WorkerOptions<Topics>): void {
   requireKnownOptions(options, WORKER_OPTIONS)
   const { inbox, scheduler = false, maintenance = true } = options
@@ -131,7 +131,7 @@ export function checkWorkerOptions<Topics extends TopicContracts>(options: Worke
   if (retention !== false) requireKnownOptions(retention, RETENTION_OPTIONS, 'maintenance.retention.')
 }
 
-/** Refuses null, which would mean "any rail, unchecked" to a caller whose rails are missing. */
+/** Refuses null, which would otherwise mean "any rail, unchecked". */
 export function requiredRails<Rails extends readonly RailContract[]>(rails: Rails | undefined): Rails | readonly [] {
   if (rails === undefined) return []
   if (Array.isArray(rails)) return rails

@@ -5,12 +5,12 @@ import { readSealingStatus } from '../ledger/index.js'
 import { readDatabaseTime, readDispatchEpoch, readOutboxStatus } from '../outbox/index.js'
 import { readSchedulerStats } from '../scheduler/index.js'
 
-/** Reads the status of every primitive over one connection, so that it does not take the pool from the workers. */
+/** Reads the status of every primitive over one connection, so that the pool stays available to the workers. */
 export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsage'>) {
-  // Before the look has a connection of its own.
+  // Read before the transaction below takes a connection.
   const pools = database.poolUsage
   return database.as('symphony_readonly').transaction(async (tx) => {
-    // Sent one behind the other, without waiting for each answer.
+    // Pipelined: sent without waiting for each answer.
     const [at, outbox, epoch, inbox, scheduler, leases, sealing] = await Promise.all([
       readDatabaseTime(tx),
       readOutboxStatus(tx),

@@ -192,7 +192,7 @@ const FAULTS: readonly Fault[] = [
     commands: [API.join(' '), 'scheduler --no-http'],
     url: () => standby.url,
     code: 'SERVER_IS_STANDBY',
-    remedy: /point DATABASE_URL at the primary/,
+    remedy: /Point DATABASE_URL at the primary/,
   },
   {
     title: 'an operator’s command with the login of an application',
