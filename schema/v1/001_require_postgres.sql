@@ -1,4 +1,4 @@
--- Refuses a server on which Symphony's guarantees would not hold, before anything is created.
+-- Refuses an unsuitable server before anything is created.
 
 DO $$
 BEGIN
@@ -12,7 +12,7 @@ BEGIN
       USING ERRCODE = 'feature_not_supported',
         HINT = 'Create one: CREATE DATABASE name ENCODING ''UTF8'' TEMPLATE template0;';
   END IF;
-  -- The comparison of people's names ignores letter case; ICU folds it alike in every locale.
+  -- person_key compares names without letter case. ICU folds case in the same way in every locale.
   IF NOT EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu') THEN
     RAISE EXCEPTION 'Symphony needs a PostgreSQL server with ICU; this database has no collation und-x-icu'
       USING ERRCODE = 'feature_not_supported',

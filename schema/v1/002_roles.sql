@@ -1,6 +1,5 @@
--- The roles. No role can log in: logins of people and processes are members of the roles that they need. Roles belong
--- to the whole cluster, so a role is created only if it is missing; two databases may be deployed at once.
--- 011_privileges.sql lists the privileges of each role.
+-- Roles. No role can log in: logins of people and processes are members of the roles that they need. Roles belong to
+-- the whole cluster, so a role is created only if it is missing. 011_privileges.sql lists the privileges of each role.
 
 DO $$
 DECLARE

@@ -1,22 +1,23 @@
 -- Functions that a trigger or a CHECK of a table calls. All other functions are in schema/functions.
 
--- For statement-level triggers, because a row-level trigger lets TRUNCATE and an UPDATE of no row through. CREATE OR
--- REPLACE TRIGGER resets ENABLE ALWAYS, so each table repeats it afterwards: replica mode must not skip the trigger.
+-- Append-only tables use statement-level triggers, because a row-level trigger does not fire for TRUNCATE or for an
+-- UPDATE of no row. CREATE OR REPLACE TRIGGER resets ENABLE ALWAYS, so each table repeats it: replica mode must not
+-- skip the trigger.
 CREATE OR REPLACE FUNCTION refuse_mutation() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
 AS $$
 BEGIN
   RAISE EXCEPTION 'append-only: % of table % is refused', TG_OP, TG_TABLE_NAME
     USING ERRCODE = 'P0001', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
-      HINT = 'History is never rewritten. A correction is a further row.';
+      HINT = 'Append a new row instead of changing an existing one.';
 END
 $$;
 COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001 for any UPDATE, DELETE or TRUNCATE it is attached to.';
 
--- A two-person decision compares people by this key. Spellings that look alike differ in invisible characters, in
--- Unicode form (NFKC), in letter case and in the width of a space. ICU's root locale folds case alike in every
--- database. Letters of two scripts that look alike (Latin a, Cyrillic a) stay different. The gateway's login after a
--- name (`alice via web`, see outbox_actor) is dropped.
+-- A two-person decision compares people by this key. It removes differences in invisible characters, Unicode form
+-- (NFKC), letter case and width of spaces. ICU's root locale folds case in the same way in every database. Letters of
+-- two scripts that look alike (Latin a, Cyrillic a) stay different. The gateway's login after a name (`alice via web`,
+-- see outbox_actor) is removed.
 CREATE OR REPLACE FUNCTION person_key(p_name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN split_part(btrim(regexp_replace(
@@ -28,4 +29,5 @@ RETURN split_part(btrim(regexp_replace(
     COLLATE "und-x-icu") COLLATE "und-x-icu"), NFKC) COLLATE "C",
   '[ \t\n\r\u1680\u2028\u2029]+', ' ', 'g')), ' via ', 1);
 COMMENT ON FUNCTION person_key(text) IS
-  'A person''s name for comparison: NFKC, case folded, without invisible characters, repeated spaces and the gateway.';
+  'Returns a person''s name for comparison: NFKC, case folded, without invisible characters, repeated spaces and the '
+  'gateway.';

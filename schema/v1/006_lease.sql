@@ -1,19 +1,19 @@
--- Leases: one holder of a named resource at a time, with a number that only grows.
+-- Leases: one holder of a named resource at a time, with a fencing token that only grows.
 --
 --   symphony_leases        one row per resource that was ever acquired: holder, expiry and latest token
 --   symphony_lease_floor   one row: the highest token of all removed lease rows
 --
--- A lease is held while it has a lease_id and has not expired. The next acquire finds an expired lease. A crash of the
--- holder leaves a row that expires.
+-- A lease is held while it has a lease_id and has not expired. If its holder crashes, it expires, and another owner can
+-- acquire it.
 --
 -- A lease has two identifiers. The fencing token is a number, not a secret: systems that the holder writes to compare
--- it and refuse an earlier holder. The lease_id is known to the holder only and is required to renew and to release. If
--- the token did both, any reader of it could release, and a holder that missed the answer to a renewal would lose its
--- lease.
+-- it and refuse an earlier holder. The lease_id is known to the holder only and is required to renew and to release.
+-- With one identifier for both, any reader of the token could release the lease, and a holder that missed the answer to
+-- a renewal would lose it.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
--- The primary key is the only index, so that a renewal is a HOT update. Retention alone searches by time and may scan.
+-- The primary key is the only index, so that a renewal is a HOT update. Only the purge searches by time, and may scan.
 CREATE TABLE IF NOT EXISTS symphony_leases (
   resource text PRIMARY KEY,
   owner text NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS symphony_leases (
   CONSTRAINT symphony_leases_context_is_object CHECK (jsonb_typeof(context) = 'object'),
   CONSTRAINT symphony_leases_either_granted_or_released CHECK (num_nonnulls(lease_id, released_at) = 1)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-COMMENT ON TABLE symphony_leases IS 'One row per resource: its present or last holder, and the token to count on from.';
+COMMENT ON TABLE symphony_leases IS 'One row per resource: its current or last holder, and its latest fencing token.';
 COMMENT ON COLUMN symphony_leases.lease_id IS
   'Secret of the holder, new with each acquire; null once released. No role can read it.';
 COMMENT ON COLUMN symphony_leases.fencing_token IS
@@ -38,7 +38,7 @@ COMMENT ON COLUMN symphony_leases.expires_at IS
   'Time at which the lease expires, by the clock of this server; once released, the time of the release.';
 COMMENT ON COLUMN symphony_leases.context IS 'Note of the holder for other readers. Symphony does not read it.';
 COMMENT ON COLUMN symphony_leases.floor_seen IS
-  'Token of symphony_lease_floor at the latest acquire. A floor below it is lost; the doctor compares them.';
+  'Token of symphony_lease_floor at the latest acquire. symphony doctor reports a floor below it: that floor was lost.';
 
 CREATE TABLE IF NOT EXISTS symphony_lease_floor (
   singleton boolean PRIMARY KEY DEFAULT true,
@@ -47,11 +47,11 @@ CREATE TABLE IF NOT EXISTS symphony_lease_floor (
 );
 INSERT INTO symphony_lease_floor DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE symphony_lease_floor IS
-  'Highest token of all removed lease rows. A resource without a row counts on from it.';
+  'Highest token of all removed lease rows. The tokens of a resource without a row continue from it.';
 
 -- Triggers ------------------------------------------------------------------------------------------------------------
 
--- TRUNCATE would forget the tokens, and earlier holders could write again.
+-- TRUNCATE would reset the tokens, and systems would accept writes of earlier holders again.
 CREATE OR REPLACE TRIGGER symphony_leases_is_not_truncated
   BEFORE TRUNCATE ON symphony_leases
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();

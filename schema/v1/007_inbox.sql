@@ -1,20 +1,21 @@
 -- The inbox: tables, indexes and guards. Its functions are in schema/functions/inbox.
 --
 --   inbox_messages   one row per message; (source, message_id) is its key, and the row recognises duplicates
---   inbox_events     contents that differ from the first, deaths, revivals
+--   inbox_events     messages with other content under a known key, dead letters, revivals
 --
---   seen ──► processing ──► done        final; forgotten by retention
+--   seen ──► processing ──► done        final; removed by retention
 --     │          │
 --     └──────────┴────────► dead ──► seen   by an operator, with a reason
 --
--- An enqueued message has a topic and a payload; claims move it. A message that was only sighted has neither; it serves
--- deduplication, marks move it, and no worker claims it. Retention removes done messages, and sighted messages in state
--- seen, because their next sighting gets the same answer. A crash leaves a claim that expires.
+-- An enqueued message has a topic and a payload, and claims change its state. A message that was only sighted has
+-- neither: it serves deduplication, marks change its state, and no worker claims it. Retention removes done messages,
+-- and sighted messages in state seen, because their next sighting gets the same answer. A crash leaves a claim that
+-- expires.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
 CREATE TABLE IF NOT EXISTS inbox_messages (
-  -- Collation C: keys of other systems compare byte by byte, in every locale.
+  -- Collation C compares keys of other systems byte by byte in every locale.
   source text COLLATE "C" NOT NULL,
   message_id text COLLATE "C" NOT NULL,
   topic text,
@@ -46,7 +47,7 @@ CREATE TABLE IF NOT EXISTS inbox_messages (
     CHECK ((fence IS NOT NULL) = (state = 'processing' AND topic IS NOT NULL)),
   CONSTRAINT inbox_messages_ended_once_ended CHECK ((ended_at IS NOT NULL) = (state IN ('done', 'dead')))
 )
--- A claim and an acknowledgement update the row in place. fillfactor leaves room for the versions on the same page.
+-- Each claim and ack updates the row. fillfactor leaves space for the new versions on the same page.
 WITH (
   fillfactor = 70,
   autovacuum_vacuum_scale_factor = 0.02,
@@ -58,13 +59,13 @@ COMMENT ON TABLE inbox_messages IS 'Messages that retention has not removed: the
 COMMENT ON COLUMN inbox_messages.topic IS
   'Selects the handler; null for a message known only for deduplication, which is never claimed.';
 COMMENT ON COLUMN inbox_messages.content_hash IS
-  'SHA-256 of topic and payload, to compare contents. The first content counts.';
-COMMENT ON COLUMN inbox_messages.sightings IS 'Number of times the message came in. It does not count attempts.';
+  'SHA-256 of topic and payload of the first sighting that had them, to compare later contents.';
+COMMENT ON COLUMN inbox_messages.sightings IS 'Number of deliveries of the message, duplicates included.';
 COMMENT ON COLUMN inbox_messages.attempt_count IS
-  'Claims since the message came in or was revived. The claim counts, so that a crash counts.';
-COMMENT ON COLUMN inbox_messages.attempts_max IS 'Limit of attempts that the latest claim named.';
+  'Number of claims since the message was received or revived. A claim counts at once, so that a crash counts.';
+COMMENT ON COLUMN inbox_messages.attempts_max IS 'Attempt limit of the latest claim.';
 COMMENT ON COLUMN inbox_messages.fence IS
-  'Random token of the claim, known to its worker only. Ack, abandon and fail must show it.';
+  'Random token of the claim, known to its worker only. Ack, abandon and fail need it.';
 
 CREATE TABLE IF NOT EXISTS inbox_events (
   event_id uuid PRIMARY KEY,
@@ -78,9 +79,10 @@ CREATE TABLE IF NOT EXISTS inbox_events (
   CONSTRAINT inbox_events_known_type CHECK (event_type IN ('CONTENT_DIFFERS', 'DIED', 'REVIVED')),
   CONSTRAINT inbox_events_hash_of_what_differs CHECK ((event_type = 'CONTENT_DIFFERS') = (content_hash IS NOT NULL))
 );
-COMMENT ON TABLE inbox_events IS 'Other contents under a known key, deaths and revivals of messages. Never removed.';
+COMMENT ON TABLE inbox_events IS
+  'Messages with other content under a known key, dead letters and revivals. Never removed.';
 COMMENT ON COLUMN inbox_events.content_hash IS
-  'Refused content. Each content is recorded once, however often it is sent.';
+  'SHA-256 of the refused content. Each content is recorded once.';
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
 
@@ -92,7 +94,7 @@ COMMENT ON INDEX ix_inbox_claim_expiry IS 'Claims that take over messages whose 
 CREATE INDEX IF NOT EXISTS ix_inbox_done ON inbox_messages (ended_at) WHERE state = 'done';
 COMMENT ON INDEX ix_inbox_done IS 'Retention: messages that were done before a time.';
 
--- The index has first_seen_at although last_seen_at decides: an index on last_seen_at would make each repeat costlier.
+-- Retention compares last_seen_at, but the index has first_seen_at: a sighting would update an index on last_seen_at.
 CREATE INDEX IF NOT EXISTS ix_inbox_sighted ON inbox_messages (first_seen_at) WHERE state = 'seen' AND topic IS NULL;
 COMMENT ON INDEX ix_inbox_sighted IS 'Retention: messages that were only sighted, before a time.';
 CREATE INDEX IF NOT EXISTS ix_inbox_dead ON inbox_messages (ended_at) WHERE state = 'dead';
@@ -102,7 +104,7 @@ COMMENT ON INDEX ix_inbox_events_by_message IS 'The events of one message.';
 CREATE UNIQUE INDEX IF NOT EXISTS ux_inbox_events_one_per_content ON inbox_events (source, message_id, content_hash)
   WHERE event_type = 'CONTENT_DIFFERS';
 COMMENT ON INDEX ux_inbox_events_one_per_content IS
-  'Other content under a known key is reported once, however often it comes.';
+  'Refuses a second event for the same content under one key.';
 
 -- Triggers ------------------------------------------------------------------------------------------------------------
 
@@ -116,8 +118,8 @@ CREATE OR REPLACE TRIGGER inbox_messages_is_not_truncated
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_is_not_truncated;
 
--- Guards for every writer: a done message stays done, and DELETE takes only done messages and sighted ones in state
--- seen.
+-- Guards for every writer: a done message stays done, and DELETE is allowed only for done messages and for sighted
+-- messages in state seen.
 CREATE OR REPLACE TRIGGER inbox_messages_done_is_final
   BEFORE UPDATE ON inbox_messages
   FOR EACH ROW WHEN (OLD.state = 'done' AND NEW.state <> 'done') EXECUTE FUNCTION refuse_mutation();

@@ -1,13 +1,13 @@
 -- The scheduler: tables and indexes. Its functions are in schema/functions/scheduler, its views in schema/views.
 --
---   scheduler_jobs     repeated work: a cron expression and the next due time
---   scheduler_tasks    single work: timers, and runs, one per occurrence of a job; the views scheduler_timers and
---                      scheduler_job_runs show each kind
+--   scheduler_jobs     cron schedules: an expression and the next due time
+--   scheduler_tasks    timers, and runs of jobs, one per occurrence; the views scheduler_timers and scheduler_job_runs
+--                      show each kind
 --
 -- A due task either becomes a message of the outbox, in the transaction that marks it ENQUEUED, or a worker claims it
 -- under a lease. A crash leaves a READY row, or a lease that expires. Scheduler processes parse the cron expressions;
--- for the database they are text, and next_due_at decides. A job whose expression no scheduler can parse is postponed
--- and keeps next_due_at, so that its occurrence is late and not lost.
+-- the database only compares next_due_at. A job whose expression no scheduler can parse is postponed and keeps
+-- next_due_at, so that its occurrence is late and not lost.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
@@ -32,15 +32,15 @@ CREATE TABLE IF NOT EXISTS scheduler_jobs (
   CONSTRAINT scheduler_jobs_skip_once_or_all CHECK (missed_runs IN ('skip', 'once', 'all')),
   CONSTRAINT scheduler_jobs_payload_is_object CHECK (jsonb_typeof(payload) = 'object')
 );
-COMMENT ON TABLE scheduler_jobs IS 'Repeated work. The name of a job is its identity.';
+COMMENT ON TABLE scheduler_jobs IS 'Cron schedules, each identified by its name.';
 COMMENT ON COLUMN scheduler_jobs.next_due_at IS
   'Next occurrence. One call of the scheduler creates the run and moves this time.';
 COMMENT ON COLUMN scheduler_jobs.postponed_until IS
-  'Time before which schedulers ignore the job, because none could parse it; null for a job that parses.';
+  'Time before which schedulers ignore the job, because its expression could not be parsed; else null.';
 COMMENT ON COLUMN scheduler_jobs.revision IS
   'Grows with every change. A scheduler creates runs only from the revision that it computed them from.';
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS
-  'Treatment of occurrences that no scheduler was running for: skip, once (the latest), all.';
+  'Treatment of occurrences that were missed while no scheduler ran: skip, once (the latest), all.';
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS
   'Reason why the latest scheduler could not parse the expression; null if it could.';
 
@@ -83,18 +83,20 @@ COMMENT ON TABLE scheduler_tasks IS
   'Timers and runs of jobs. A run copies topic and payload of its job. Retention removes finished rows.';
 COMMENT ON COLUMN scheduler_tasks.kind IS
   'timer, or run of a job. The indexes by state begin with it, so that a claim of one kind does not read the other.';
-COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The run outlives the job.';
+COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The job may have been deleted.';
 COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
-COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Person who asked for the run; null if the schedule made it.';
+COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Actor who triggered the run; null if the schedule created it.';
 COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
 COMMENT ON COLUMN scheduler_tasks.participant_id IS
-  'Participant of the message; null: the task id, so that no sequence is hot.';
-COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler makes it a message; claim: a worker claims it.';
+  'Participant of the message. Null means the task id, so that tasks do not wait for one sequence row.';
+COMMENT ON COLUMN scheduler_tasks.delivery IS
+  'outbox: the scheduler enqueues it as a message; claim: a worker claims it.';
 COMMENT ON COLUMN scheduler_tasks.due_at IS
-  'Earliest time of a claim: the moment of the timer or occurrence, later that of a retry.';
-COMMENT ON COLUMN scheduler_tasks.attempt_count IS 'Claims so far. A claim counts at once, so that a crash counts.';
+  'Earliest time of a claim: the time of the timer or occurrence, or of the retry.';
+COMMENT ON COLUMN scheduler_tasks.attempt_count IS
+  'Number of claims. A claim counts at once, so that a crash counts.';
 COMMENT ON COLUMN scheduler_tasks.lease_token IS
-  'Random token of the claim, known to its worker only, that fences the end of the claim.';
+  'Random token of the claim, known to its worker only. Ack, abandon and fail need it.';
 COMMENT ON COLUMN scheduler_tasks.outbox_id IS 'Outbox item that the task became.';
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
@@ -102,12 +104,12 @@ COMMENT ON COLUMN scheduler_tasks.outbox_id IS 'Outbox item that the task became
 CREATE UNIQUE INDEX IF NOT EXISTS scheduler_job_runs_one_per_occurrence
   ON scheduler_tasks (job_name, scheduled_for) WHERE job_name IS NOT NULL;
 COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS 'One run per occurrence of a job, and the runs of one job.';
--- Two indexes of ready tasks: a claim takes both deliveries; the scheduler must not read those that wait for workers.
+-- Two indexes of READY tasks: a claim reads both deliveries; the scheduler must not read tasks that wait for a claim.
 CREATE INDEX IF NOT EXISTS ix_tasks_ready ON scheduler_tasks (kind, due_at, task_id) WHERE state = 'READY';
 COMMENT ON INDEX ix_tasks_ready IS 'Claims of due tasks, the next due time, and the list of ready timers.';
 CREATE INDEX IF NOT EXISTS ix_tasks_ready_for_outbox
   ON scheduler_tasks (kind, due_at, task_id) WHERE state = 'READY' AND delivery = 'outbox';
-COMMENT ON INDEX ix_tasks_ready_for_outbox IS 'Due tasks that the scheduler makes messages.';
+COMMENT ON INDEX ix_tasks_ready_for_outbox IS 'Scheduler: due tasks that it enqueues in the outbox.';
 CREATE INDEX IF NOT EXISTS ix_tasks_leased ON scheduler_tasks (kind, lease_expires_at) WHERE state = 'CLAIMED';
 COMMENT ON INDEX ix_tasks_leased IS 'Tasks whose claim expired, and the next expiry.';
 CREATE INDEX IF NOT EXISTS ix_tasks_finished ON scheduler_tasks (kind, finished_at) WHERE finished_at IS NOT NULL;

@@ -1,8 +1,8 @@
--- Keys of the HTTP API. The key is shown once, when it is created; the table has the SHA-256 of its secret. The secret
--- has 256 bits of entropy, so a fast hash is enough: a copy of this table does not help to guess it.
+-- Keys of the HTTP API. A key is shown once, when it is created; the table stores the SHA-256 of its secret. The secret
+-- has 256 bits of entropy, so a fast hash is enough.
 --
--- Each scope acts in its role: ingest in symphony_ingest, read in symphony_readonly, audit in symphony_auditor, operate
--- in symphony_control. The owner of the key is the person of two-person decisions.
+-- Each scope uses one role: ingest symphony_ingest, read symphony_readonly, audit symphony_auditor, operate
+-- symphony_control. The owner of the key is the actor of two-person decisions.
 
 CREATE TABLE IF NOT EXISTS api_keys (
   key_id text PRIMARY KEY,
@@ -23,17 +23,17 @@ CREATE TABLE IF NOT EXISTS api_keys (
   CONSTRAINT api_keys_revoked_by_somebody CHECK (num_nonnulls(revoked_at, revoked_by) IN (0, 2))
 );
 COMMENT ON TABLE api_keys IS
-  'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
+  'Keys of the HTTP API, each with its scopes and its owner. Stores the hash of the secret, never the secret.';
 COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
 COMMENT ON COLUMN api_keys.owner IS
   'Person this key acts as. A two-person decision must be approved by a different person.';
-COMMENT ON COLUMN api_keys.participants IS 'Participants that the key may see and pay for; null: all.';
-COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. A finer time would make each request write.';
+COMMENT ON COLUMN api_keys.participants IS 'Participants that the key is restricted to; null means all.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. With a finer time, each request would write.';
 
--- Data keys that encrypt fields of payloads, one per subject. A subject is a participant or a person. The table has
--- each key only wrapped under a master key that never enters the database, so that a copy of the database decrypts
--- nothing. Destroying a subject's key makes its fields unreadable in every copy of the ciphertext, and changes no row
--- of the ledger.
+-- Data keys that encrypt fields of payloads, one per subject. A subject is a participant or a person. The table stores
+-- each key wrapped under a master key that is never in the database, so a copy of the database alone decrypts nothing.
+-- Destroying a subject's key makes its fields unreadable in every copy of the ciphertext, and changes no row of the
+-- ledger.
 --
 -- The table is not append-only, because a key must be destroyable.
 
@@ -56,7 +56,8 @@ CREATE TABLE IF NOT EXISTS subject_keys (
 COMMENT ON TABLE subject_keys IS
   'One data key per subject, wrapped under a master key outside the database; a destroyed key leaves its row.';
 COMMENT ON COLUMN subject_keys.subject IS
-  'Subject whose data the key protects: a participant, or an id in payloads. Choose ids that do not identify a person.';
-COMMENT ON COLUMN subject_keys.master_key_id IS 'Name of the master key that wraps it, never the key itself.';
+  'Subject whose fields the key encrypts: a participant, or an id in payloads. Choose ids that do not identify a '
+  'person.';
+COMMENT ON COLUMN subject_keys.master_key_id IS 'Id of the master key that wraps the data key.';
 COMMENT ON COLUMN subject_keys.wrapped_key IS
-  'Nonce, encrypted key and tag of AES-256-GCM, in base64url. Null once it is destroyed.';
+  'Nonce, encrypted key and tag of AES-256-GCM, in base64url; null once the key is destroyed.';

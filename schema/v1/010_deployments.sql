@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS symphony_deployments (
 COMMENT ON TABLE symphony_deployments IS
   'Every deployment of this schema, file by file. The highest number is in force.';
 COMMENT ON COLUMN symphony_deployments.schema_level IS
-  'Raised when a release changes the schema in a way that an older one must not undo.';
+  'Level of the schema. An older release refuses a database with a higher level.';
 
 CREATE OR REPLACE TRIGGER symphony_deployments_is_append_only
   BEFORE UPDATE OR DELETE OR TRUNCATE ON symphony_deployments

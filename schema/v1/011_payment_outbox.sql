@@ -1,11 +1,11 @@
 -- The payment outbox: tables, indexes and guards. Its functions are in schema/functions/outbox.
 --
---   payment_outbox_identities   one row per item, for ever: which instruction and key, which number in which stream
---   payment_outbox_pending      the hot queue: one row per item that has not ended; leased means in flight
+--   payment_outbox_identities   one permanent row per item: instruction, key, participant and sequence number
+--   payment_outbox_pending      the queue: one row per item until its terminal outcome; leased means in flight
 --   payment_outbox_attempts     the ledger: one immutable row per attempt, sealed in blocks
---   payment_outbox_events       the trail of everything else: late evidence, holds, decisions
+--   payment_outbox_events       ledger events: late outcomes, holds, decisions, pauses
 --
--- A crash leaves a row of pending with a lease that expires. Nothing else is ever half done.
+-- A crash of a worker leaves a pending row with a lease that expires, and no other incomplete state.
 
 -- Types ---------------------------------------------------------------------------------------------------------------
 
@@ -17,7 +17,7 @@ BEGIN
 END
 $$;
 COMMENT ON TYPE outbox_attempt_state IS
-  'Outcome of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
+  'Outcome of an attempt. DISPATCHING is a historical name that is never stored: in flight means leased.';
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
@@ -30,11 +30,12 @@ CREATE TABLE IF NOT EXISTS symphony_settings (
   CONSTRAINT symphony_settings_is_one_row CHECK (singleton)
 );
 INSERT INTO symphony_settings DEFAULT VALUES ON CONFLICT DO NOTHING;
-COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, changed by the owner alone.';
-COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
+COMMENT ON TABLE symphony_settings IS 'Settings of this deployment: one row, changed by the owner only.';
+COMMENT ON COLUMN symphony_settings.notify_enabled IS
+  'Whether functions send NOTIFY on outbox_pending, inbox_ready and scheduler_changed.';
 COMMENT ON COLUMN symphony_settings.full_trail IS
-  'Whether every change of a pending row is written to payment_outbox_events. A change of this setting is an event, '
-  'too.';
+  'Whether every change of a pending row is written to payment_outbox_events. A change of this setting is also an '
+  'event.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS
   'Logins of the HTTP API. Such a login acts as the owner of the API key in the setting symphony.api_key.';
 COMMENT ON COLUMN symphony_settings.naming_gateways IS
@@ -46,7 +47,7 @@ CREATE TABLE IF NOT EXISTS participant_outbox_sequences (
   next_sequence_id bigint NOT NULL,
   CONSTRAINT participant_outbox_sequences_start_at_one CHECK (next_sequence_id >= 1)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE participant_outbox_sequences IS 'The next number of each participant''s stream: gap-free, monotonic.';
+COMMENT ON TABLE participant_outbox_sequences IS 'Next sequence number of each participant, without gaps.';
 
 CREATE TABLE IF NOT EXISTS participant_outbox_policies (
   participant_id text PRIMARY KEY,
@@ -54,7 +55,7 @@ CREATE TABLE IF NOT EXISTS participant_outbox_policies (
   CONSTRAINT participant_outbox_policies_continue_or_halt CHECK (on_ordered_failure IN ('continue', 'halt'))
 );
 COMMENT ON TABLE participant_outbox_policies IS
-  'Effect of a FAILED head on the ordered items behind it. No row means continue.';
+  'Effect of a FAILED item on the participant''s ordered stream: continue or halt. No row means continue.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   outbox_id uuid PRIMARY KEY,
@@ -76,21 +77,21 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id)
 );
 COMMENT ON TABLE payment_outbox_identities IS
-  'One permanent row per item: an instruction and key is refused a second time whatever became of the first.';
+  'One permanent row per item, which recognises a repeated instruction and key also after the item is terminal.';
 COMMENT ON COLUMN payment_outbox_identities.content_hash IS
-  'SHA-256 of participant, rail and payload: what "the same content" means.';
+  'SHA-256 of participant, rail and payload, to compare the content of a repeated enqueue.';
 COMMENT ON COLUMN payment_outbox_identities.is_message IS
   'Whether the item is a message, not a payment. A redrive inherits it.';
 COMMENT ON COLUMN payment_outbox_identities.stream_position IS
-  'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item.';
+  'Position in the ordered stream if it is not sequence_id: a redrive takes the position of the failed item.';
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS
-  'The FAILED item that two people decided to send again as this one.';
+  'FAILED item that this item redrives.';
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS
-  'The trace of the request that enqueued it (W3C), for its redrives. In no block: it says nothing about the money.';
+  'W3C traceparent of the request that enqueued the item, for its redrives. Blocks do not cover it.';
 COMMENT ON COLUMN payment_outbox_identities.key_scope IS
   'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives.';
 COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS
-  'The transaction that wrote the row: where it stands in the order of blocks.';
+  'Transaction that wrote the row, which decides its position in the blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   outbox_id uuid PRIMARY KEY,
@@ -109,18 +110,17 @@ CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   lease_expires_at timestamptz,
   claimed_at timestamptz,
   dispatch_mark text,
-  -- What is known about the money.
+  -- Knowledge about the outcome.
   outcome_unknown boolean NOT NULL DEFAULT false,
   expiry_streak integer NOT NULL DEFAULT 0,
   late_outcome jsonb,
-  -- Why it may not be claimed.
+  -- Reasons that prevent a claim.
   hold_reason text,
   held_by text,
   held_at timestamptz,
   ordered boolean NOT NULL DEFAULT false,
   blocked boolean NOT NULL DEFAULT false,
   block_unverified boolean NOT NULL DEFAULT false,
-  -- Whose request it belongs to.
   trace_context text,
   is_message boolean NOT NULL DEFAULT false,
   stream_position bigint,
@@ -135,7 +135,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   CONSTRAINT payment_outbox_pending_hold_all_or_none CHECK (num_nonnulls(hold_reason, held_by, held_at) IN (0, 3)),
   CONSTRAINT payment_outbox_pending_only_blocked_is_unverified CHECK (blocked OR NOT block_unverified)
 )
--- Each item is leased in place once or more: room on the page for its versions, and a vacuum that keeps up.
+-- Each lease updates the row. fillfactor leaves space for the new versions on the same page.
 WITH (
   fillfactor = 70,
   autovacuum_vacuum_scale_factor = 0.02,
@@ -144,30 +144,33 @@ WITH (
   autovacuum_vacuum_cost_delay = 1
 );
 COMMENT ON TABLE payment_outbox_pending IS
-  'The queue: every item that has not ended. A claim is a lease in the row, not a removal.';
+  'The queue: every item until its terminal outcome. A claim sets a lease in the row and does not remove it.';
 COMMENT ON COLUMN payment_outbox_pending.attempt_count IS
-  'A cache of the ledger''s highest attempt number, capped at 20. Nothing is decided by it: functions read the ledger.';
+  'Cache of the ledger''s highest attempt number, at most 20. Completion and repair read the ledger instead.';
 COMMENT ON COLUMN payment_outbox_pending.claimed_by IS
-  'The worker that holds the lease. Being leased is being in flight.';
-COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
+  'Worker that holds the lease. A leased item is in flight.';
+COMMENT ON COLUMN payment_outbox_pending.lease_token IS
+  'Random token of the claim, known to its worker only, that fences completion.';
 COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS
-  'For rails whose calls are marked: awaited until begin_outbox_dispatch, begun after it. Null: calls are not marked.';
+  'For rails with marked dispatch: awaited until begin_outbox_dispatch, then begun; null for other rails.';
 COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
-  'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a '
-  'counter.';
+  'Whether the rail may have acted without a definitive answer. A success, a definitive answer or an operator clears '
+  'it.';
 COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS
-  'Number of leases in a row that expired: a payload that kills its worker shows here.';
+  'Number of consecutive expired leases. It grows if the payload crashes its worker.';
 COMMENT ON COLUMN payment_outbox_pending.late_outcome IS
-  'Outcome that a worker reported after it lost its lease. A success here is completed without a call of the rail.';
-COMMENT ON COLUMN payment_outbox_pending.is_message IS 'A copy of the identity''s, for the claim.';
-COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'A copy of the identity''s; null means sequence_id.';
-COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
+  'Outcome that a worker reported after it lost its lease. The next claimer completes a success without calling the '
+  'rail.';
+COMMENT ON COLUMN payment_outbox_pending.is_message IS 'Copy of the identity''s is_message, for the claim.';
+COMMENT ON COLUMN payment_outbox_pending.stream_position IS
+  'Copy of the identity''s stream_position; null means sequence_id.';
+COMMENT ON COLUMN payment_outbox_pending.blocked IS
+  'Whether the item waits for an earlier ordered item or for the end of a pause.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS
-  'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim '
-  'or repair.';
+  'Whether the transaction that set blocked may have missed a concurrent commit. The next claim or repair verifies it.';
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS
-  'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that '
-  'trace.';
+  'W3C traceparent and, after a space, tracestate of the request that enqueued the item. Each attempt is a span of '
+  'that trace.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
   attempt_id uuid PRIMARY KEY,
@@ -201,20 +204,19 @@ CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
   CONSTRAINT payment_outbox_attempts_terminal_is_known CHECK (NOT outcome_unknown OR state IN ('RETRYABLE',
     'ZOMBIE_REQUEUE'))
 )
--- Insert-only: vacuum has nothing to remove, it only keeps the visibility map and freezes in time.
+-- Insert-only: vacuum only updates the visibility map and freezes rows.
 WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 COMMENT ON TABLE payment_outbox_attempts IS
-  'The ledger: what happened, one immutable row per attempt, numbered 1, 2, 3 … per item.';
+  'The ledger: one immutable row per attempt, numbered 1, 2, 3 … per item.';
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS
-  'When the lease of this attempt was taken; null for an operator''s decision.';
+  'Time at which the item was claimed for this attempt; null for an operator''s decision.';
 COMMENT ON COLUMN payment_outbox_attempts.action IS
-  'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send '
-  'was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease '
-  'expired.';
+  'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; '
+  'not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS
   'True if the rail may have paid and the outcome was unknown after this attempt.';
 COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS
-  'The transaction that wrote the row: where it stands in the order of blocks.';
+  'Transaction that wrote the row, which decides its position in the blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_events (
   event_id uuid PRIMARY KEY,
@@ -239,12 +241,12 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
     'BLOCKED', 'MARKED_UNKNOWN', 'FULL_TRAIL_SET'))
 );
 COMMENT ON TABLE payment_outbox_events IS
-  'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
+  'Ledger events: late outcomes, holds, decisions, pauses; with full_trail also every change of a pending row.';
 COMMENT ON COLUMN payment_outbox_events.scope IS
   'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of '
   'everything), dispatch (a freeze), or full_trail (a change of that setting).';
 COMMENT ON COLUMN payment_outbox_events.recorded_xid IS
-  'The transaction that wrote the row: where it stands in the order of blocks.';
+  'Transaction that wrote the row, which decides its position in the blocks.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   proposal_id uuid PRIMARY KEY,
@@ -265,7 +267,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED'
     OR person_key(decided_by) <> person_key(proposed_by))
 );
-COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
+COMMENT ON TABLE payment_outbox_proposals IS 'Proposals of two-person decisions: open, approved or withdrawn.';
 
 CREATE TABLE IF NOT EXISTS outbox_contradictions (
   event_id uuid PRIMARY KEY,
@@ -292,8 +294,8 @@ CREATE TABLE IF NOT EXISTS outbox_pauses (
   CONSTRAINT outbox_pauses_one_of_all CHECK (kind <> 'all' OR name = 'all')
 );
 COMMENT ON TABLE outbox_pauses IS
-  'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Leases in hand '
-  'go on.';
+  'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Live leases '
+  'continue.';
 
 CREATE TABLE IF NOT EXISTS outbox_workers (
   worker_id text PRIMARY KEY,
@@ -303,9 +305,9 @@ CREATE TABLE IF NOT EXISTS outbox_workers (
   stopped_at timestamptz
 );
 COMMENT ON COLUMN outbox_workers.stopped_at IS
-  'When the worker deregistered. It leaves the lists; its last report still counts for alerts, for a day.';
+  'Time at which the worker deregistered. Lists leave it out; alerts use its last report for a day.';
 COMMENT ON TABLE outbox_workers IS
-  'Workers as they last reported. A worker absent from here is not forbidden anything: the lease decides.';
+  'Latest heartbeat of each worker. A worker without a row may still claim and complete.';
 
 CREATE TABLE IF NOT EXISTS outbox_rails (
   rail_type text PRIMARY KEY,
@@ -322,17 +324,17 @@ COMMENT ON TABLE outbox_rails IS
   'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter '
   'value.';
 COMMENT ON COLUMN outbox_rails.money IS
-  'False only if every declaration said so: such a rail carries messages, not payments.';
+  'Whether the rail moves money; false only if every declaration was false. Such a rail handles messages.';
 COMMENT ON COLUMN outbox_rails.fields IS
   'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is '
   'public.';
 COMMENT ON COLUMN outbox_rails.declared_by IS 'Process that declared the rail last, by its own name.';
 COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
 COMMENT ON COLUMN outbox_rails.served_at IS
-  'Latest declaration by a worker that carries the rail; null if only an API declared it.';
+  'Time of the latest declaration by a worker that serves the rail; null if only an API declared it.';
 
--- Totals are kept as one small row per recording call, folded into minutes off the hot path: a single counter row
--- would serialise every completion, and counting the ledger would cost more each day.
+-- Each recording call inserts one row of counts, and repair later adds these to totals per minute. All completions
+-- would wait for a single counter row, and counting the ledger would take longer each day.
 CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
   recorded_at timestamptz NOT NULL,
   dispatched bigint NOT NULL DEFAULT 0,
@@ -344,7 +346,7 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
 COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS
   'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON TABLE outbox_attempt_tallies IS
-  'Attempts counted by the call that recorded them; folded into outbox_attempt_totals by repair.';
+  'Counts of attempts, one row per call that recorded them. Repair adds them to outbox_attempt_totals.';
 
 CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
   minute timestamptz PRIMARY KEY,
@@ -357,17 +359,17 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS
   'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON TABLE outbox_attempt_totals IS
-  'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
+  'Attempts per minute. Minutes older than two hours are added to the row -infinity.';
 
 CREATE TABLE IF NOT EXISTS dispatch_epochs (
   epoch_no integer PRIMARY KEY,
   epoch_id uuid NOT NULL,
   began_at timestamptz NOT NULL,
-  -- Which server it is, and which database of it.
+  -- The server and the database.
   system_identifier bigint,
   timeline integer,
   database_oid oid NOT NULL,
-  -- Which run of it: what a claim compares, because it costs no look at a file or a catalog.
+  -- The run of the server. Claims compare these columns, which needs no read of a file or a catalog.
   server_started_at timestamptz NOT NULL,
   database_name text NOT NULL,
   table_oid oid NOT NULL,
@@ -399,21 +401,22 @@ CREATE TABLE IF NOT EXISTS dispatch_epochs (
 -- The newest row is updated with every heartbeat.
 WITH (fillfactor = 20);
 COMMENT ON TABLE dispatch_epochs IS
-  'The runs of the servers on which this database was at work, the newest in force; and whether dispatch is frozen on '
-  'it.';
+  'One row per run of a server on which this database dispatched, with its heartbeats and its freeze. The newest row '
+  'is in force.';
 COMMENT ON COLUMN dispatch_epochs.epoch_id IS
-  'Random: a restored copy cannot come to the same one again. Workers show it when they claim.';
+  'Random id, so that a restored copy never creates the same epoch. Workers send it with each claim.';
 COMMENT ON COLUMN dispatch_epochs.system_identifier IS
-  'As pg_control_system() tells it; null where that is withheld, and then not compared.';
+  'System identifier from pg_control_system(); null, and not compared, if the function is not allowed.';
 COMMENT ON COLUMN dispatch_epochs.timeline IS
   'Timeline of the WAL: a promotion and a recovery to a point in time begin a new one.';
 COMMENT ON COLUMN dispatch_epochs.beat_no IS
-  'Heartbeats in this epoch. A worker that remembers a higher one knows that commits were lost.';
+  'Number of heartbeats in this epoch. If a worker has a higher number, commits were lost.';
 COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
 COMMENT ON COLUMN dispatch_epochs.marked_at IS
-  'When the items that waited were marked as unknown: after the freeze, before it can be lifted.';
-COMMENT ON COLUMN dispatch_epochs.items_marked IS 'Number of items that this freeze marked as unknown.';
-COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether nothing may be dispatched until a person lifts the freeze.';
+  'Time at which the outcomes of pending items were marked as unknown. Only then can the freeze be lifted.';
+COMMENT ON COLUMN dispatch_epochs.items_marked IS
+  'Number of items whose outcome this freeze marked as unknown.';
+COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether dispatch is stopped until an operator lifts the freeze.';
 
 CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
   block_no bigint PRIMARY KEY,
@@ -432,22 +435,22 @@ CREATE TABLE IF NOT EXISTS payment_outbox_blocks (
   CONSTRAINT payment_outbox_blocks_known_kind CHECK (last_kind BETWEEN 1 AND 3),
   CONSTRAINT payment_outbox_blocks_one_entry_per_row CHECK (octet_length(entries) = 58 * row_count)
 );
--- Half of an entry is a hash, which does not compress: trying to took as long as making the block. PostgreSQL 15 has no
--- STORAGE in CREATE TABLE.
+-- Hashes do not compress, and trying to compress takes as long as computing the block. A separate statement, because
+-- PostgreSQL 15 has no STORAGE in CREATE TABLE.
 ALTER TABLE payment_outbox_blocks ALTER COLUMN entries SET STORAGE EXTERNAL;
 COMMENT ON TABLE payment_outbox_blocks IS
-  'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
+  'Blocks that seal the ledger. Each covers the rows after the previous block up to its own end.';
 COMMENT ON COLUMN payment_outbox_blocks.last_xid IS
-  'With last_kind and last_id: the end of the block in the order (recorded_xid, kind, id): its last row if it is full, '
-  'otherwise everything below the oldest transaction that ran.';
+  'End of the block, with last_kind and last_id, in the order (recorded_xid, kind, id). A full block ends with its '
+  'last row, a partial one below the oldest transaction that was running.';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
 COMMENT ON COLUMN payment_outbox_blocks.format IS
-  'Lists of columns that the hashes of rows cover; see outbox_block_entries.';
+  'Version of the column lists that the hashes of rows cover; see outbox_block_entries.';
 COMMENT ON COLUMN payment_outbox_blocks.entries IS
   'Per row in order: kind (2 bytes), id (16), recorded_xid (8), SHA-256 of the row (32).';
 COMMENT ON COLUMN payment_outbox_blocks.root IS 'Root of the hash tree over the entries; see outbox_block_root.';
 COMMENT ON COLUMN payment_outbox_blocks.block_hash IS
-  'SHA-256 over the other columns but entries, for which root stands; see outbox_block_hash.';
+  'SHA-256 over the other columns except entries, which root covers; see outbox_block_hash.';
 
 CREATE TABLE IF NOT EXISTS ledger_verifications (
   verification_id uuid PRIMARY KEY,
@@ -458,8 +461,7 @@ CREATE TABLE IF NOT EXISTS ledger_verifications (
   CONSTRAINT ledger_verifications_not_negative CHECK (rows_checked >= 0 AND break_count >= 0)
 );
 COMMENT ON TABLE ledger_verifications IS
-  'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last '
-  'one decides the alert.';
+  'One row per verification of the ledger, reported by the login that verified. The latest one decides the alert.';
 
 CREATE TABLE IF NOT EXISTS ledger_verification_passes (
   singleton boolean PRIMARY KEY DEFAULT true,
@@ -472,9 +474,10 @@ CREATE TABLE IF NOT EXISTS ledger_verification_passes (
 );
 INSERT INTO ledger_verification_passes DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE ledger_verification_passes IS
-  'Place of the background verification: one row. Its results are in ledger_verifications.';
+  'Position of the background verification: one row. Its results are in ledger_verifications.';
 COMMENT ON COLUMN ledger_verification_passes.last_block IS 'Last block that this pass compared with its rows.';
-COMMENT ON COLUMN ledger_verification_passes.next_at IS 'Earliest time of the next block: the bound of the rate.';
+COMMENT ON COLUMN ledger_verification_passes.next_at IS
+  'Earliest time at which the next block is compared, which limits the rate.';
 
 -- Indexes -------------------------------------------------------------------------------------------------------------
 
@@ -506,8 +509,7 @@ COMMENT ON INDEX ix_attempts_by_outbox IS
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
-  'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it. Enqueue, '
-  'redrive and status read it. One entry per ended item.';
+  'Refuses a second terminal attempt of one item. Enqueue, redrive and status read it. One entry per terminal item.';
 
 CREATE INDEX IF NOT EXISTS ix_attempts_failed
   ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;
@@ -534,8 +536,7 @@ CREATE INDEX IF NOT EXISTS ix_identities_redrive_of
 COMMENT ON INDEX ix_identities_redrive_of IS
   'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
 
--- Sealing: rows after a given transaction, in order. Written at the right-hand edge; rows of one transaction share an
--- entry, about six bytes a row.
+-- recorded_xid grows, so inserts append to the end of these indexes. Rows of one transaction share an entry.
 CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);
 COMMENT ON INDEX ix_identities_recorded IS
   'Sealing: rows after a given transaction, in order. About six bytes per row.';

@@ -1,7 +1,7 @@
--- Every right, on one page: role, may, why. Applied last, and again at every deploy, so that it heals what was granted
--- by hand to one of these roles. No role here can write a table: the functions are the only way to change anything.
+-- All privileges, per role, with the reason. Every deployment applies this file last, which also revokes manual grants
+-- to these roles. No role here can write a table: only the functions change data.
 
--- Closed by default. Everything the runtime roles and PUBLIC ever had in this schema is taken back before it is given.
+-- Revokes every privilege of the runtime roles and PUBLIC in this schema before the grants below.
 DO $$
 DECLARE
   v_roles CONSTANT text :=
@@ -13,7 +13,7 @@ BEGIN
   EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL ROUTINES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
-  -- Row types included: who may build a column on one can keep its table from being altered.
+  -- Row types included: a column of a row type in another table prevents ALTER TABLE.
   FOR v_type IN
     SELECT t.oid FROM pg_type t WHERE t.typnamespace = to_regnamespace(quote_ident(current_schema()))
       AND t.typcategory <> 'A'
@@ -23,12 +23,12 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO %s', current_schema(), v_roles);
 END
 $$;
--- What is created later is closed too. The form without a schema: the other one takes nothing from PUBLIC.
+-- Covers objects that are created later. The form without IN SCHEMA, because only that form revokes from PUBLIC.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 
--- symphony_ingest: applications. They enqueue, now or by a timer, inside their own transaction. They cannot read the
--- queue or take a number.
+-- symphony_ingest: applications. They enqueue payments, messages and timers in their own transaction. They cannot read
+-- the queue or take a sequence number.
 GRANT EXECUTE ON FUNCTION
   enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text),
   enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean,
@@ -39,13 +39,14 @@ GRANT EXECUTE ON FUNCTION
   schedule_timer(text, jsonb, timestamptz, text, text, uuid),
   cancel_timer(uuid)
 TO symphony_ingest;
--- Who encrypts needs the wrapped keys of its subjects, which read nothing without the master key, and may add some.
+-- Applications that encrypt fields need the wrapped keys of their subjects, which are useless without the master key,
+-- and may add keys.
 GRANT EXECUTE ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;
--- The API and the command line warn of a rail without a worker. A caller learns only about rails that it names.
+-- The API and the command line warn of a rail without a worker. The function answers only for the rails given.
 GRANT EXECUTE ON FUNCTION unserved_outbox_rails(text[]) TO symphony_ingest;
 
--- symphony_executor: workers. They move items through functions that check their lease; they can read no table, so a
--- stolen worker login shows no payload that it did not lease and no token that it was not given.
+-- symphony_executor: workers. They change items through functions that check the lease, and can read no table. A stolen
+-- worker login sees only the payloads and tokens that it claims.
 GRANT EXECUTE ON FUNCTION
   claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean),
   claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean),
@@ -85,13 +86,13 @@ GRANT EXECUTE ON FUNCTION
   next_inbox_event(),
   purge_inbox_messages(integer, integer)
 TO symphony_executor;
--- Who dispatches decrypts: the wrapped keys that a leased payload names, and which master keys it takes to start.
+-- Workers decrypt fields: they need the wrapped keys that a payload refers to, and the list of master keys in use.
 GRANT EXECUTE ON FUNCTION read_subject_keys(uuid[]), master_keys_in_use() TO symphony_executor;
--- Workers also seal and verify the ledger. The functions take only bounds: a stolen worker login can close a block
--- early and learn how many rows it has, and which rows were changed. A role of its own would be one more login to keep.
+-- Workers also seal and verify the ledger. The functions take only limits: a stolen worker login can seal a block early
+-- and learn its row count and which rows were changed. A separate role would need one more login.
 GRANT EXECUTE ON FUNCTION seal_ledger_block(integer, integer), verify_ledger_block(integer, integer)
   TO symphony_executor;
--- The same of the scheduler: what is due, what becomes of it, and what may be forgotten.
+-- Workers also run the scheduler: due jobs and timers, their claims, and purges.
 GRANT EXECUTE ON FUNCTION
   due_jobs(integer),
   create_job_runs(text[], bigint[], timestamptz[], timestamptz[]),
@@ -111,8 +112,8 @@ GRANT EXECUTE ON FUNCTION
   purge_finished_job_runs(integer, integer)
 TO symphony_executor;
 
--- symphony_control: operators. They read everything but lease tokens, with which they could complete another's work,
--- and act through functions that leave an event.
+-- symphony_control: operators. They read everything except lease tokens, which would let them complete items of
+-- workers, and act through functions that append events.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers,
@@ -153,18 +154,17 @@ GRANT EXECUTE ON FUNCTION
   create_api_key(text, bytea, text[], text, text[], timestamptz),
   revoke_api_key(text),
   is_actor_gateway(boolean),
-  -- An API that knows the rails declares them. A declaration can only make more fields secret.
+  -- An API that knows the rails declares them. A declaration can only make field classes stricter.
   declare_outbox_rail(text, boolean, jsonb, text, boolean)
 TO symphony_control;
 
--- Keys of the HTTP API: whose they are and what they may do, for those who make and end them and for auditors. Never a
--- hash.
+-- Keys of the HTTP API, without the hash of the secret.
 GRANT SELECT (
   key_id, scopes, owner, participants, created_by, created_at, expires_at, revoked_at, revoked_by, last_used_at
 ) ON api_keys TO symphony_control, symphony_auditor;
 
--- Data keys of encrypted fields: operators rewrap and destroy them, auditors see that it was done. The wrapped keys are
--- for those who rewrap alone.
+-- Data keys of encrypted fields: operators rewrap and destroy them, so only they read the wrapped keys. Auditors see
+-- which keys exist and which were destroyed.
 GRANT EXECUTE ON FUNCTION
   rewrap_subject_keys(uuid[], text[], text, text),
   destroy_subject_key(text, text),
@@ -175,8 +175,8 @@ GRANT SELECT (
   key_id, subject, master_key_id, created_at, destroyed_at, destroyed_by, destroyed_because
 ) ON subject_keys TO symphony_auditor;
 
--- symphony_auditor: auditors. The whole ledger, payloads included, because the hashes are taken over them; and the
--- switches under which it is written, such as who may name another as the person acting.
+-- symphony_auditor: auditors. They read the whole ledger with payloads, because the hashes cover them, and the
+-- settings, such as the gateways that may name an actor.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   payment_outbox_blocks, symphony_settings,
@@ -185,12 +185,12 @@ GRANT SELECT ON
   outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers, scheduler_job_runs
 TO symphony_auditor;
 
--- Auditors report what a verification found, because every process derives its alert from the last report. The function
--- takes two counts: a stolen auditor login can raise or silence that alert, and change nothing else. Every report
--- stays, with its login.
+-- Auditors record the result of a verification, because every process derives its alert from the latest one. The
+-- function takes two counts: a stolen auditor login can only raise or clear that alert. Every result is kept with its
+-- login.
 GRANT EXECUTE ON FUNCTION record_ledger_verification(bigint, bigint) TO symphony_auditor;
 
--- symphony_readonly: dashboards and analysts. The same without payloads and without any token.
+-- symphony_readonly: dashboards and analysts. They read no payload and no token.
 GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals, payment_outbox_blocks,
   participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
@@ -229,28 +229,26 @@ GRANT SELECT (
 -- Contradictions: ids, times and the operator's reason, for every reader.
 GRANT SELECT ON outbox_contradictions TO symphony_control, symphony_auditor, symphony_readonly;
 
--- How far sealing is behind, and which session holds it back: what every login may see of the server's sessions.
+-- Age of the oldest unsealed row, and the session that delays sealing. Every login may see these facts about sessions.
 GRANT EXECUTE ON FUNCTION ledger_sealing_status() TO symphony_control, symphony_auditor, symphony_readonly;
 
--- Verifications of the ledger: who verified when, and how many breaks were found.
 GRANT SELECT ON ledger_verifications TO symphony_control, symphony_auditor, symphony_readonly;
 
--- Leases: who holds what, for everybody who watches. Never lease_id, with which one could release another's. The
--- fencing token is a number that holders show to others. What they say of themselves (context) is not for dashboards.
+-- Leases, for all readers. No role reads lease_id, which would allow it to release the lease of another owner. The
+-- fencing token is not a secret. Dashboards do not see the context.
 GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at, context
 ) ON symphony_leases TO symphony_control, symphony_auditor;
--- The doctor compares both.
+-- symphony doctor compares floor_seen with the floor.
 GRANT SELECT (floor_seen) ON symphony_leases TO symphony_auditor;
 GRANT SELECT ON symphony_lease_floor TO symphony_auditor;
 GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at
 ) ON symphony_leases TO symphony_readonly;
 
--- symphony_auth: the HTTP API, to learn what a key that it was shown may do. This function, and a test proves that it
--- holds nothing else.
+-- symphony_auth: the HTTP API, to authenticate a key. A test checks that it has only this function.
 GRANT EXECUTE ON FUNCTION authenticate_api_key(text, bytea) TO symphony_auth;
 
--- How many payments each participant makes is business no dashboard needs. Last, so that nothing above can undo it.
+-- Only operators read the sequence counters. Last, so that no grant above undoes it.
 REVOKE ALL ON participant_outbox_sequences FROM PUBLIC, symphony_ingest, symphony_executor, symphony_readonly,
   symphony_auditor, symphony_auth;

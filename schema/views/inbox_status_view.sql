@@ -1,4 +1,4 @@
--- The inbox at a glance, without done messages: they are kept for months and need no work.
+-- Status of the inbox, without done messages, which are kept for months.
 
 CREATE OR REPLACE VIEW supervisor_inbox_status WITH (security_barrier = true) AS
 WITH waiting AS (
@@ -20,6 +20,6 @@ SELECT w.total AS waiting_count, w.due AS due_count, c.total AS processing_count
   COALESCE(extract(epoch FROM statement_timestamp() - d.since), 0)::double precision AS recently_dead_age_seconds
 FROM waiting w CROSS JOIN claimed c CROSS JOIN recently_dead d;
 COMMENT ON COLUMN supervisor_inbox_status.recently_dead_count IS
-  'Messages that died within the last 15 minutes and are still dead.';
+  'Messages that became dead within the last 15 minutes and are still dead.';
 COMMENT ON VIEW supervisor_inbox_status IS
-  'The inbox in one row: messages that wait for a worker, are claimed, or are dead. Each figure reads a partial index.';
+  'Status of the inbox in one row: waiting, claimed and dead messages. Each count reads a partial index.';

@@ -1,4 +1,4 @@
--- Leases at a glance.
+-- Status of the leases.
 
 CREATE OR REPLACE VIEW supervisor_lease_status WITH (security_barrier = true) AS
 WITH held AS (
@@ -8,4 +8,4 @@ WITH held AS (
 )
 SELECT h.total AS held_count, e.total AS expired_count FROM held h CROSS JOIN expired e;
 COMMENT ON VIEW supervisor_lease_status IS
-  'Number of held leases, and of expired leases that no owner has released or acquired since.';
+  'Number of held leases, and of leases that expired and were not acquired again.';

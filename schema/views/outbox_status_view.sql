@@ -1,6 +1,6 @@
--- Views for operators and dashboards. They run with their owner's rights, as barriers, on built-in functions only. They
--- show no lease token, and of a payload only amount, currency and the end of the destination, as the rail's field
--- classes allow.
+-- Views for operators and dashboards. They run with their owner's rights, as security barriers, and call only built-in
+-- functions. They show no lease token, and of a payload only amount, currency and the end of the destination, as the
+-- rail's field classes allow.
 
 CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
 WITH item AS (
@@ -28,7 +28,7 @@ WITH item AS (
     COALESCE(extract(epoch FROM statement_timestamp()
       - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE')), 0)::double precision AS oldest_due_age_seconds,
     count(*) FILTER (WHERE i.outcome_unknown) AS outcome_unknown_count,
-    -- Symphony places holds for these reasons. All other reasons are texts of operators.
+    -- Symphony places holds for these reasons. All other reasons come from operators.
     count(*) FILTER (WHERE i.held_for = 'OUTCOME_UNKNOWN') AS held_outcome_unknown_count,
     count(*) FILTER (WHERE i.held_for = 'FAILED_WHILE_OUTCOME_UNKNOWN') AS held_failed_unknown_count,
     count(*) FILTER (WHERE i.held_for = 'RETRY_CEILING') AS held_retry_ceiling_count,
@@ -46,7 +46,7 @@ WITH item AS (
       AS unfinished_since
   FROM item i
 ), recorded AS (
-  -- The roll-up, and its tail of tallies that are not folded yet.
+  -- Totals per minute, and the tallies that are not yet added to them.
   SELECT o.minute AS at, o.dispatched, o.retryable, o.failed, o.zombie_requeue FROM outbox_attempt_totals o
   UNION ALL
   SELECT t.recorded_at, t.dispatched, t.retryable, t.failed, t.zombie_requeue FROM outbox_attempt_tallies t
@@ -76,7 +76,8 @@ WITH item AS (
       AS oldest_unreviewed_contradiction_age_seconds
   FROM outbox_contradictions c
 ), worker AS (
-  -- A report is JSON of the worker. The view ignores a value of another type or out of range, so that it does not fail.
+  -- A worker's report is arbitrary JSON. The view ignores values of another type or out of range, so that it cannot
+  -- fail.
   SELECT count(*) FILTER (WHERE w.stopped_at IS NULL AND w.last_seen_at > statement_timestamp() - interval '1 minute')
       AS alive_count,
     max(w.last_seen_at) AS last_seen_at,
@@ -133,30 +134,33 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   q.held_reference_invalid_count
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
-  'The queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
-COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
+  'Status of the queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, '
+  'held.';
+COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED.';
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS
-  'Age since creation of the oldest item that has not ended, retries, blocked and held items included. An item '
+  'Age since creation of the oldest item without a terminal outcome, blocked and held items included. An item '
   'scheduled for later and never attempted does not count.';
 COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS
-  'Time during which items have been due and no relayer reported; 0 while one reports, or no item is due.';
+  'Time during which items have been due without a heartbeat of any relayer; 0 while one is alive, or no item is due.';
 COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS
-  'Within the last 15 minutes, as dispatched_recently and retryable_recently; the ages are those of the first in that '
-  'time.';
+  'FAILED attempts of the last 15 minutes; dispatched_recently and retryable_recently count the same time. The ages '
+  'are those of the first attempt in that time.';
 COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS
-  'Time since a worker got a code that its rail''s table does not cover, by reports of the last day; else null.';
+  'Time since a worker received a code that its rail''s table does not contain; null without such a report in the last '
+  'day.';
 COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS
-  'Time since a worker saw database and process clocks diverge, by reports of the last day; else null.';
+  'Time since a worker saw database and process clocks diverge; null without such a report in the last day.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS
   'Breaks that the latest verification of the ledger found; null before the first.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS
-  'Time since the first verification that found a break, if no later one was sound; else null.';
+  'Time since the first verification that found a break after the last one without a break; null if the latest found '
+  'none.';
 COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS
-  'Ended items with a contradicting report of a worker that no operator has reviewed.';
+  'Number of contradictions that no operator has reviewed.';
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS
   'Time since everything was paused; 0 while it is not.';
 COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS
-  'Relayers that reported within the last minute; each reports every ten seconds.';
+  'Relayers with a heartbeat in the last minute; each sends one every ten seconds.';
 
 CREATE OR REPLACE VIEW outbox_operational_status WITH (security_barrier = true) AS
 SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id, i.rail_type, i.created_at,
@@ -177,7 +181,7 @@ SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.seq
   a.attempt_no AS last_attempt_no, a.state AS last_attempt_state, a.completed_at AS last_attempt_at,
   a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code, i.is_message,
   a.action AS last_attempt_action, a.outcome_unknown AS last_attempt_outcome_unknown,
-  -- A value of another shape may be ciphertext or anything else, so the view hides it.
+  -- A value of another form may be ciphertext or secret, so the view hides it.
   CASE WHEN NOT d.amount_secret AND (d.payload ->> 'amount') COLLATE "C" ~ '^-?[0-9]{1,18}(\.[0-9]{1,18})?$'
     THEN d.payload ->> 'amount' END AS amount,
   CASE WHEN NOT d.currency_secret AND (d.payload ->> 'currency') COLLATE "C" ~ '^[A-Z]{3}$'
@@ -214,8 +218,8 @@ CROSS JOIN LATERAL (
       WHEN starts_with(COALESCE(p.payload, a.payload) ->> 'destination', 'symphony.sealed.') THEN 'encrypted'
     END AS destination_withheld
 ) d
--- Lifting a freeze leaves the mark "outcome unknown". The freeze is not shown beside an attempt after it, nor beside an
--- earlier attempt that left the outcome unknown itself.
+-- The freeze that made the outcome unknown, also after it was lifted. Null if an attempt followed the freeze, or if an
+-- earlier attempt had already left the outcome unknown.
 LEFT JOIN LATERAL (
   SELECT e.epoch_no, e.freeze_cause, e.freeze_reason, e.frozen_at FROM dispatch_epochs e
   WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at
@@ -223,12 +227,13 @@ LEFT JOIN LATERAL (
   ORDER BY e.epoch_no DESC LIMIT 1
 ) f ON true;
 COMMENT ON VIEW outbox_operational_status IS
-  'One row per item, pending or ended, with its state and its latest attempt.';
+  'One row per item, pending or terminal, with its state and its latest attempt.';
 COMMENT ON COLUMN outbox_operational_status.amount IS
   'Amount in the payload, if its field class is public or the rail is undeclared.';
 COMMENT ON COLUMN outbox_operational_status.destination IS
-  'Mask and the last four characters of a destination of twelve or more, if its field class is public or masked.';
+  'Masked destination. Shows the last four characters of one with at least twelve, if its field class is public or '
+  'masked.';
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS
   'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
 COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS
-  'Latest epoch whose freeze made the outcome of this item unknown; null if an attempt left it unknown.';
+  'Latest epoch whose freeze made the outcome of this item unknown; else null.';

@@ -1,4 +1,4 @@
--- The scheduler at a glance, without finished tasks.
+-- Status of the scheduler, without finished tasks.
 
 CREATE OR REPLACE VIEW supervisor_scheduler_status WITH (security_barrier = true) AS
 WITH job AS (
@@ -18,6 +18,6 @@ SELECT j.active AS active_jobs_count, j.due AS due_jobs_count, j.unreadable AS u
   GREATEST(COALESCE(extract(epoch FROM statement_timestamp()
     - LEAST(j.first_due_at, t.first_due_at, r.first_due_at)), 0), 0)::double precision AS lag_seconds
 FROM job j CROSS JOIN timer t CROSS JOIN run r;
-COMMENT ON VIEW supervisor_scheduler_status IS 'The scheduler at a glance, in one row.';
+COMMENT ON VIEW supervisor_scheduler_status IS 'Status of the scheduler in one row.';
 COMMENT ON COLUMN supervisor_scheduler_status.lag_seconds IS
-  'Time since the oldest due work of a scheduler fell due. Tasks that wait for a claim do not count.';
+  'Time since the oldest due job, timer or run became due. Tasks with delivery claim do not count.';
