@@ -4,7 +4,7 @@ import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
 /**
  * Redacts the text of a rail, a handler or an error for an append-only ledger. Replaces card numbers, account numbers,
  * phone numbers and credentials by their kind; bounds the rest and makes it storable. Every wrapper that stores error
- * text calls it. It rather removes too much, because a stored number can never be removed.
+ * text calls it. If in doubt it removes too much, because a stored number can never be removed.
  */
 export function redact(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
   // Bounded first: patterns over megabytes are slow, and only the beginning would be kept.

@@ -1,12 +1,12 @@
 /**
- * The only module that calls the PostgreSQL driver: connections, roles, transactions, LISTEN and the meaning of errors.
+ * Connections, roles, transactions, LISTEN and errors of PostgreSQL. No other module calls the driver.
  *
  * A process logs in as a member of several roles and inherits none of them. Every statement names its role; there is no
  * default. Wrappers of database functions receive `database.as(role)`. One caller at a time uses a connection. Its role
  * is verified when it is new and set again before the next caller gets it.
  *
- * Every failure is a `DatabaseError` with a `disposition`: `retry` (no effect), `unknown` (it may have been committed:
- * find out first) or `fatal`. A crash of this process leaves only sessions, which the server ends by their timeouts.
+ * Every failure is a `DatabaseError` with a `disposition`: `retry` (no effect), `unknown` (it may have been committed,
+ * so check first) or `fatal`. A crash of this process leaves only sessions, which the server ends by their timeouts.
  */
 export { Database, openDatabase, openOrUse, withActor } from './Database.js'
 export type { Actor, RoleProbe, RoleReport, RoleSource } from './Database.js'

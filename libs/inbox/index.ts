@@ -1,6 +1,6 @@
 /**
- * Inbox: messages of other systems, each handled once. Source and id name a message, which stands for the content that came
- * first.
+ * Inbox: messages of other systems, each handled once. Source and id name a message, which stands for its first
+ * content.
  *
  * | state | moved by | a crash there leaves |
  * | --- | --- | --- |

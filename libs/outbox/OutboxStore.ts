@@ -83,8 +83,8 @@ export interface OutboxStoreDatabase {
 
 /**
  * Uses the outbox as a plain message queue: claim, ack, abandon, fail. It shares the rows, functions and ledger of the
- * payment outbox, but never enqueues, leases or completes a payment. Each method returns the ids that it changed. It
- * skips ids that another owner holds, terminal, unknown and repeated ids, and payments.
+ * payment outbox, but never enqueues, leases or completes a payment. `ack`, `abandon` and `fail` return the ids that
+ * they changed. They skip ids that another owner holds, terminal, unknown and repeated ids, and payments.
  */
 export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
   readonly owner: string

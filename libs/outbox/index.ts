@@ -1,5 +1,5 @@
 /**
- * The payment outbox. An item is pending until it ends, once, as DISPATCHED or FAILED.
+ * Payment outbox. An item is pending until its terminal outcome, DISPATCHED or FAILED.
  *
  * | state | moved by | a crash there leaves |
  * | --- | --- | --- |
@@ -9,9 +9,9 @@
  * | held | operators, two of them for a decision about money | the row |
  * | DISPATCHED, FAILED | terminal | a ledger row; the queue row is gone |
  *
- * A restore or a failover that may have lost commits freezes dispatch: nothing can be claimed until an operator lifts the freeze
- * (`liftDispatchFreeze`), and every waiting item has an unknown outcome. Each run of a server is an epoch; every claim names the
- * epoch that its worker has checked.
+ * A restore or a failover that may have lost commits freezes dispatch. Nothing is claimed until an operator lifts the
+ * freeze (`liftDispatchFreeze`), and every waiting item has an unknown outcome. Each run of a server is an epoch, and
+ * every claim names the epoch that its worker has checked.
  *
  * SQL functions decide all of this; this module calls them. A worker without a live lease saves its outcome with
  * `recordLateOutcome`.

@@ -1,6 +1,6 @@
 /**
- * Encrypted fields, which only the rail may read. A rail declares classes for the fields of its payloads (`libs/rails`). This module
- * encrypts fields, and destroys keys so that a subject's fields become unreadable.
+ * Encrypted fields, which only the rail may read. A rail declares classes for the fields of its payloads
+ * (`libs/rails`). This module encrypts fields, and destroys keys to make a subject's fields unreadable.
  *
  * | actor | action | keys |
  * | --- | --- | --- |
@@ -8,8 +8,8 @@
  * | a worker | decrypts, just before a call or an inquiry (`protectedRails`) | every master key in use |
  * | an operator | `Vault`: rewraps data keys under another master key, destroys the key of a subject | those, or none |
  *
- * Each subject has one data key. The database stores it wrapped under a master key that the database never has (`subject_keys`).
- * This module keeps no data key longer than a call. A crash leaves at worst a key that has encrypted nothing yet.
+ * Each subject has one data key. The database stores it wrapped under a master key that the database never has
+ * (`subject_keys`). This module keeps no data key longer than a call. A crash leaves at most an unused key.
  */
 export { ensureSubjectKeys, masterKeysInUse, readSubjectKeys, rewrapSubjectKeys } from './db.js'
 export type { MasterKeyUse, OfferedKey, WrappedKey } from './db.js'

@@ -1,10 +1,10 @@
 /**
- * Rails: the external systems that move money, and the functions that call them.
+ * Rails: external systems that move money, and the functions that call them.
  *
- * A rail is declared as a plain object (`types.ts`) and loaded once at start (`loadRails`, which refuses a faulty declaration).
- * For each payment a relayer validates the payload (`validatePayload`), calls the rail (`callRail`), and inquires about an unknown
- * outcome (`inquireRail`). None of the three throws or hangs. A result is `unknown` unless it is certain that the rail paid or
- * did not pay.
+ * A rail is declared as a plain object (`types.ts`) and loaded once at start (`loadRails`, which refuses a faulty
+ * declaration). For each payment a relayer validates the payload (`validatePayload`), calls the rail (`callRail`), and
+ * inquires about an unknown outcome (`inquireRail`). None of the three throws or hangs. A result is `unknown` unless it
+ * is certain that the rail paid or did not pay.
  *
  * | event | result |
  * | --- | --- |
@@ -12,11 +12,11 @@
  * | `NotSentError` | `notSent`: nothing reached the rail |
  * | a timeout, an abort, a throw, a malformed answer, a success without a reference, a code that is not listed | `unknown` |
  *
- * This module stores nothing: a crash during a call leaves a lease that expires and an unknown outcome, and the database decides
- * what follows. Text of a rail is redacted (`redact`) before it leaves this module.
+ * This module stores nothing: a crash during a call leaves a lease that expires and an unknown outcome, and the
+ * database decides what follows. Text of a rail is redacted (`redact`) before it leaves this module.
  *
- * The module has `httpRail`, and `simulatedRail` with a durable rail book (`readBook`). `runRailContract` tests an adapter.
- * Rails that publish to a broker are in `libs/brokers`.
+ * The module has `httpRail`, and `simulatedRail` with a durable rail book (`readBook`). `runRailContract` tests an
+ * adapter. Rails that publish to a broker are in `libs/brokers`.
  */
 export { callRail, inquireRail } from './callRail.js'
 export type { DispatchOptions, RailResult, StatusResult } from './callRail.js'

@@ -120,9 +120,9 @@ interface PlannedRuns {
 }
 
 /**
- * Returns the runs of a due job to create now. Each occurrence at most `missedAfterMs` old is on time and runs under
- * every policy. If the oldest is older, no scheduler ran, and the policy decides: `skip` creates only those on time,
- * `once` the latest, `all` the newest thousand.
+ * Returns the runs of a due job to create now. An occurrence at most `missedAfterMs` old is on time. If all are on
+ * time, all run. If the oldest is late, no scheduler ran then, and the policy decides: `skip` creates those on time,
+ * `once` only the latest, `all` the newest thousand.
  */
 export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
   const { nextDueAt: promised, observedAt: now } = job
