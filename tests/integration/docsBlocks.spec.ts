@@ -25,9 +25,6 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'docs/concepts/messages.md receipts.mjs': 'tests/integration/docsPrograms.spec.ts',
   'docs/concepts/scheduler.md schedule.mjs': 'tests/integration/docsPrograms.spec.ts',
 }
-/** Files that a program is given, and that nobody runs by themselves. */
-const NO_PROGRAMS = new Set(['README.md rails.mjs'])
-
 /** How many blocks of each page cannot be executed. Each says why; one more is a decision. */
 const NOT_RUN: Readonly<Record<string, number>> = {
   'docs/coding/brokers.md': 1,
@@ -67,7 +64,7 @@ test('each program that a page tells to save and run is run by a test, or by the
   const programs = blocks.flatMap(({ page, file }) =>
     file?.endsWith('.mjs') === true && !WALKED.has(page) ? [`${page} ${file}`] : [],
   )
-  expect(programs.filter((name) => !NO_PROGRAMS.has(name)).toSorted()).toEqual(Object.keys(PROGRAMS).toSorted())
+  expect(programs.toSorted()).toEqual(Object.keys(PROGRAMS).toSorted())
   for (const [name, spec] of Object.entries(PROGRAMS)) {
     const [page = ''] = name.split(' ')
     expect(await readFile(join(root, spec), 'utf8')).toContain(page.split('/').at(-1))
