@@ -1,5 +1,5 @@
-// Runs one contender in a process of its own, with its own heap and event loop. `bench/run.mjs` forks it and sends it one task
-// at a time. Each rate and its CPU time cover exactly the work that the figure names.
+// Runs one contender in its own process. `bench/run.mjs` forks it and sends it one task at a time. Each rate and its CPU time cover
+// exactly the measured work.
 import { createRequire } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { watchServerCpu } from './serverCpu.mjs'
@@ -27,7 +27,7 @@ const TASKS = {
   drain: ({ count }) => perSecond(count, () => drain(count)),
   latency: ({ samples }) => latencies(samples),
   sustained: ({ seconds }) => sustained(seconds),
-  // A share of work that others enqueue and others do as well: begin, ask how far it is, end.
+  // For bench/scale, where another process enqueues and several contenders drain: start, progress, stop.
   beginWork: async () => {
     shared.worker = await queue.work(() => (shared.handled += 1))
   },
@@ -36,7 +36,7 @@ const TASKS = {
 }
 const shared = { handled: 0, worker: undefined }
 
-/** Until every item was handled and its end is recorded, by the product's own book. */
+/** Works until every item is handled and the product's own tables show it as finished. */
 async function drain(count) {
   const progress = { handled: 0 }
   const worker = await queue.work(() => (progress.handled += 1))
@@ -45,7 +45,7 @@ async function drain(count) {
   return () => worker.stop()
 }
 
-/** From the commit, as whoever enqueued hears of it, to the start of the handler; one at a time on an idle system, in milliseconds. */
+/** Measures the milliseconds from the acknowledged commit to the start of the handler, one item at a time on an idle system. */
 async function latencies(samples) {
   const measured = []
   let arrived = deferred()
@@ -56,14 +56,14 @@ async function latencies(samples) {
     await queue.enqueue(payloads(1)[0])
     const committedMs = performance.now()
     measured.push((await arrived.promise) - committedMs)
-    // Not in step with anybody's timer.
+    // A random pause, so that samples do not align with a polling timer.
     await sleep(20 + Math.random() * 30)
   }
   await worker.stop()
   return measured
 }
 
-/** Enqueues in batches of 100, never more than a backlog of 5,000 ahead of the worker; counts what was handled. */
+/** Enqueues in batches of 100 while a worker drains, with a backlog of at most about 5,000. Returns the rate and the memory. */
 async function sustained(seconds) {
   let handled = 0
   let enqueued = 0

@@ -1,4 +1,4 @@
-// Starts a contender (bench/contender.mjs) in a process of its own, on this process's Node.js, and sends it one task at a time.
+// Starts a contender (bench/contender.mjs) in its own process, on this Node.js, and sends it one task at a time.
 import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 

@@ -1,11 +1,11 @@
-// Rows by the million, as the functions would have left them, in statements over whole sets. Only a superuser can. Each function
-// takes a client whose search_path begins with the deployment's schema.
+// Inserts millions of rows in the state in which the SQL functions would leave them. Needs a superuser. Each function takes a client
+// whose search_path begins with the deployment's schema.
 
-/** How many rows one statement makes: what it keeps in memory meanwhile is bounded. */
+/** Rows per statement, which limits the memory of the server. */
 const ROWS_AT_ONCE = 100_000
 const PAYLOAD = `'{"amount": "12.50", "currency": "EUR", "destination": "DE89370400440532013000"}'::jsonb`
 
-/** What makes a row of the queue due or not: columns beside those that every item has, as expressions over the item i. */
+/** Further columns of a queue row in each state, as SQL expressions over the item i. */
 export const WAITING = {
   due: {},
   leased: {
@@ -20,8 +20,8 @@ export const WAITING = {
 }
 
 /**
- * Items that wait, with their identities and the numbers of their participants: so many items per participant, or all of a
- * thousand participants. Names begin with `prefix`, so that two fills do not meet.
+ * Inserts pending items with identities and sequence numbers, by default over a thousand participants. Names begin with `prefix`,
+ * so that two fills do not collide.
  */
 export async function fillQueue(
   client,
@@ -51,9 +51,8 @@ export async function fillQueue(
 }
 
 /**
- * Payments that have ended: an identity and one attempt each, one in a hundred FAILED. Left as the functions
- * would have, totals and all. With `perTransaction` as many payments share a transaction as in a worker's life, which is slower
- * to fill but is what blocks are cut from; `onTransaction` may cut them meanwhile.
+ * Inserts terminal payments with an identity, one attempt and their totals, one in a hundred FAILED. `perTransaction` sets the
+ * payments per transaction, as a worker would write them: slower, but needed for realistic blocks. `onTransaction` may seal them.
  */
 export async function fillLedger(
   client,
@@ -94,7 +93,7 @@ export async function fillLedger(
     }
   }
   await takeNumbers(client, prefix, participants, payments)
-  // Totals of two hours by the minute, and a tail that is not folded yet.
+  // Totals per minute of two hours, and tallies that are not yet added to them.
   await client.query(
     `INSERT INTO outbox_attempt_totals (minute, dispatched, failed)
      SELECT date_trunc('minute', now()) - n * interval '1 minute', $1::int / 121 * 0.99, $1::int / 121 * 0.01
@@ -104,7 +103,7 @@ export async function fillLedger(
   await client.query(
     `INSERT INTO outbox_attempt_tallies (recorded_at, dispatched) SELECT now(), 1 FROM generate_series(1, 5000)`,
   )
-  // As autovacuum would have left them long ago.
+  // The state in which autovacuum leaves old rows.
   await client.query(`VACUUM (FREEZE, ANALYZE) ${tables.join(', ')}, participant_outbox_sequences`)
 }
 
@@ -119,7 +118,7 @@ const INSERT_IDENTITIES = `
     i.created_at
   FROM item i`
 
-/** The next number of each participant is the one after its last. */
+/** Sets the next sequence number of each participant. */
 async function takeNumbers(client, prefix, participants, count) {
   await client.query(
     `INSERT INTO participant_outbox_sequences (participant_id, next_sequence_id)
@@ -130,8 +129,8 @@ async function takeNumbers(client, prefix, participants, count) {
 }
 
 /**
- * In one transaction with the indexes set aside and built afterwards, which is several times as fast; and without NOTIFY. What
- * PostgreSQL believes about the tables stays as it was: a table that was never analysed still has not been.
+ * Inserts in one transaction without triggers, and builds the indexes afterwards, which is several times as fast. Restores the
+ * statistics in pg_class, so that a table that was never analysed stays so.
  */
 async function insertMany(client, tables, count, insert) {
   const before = await client.query(

@@ -1,6 +1,5 @@
-// The floor: the least that moving an item can cost on this server. The same rows of the same tables, with the keys and indexes
-// that the product needs, changed by three bare statements (lease, insert into the ledger, delete) for 500 at a time inside the
-// server: no checks, no chain, no tokens to compare, no round trips.
+// Measures the floor: the minimum cost of an item on this server. Three bare statements inside the server (lease, insert into the
+// ledger, delete) process 500 items at a time in the product's tables and indexes, without checks, tokens or round trips.
 import { createRequire } from 'node:module'
 import { deploy } from '../dist/libs/deployment/index.js'
 

@@ -2,7 +2,7 @@ import { chmod, mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** A folder for a server that goes when it is over. Open to pass through: root's server runs as another account, and would otherwise live elsewhere. */
+/** Creates a temporary folder for a server. As root, the server runs as another account and must be able to enter it. */
 export async function temporaryFolder(prefix) {
   const folder = await mkdtemp(join(tmpdir(), prefix))
   await chmod(folder, 0o711)

@@ -1,12 +1,12 @@
-// How many bytes a payment takes in the ledger, by table and index: `npm run bench:bytes [payments]`. Written by transactions of 500, so
-// that indexes have grown as they do in life; sealed; one attempt each. docs/internals/billion-rows.md reckons with it.
+// Measures the bytes per payment in the ledger, by table and index: `npm run bench:bytes [payments]`. Each payment has one attempt.
+// Transactions of 500 let the indexes grow as in production; the rows are sealed. docs/internals/billion-rows.md uses the result.
 import { LedgerSealer } from '../dist/libs/ledger/index.js'
 import { fillLedger } from './fill.mjs'
 import { ScaleFixture } from './scale/ScaleFixture.mjs'
 
 const PAYMENTS = Number(process.argv[2] ?? 300_000)
 
-/** A block's entries are beside its table, out of line: they are counted with the table. Tables and indexes of less than a page are left out. */
+/** pg_table_size includes the entries of blocks, which are stored out of line. Leaves out tables and indexes of up to two pages. */
 const SIZES = `
 SELECT part.name, round(part.size::numeric / $1, 1)::text AS bytes, part.height
 FROM pg_class t

@@ -1,4 +1,4 @@
-// docs/benchmarks.md has one section per command; each writes its own and leaves the others as they are.
+// Writes docs/benchmarks.md, which has one section per command. Each command replaces only its own section.
 import { readFile, writeFile } from 'node:fs/promises'
 import { cpus, totalmem } from 'node:os'
 import { fileURLToPath } from 'node:url'
@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 export const PAGE = fileURLToPath(new URL('../docs/benchmarks.md', import.meta.url))
 export const PLOTS = fileURLToPath(new URL('../docs/benchmarks/', import.meta.url))
 
-/** In the order of the page. */
+/** Sections in the order of the page. */
 const SECTIONS = ['peers', 'scale']
 
 export async function writeSection(name, text, page = PAGE) {
@@ -18,7 +18,7 @@ export async function writeSection(name, text, page = PAGE) {
   await writeFile(page, `# Benchmarks\n\n${sections.filter((section) => section !== '').join('\n\n')}\n`)
 }
 
-/** What was measured on, in the words of every section. */
+/** Describes the machine for the page. */
 export function machine() {
   const memoryGib = Math.round(totalmem() / 2 ** 30)
   return `${cpus().length} cores (${cpus()[0].model.trim()}), ${memoryGib} GiB · Node.js ${process.versions.node}`

@@ -1,4 +1,4 @@
-// Plots as SVG text, without a library: what a diff can show and a reader's theme can darken.
+// Draws plots as SVG text without a library, so that a diff shows changes and the colours follow the reader's theme.
 const COLOURS = ['#1f6feb', '#bf8700', '#8250df', '#1a7f37', '#cf222e']
 const GREY = '#8b949e'
 const STYLE = `<style>
@@ -6,7 +6,7 @@ text { fill: #57606a } .axis { stroke: #8b949e; stroke-opacity: .5 } .bound { st
 @media (prefers-color-scheme: dark) { text { fill: #9da7b3 } .bound { stroke: #ff7b72 } }
 </style>`
 
-/** Bars, grouped under titles; those that are `ours` stand out. */
+/** Draws bars, grouped under titles. Bars with `ours` are coloured. */
 export function barPlot({ title, groups }) {
   const most = Math.max(...groups.flatMap(({ bars }) => bars.map(({ value }) => value)), 1)
   const shapes = []
@@ -28,7 +28,7 @@ export function barPlot({ title, groups }) {
   return svg({ title, height: y, shapes })
 }
 
-/** Lines over one axis of numbers, growing in decades if `x.log`; `bound` is a level not to be crossed. */
+/** Draws lines over a numeric axis, logarithmic if `x.log`. `bound` is drawn as a limit. */
 export function linePlot({ title, x, y, series, bound }) {
   const [left, right, top, bottom] = [70, 690, 56, 296]
   const points = series.flatMap((one) => one.points)
@@ -59,9 +59,9 @@ export function linePlot({ title, x, y, series, bound }) {
     const colour = COLOURS[n % COLOURS.length]
     const line = ofLine.map(([at, value]) => `${across.at(at)},${up.at(value)}`)
     shapes.push(`<polyline points="${line.join(' ')}" fill="none" stroke="${colour}" stroke-width="2"/>`)
-    // A line of hundreds of points needs no mark on each.
+    // A line of many points needs no marks.
     if (ofLine.length <= 20) shapes.push(...line.map((point) => mark(point.split(','), colour)))
-    // Two names in a row, however long they are.
+    // Two names per row.
     const [legendX, legendY] = [left + (n % 2) * 310, bottom + 44 + Math.floor(n / 2) * 18]
     shapes.push(
       `<rect x="${legendX}" y="${legendY}" width="10" height="10" fill="${colour}"/>`,
@@ -85,7 +85,7 @@ function scaleOf(values, { from, to, log = false }) {
   }
 }
 
-/** At most six steps of 1, 2 or 5 times a power of ten. */
+/** Returns ticks at multiples of 1, 2 or 5 times a power of ten, in at most six steps. */
 function roundNumbers(least, most) {
   if (most <= least) return [least]
   const power = 10 ** Math.floor(Math.log10((most - least) / 6))
@@ -103,7 +103,7 @@ ${shapes.join('\n')}
 `
 }
 
-/** 5,000,000 is 5 M on an axis. */
+/** Shortens a number for an axis: 5,000,000 becomes 5 M. */
 function short(value) {
   if (value >= 1e6) return `${trimmed(value / 1e6)} M`
   if (value >= 1e4) return `${trimmed(value / 1e3)} k`

@@ -1,4 +1,4 @@
-// Writes the section of docs/benchmarks.md about the peers, and its plot, from one run. It also holds the goals.
+// Writes the section of docs/benchmarks.md about the peers, and its plot. Also defines the goals.
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { machine, PAGE, PLOTS, writeSection } from './page.mjs'
@@ -44,7 +44,7 @@ export function isMet(name, value) {
   return value >= least && value <= most
 }
 
-/** Writes the section of the page and its plot. `debian` is the same summary on Debian's server, where it was measured. */
+/** Writes the section and its plot. `debian` is the summary on Debian's server, if it was measured. */
 export async function writeReport({ main, debian, settings, contenders }, { page = PAGE, folder = PLOTS } = {}) {
   await mkdir(folder, { recursive: true })
   await writeFile(join(folder, 'peers.svg'), plot(main.medians))
@@ -59,7 +59,7 @@ function section({ servers, settings, contenders }) {
     '## Beside the peers',
     '',
     'Written by `npm run bench -- --debian`. Ours and the peers run on one PostgreSQL with `fsync` and `synchronous_commit` on, and on one Node.js.',
-    `Each contender has a process and a database of its own. Contenders run in turn; figures are medians of ${settings.rounds} rounds.`,
+    `Each contender has its own process and database. Contenders run in turn; results are medians of ${settings.rounds} rounds.`,
     'Ours keeps the full ledger, fencing tokens and roles; the peers keep no ledger.',
     '',
     `${new Date().toISOString().slice(0, 10)} · ${machine()} · ${versions.join(' and ')} · ${settings.items.toLocaleString('en')} items`,
@@ -75,11 +75,11 @@ function section({ servers, settings, contenders }) {
     ...head('figure of ours', 'goal', ...versions),
     ...goalRows(servers),
     '',
-    'Batch enqueue cannot reach a queue without keys: ours writes two tables, five index entries and the number of the participant.',
+    'Batch enqueue cannot reach the rate of a queue without keys: ours writes two tables, five index entries and the sequence number of the participant.',
     '',
     '### Rates and CPU per item',
     '',
-    'Server is the CPU time of all client backends of the contender (`/proc/PID/schedstat`), without the session that seals the ledger beside; Node.js is that of its process (`process.cpuUsage()`).',
+    'Server is the CPU time of all client backends of the contender (`/proc/PID/schedstat`), without the session that seals the ledger. Node.js is the CPU time of its process (`process.cpuUsage()`).',
     ...(servers.every(({ cpu }) => hasServerCpu(cpu))
       ? []
       : ['This system has no schedstat, so the server’s columns are empty.']),

@@ -1,15 +1,15 @@
-// `npm run bench` runs ours and the peers on one PostgreSQL (fsync on) and one Node.js, interleaved, and takes the median of
-// several rounds. Peers also run with an idempotency key, because ours always has one.
+// `npm run bench` measures Symphony and its peers on one PostgreSQL (fsync on) and one Node.js, interleaved, and takes the median
+// of several rounds. Peers also run with an idempotency key, because Symphony always has one.
 //
-//   --rounds N     3 by default
-//   --items N      how many are drained and enqueued in batches; 100000 by default
-//   --sustained S  seconds of enqueue and drain together, measured in the first round; 300 by default, 0 to leave it out
+//   --rounds N     number of rounds (default 3)
+//   --items N      items of each drain and batch enqueue (default 100000)
+//   --sustained S  seconds of enqueue and drain together, measured in the first round (default 300); 0 omits it
 //   --only A,B     some of drain, enqueue, enqueueBatch, latency, sustained, floor
-//   --samples N    how many latencies are taken; 300 by default
+//   --samples N    latency samples (default 300)
 //   --debian       measures each round also on Debian's newest installed PostgreSQL, which is built with -O2
-//   --without-peers  measures ours alone; nothing is installed and the page stays as it is
+//   --without-peers  measures only Symphony; installs nothing and does not write the page
 //   --json         the last line is one JSON object with `ratios`, `medians` and `cpu` (microseconds per item)
-//   --no-write     leaves docs/benchmarks.md as it is
+//   --no-write     does not write docs/benchmarks.md
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
@@ -28,7 +28,7 @@ import { rounded, summarise } from './summary.mjs'
 const pg = createRequire(import.meta.url)('pg')
 const PEERS = fileURLToPath(new URL('peers/', import.meta.url))
 const FIGURES = ['enqueueBatch', 'drain', 'enqueue', 'latency', 'sustained', 'floor']
-/** Figures of a peer with an idempotency key. */
+/** Measurements that a peer with an idempotency key takes part in. */
 const KEYED_FIGURES = new Set(['enqueueBatch', 'drain'])
 const DEBIAN = '/usr/lib/postgresql'
 
@@ -80,7 +80,7 @@ async function startServer(name, binaries) {
   return { url: server.url, stop: server.stop, version: await serverVersion(server.url) }
 }
 
-/** Returns the folder of the newest server that Debian's packages have installed. */
+/** Returns the folder of the newest PostgreSQL from Debian's packages. */
 function debianBinaries() {
   const versions = existsSync(DEBIAN) ? readdirSync(DEBIAN).map(Number) : []
   const newest = Math.max(...versions.filter((version) => existsSync(join(DEBIAN, String(version), 'bin', 'postgres'))))
@@ -90,13 +90,13 @@ function debianBinaries() {
   return join(DEBIAN, String(newest))
 }
 
-/** Runs the contenders within each round, in a different order each time, so that noise of the machine affects all alike. */
+/** Runs all contenders in each round, in a different order each time, so that noise of the machine affects all of them. */
 async function measure() {
   const results = { about: {}, rounds: servers.map(() => []) }
   for (let round = 0; round < settings.rounds; round++) {
     for (const [n, server] of servers.entries()) {
       print(`round ${round + 1}, PostgreSQL ${server.version}`)
-      // The sustained load is one long run: it is measured once, on the first server.
+      // The sustained load takes long, so it is measured once, on the first server.
       const figures = settings.figures.filter((figure) => figure !== 'sustained' || (round === 0 && n === 0))
       results.rounds[n].push(await measureRound(server.url, round, figures, results.about))
     }
@@ -124,7 +124,7 @@ async function measureRound(serverUrl, round, wanted, about) {
         }
       }
       print(`  ${figure}: ${lineOf(figures[figure])}`)
-      // An idle contender keeps connections, and all of them together could reach max_connections.
+      // Idle contenders keep their connections and could together reach max_connections.
       const later = wanted.slice(n + 1)
       for (const { contender, end } of running) {
         if (!later.some((each) => takesPart(contender, each))) await end()
@@ -145,7 +145,7 @@ async function run(figure, ask) {
   switch (figure) {
     case 'enqueueBatch': {
       const rate = await ask('enqueueBatch', { count: items, size: 1_000 })
-      // What is not measured as a drain must not lie in the way of what follows.
+      // Empties the queue for the next measurement.
       if (!settings.figures.includes('drain')) await ask('drain', { count: items })
       return rate
     }
@@ -180,7 +180,7 @@ async function freshDatabase(serverUrl) {
   const client = new pg.Client({ connectionString: serverUrl })
   await client.connect()
   await client.query(`CREATE DATABASE ${name}`)
-  // So that no checkpoint of an earlier figure is paid for by the next one.
+  // Otherwise a checkpoint of earlier writes could run during the next measurement.
   await client.query('CHECKPOINT')
   await client.end()
   const url = new URL(serverUrl)
@@ -205,7 +205,7 @@ function peers() {
   })
 }
 
-/** The peers have a lockfile of their own and are installed when first asked for: who uses Symphony never installs them. */
+/** Installs the peers at first use. They have their own lockfile, so that users of Symphony never install them. */
 function installPeers() {
   if (existsSync(join(PEERS, 'node_modules', 'pg-boss'))) return
   print('installing the peers into bench/peers')
@@ -213,7 +213,7 @@ function installPeers() {
     cwd: PEERS,
     stdio: 'inherit',
   })
-  if (status !== 0) throw new Error('npm ci in bench/peers failed; the lines above say why')
+  if (status !== 0) throw new Error('npm ci in bench/peers failed: see the messages above')
 }
 
 function table({ version, ratios, medians, cpu }) {
@@ -256,17 +256,18 @@ function lineOf(values) {
 
 function positive(name, text) {
   const number = Number(text)
-  if (!Number.isSafeInteger(number) || number < 1) throw new Error(`--${name} wants a positive number; "${text}" came`)
+  if (!Number.isSafeInteger(number) || number < 1)
+    throw new Error(`--${name}: expected a positive whole number, got "${text}"`)
   return number
 }
 
-/** A drain needs what a batch has enqueued, in whatever order they were asked for. */
+/** Returns the measurements in their fixed order, because a drain needs the items of a batch enqueue. */
 function inOrder(figures) {
   return FIGURES.filter((figure) => figures.includes(figure))
 }
 
 function knownFigure(name) {
-  if (!FIGURES.includes(name)) throw new Error(`--only knows ${FIGURES.join(', ')}; "${name}" came`)
+  if (!FIGURES.includes(name)) throw new Error(`--only: expected some of ${FIGURES.join(', ')}, got "${name}"`)
   return name
 }
 

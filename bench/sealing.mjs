@@ -1,8 +1,7 @@
-// What sealing costs a drain: `npm run bench:sealing -- [ROUNDS] [ITEMS] [SEAL_INTERVAL_MS]`. Items are enqueued, then claimed and
-// completed by four connections as fast as the database allows, with and without a sealer beside them (every second, ten times as
-// often as by default). In turn, so that both meet the same machine. Prints each rate and how much slower the median with a sealer
-// is; and, where /proc tells (Linux), the processor time of the sealer's backend in per cent of what the drain took, here and in the server:
-// what a drain that keeps every core busy loses, and the figure to believe on a machine that has other things to do.
+// Measures the cost of sealing for a drain: `npm run bench:sealing -- [ROUNDS] [ITEMS] [SEAL_INTERVAL_MS]`. Four connections claim and
+// complete items as fast as the database allows, alternately with and without a sealer. The sealer runs every second, ten times as
+// often as by default. Prints each rate and the slowdown of the median. On Linux it also prints the CPU time of the sealer's backend
+// in per cent of the drain's CPU time (server and this process). On a busy machine this number is more reliable than the rates.
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openDatabase } from '../dist/libs/db/index.js'
@@ -29,10 +28,10 @@ try {
   const sealerRole = sealerDatabase.as('symphony_executor')
   const cpuMs = { sealing: 0, draining: 0 }
   for (let round = 0; round <= ROUNDS; round++) {
-    // The order alternates too: whoever comes second finds a larger ledger.
+    // Alternates the order, because the second setting has a larger ledger.
     for (const setting of round % 2 === 0 ? ['without', 'with'] : ['with', 'without']) {
       await fill(database, `${round}-${setting}`)
-      // Enqueued rows are sealed before the clock starts: what is measured is the drain.
+      // Seals the enqueued rows before the measurement of the drain.
       const sealer = new LedgerSealer(sealerRole, { intervalMs: SEAL_INTERVAL_MS }, (event) => {
         if (event.type === 'ledger.fault') throw event.error
         sealedRows += event.rows
@@ -46,13 +45,13 @@ try {
       await sealer.stop()
       if (setting === 'with') {
         const drained = await readCpu(sealerRole)
-        // What was written last belongs to this drain as well.
+        // Includes the rows that the drain wrote last.
         while ((await sealer.runOnce()).blocks > 0);
         const sealed = await readCpu(sealerRole)
         cpuMs.sealing += sealed.sealer - cpuBefore.sealer
         cpuMs.draining += drained.others - cpuBefore.others
       }
-      // The first round is for warming up.
+      // Round 0 is a warm-up.
       if (round > 0) {
         rates[setting].push(perSecond)
         print(`round ${round}, ${setting} a sealer: ${Math.round(perSecond)} a second`)
@@ -112,7 +111,7 @@ async function drain(executor, workerId) {
   }
 }
 
-/** Milliseconds of processor time of the sealer's backend, and of all other processes of the server. Zero where nobody tells. */
+/** Returns the CPU milliseconds of the sealer's backend, and of the server's other processes and this one; zero without /proc. */
 async function readCpu(sealer) {
   const { rows } = await sealer.query('SELECT pg_backend_pid() AS pid')
   const processes = await readProcesses()
@@ -130,7 +129,7 @@ async function readProcesses() {
     if (!/^\d+$/.test(name)) continue
     const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => undefined)
     if (stat === undefined) continue
-    // After the name, which may hold anything: state, parent, …; 11 to 14 are ticks of a hundredth of a second.
+    // Fields after the name, which may contain spaces: state, parent, …; 11 to 14 are ticks of 10 ms.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const [user, system, childrenUser, childrenSystem] = fields.slice(11, 15).map((ticks) => 10 * Number(ticks))
     processes.set(Number(name), {

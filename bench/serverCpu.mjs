@@ -1,4 +1,4 @@
-// CPU time of the client backends of one database, read from /proc/PID/schedstat. Linux only.
+// Measures the CPU time of a database's client backends from /proc/PID/schedstat. Linux only.
 import { readFile } from 'node:fs/promises'
 
 /** A pool closes a connection after 10 s without work, so a sample each second misses no work of a closed backend. */
@@ -8,7 +8,7 @@ SELECT pid, pid || ' ' || backend_start AS backend FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
   AND application_name <> 'bench sealing'`
 
-/** Starts to watch. `end()` returns the microseconds since then, or undefined where schedstat does not exist. */
+/** Starts measuring. `end()` returns the microseconds since then, or undefined if schedstat does not exist. */
 export async function watchServerCpu(url, pg) {
   const client = new pg.Client({ connectionString: url, application_name: 'bench cpu' })
   await client.connect()

@@ -1,6 +1,6 @@
-// What a slow rail costs a fast one in the same worker: `npm run bench:slow-rail`. The fast rail answers in 5 ms; the slow one,
-// with a concurrency of 5, in two seconds, and has more to do than it can. Prints how fast the fast rail was drained, alone and
-// beside the slow one, in turn, and the ratio of the medians.
+// Measures the effect of a slow rail on a fast one in the same worker: `npm run bench:slow-rail`. The fast rail answers in 5 ms. The
+// slow one has a concurrency of 5, answers in two seconds and is overloaded. Prints the drain rate of the fast rail, alternately alone
+// and beside the slow one, and the ratio of the medians.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -42,9 +42,9 @@ try {
       while (progress.paid < wanted) await sleep(5)
       const perSecond = PAYMENTS / ((performance.now() - startedMs) / 1_000)
       await relayer.stop()
-      // What is left of the slow rail would be beside the next "alone".
+      // Otherwise items of the slow rail would remain for the next "alone".
       await drainSlow(database)
-      // The first round is for warming up.
+      // Round 0 is a warm-up.
       if (round > 0) {
         rates[setting].push(perSecond)
         print(`round ${round}, ${setting}: ${Math.round(perSecond)} a second`)
@@ -84,7 +84,7 @@ async function fill(database, railType, prefix, count) {
   await enqueueMany(instructions, { tx: database.as('symphony_ingest') })
 }
 
-/** Ends what waits for the slow rail, by a rail of the same name that answers at once. */
+/** Completes the remaining items of the slow rail with a rail of the same name that answers at once. */
 async function drainSlow(database) {
   const quick = loadRails([rail('slow', 0, { onPaid: () => {} })])
   const relayer = new OutboxRelayer(database, quick)

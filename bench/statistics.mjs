@@ -1,5 +1,3 @@
-// Medians and quantiles of what was measured.
-
 export function quantile(values, share) {
   const sorted = values.toSorted((a, b) => a - b)
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]

@@ -1,6 +1,5 @@
-// How long the status takes with a million rows in the ledger: `npm run bench:status [rows]`. Loads them as superuser into a
-// server of its own, reads each status view many times, and /metrics and /v1/status over HTTP from a process of the API, as
-// Prometheus and the dashboard do. Prints medians and the worst.
+// Measures the status queries with a million rows in the ledger: `npm run bench:status [rows]`. Fills its own server, then reads each
+// status view, and over HTTP /metrics and /v1/status of an API process. Prints the median and the maximum of each.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
@@ -46,7 +45,7 @@ async function fill(client) {
   print(`${ROWS} rows of the ledger loaded in ${Math.round((performance.now() - startedMs) / 1_000)} s`)
 }
 
-/** Over HTTP, from a process that serves nothing else. */
+/** Measures over HTTP, with an API process that has no other client. */
 async function measureOverHttp(url) {
   const port = '27420'
   const program = fileURLToPath(new URL('../bin/symphony', import.meta.url))
@@ -62,8 +61,8 @@ async function measureOverHttp(url) {
       if (!(await response.text()).includes(word)) throw new Error(`${path} answers ${response.status} without ${word}`)
     }
     await measure('/metrics', () => look('/metrics', 'outbox_pending_depth'))
-    await measure('/v1/status, when it has been asked within the second', () => look('/v1/status', 'pendingCount'))
-    // An answer is good for 800 ms; after that the next one asks the database.
+    await measure('/v1/status, cached', () => look('/v1/status', 'pendingCount'))
+    // The API caches an answer for 800 ms, so each of these requests reads the database.
     await measure('/v1/status', () => look('/v1/status', 'pendingCount'), { looks: 20, pauseMs: 900 })
   } finally {
     api.kill('SIGTERM')
@@ -77,7 +76,7 @@ async function measure(name, look, { looks = LOOKS, pauseMs = 0 } = {}) {
     if (pauseMs > 0) await sleep(pauseMs)
     const startedMs = performance.now()
     await look()
-    // The first one warms up.
+    // The first call is a warm-up.
     if (n > 0) times.push(performance.now() - startedMs)
   }
   times.sort((a, b) => a - b)

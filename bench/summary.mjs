@@ -1,7 +1,7 @@
 // Summarises the rounds of `npm run bench`: medians, ratios of ours to the peers, CPU per item.
 import { median } from './statistics.mjs'
 
-/** Figures that have a rate and its CPU time. */
+/** Measurements with a rate and its CPU time. */
 const RATES = ['enqueueBatch', 'drain', 'enqueue']
 
 /** Takes medians over the rounds. Ratios divide ours by the faster peer; more is better, except for latencies. */
@@ -43,7 +43,7 @@ function ratiosOf(medians, contenders) {
   return ratios
 }
 
-/** Microseconds per item. `server` is missing where the system has no /proc/PID/schedstat. */
+/** Returns microseconds per item, without `server` if the system has no /proc/PID/schedstat. */
 function cpuOf({ serverUs, nodeUs }) {
   return rounded({ ...(serverUs === undefined ? {} : { server: serverUs }), node: nodeUs })
 }

@@ -1,5 +1,4 @@
-// Symphony with everything on: the ledger, its sealing, leases with fencing tokens, the roles, idempotent and sequenced
-// enqueue. The rail is a no-op that answers at once.
+// The contender Symphony, with ledger, sealing, lease tokens, roles, and idempotent and sequenced enqueue. The rail answers at once.
 import { createRequire } from 'node:module'
 import { openDatabase } from '../dist/libs/db/index.js'
 import { enqueue, enqueueMany, OutboxRelayer, readOutboxStatus } from '../dist/libs/outbox/index.js'
@@ -13,7 +12,7 @@ export const version = createRequire(import.meta.url)('../package.json').version
 export async function open({ url }) {
   await deploy({ url })
   const database = openDatabase({ url, connectionsMax: 16 })
-  // Sessions of this name are not in the CPU columns: npm run bench:sealing measures them.
+  // The CPU columns leave out sessions of this name; npm run bench:sealing measures them.
   const sealing = openDatabase({ url, connectionsMax: 1, applicationName: 'bench sealing' })
   const ingest = database.as('symphony_ingest')
   const readonly = database.as('symphony_readonly')
@@ -42,7 +41,7 @@ export async function open({ url }) {
   }
 }
 
-/** A payment of its own each time, of one of a thousand participants: the sequence of each is kept without gaps. */
+/** Builds a new payment for one of a thousand participants. */
 function instructionOf(payload) {
   return {
     instructionId: `i-${payload.n}`,

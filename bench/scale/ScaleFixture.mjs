@@ -1,4 +1,4 @@
-// Fixture of the scale cases: one embedded server (fsync on), and databases cloned from one that is deployed.
+// Fixture of the scale cases: one embedded server (fsync on), and databases cloned from a deployed template.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
@@ -23,7 +23,7 @@ export class ScaleFixture {
 
   static async open() {
     const folder = await temporaryFolder('symphony-scale-')
-    // Room for a fill of millions of rows without a checkpoint after each gigabyte; all else as it comes.
+    // Avoids a checkpoint after each gigabyte of a large fill. All other settings are the defaults.
     const server = await startEmbedded({ dataDir: join(folder, 'server'), settings: { max_wal_size: '4GB' } })
     const fixture = new ScaleFixture(folder, server)
     try {
@@ -42,7 +42,7 @@ export class ScaleFixture {
     await rm(this.#folder, { recursive: true, force: true })
   }
 
-  /** Gives a database to the callback, and takes it away afterwards: ten million rows are not left lying about. */
+  /** Calls back with a new database and drops it afterwards. */
   async withDatabase(play) {
     const database = await this.#createDatabase()
     try {
@@ -53,7 +53,7 @@ export class ScaleFixture {
     }
   }
 
-  /** A database with so many payments in its ledger. It takes minutes to fill and is kept for who asks for as many. */
+  /** Returns a database with this many payments in its ledger. Filling takes minutes, so cases of the same size share it. */
   async filledLedger(payments, print) {
     const kept = this.#ledgers.get(payments)
     if (kept !== undefined) return kept
@@ -108,7 +108,7 @@ class StageDatabase {
     this.url = url
   }
 
-  /** A connection as superuser, which sees the deployment's schema first; in a role of it where one is given. */
+  /** Connects as superuser with the deployment's schema in the search path; with `role`, switches to that role. */
   async connect(role) {
     const client = new Client({ connectionString: this.url })
     await client.connect()
@@ -118,7 +118,7 @@ class StageDatabase {
     return client
   }
 
-  /** The library's own door. */
+  /** Opens the database with the library's own pools. */
   open(options = {}) {
     const database = openDatabase({ url: this.url, ...options })
     this.#opened.push(database)

@@ -1,4 +1,4 @@
-// Every case of the growth table, in its order.
+// Cases in the order of the table.
 import { unclaimableRows } from './cases/unclaimableRows.mjs'
 import { claim } from './cases/claim.mjs'
 import { fleet } from './cases/fleet.mjs'

@@ -1,4 +1,4 @@
-// What one claim costs, inside the server: pages and milliseconds of the function itself, and whether it read a table from end to end.
+// Measures one claim inside the server: pages and milliseconds of the function, and sequential scans.
 import { median, quantile } from '../statistics.mjs'
 
 const LARGE_TABLES = [
@@ -10,11 +10,11 @@ const LARGE_TABLES = [
 const WARM_UP = 3
 
 /**
- * Claims again and again on one connection. Standing: each claim is undone, so that all find the same queue. Moving: each is
- * kept, and the next finds the head further on, over what the others left dead, as in a drain.
+ * Repeats a claim on one connection. By default it rolls each back, so that all claims see the same queue. With `moving` it commits
+ * each, so that the next passes the dead rows of the earlier ones, as in a drain.
  */
 export async function claimCost(client, { batch, rails = null, calls, moving = false }) {
-  // The first claim of a server's life begins an epoch; where each one is undone, each would.
+  // The first claim after a server start begins an epoch. Without this commit, each rolled-back claim would begin it again.
   await client.query(`SELECT FROM claim_outbox_batch(1, 'bench', 1, ARRAY['served-by-nobody'])`)
   const measured = []
   const scanned = new Set()
@@ -26,7 +26,7 @@ export async function claimCost(client, { batch, rails = null, calls, moving = f
     )
     for (const table of await sequentiallyScanned(client)) scanned.add(table)
     await client.query(moving ? 'COMMIT' : 'ROLLBACK')
-    if (cost.rows !== batch) throw new Error(`a claim of ${batch} got ${cost.rows}: the queue is not what it should be`)
+    if (cost.rows !== batch) throw new Error(`expected a claim of ${batch} items, got ${cost.rows}`)
     if (call >= WARM_UP) measured.push(cost)
   }
   return {
@@ -40,14 +40,14 @@ export async function claimCost(client, { batch, rails = null, calls, moving = f
   }
 }
 
-/** One execution of a statement: pages found in memory or read, rows, and how long it took without the way to the client. */
+/** Executes a statement once. Returns its pages hit or read, its rows, and its time inside the server. */
 export async function explain(client, sql, values = []) {
   const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) ${sql}`, values)
   const [{ Plan: plan, 'Execution Time': ms }] = rows[0]['QUERY PLAN']
   return { ms, rows: plan['Actual Rows'], buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'] }
 }
 
-/** By PostgreSQL's own counters of this transaction, which do not depend on a plan. */
+/** Returns the large tables that this transaction scanned sequentially, from PostgreSQL's counters. */
 async function sequentiallyScanned(client) {
   const { rows } = await client.query(
     'SELECT relname FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND relname = ANY ($1)',

@@ -1,15 +1,15 @@
-// The command line of `npm run bench:scale`, and the sizes that follow from it.
+// Parses the command line of `npm run bench:scale` and derives the sizes.
 import { parseArgs } from 'node:util'
 import { CASES } from './cases.mjs'
 
 export const USAGE = `npm run bench:scale -- [options]
 
   --only A,B      some of ${Object.keys(CASES).join(', ')}
-  --max-rows N    nothing larger than N rows, for a machine that is small or busy
-  --seconds S     how long a steady load is measured with and without an old snapshot; 600 by default
-  --quick         tiny sizes, to see that everything runs; the page is left as it is
-  --json          the last line is one JSON object with the figures
-  --no-write      leaves docs/benchmarks.md as it is`
+  --max-rows N    limits every size to N rows, for a small or busy machine
+  --seconds S     seconds of steady load with and without an old snapshot (default 600)
+  --quick         tiny sizes, to check that everything runs; does not write the page
+  --json          the last line is one JSON object with the results
+  --no-write      does not write docs/benchmarks.md`
 
 export class OptionsError extends Error {}
 
@@ -19,10 +19,10 @@ export function readOptions(words) {
   const seconds = positive('seconds', given.seconds)
   const { quick } = given
   if (quick && (maxRows !== undefined || seconds !== undefined))
-    throw new OptionsError('--quick has sizes of its own; leave --max-rows and --seconds out')
+    throw new OptionsError('--quick has fixed sizes: omit --max-rows and --seconds')
   return {
     cases: given.only === undefined ? Object.keys(CASES) : given.only.split(',').map(knownCase),
-    // Where less was measured than the bound speaks of, the page says so.
+    // The page marks results of sizes below those of the bound.
     reduced: quick || maxRows !== undefined || (seconds ?? 600) < 600,
     json: given.json,
     write: given.write && !quick,
@@ -36,7 +36,7 @@ export function readOptions(words) {
   }
 }
 
-/** Those of the sizes that are allowed; where all are too large, the largest that is. */
+/** Returns the sizes up to the limit, or the limit itself if all are larger. */
 function allowed(sizes, maxRows = Infinity) {
   const small = sizes.filter((size) => size <= maxRows)
   return small.length === 0 ? [maxRows] : small
@@ -65,12 +65,12 @@ function positive(name, text) {
   if (text === undefined) return undefined
   const number = Number(text)
   if (!Number.isSafeInteger(number) || number < 1)
-    throw new OptionsError(`--${name} wants a positive whole number; "${text}" came`)
+    throw new OptionsError(`--${name}: expected a positive whole number, got "${text}"`)
   return number
 }
 
 function knownCase(name) {
   if (!Object.hasOwn(CASES, name))
-    throw new OptionsError(`--only knows ${Object.keys(CASES).join(', ')}; "${name}" came`)
+    throw new OptionsError(`--only: expected some of ${Object.keys(CASES).join(', ')}, got "${name}"`)
   return name
 }

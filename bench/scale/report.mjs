@@ -1,5 +1,5 @@
-// The section of docs/benchmarks.md about growth, and its plots. What each case measured last is kept in docs/benchmarks/scale.json, so
-// that one case can be measured again without the hours of the others; every row says of which run it is.
+// Writes the section of docs/benchmarks.md about growth, and its plots. Keeps the last result of each case in
+// docs/benchmarks/scale.json, so that one case can be measured again alone. Every row refers to its run.
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PAGE, PLOTS, writeSection } from '../page.mjs'

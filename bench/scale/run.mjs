@@ -1,5 +1,6 @@
-// How cost grows with the backlog, the ledger, the writers and the processes: `npm run bench:scale`. Each case measures one row of the
-// table, beside its bound. In full it wants a quiet machine for an hour or more, and 25 GB of disk; `--max-rows` and `--only` measure less.
+// Measures how cost grows with backlog, ledger, writers and processes: `npm run bench:scale`. Each case fills rows of the table and
+// compares them with their bounds. A full run needs a quiet machine for an hour or more and 25 GB of disk; `--max-rows` and `--only`
+// measure less.
 import { machine } from '../page.mjs'
 import { CASES } from './cases.mjs'
 import { OptionsError, readOptions, USAGE } from './options.mjs'
@@ -9,7 +10,7 @@ import { ScaleFixture } from './ScaleFixture.mjs'
 const options = optionsOrExit()
 const fixture = await ScaleFixture.open()
 try {
-  // To the minute: two runs of a day are two runs.
+  // To the minute, to distinguish runs of one day.
   const startedAt = new Date().toISOString().slice(0, 16).replace('T', ' ')
   const run = `${startedAt} UTC · ${machine()} · PostgreSQL ${await fixture.serverVersion()}`
   const measured = []
@@ -18,7 +19,7 @@ try {
     const filledLedger = (payments) => fixture.filledLedger(payments, say)
     const result = await CASES[name]({ ...options.sizing, fixture, filledLedger, print: say })
     measured.push({ name, run, reduced: options.reduced, ...result })
-    // After each case: what took an hour is not lost with the next one.
+    // Written after each case, so that a later failure loses no result.
     if (options.write) await writeReport(measured.slice(-1))
   }
   const figures = measured.flatMap(({ name, figures: ofCase }) => ofCase.map((figure) => ({ case: name, ...figure })))

@@ -1,4 +1,4 @@
-// Relayers in processes of their own (the contender of `npm run bench`), working on what this process enqueues.
+// Runs relayers in separate processes (the contender of `npm run bench`), which drain the items that this process enqueues.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { enqueueMany } from '../../dist/libs/outbox/index.js'
 import { startContender } from '../contenderProcess.mjs'
@@ -15,7 +15,7 @@ export async function withWorkers(url, count, play) {
   }
 }
 
-/** Looks until the workers have handled so many between them, and then until the queue is empty: the last are recorded too. */
+/** Waits until the workers together have handled `count` items, and then until the queue is empty. */
 export async function untilDone(workers, client, count, { lookMs = 10, onLook = () => {} } = {}) {
   for (;;) {
     const progress = await Promise.all(workers.map(({ ask }) => ask('progress')))
@@ -26,7 +26,7 @@ export async function untilDone(workers, client, count, { lookMs = 10, onLook = 
   while ((await client.query('SELECT FROM payment_outbox_pending LIMIT 1')).rowCount > 0) await sleep(1)
 }
 
-/** The contender's rail and a thousand participants; each number is a payment of its own. */
+/** Enqueues one payment per number, for the contender's rail and a thousand participants. */
 export async function enqueueNumbers(ingest, from, count) {
   await enqueueMany(
     Array.from({ length: count }, (_, n) => ({

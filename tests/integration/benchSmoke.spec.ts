@@ -108,10 +108,10 @@ describe('the summary', () => {
 
 describe('options of the growth benchmark', () => {
   test.each([
-    [['--only', 'claim,clam'], '"clam" came'],
-    [['--max-rows', '0'], '--max-rows wants a positive whole number; "0" came'],
-    [['--seconds', '1.5'], '--seconds wants a positive whole number; "1.5" came'],
-    [['--quick', '--max-rows', '10'], '--quick has sizes of its own'],
+    [['--only', 'claim,clam'], 'got "clam"'],
+    [['--max-rows', '0'], '--max-rows: expected a positive whole number, got "0"'],
+    [['--seconds', '1.5'], '--seconds: expected a positive whole number, got "1.5"'],
+    [['--quick', '--max-rows', '10'], '--quick has fixed sizes'],
     [['--fast'], "Unknown option '--fast'"],
     [['claim'], "Unexpected argument 'claim'"],
   ])('%j is refused', (words, says) => {

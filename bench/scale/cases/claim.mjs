@@ -1,4 +1,4 @@
-// A claim of 100 from a backlog that grows, on a table that was never analysed and on one that was analysed while it was empty.
+// Claims of 100 from a growing backlog, on a table that was never analysed and on one that was analysed while empty.
 import { fillQueue } from '../../fill.mjs'
 import { linePlot } from '../../plot.mjs'
 import { claimCost } from '../claimCost.mjs'
@@ -12,14 +12,14 @@ export async function claim({ fixture, sizes, calls, print }) {
   for (const analysed of ANALYSED) {
     costs[analysed] = await fixture.withDatabase(async (database) => {
       const client = await database.connect()
-      // Or it would be analysed before the first claim.
+      // Otherwise autovacuum would analyse the table before the first claim.
       await client.query('ALTER TABLE payment_outbox_pending SET (autovacuum_enabled = false)')
       if (analysed === 'analysed while empty') await client.query('ANALYZE payment_outbox_pending')
       return measure(database, backlogs, calls, (line) => print(`${analysed}, ${line}`))
     })
   }
   const all = ANALYSED.flatMap((analysed) => costs[analysed])
-  // The bound is given for a million; with fewer, for the most that there were.
+  // The bound is for a million items; a smaller run uses its largest backlog.
   const atMillion = ANALYSED.map((analysed) => costs[analysed].findLast(({ backlog }) => backlog <= 1_000_000))
   const p99 = Math.max(...atMillion.map(({ msP99 }) => msP99))
   const growth = Math.max(...ANALYSED.map((analysed) => costs[analysed].at(-1).ms / costs[analysed][0].ms))
@@ -68,7 +68,7 @@ async function measure(database, backlogs, calls, print) {
   for (const backlog of backlogs) {
     await fillQueue(filler, { count: backlog - filled, prefix: `b${backlog}` })
     const standing = await claimCost(executor, { batch: BATCH, rails: ['bank'], calls })
-    // At most a third of a small backlog; what was claimed is made up for by the next fill.
+    // Claims at most a third of a small backlog. The next fill replaces the claimed items.
     const moves = Math.max(1, Math.min(calls, Math.floor(backlog / BATCH / 3) - 3))
     const moving = await claimCost(executor, { batch: BATCH, rails: ['bank'], calls: moves, moving: true })
     filled = backlog - (moves + 3) * BATCH

@@ -1,11 +1,11 @@
-// Eight databases, one of them dead: `npm run bench:fleet`, read by its last line.
+// A fleet with one failed database: runs `npm run bench:fleet` and reads its last line.
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
 const PROGRAM = fileURLToPath(new URL('../../fleetOneDatabaseDown.mjs', import.meta.url))
 
-/** A difference of two in a hundred is looked for, and two runs of one setting differ by more. */
+/** More pairs per round, because the bound is 2 % and single runs differ by more. */
 const PAIRS_PER_ROUND = 3
 
 export async function fleet({ sizes, rounds, print }) {

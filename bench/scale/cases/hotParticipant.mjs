@@ -1,6 +1,5 @@
-// One participant, 16 writers: every enqueue of it waits for the one before, because its numbers have no gap. One call per payment,
-// which is a naive bump of the sequence per call, against calls of 50 payments; and what one call per payment does when the writers
-// have participants of their own.
+// 16 writers enqueue for one participant. Each enqueue waits for the previous one, because sequence numbers have no gaps. Compares one
+// payment per call with 50 per call, and with one payment per call over a thousand participants.
 import { enqueue, enqueueMany } from '../../../dist/libs/outbox/index.js'
 import { median } from '../../statistics.mjs'
 import { interleavedRates } from '../writers.mjs'

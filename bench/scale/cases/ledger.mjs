@@ -1,6 +1,5 @@
-// Enqueue and completion beside a ledger that grows: the time of the function, by the sizes in turn, so that what the machine
-// does meanwhile hits all alike. With ids that follow each other, and with random ones, which meet a cold
-// page of each index that holds them.
+// Time of enqueue and completion with a growing ledger. The sizes alternate, so that noise of the machine affects all of them. Uses
+// growing ids, and random ids, which touch a cold page of each index.
 import { randomUUID } from 'node:crypto'
 import { linePlot } from '../../plot.mjs'
 import { median } from '../../statistics.mjs'
@@ -10,7 +9,7 @@ const BATCH = 100
 const CALLS_SHARE = 0.3
 const WARM_UP = 6
 const IDS = {
-  // Behind everything that the fill has made.
+  // Sort after all ids of the fill.
   'ids that grow': (n) => `z-${String(n).padStart(12, '0')}`,
   'random ids': () => randomUUID(),
 }
@@ -21,7 +20,7 @@ export async function ledger({ filledLedger, sizes, calls, print }) {
   const sample = (key, ms) => times.set(key, [...(times.get(key) ?? []), ms])
   for (const rows of ledgers) await filledLedger(rows)
   for (const [ids, make] of Object.entries(IDS)) {
-    // Not many: what they write makes a small ledger larger. Call by call in turn: a machine's speed swings within seconds.
+    // Few calls, because they enlarge a small ledger. Alternates after each call, because the machine's speed varies within seconds.
     for (let call = 0; call < WARM_UP + CALLS_SHARE * calls; call++) {
       for (const rows of ledgers) {
         const { ingest, executor } = await filledLedger(rows)
@@ -80,6 +79,6 @@ async function carry(ingest, executor, makeId) {
     `SELECT * FROM complete_outbox_attempts($1::uuid[], $2::uuid[], 'bench', array_fill('DISPATCHED'::text, ARRAY[${BATCH}]), $3::text[])`,
     [claimed[0].ids, claimed[0].tokens, ids.map((id) => `TX-${id}`)],
   )
-  if (completed.rows !== BATCH) throw new Error(`${completed.rows} of ${BATCH} verdicts came back`)
+  if (completed.rows !== BATCH) throw new Error(`expected ${BATCH} verdicts, got ${completed.rows}`)
   return { enqueueMs: enqueued.ms, completeMs: completed.ms }
 }

@@ -1,4 +1,4 @@
-// The memory of one relayer process over a million payments, which this process enqueues a little ahead of it.
+// Memory of one relayer process over a million payments, which this process enqueues with a small backlog.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { linePlot } from '../../plot.mjs'
 import { enqueueNumbers, untilDone, withWorkers } from '../workers.mjs'
@@ -21,7 +21,7 @@ export async function memory({ fixture, sizes, print }) {
       }).finally(() => (run.over = true))
       const enqueuing = async () => {
         for (let done = 0; done < payments && !run.over; done += BATCH) {
-          // Of a worker that died nothing more is heard, and nobody must wait for it.
+          // `run.over` ends the wait if the worker has died.
           while (!run.over && done - seen.at(-1).handled > AHEAD_MAX) await sleep(5)
           await enqueueNumbers(ingest, done + 1, Math.min(BATCH, payments - done))
         }
@@ -60,7 +60,7 @@ export async function memory({ fixture, sizes, print }) {
   }
 }
 
-/** A plot needs no more than a few hundred points; the highest of each stretch is kept. */
+/** Reduces the samples to at most 300 for the plot, keeping the highest of each group. */
 function thinned(samples) {
   const stretch = Math.ceil(samples.length / 300)
   return Array.from({ length: Math.ceil(samples.length / stretch) }, (_, n) =>

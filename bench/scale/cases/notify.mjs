@@ -1,4 +1,4 @@
-// What the NOTIFY trigger costs 16 writers, with somebody listening: on and off in turn.
+// Cost of the NOTIFY trigger for 16 writers with one listener, alternately on and off.
 import { enqueue } from '../../../dist/libs/outbox/index.js'
 import { median } from '../../statistics.mjs'
 import { interleavedRates } from '../writers.mjs'
@@ -24,7 +24,7 @@ export async function notify({ fixture, rounds, roundSeconds, print }) {
       },
       print,
     })
-    if (heard === 0) throw new Error('the trigger was on and nothing was heard')
+    if (heard === 0) throw new Error('no notification arrived while the trigger was on')
     const ratio = median(rates.on) / median(rates.off)
     return {
       figures: [

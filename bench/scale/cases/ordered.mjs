@@ -1,11 +1,11 @@
-// An ordered claim with a million participants, each with two items. Of every ten heads one cannot go: it is leased, held or waits
-// for its retry. And once more with every tenth stream halted, as by the policy that stops a stream behind a failed head.
+// Ordered claims with a million participants of two items each. In the first run one head in ten is leased, held or scheduled for
+// later. In the second run every tenth stream is halted after a failed head.
 import { fillQueue } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'
 
 const BATCH = 50
 
-/** Which heads cannot go, and why: those of the numbers 10, 20, 30 …, in turn. */
+/** Conditions of the heads that cannot be claimed: numbers 10, 20, 30 …, in turn leased, held and scheduled. */
 const leased = 'i.sequence_id = 1 AND i.n % 30 = 10'
 const held = 'i.sequence_id = 1 AND i.n % 30 = 20'
 const future = 'i.sequence_id = 1 AND i.n % 30 = 0'
@@ -29,7 +29,7 @@ export async function ordered({ fixture, sizes, calls, print }) {
     fixture.withDatabase(async (database) => {
       const [filler, executor] = [await database.connect(), await database.connect('symphony_executor')]
       await fillQueue(filler, { count: 2 * participants, prefix: 's', rail: 'ordered', perParticipant: 2, columns })
-      // Beside them some that have no order, to tell what a claim costs anyway.
+      // Unordered items as a baseline.
       await fillQueue(filler, { count: 1_000, prefix: 'u', rail: 'unordered' })
       await prepare(filler)
       return {

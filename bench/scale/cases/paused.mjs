@@ -1,4 +1,4 @@
-// A claim that has 100,000 due rows of a paused rail in front of it, asked for every rail and by the names of both.
+// Claims behind 100,000 older due rows of a paused rail: for all rails, and for both rails by name.
 import { pauseOutbox } from '../../../dist/libs/outbox/index.js'
 import { fillQueue } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'

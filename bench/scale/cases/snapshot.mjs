@@ -1,5 +1,5 @@
-// A steady thousand payments per second, clean and then with a snapshot held open from the beginning: nothing that dies after it can
-// be vacuumed away, and every claim must find its rows among the dead.
+// A steady load of 1,000 payments per second, without and with a snapshot that stays open from the beginning. Vacuum then cannot remove
+// dead rows, and every claim must pass them.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { linePlot } from '../../plot.mjs'
 import { enqueueNumbers, withWorkers } from '../workers.mjs'
@@ -43,7 +43,7 @@ function tell({ perSecond, left, tableMiB }) {
   return `${Math.round(perSecond)} a second, ${left} left, the queue's table has ${tableMiB.toFixed(0)} MiB`
 }
 
-/** Enqueues by the clock, whatever the worker does, so that one that falls behind stays behind. */
+/** Enqueues at a fixed rate, independent of the worker's progress. */
 async function steadily(fixture, seconds, prepare) {
   return fixture.withDatabase(async (database) => {
     const client = await database.connect()

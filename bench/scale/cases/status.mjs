@@ -1,4 +1,4 @@
-// supervisor_outbox_status beside a ledger of ten million rows and a queue of a thousand.
+// supervisor_outbox_status with ten million payments in the ledger and a thousand in the queue.
 import { fillQueue } from '../../fill.mjs'
 import { quantile } from '../../statistics.mjs'
 
@@ -10,7 +10,7 @@ export async function status({ filledLedger, sizes, calls, print }) {
   for (let call = 0; call <= calls; call++) {
     const startedMs = performance.now()
     await readonly.query('SELECT * FROM supervisor_outbox_status')
-    // The first one warms up.
+    // The first call is a warm-up.
     if (call > 0) times.push(performance.now() - startedMs)
   }
   const p99 = quantile(times, 0.99)

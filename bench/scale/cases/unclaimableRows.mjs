@@ -1,4 +1,4 @@
-// A claim that has 100,000 rows of each kind that cannot be claimed in front of those that can.
+// Claims behind 100,000 older rows of each kind that cannot be claimed.
 import { fillQueue, WAITING } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'
 

@@ -1,10 +1,10 @@
-// Chain verification as an auditor does it: every row hashed again, every block, every link.
+// Verification of the ledger chain: recomputes the hash of every row, block and link.
 import { databaseSource, LedgerSealer, verifyLedger } from '../../../dist/libs/ledger/index.js'
 import { fillLedger } from '../../fill.mjs'
 
-/** As many payments as a worker ends in one transaction. */
+/** Payments that a worker completes in one transaction. */
 const PER_TRANSACTION = 500
-/** Sealed as it is written, as beside a worker: about two blocks at a time. */
+/** Transactions between two runs of the sealer, as with a worker: about two blocks each. */
 const SEALED_EVERY = 20
 
 export async function verify({ fixture, sizes, print }) {
