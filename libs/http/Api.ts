@@ -5,7 +5,7 @@ import type { Alert, DatabaseView } from './shapes/overview.js'
 
 export type Role = Parameters<typeof readItemViews>[0]
 
-/** Each scope acts in its own role of the database, and can do no more than that role. */
+/** Roles of the database. Each scope acts in its own role and can do no more than that. */
 export interface ApiRoles {
   /** symphony_ingest, for the scope ingest */
   readonly ingest: Role
@@ -15,9 +15,9 @@ export interface ApiRoles {
   readonly auditor: Role
   /** symphony_control on behalf of a person, for the scope operate */
   readonly control: (identity: Pick<Identity, 'owner' | 'apiKey'>) => Role
-  /** Whether the database lets this process act for owners of API keys, or also for people whom it only names. */
+  /** Returns whether the database lets this process act for owners of API keys, or also for people without a key. */
   readonly mayActFor: (people: 'keys' | 'names') => Promise<boolean>
-  /** symphony_auth: whose key it is */
+  /** symphony_auth, to verify API keys */
   readonly auth: Role
 }
 
@@ -35,21 +35,21 @@ export interface Api {
   readonly roles: ApiRoles
   /** Name of the database in answers. Never its address. */
   readonly databaseName: string
-  /** The databases that this process serves. */
+  /** Reads the databases that this process serves. */
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
-  /** Resolves also while the database does not answer. */
+  /** Reads the status. Resolves even if the database does not answer. */
   readonly readStatusSnapshot: () => Promise<StatusSnapshot>
   /** Alert rules that `readStatusSnapshot` evaluates, with their thresholds. @default ALERT_RULES */
   readonly alertRules?: readonly AlertRule[]
   /** Rails that check payments before COMMIT. @default no check */
   readonly rails?: EnqueueChecks['rails']
-  /** Absent: payloads are shown as they are stored. */
+  /** Field protection. Without it, payloads are shown as stored. */
   readonly protection?: PayloadProtection
 }
 
-/** Alerts, the rules they come from, and the queue that was read for them. */
+/** Alerts, and the status of the queue that was read for them. */
 export interface StatusSnapshot {
   readonly alerts: readonly Alert[]
-  /** Undefined: the status was not read, or the read failed. */
+  /** Status of the queue; undefined if it was not read or the read failed. */
   readonly queue?: OutboxStatus | undefined
 }

@@ -8,14 +8,11 @@ interface DashboardFile {
   readonly content: Buffer
   readonly type: string
   readonly etag: string
-  /** Its name changes with its content, so it may be kept for ever. */
+  /** True if the name contains a hash of the content, so that browsers may cache the file for ever. */
   readonly immutable: boolean
 }
 
-/**
- * The files of the dashboard: few and small, read once when the server is made. Only what was found then has a name, so no
- * address can lead to any other file.
- */
+/** Files of the dashboard, read once at the start. No address can lead to a file that was not found then. */
 export class DashboardFiles {
   readonly #files: ReadonlyMap<string, DashboardFile>
 
@@ -29,12 +26,12 @@ export class DashboardFiles {
     )
   }
 
-  /** By the path of the address; `/` is the page itself. */
+  /** Finds a file by the path of the address; `/` is the page. */
   find(path: string): DashboardFile | undefined {
     return this.#files.get(path === '/' ? INDEX : path)
   }
 
-  /** The page, which finds its way by itself under any address that a person may have kept. */
+  /** Returns the page. It serves every address, because the browser resolves the rest. */
   get page(): DashboardFile | undefined {
     return this.#files.get(INDEX)
   }
@@ -83,7 +80,9 @@ export function sendFile(file: DashboardFile, { headers }: FastifyRequest, reply
   return reply.code(200).type(type).send(content)
 }
 
-/** Returns the folder of the built dashboard, beside the compiled program or in a checkout; undefined if there is none. */
+/**
+ * Returns the folder of the built dashboard, beside the compiled program or in a checkout; undefined if there is none.
+ */
 export function dashboardFolder(): string | undefined {
   const places = ['../../dashboard/', '../../dist/dashboard/'].map((place) => new URL(place, import.meta.url))
   const built = places.find((place) => existsSync(new URL('index.html', place)))

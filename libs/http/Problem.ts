@@ -1,6 +1,6 @@
 import { SymphonyError, ArgumentRangeError, InvalidArgumentError } from '../core/index.js'
 
-/** Every code that a client may branch on, with its status and its title. Part of the interface. */
+/** Problem codes for clients, with status and title. Part of the public API. */
 export const PROBLEMS = Object.freeze({
   MALFORMED_JSON: { status: 400, title: 'The body is not JSON' },
   BAD_REQUEST: { status: 400, title: 'The request cannot be read' },
@@ -11,10 +11,10 @@ export const PROBLEMS = Object.freeze({
   KEY_REVOKED: { status: 401, title: 'The key was revoked' },
   SIGNATURE_INVALID: { status: 401, title: 'The signature is missing or wrong' },
   TIMESTAMP_OUT_OF_TOLERANCE: { status: 401, title: 'The signature is too old, or from the future' },
-  SCOPE_MISSING: { status: 403, title: 'The key does not have the scope that this needs' },
-  PARTICIPANT_REFUSED: { status: 403, title: 'The key is bound to other participants' },
-  NOT_FOUND: { status: 404, title: 'There is nothing here' },
-  METHOD_NOT_ALLOWED: { status: 405, title: 'This path does not take this method' },
+  SCOPE_MISSING: { status: 403, title: 'The key does not have the required scope' },
+  PARTICIPANT_REFUSED: { status: 403, title: 'The key is restricted to other participants' },
+  NOT_FOUND: { status: 404, title: 'Not found' },
+  METHOD_NOT_ALLOWED: { status: 405, title: 'This path does not support this method' },
   INSTRUCTION_NOT_FOUND: { status: 404, title: 'No such instruction' },
   ITEM_NOT_FOUND: { status: 404, title: 'No such outbox item' },
   PROPOSAL_NOT_FOUND: { status: 404, title: 'No such proposal' },
@@ -22,41 +22,41 @@ export const PROBLEMS = Object.freeze({
   JOB_NOT_FOUND: { status: 404, title: 'No such job' },
   MESSAGE_NOT_FOUND: { status: 404, title: 'No such message in the inbox' },
   WEBHOOK_SOURCE_UNKNOWN: { status: 404, title: 'No such source of webhooks' },
-  IDEMPOTENCY_CONFLICT: { status: 409, title: 'This instruction id and key are known with other content' },
+  IDEMPOTENCY_CONFLICT: { status: 409, title: 'This instruction id and key already exist with other content' },
   KEY_REUSED: { status: 409, title: 'This idempotency key belongs to another instruction' },
-  CONTENT_DIFFERS: { status: 409, title: 'This message id is known with other content' },
+  CONTENT_DIFFERS: { status: 409, title: 'This message id already exists with other content' },
   ALREADY_ENDED: { status: 409, title: 'The payment has ended' },
-  DECISION_REFUSED: { status: 409, title: 'Its state does not allow this now' },
+  DECISION_REFUSED: { status: 409, title: 'The current state does not allow this' },
   SECOND_PERSON_REQUIRED: { status: 409, title: 'This needs a second person' },
-  SUBJECT_ERASED: { status: 409, title: 'The key of whom this is about was destroyed' },
+  SUBJECT_ERASED: { status: 409, title: 'The encryption key of the subject was destroyed' },
   MESSAGE_NOT_DEAD: { status: 409, title: 'Only a dead message can be revived' },
   BODY_TOO_LARGE: { status: 413, title: 'The body is too large' },
   UNSUPPORTED_MEDIA_TYPE: { status: 415, title: 'The body must be application/json' },
   INVALID_INSTRUCTION: { status: 422, title: 'The instruction is not valid' },
-  INVALID_PAYLOAD: { status: 422, title: 'The rail of this payment would refuse it' },
-  CARD_NUMBER_REFUSED: { status: 422, title: 'A field that must not hold a card number holds one' },
+  INVALID_PAYLOAD: { status: 422, title: 'The rail would refuse this payload' },
+  CARD_NUMBER_REFUSED: { status: 422, title: 'A field contains a card number, which is forbidden there' },
   INVALID_MESSAGE: { status: 422, title: 'The message is not valid' },
   INVALID_ARGUMENT: { status: 422, title: 'An argument is not valid' },
   UNKNOWN_NAME: { status: 422, title: 'The database knows no rail or participant of that name' },
   RATE_LIMITED: { status: 429, title: 'Too many requests' },
-  INTERNAL: { status: 500, title: 'Something went wrong here' },
+  INTERNAL: { status: 500, title: 'Internal error' },
   DATABASE_UNAVAILABLE: { status: 503, title: 'The database cannot be reached' },
   ENCRYPTION_UNAVAILABLE: { status: 503, title: 'This server has no key to encrypt a field with' },
   OPERATE_UNAVAILABLE: { status: 503, title: 'This server may not act for the caller' },
-  STREAMS_EXHAUSTED: { status: 503, title: 'There are too many open streams' },
+  STREAMS_EXHAUSTED: { status: 503, title: 'Too many open streams' },
   IDENTITY_PROVIDER_UNAVAILABLE: { status: 503, title: 'The keys of the identity provider cannot be read' },
 })
 
 export type ProblemCode = keyof typeof PROBLEMS
 
-/** The body of an answer that is not a success (RFC 9457). It never quotes a payload. */
+/** Body of a response that is not a success (RFC 9457). It never contains a payload. */
 export interface Problem {
   readonly type: string
   readonly title: string
   readonly status: number
   readonly code: ProblemCode
   readonly detail?: string
-  /** The name of the argument that is wrong. */
+  /** Name of the invalid argument. */
   readonly argument?: string
   /** Instruction that the key belongs to. Only with KEY_REUSED. */
   readonly instructionId?: string
@@ -68,7 +68,7 @@ export class ProblemError extends Error {
   readonly code: ProblemCode
   readonly detail: string | undefined
   readonly argument: string | undefined
-  /** For how many seconds the same will be refused. */
+  /** Seconds until the same request may succeed. */
   readonly retryAfterSeconds: number | undefined
 
   constructor(
@@ -149,16 +149,16 @@ function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): Clas
   if (error.code === 'KEY_REUSED') return describeReusedKey(error)
   if (error.code === 'UNKNOWN_NAME')
     return { code: 'UNKNOWN_NAME', detail: `${error.message} ${error.remedy}`, argument: 'name' }
-  // The same limits once more, in the database: its message names the argument and never the value.
+  // The database checks the same limits again. Its message names the argument and never the value.
   if (error.code === 'INVALID_PARAMETER') return { code: invalid, detail: error.message }
   const raised = RAISED[error.code]
-  // Messages of ours: they name items, people and states.
+  // Messages of Symphony's own functions: they name items, people and states.
   if (raised !== undefined) return { code: raised, detail: sentences(error.message, textIn(error, 'hint')) }
   const disposition = textIn(error, 'disposition')
   if (disposition === 'unknown') {
     return {
       code: 'DATABASE_UNAVAILABLE',
-      detail: 'It may or may not have been accepted: repeat the request with the same key, and you will be told.',
+      detail: 'The request may or may not have been accepted: repeat it with the same key to find out.',
     }
   }
   if (disposition === 'retry')
@@ -170,8 +170,8 @@ function describeConflict(error: SymphonyError): ClassifiedError {
   return {
     code: 'IDEMPOTENCY_CONFLICT',
     detail:
-      'Instruction id and key identify a payment. This pair is known with another participant, rail or payload. ' +
-      'Repeat the first content to read its answer; a new payment needs a new key.',
+      'Instruction id and key identify a payment. This pair already exists with another participant, rail or payload. ' +
+      'Repeat the first content to get its result; a new payment needs a new key.',
     argument: itemNamedIn(error),
   }
 }
@@ -188,7 +188,7 @@ function describeReusedKey(error: SymphonyError): ClassifiedError {
   }
 }
 
-/** Place of the refused item in a batch; a request for one item has no such place. */
+/** Returns the position of the refused item in a batch; undefined for a request with one item. */
 function itemNamedIn(error: SymphonyError): string | undefined {
   const [, ordinal] = /"ordinal"\s*:\s*(\d+)/.exec(textIn(error, 'detail') ?? '') ?? []
   return ordinal === undefined ? undefined : `instructions[${Number(ordinal) - 1}]`

@@ -25,7 +25,7 @@ export class RequestAuthorizer {
     this.#requests = new RateLimiter(options.requestsPerSecond, options.clock)
   }
 
-  /** Identifies the caller also without a route, so that a stranger does not learn which routes exist. */
+  /** Identifies the caller even without a route, so that an unknown caller cannot find out which routes exist. */
   async authorize(route: Route | undefined, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     if (route?.access === 'open' || route?.access === 'signature') return
     const identity = await this.#identify(request, reply)
@@ -35,7 +35,10 @@ export class RequestAuthorizer {
     if (route !== undefined) await this.#requireRight(route, identity)
   }
 
-  /** Adds the header that names the accepted scheme. Failed attempts are not slowed down: a key has 256 random bits. */
+  /**
+   * Identifies the caller, or adds the header that names the accepted scheme. Failures are not throttled: keys have 256
+   * random bits.
+   */
   async #identify(request: FastifyRequest, reply: FastifyReply): Promise<Identity> {
     try {
       return await this.#options.authenticator.identify(request.headers.authorization)
@@ -57,11 +60,11 @@ export class RequestAuthorizer {
       )
     }
     if (access === 'operate') await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
-    // Every gateway may say whose idempotency key a payment carries.
+    // Every gateway may set the scope of a payment's idempotency key.
     if (access === 'ingest') await this.#requireGateway('keys')
   }
 
-  /** Remembers a granted right: the owner of the schema grants it, and the doctor reports its removal. */
+  /** Caches a granted right: only the owner of the schema changes it, and the doctor reports its removal. */
   async #requireGateway(people: keyof typeof UNAVAILABLE): Promise<void> {
     if (!this.#granted.has(people) && (await this.#options.mayActFor?.(people)) === true) this.#granted.add(people)
     if (this.#granted.has(people)) return
@@ -83,8 +86,8 @@ function requestsIn({ headers, routeOptions }: FastifyRequest): number {
 }
 
 /**
- * Limits the requests per second of each name, with a burst of twice as many. Keeps a bounded number of names; a name that
- * was dropped starts with a full bucket again.
+ * Limits the requests per second of each name, with a burst of twice as many. Keeps a bounded number of names; a name
+ * that was dropped starts with a full bucket again.
  */
 class RateLimiter {
   readonly #perSecond: number

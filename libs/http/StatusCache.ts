@@ -42,7 +42,7 @@ export class StatusCache {
 
   async #ask(): Promise<Status> {
     const role = this.#role
-    // One after the other, and nothing twice: it is not worth more than a connection, and the alerts have read the queue.
+    // Sequential, to use one connection. The alerts have already read the queue.
     const { alerts, queue } = await this.#api.readStatusSnapshot()
     const figures = figuresOf(queue ?? (await readOutboxStatus(role)))
     const reports = await readWorkerReports(role)
@@ -67,7 +67,7 @@ export class StatusCache {
   }
 }
 
-/** Every rail that something waits for, that is paused, or that a living worker serves. */
+/** Reads every rail that has pending items, is paused, or is served by a live worker. */
 export async function readRails(role: Role): Promise<Rail[]> {
   const [queues, pauses, reports] = await Promise.all([readRailQueues(role), readPauses(role), readWorkerReports(role)])
   return railsOf(queues, pauses, reports)
@@ -104,7 +104,7 @@ function railsOf(queues: readonly RailQueue[], pauses: readonly PauseView[], rep
 
 const NOTHING_QUEUED = { pending: 0, due: 0, inFlight: 0, held: 0, oldestDueAgeSeconds: 0 }
 
-/** A worker's report is its own word: what is not as expected is left out. */
+/** Returns a worker's report. The worker wrote it itself, so unexpected values are omitted. */
 function workerOf({ detail, ...report }: WorkerReport): WorkerView {
   const rails = Array.isArray(detail['rails']) ? detail['rails'] : []
   return {

@@ -3,7 +3,7 @@ import type { Registry } from 'prom-client'
 import { createStatusRegistry, type Metrics, type SystemStatus } from '../observability/index.js'
 import { partsOf, readSystemStatus, type AnySymphony } from '../symphony/index.js'
 
-/** What the bridge uses of a meter. */
+/** Methods of a meter that the bridge uses. */
 export type ObservingMeter = Pick<
   Meter,
   'createObservableCounter' | 'createObservableGauge' | 'addBatchObservableCallback' | 'removeBatchObservableCallback'
@@ -12,15 +12,16 @@ export type ObservingMeter = Pick<
 export interface BridgeOptions {
   /** Meter of your SDK. */
   readonly meter: ObservingMeter
-  /** Metrics of this process: `symphony.events.on('*', metrics.onEvent)` counts. */
+  /** Metrics of this process. `symphony.events.on('*', metrics.onEvent)` makes them count. */
   readonly metrics: Metrics
   /** Symphony whose database is read at each collection. */
   readonly symphony: AnySymphony
 }
 
 /**
- * Registers every metric on an OpenTelemetry meter under the same name; the SDK reads them when it collects. A histogram becomes
- * `_bucket`, `_sum` and `_count`, because OpenTelemetry has no histogram that is observed. Returns a function that removes all.
+ * Registers every metric on an OpenTelemetry meter under the same name; the SDK reads them at each collection. A
+ * histogram becomes `_bucket`, `_sum` and `_count`, because OpenTelemetry has no observable histogram. Returns a
+ * function that removes all.
  */
 export function bridgeToMeter({ meter, metrics, symphony }: BridgeOptions): () => void {
   const readStatus = () => readSystemStatus(partsOf(symphony).database)
@@ -53,7 +54,7 @@ function create(meter: ObservingMeter, kind: string, name: string, description: 
     : meter.createObservableCounter(name, { description })
 }
 
-/** While the database does not answer, its gauges are left out, as they are on the page. */
+/** Returns the gauges of the database; none while it does not answer, as on the metrics page. */
 async function statusIfAny(readStatus: () => Promise<SystemStatus>): Promise<Registry[]> {
   try {
     return [createStatusRegistry(await readStatus())]
@@ -62,7 +63,7 @@ async function statusIfAny(readStatus: () => Promise<SystemStatus>): Promise<Reg
   }
 }
 
-/** Of the parts of a histogram, which its types do not mention. */
+/** Returns the name of a part of a histogram, which the types do not declare. */
 function nameOf(sample: object): string | undefined {
   return 'metricName' in sample && typeof sample.metricName === 'string' ? sample.metricName : undefined
 }

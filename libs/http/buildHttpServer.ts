@@ -39,20 +39,20 @@ import { SseConnections } from './stream/SseConnections.js'
 /** Parts of a server. Tests replace some of them. */
 export interface HttpServerParts {
   readonly log: Logger
-  /** A token with every scope, as the bearer of a request. Undefined: keys and identity providers alone. */
+  /** Bearer token with every scope; undefined if only keys and identity providers are accepted. */
   readonly accessToken: string | undefined
-  /** The person whom that token stands for in two-person actions. @default 'access-token' */
+  /** Person of that token in two-person decisions. @default 'access-token' */
   readonly accessTokenOwner?: string
-  /** Whether this process can do its work now. Must answer within seconds. */
+  /** Returns whether this process can work now. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
   readonly metrics: MetricsEndpoint
-  /** Absent for a process without an API. */
+  /** API; undefined for a process without one. */
   readonly api?: Api
-  /** An identity provider whose tokens are taken, too. */
+  /** Identity provider whose tokens are accepted, too. */
   readonly oidc?: OidcOptions
-  /** Absent for a process that receives no webhooks. */
+  /** Receiver of webhooks; undefined for a process without one. */
   readonly webhooks?: WebhookReceiver
-  /** Where the dashboard was built. Absent: there is none. */
+  /** Folder of the built dashboard; undefined if there is none. */
   readonly dashboardFolder?: string
   readonly limits?: HttpLimits
   /** Release in the OpenAPI document. @default '0.0.0' */
@@ -65,16 +65,16 @@ export interface HttpServerParts {
 
 export interface ListenAddress {
   readonly host: string
-  /** 0: any free one */
+  /** Port; 0 for any free one. */
   readonly port: number
 }
 
 export interface HttpServer {
-  /** Everything it serves but files, with what is known of each. */
+  /** Routes except files, with their descriptions. */
   readonly routes: readonly Route[]
-  /** Resolves with the address, and rejects with EADDRINUSE if the port is taken. */
+  /** Resolves with the address. Rejects with EADDRINUSE if the port is in use. */
   listen(address: ListenAddress): Promise<string>
-  /** Ends streams, answers what is under way, for a second at the most. Safe twice. */
+  /** Ends streams and waits up to a second for running requests. Safe to call twice. */
   close(): Promise<void>
 }
 
@@ -147,12 +147,12 @@ interface Served {
   readonly routes: readonly Route[]
 }
 
-/** The frame of every route: identity of the request, access, JSON in and out, problems. */
+/** Creates the frame of all routes: request id, authorization, JSON parsing and problems. */
 function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }: Served): FastifyInstance {
   const loggerInstance: FastifyBaseLogger = log
   const app = fastify({
     loggerInstance,
-    // Its lines show whole addresses; ours, below, show the route.
+    // Fastify's lines contain whole addresses; those below contain only the route.
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_TEXT_BYTES_MAX,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -162,7 +162,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
       connectionsCheckingInterval: SLOW_CLIENTS_CHECK_MS,
     },
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
-    // An id of an inbox message: 255 characters of four bytes, each of them written as %XX.
+    // Longest parameter: an inbox message id of 255 characters, four bytes each, encoded as %XX.
     routerOptions: { maxParamLength: 3_072 },
     forceCloseConnections: 'idle',
     frameworkErrors: (error, request, reply) => void sendProblem(error, request, reply),
@@ -217,7 +217,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
   return app
 }
 
-/** Returns a function that names the methods of the routes whose path an address has. */
+/** Returns a function that finds the methods of the routes with the path of an address. */
 function allowedMethods(routes: readonly Route[]): (url: string) => readonly string[] {
   const described = ['/openapi.json', ...Object.keys(DOCS_FILES)].map((path) => ({ path, method: 'GET' }))
   const patterns = [...routes, ...described].map(({ path, method }) => ({
@@ -242,13 +242,13 @@ function register(app: FastifyInstance, route: Route): void {
     url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),
     config: { route },
     ...(route.bodyLimit === undefined ? {} : { bodyLimit: route.bodyLimit }),
-    // Load balancers probe with HEAD.
+    // Load balancers send HEAD.
     exposeHeadRoute: true,
     handler: (request, reply) => route.handle(request, reply),
   })
 }
 
-/** The description of the API, for machines and for people: open to all. */
+/** Serves the description of the API, as JSON and as a page. Both are open to all callers. */
 function registerDescription(app: FastifyInstance, document: object): void {
   const json = Buffer.from(JSON.stringify(document))
   const files = { '/openapi.json': { type: 'application/json', content: json }, ...DOCS_FILES }
@@ -279,7 +279,7 @@ async function sendProblem(error: unknown, request: FastifyRequest, reply: Fasti
   return reply.code(problem.status).type('application/problem+json').send(problem)
 }
 
-/** A caller's own id is kept, so that its logs and ours can be joined; anything odd is replaced. */
+/** Returns the caller's own id, so that its logs and ours can be joined, or a new one if it is missing or invalid. */
 function requestIdOf(given: string | string[] | undefined): string {
   return typeof given === 'string' && /^[!-~]{1,128}$/.test(given) ? given : randomUUID()
 }
@@ -287,8 +287,8 @@ function requestIdOf(given: string | string[] | undefined): string {
 const CLOSE_PATIENCE_MS = 1_000
 
 /**
- * Security headers of every response. A browser frames, sniffs and embeds nothing, and runs only files of this server. Inline
- * scripts and styles are forbidden, so an attacker cannot inject any.
+ * Security headers of every response. They forbid frames, content sniffing and foreign embedding, and allow only
+ * scripts and styles from files of this server, so that injected inline code does not run.
  */
 const SECURITY_HEADERS: Readonly<Record<string, string>> = Object.freeze({
   'content-security-policy':

@@ -24,17 +24,17 @@ import { describeDatabases } from './routes/overview.js'
 import type { WebhookSources } from './webhookSources.js'
 
 export interface HttpServerOptions {
-  /** Symphony with a url. Its rails check, encrypt and mask payloads. Its login needs the roles of the routes. */
+  /** Symphony with a url. Its rails validate, encrypt and mask payloads. Its login needs the roles of the routes. */
   readonly symphony: AnySymphony
-  /** Fleet whose databases the dashboard lists. @default the database of the Symphony alone */
+  /** Fleet whose databases the dashboard lists. @default only the database of the Symphony */
   readonly fleet?: AnyFleet
-  /** Whether to serve the API and the dashboard; health and metrics are always served. @default true */
+  /** True serves the API and the dashboard. Health and metrics are always served. @default true */
   readonly api?: boolean
-  /** A token with every scope, as the bearer of a request. @default keys and identity providers alone */
+  /** Bearer token with every scope. @default only keys and identity providers */
   readonly accessToken?: string
-  /** The person whom that token stands for in two-person actions. @default 'access-token' */
+  /** Person of that token in two-person decisions. @default 'access-token' */
   readonly accessTokenOwner?: string
-  /** An identity provider whose tokens are accepted, too. */
+  /** Identity provider whose tokens are accepted, too. */
   readonly oidc?: OidcOptions
   /** Senders of webhooks, by source. Their messages go to the inbox. @default none */
   readonly webhooks?: WebhookSources
@@ -51,7 +51,7 @@ export interface HttpServerOptions {
   readonly clock?: Clock
 }
 
-/** Creates the HTTP server of a Symphony, not listening yet. Close it before the Symphony. */
+/** Creates the HTTP server of a Symphony without listening. Close it before the Symphony. */
 export function createHttpServer(options: HttpServerOptions): HttpServer {
   const { symphony, fleet, accessToken, accessTokenOwner, oidc, webhooks, limits, version, clock } = options
   const { api = true, alertRules = ALERT_RULES, log = pino({ level: 'silent' }) } = options
@@ -97,7 +97,7 @@ function snapshots(
 ): Api['readStatusSnapshot'] {
   const watch = new AlertWatch(rules)
   return async () => {
-    // While the database does not answer, the alerts say so.
+    // While the database does not answer, an alert reports it.
     const status = await readStatus().catch(() => undefined)
     return { alerts: await watch.look(status), queue: status?.outbox }
   }

@@ -1,6 +1,6 @@
 /**
- * The page at /docs: it reads /openapi.json and shows it. Everything is written as text, nothing as markup, and it needs no
- * script but its own file, so that it runs under the same policy as the dashboard.
+ * Page at /docs, which shows /openapi.json. It inserts everything as text, never as markup, and uses only its own
+ * script file, so that it works under the same content security policy as the dashboard.
  */
 export const DOCS_FILES: Readonly<Record<string, { readonly type: string; readonly content: string }>> = {
   '/docs': {
@@ -15,7 +15,7 @@ export const DOCS_FILES: Readonly<Record<string, { readonly type: string; readon
     <script src="/docs/page.js" defer></script>
   </head>
   <body>
-    <header><h1>Symphony: HTTP API</h1><p>The same, for machines: <a href="/openapi.json">/openapi.json</a></p></header>
+    <header><h1>Symphony: HTTP API</h1><p>For programs: <a href="/openapi.json">/openapi.json</a></p></header>
     <main id="routes" aria-live="polite"><p>Reading /openapi.json …</p></main>
   </body>
 </html>
@@ -98,7 +98,7 @@ fetch('/openapi.json')
       }
     }
   })
-  .catch((error) => main.replaceChildren(element('p', 'It could not be read: ' + error.message)))
+  .catch((error) => main.replaceChildren(element('p', '/openapi.json could not be read: ' + error.message)))
 `,
   },
 }

@@ -1,8 +1,8 @@
 /**
- * The HTTP server of Symphony's processes: health and metrics of each, and the API of those that have one.
+ * HTTP server of Symphony's processes: health and metrics, and the API of processes that have one.
  *
- * It uses the database of a Symphony, each route in one role of it, so a route can do no more than its role. It holds nothing: a crash loses requests whose answer had not been written, and each of those may be repeated
- * under its idempotency key.
+ * Each route uses one role of the Symphony's database and can do no more than that role. The server has no state of its
+ * own: after a crash, clients repeat unanswered requests with their idempotency keys.
  */
 export { bridgeToMeter } from './bridgeToMeter.js'
 export type { ObservingMeter } from './bridgeToMeter.js'

@@ -2,9 +2,12 @@ import { boundedInteger } from '../core/index.js'
 
 /** Limits of one server. */
 export interface HttpLimits {
-  /** Requests per second of one key, token or person; twice as many at once. One counts again for each further 16 KiB. @default 500 */
+  /**
+   * Requests per second of one key, token or person, with bursts of twice as many. Each further 16 KiB of a body counts
+   * as one more. @default 500
+   */
   readonly requestsPerSecond?: number
-  /** Open streams, of all clients together. @default 100 */
+  /** Maximum number of open streams of all clients. @default 100 */
   readonly streamsMax?: number
 }
 
@@ -15,13 +18,13 @@ export function resolveHttpLimits(given: HttpLimits = {}): Required<HttpLimits> 
   return limits
 }
 
-/** A request with a longer body counts for several, because the cost of parsing grows with its bytes. */
+/** Body size that counts as one request. A longer body counts as several, because parsing it costs more. */
 export const REQUEST_BYTES = 16_384
 
 /** Time within which a request must arrive. A slower client is disconnected. */
 export const REQUEST_TIMEOUT_MS = 30_000
 export const HEADERS_TIMEOUT_MS = 10_000
-/** Interval of that check. Node's own 30 s would keep slow clients three times as long, and end hundreds at once. */
+/** Interval of that check. Node's default of 30 s would keep slow clients longer and disconnect many at once. */
 export const SLOW_CLIENTS_CHECK_MS = 1_000
 /** Size of all headers together. Node refuses more with 431. */
 export const HEADER_BYTES_MAX = 16_384

@@ -7,7 +7,7 @@ interface OpenApiOptions {
   readonly version: string
 }
 
-/** The OpenAPI 3.1 document of these routes. Schemas of JSON Schema 2020-12 are what 3.1 takes, so they stand as they are. */
+/** Returns the OpenAPI 3.1 document of the routes. OpenAPI 3.1 accepts their schemas unchanged. */
 export function openApiDocument(routes: readonly Route[], { version }: OpenApiOptions): object {
   const paths: Record<string, Record<string, object>> = {}
   for (const route of routes) {
@@ -20,7 +20,7 @@ export function openApiDocument(routes: readonly Route[], { version }: OpenApiOp
       version,
       summary: 'Money-safe dispatch on PostgreSQL.',
       description:
-        'Whole numbers that may pass 2^53 are text. Times are UTC. Unknown query parameters are refused. HEAD answers as GET, without a body.',
+        'Whole numbers that may exceed 2^53 are text. Times are UTC. Unknown query parameters are refused. HEAD returns the headers of GET.',
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: '/' }],
@@ -35,13 +35,13 @@ export function openApiDocument(routes: readonly Route[], { version }: OpenApiOp
   }
 }
 
-/** Rules that hold for all routes of a tag. JSON leaves out an undefined description. */
+/** Descriptions of tags, with rules for all their routes. */
 const TAGS: Readonly<Record<string, string>> = {
   instructions:
-    'Instruction id and idempotency key together identify a payment for ever. The same pair with the same content is answered ' +
-    'with the first item (200); with other content it is refused (409 IDEMPOTENCY_CONFLICT). A caller may use an idempotency ' +
+    'Instruction id and idempotency key together identify a payment for ever. The same pair with the same content returns ' +
+    'the first item (200); with other content it is refused (409 IDEMPOTENCY_CONFLICT). A caller may use an idempotency ' +
     'key for one instruction only: with another one it is refused (409 KEY_REUSED, which names the first instruction). ' +
-    'Callers are told apart by the owner of the key, or by issuer and person of a token. Without an instruction id, the key is the id.',
+    'Callers are identified by the owner of the key, or by issuer and person of a token. Without an instruction id, the key is the id.',
 }
 
 function operationOf(route: Route): object {
@@ -81,12 +81,12 @@ function parametersIn(
     in: place,
     required: place === 'path' || schema?.required?.includes(name) === true,
     schema: property,
-    // JSON leaves out what is undefined.
+    // JSON.stringify omits undefined.
     example: examples[name] === undefined ? undefined : asTyped(property, examples[name]),
   }))
 }
 
-/** In an address everything is text; in the document an example is of its schema's type. */
+/** Converts an example to the type of its schema: in an address everything is text. */
 function asTyped(schema: TSchema, text: string): unknown {
   const type = 'type' in schema ? schema.type : undefined
   return type === 'integer' || type === 'boolean' ? JSON.parse(text) : text
@@ -106,7 +106,7 @@ function jsonOf(schema: TSchema, example: unknown): object {
   return { 'application/json': { schema, ...(example === undefined ? {} : { example }) } }
 }
 
-/** Problems of a route by status: the codes of each, with examples. */
+/** Returns the problems of a route by status, with examples. */
 function problemsOf(route: Route): Record<string, object> {
   const byStatus = new Map<number, ProblemCode[]>()
   for (const code of problemCodesOf(route)) {
@@ -135,7 +135,7 @@ function problemExample(code: ProblemCode): object {
   return { type, title, status, code, requestId: '2f1c8a52-6a0d-4a53-9f7e-0d6f2b1c9e11' }
 }
 
-/** Every code that a route may answer with: its own, and those of all like it. */
+/** Returns every problem code of a route: its own, and the common ones. */
 export function problemCodesOf({ access, participants, body, query, problems }: Route): readonly ProblemCode[] {
   const known = access !== 'open' && access !== 'signature'
   return [
@@ -163,19 +163,17 @@ const KNOWN: readonly ProblemCode[] = [
 ]
 const BODY: readonly ProblemCode[] = ['MALFORMED_JSON', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE']
 
-/** The body of every answer that is not a success (RFC 9457). */
+/** Schema of a response that is not a success (RFC 9457). */
 const ProblemShape = shape(
   {
     type: Type.String({ pattern: '^urn:symphony:problem:[a-z-]+$' }),
     title: Type.String(),
     status: Type.Integer({ minimum: 400, maximum: 599 }),
-    code: oneOf(Object.keys(PROBLEMS), 'what to branch on'),
+    code: oneOf(Object.keys(PROBLEMS), 'code for programs'),
     detail: Type.Optional(Type.String()),
-    argument: Type.Optional(Type.String({ description: 'the argument that is wrong' })),
-    instructionId: Type.Optional(
-      Type.String({ description: 'of KEY_REUSED: the instruction that the key belongs to' }),
-    ),
+    argument: Type.Optional(Type.String({ description: 'invalid argument' })),
+    instructionId: Type.Optional(Type.String({ description: 'KEY_REUSED: instruction that the key belongs to' })),
     requestId: Type.String(),
   },
-  { description: 'what went wrong; it never quotes a payload' },
+  { description: 'problem; it never contains a payload' },
 )

@@ -2,8 +2,8 @@ import { JsonSyntaxError, parseStrictJson, PAYLOAD_DEPTH_MAX, type JsonValue } f
 import { ProblemError } from './Problem.js'
 
 /**
- * Parses a body strictly. The error names the place of a value that JSON.parse would change silently. JSON.parse does not run
- * first, because it reads brackets of any depth, which takes longer than any accepted body.
+ * Parses a body strictly. The error names the place of a value that JSON.parse would change silently. JSON.parse does
+ * not run first, because it accepts any depth of brackets, which takes longer than any valid body.
  */
 export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValue {
   try {
@@ -16,7 +16,7 @@ export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValu
   }
 }
 
-/** Levels around a payload: the batch, its list and the instruction. The depth of the payload counts separately. */
+/** Levels around a payload: the batch, its list and the instruction. The payload has its own limit. */
 const ENVELOPE_DEPTH = 3
 
 /** Parses large bodies one per turn of the event loop, in their order, so that short requests run in between. */

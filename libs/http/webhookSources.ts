@@ -10,32 +10,35 @@ import {
   type JsonValue,
 } from '../core/index.js'
 
-/** How one sender signs its webhooks, and where in them it says what they are. */
+/** Settings of one sender of webhooks: its secrets, and the places of topic, id, time and signature. */
 export interface WebhookSource {
   /**
-   * Secrets of the sender. Each is accepted, so that a new one can be added before the old one is removed. `whsec_` and
-   * base64 behind it stand for the bytes, as the Standard Webhooks have it. At least 16 characters.
+   * Secrets of the sender, at least 16 characters each. All are accepted, so that a new one can be added before the old
+   * one is removed. `whsec_` followed by base64 stands for bytes, as in Standard Webhooks.
    */
   readonly secrets: readonly string[]
-  /** The topic of all its messages; or `topicPointer`. @default the name of the source */
+  /** Topic of all its messages; or use `topicPointer`. @default the name of the source */
   readonly topic?: string
-  /** Where in the body its topic stands, as a JSON pointer: `/type`. */
+  /** JSON pointer to the topic in the body: `/type`. */
   readonly topicPointer?: string
-  /** The header with the message's id. It is part of what is signed. @default webhook-id, unless `messageIdPointer` is given */
+  /** Header with the message id, which the signature covers. @default webhook-id, unless `messageIdPointer` is given */
   readonly messageIdHeader?: string
-  /** Where in the body the message's id stands, as a JSON pointer: `/id`. */
+  /** JSON pointer to the message id in the body: `/id`. */
   readonly messageIdPointer?: string
-  /** The header with the time of signing, in seconds since 1970. @default webhook-timestamp */
+  /** Header with the time of signing, in seconds since 1970. @default webhook-timestamp */
   readonly timestampHeader?: string
-  /** The header with one signature or several, each in hexadecimal or base64. @default webhook-signature */
+  /** Header with one or several signatures, in hexadecimal or base64. @default webhook-signature */
   readonly signatureHeader?: string
-  /** How far the time of signing may be from ours. Shorter: less time to replay; longer: more patience with clocks. @default 300 */
+  /**
+   * Maximum difference between the time of signing and ours. Shorter: less time for replays; longer: tolerates more
+   * clock skew. @default 300
+   */
   readonly toleranceSeconds?: number
 }
 
 export type WebhookSources = Readonly<Record<string, WebhookSource>>
 
-/** A source as it is used: checked, with its defaults. */
+/** Checked source with its defaults. */
 export interface ResolvedWebhookSource {
   readonly keys: readonly Buffer[]
   readonly topic: { readonly fixed: string } | { readonly pointer: JsonPointer }
@@ -45,14 +48,14 @@ export interface ResolvedWebhookSource {
   readonly toleranceSeconds: number
 }
 
-/** The same from JSON, such as a file of settings. An error names the place, and never a secret. */
+/** Parses sources from JSON, such as a settings file. An error names the place and never a secret. */
 export function readWebhookSources(argument: string, value: JsonValue): WebhookSources {
   if (!isObject(value)) throw new InvalidArgumentError(argument, 'expected an object of sources by their names')
   const sources: Record<string, WebhookSource> = {}
   for (const [name, given] of Object.entries(value)) {
     const place = `${argument}: ${name}`
     if (!isObject(given)) throw new InvalidArgumentError(place, 'expected an object')
-    // Checked here only for its shape; what each field may be is checked by the resolving below.
+    // Only its type is checked here; resolveWebhookSource() below checks each field.
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- every field is checked before it is used
     const source = given as unknown as WebhookSource
     resolveWebhookSource(name, source, place)
@@ -103,7 +106,9 @@ function signingKeys(argument: string, secrets: unknown): readonly Buffer[] {
   })
 }
 
-/** Node.js drops what is no base64: of a secret that was masked with asterisks, an empty key would be left for anybody to sign with. */
+/**
+ * Decodes base64 strictly. Node.js ignores other characters, so a masked secret of asterisks would give an empty key.
+ */
 function decodedKey(place: string, text: string): Buffer {
   const key = Buffer.from(text, 'base64')
   if (key.toString('base64').replaceAll('=', '') !== text.replaceAll('=', '')) {
@@ -115,7 +120,7 @@ function decodedKey(place: string, text: string): Buffer {
   return key
 }
 
-/** As Node.js spells the headers of a request. */
+/** Returns the name in lower case, as Node.js spells the headers of a request. */
 function headerName(argument: string, value: unknown): string {
   if (typeof value !== 'string' || !HEADER_NAME.test(value)) {
     throw new InvalidArgumentError(argument, 'expected the name of a header')

@@ -32,7 +32,7 @@ export class ApiKeyAuthenticator {
     if (key.status === 'REVOKED') throw new ProblemError('KEY_REVOKED')
     if (key.status === 'EXPIRED') throw new ProblemError('KEY_EXPIRED')
     const { owner, scopes, participants, expiresAt } = key
-    // Two spellings that differ in case are one owner, as in two-person decisions.
+    // Owners that differ only in case are one person, as in two-person decisions.
     const keyScope = `key:${owner.toLowerCase()}`
     return { via: 'key', owner, keyScope, scopes, participants, apiKey: parts, expiresAt }
   }

@@ -6,9 +6,9 @@ import type { ApiKeyAuthenticator } from './ApiKeyAuthenticator.js'
 import type { OidcAuthenticator } from './OidcAuthenticator.js'
 
 interface AuthenticatorOptions {
-  /** A token with every scope, for who runs the process. Undefined: there is none. */
+  /** Token with every scope, for the operator of the process; undefined if there is none. */
   readonly accessToken: string | undefined
-  /** The person it stands for. */
+  /** Person that the token stands for. */
   readonly accessTokenOwner: string
   readonly keys?: ApiKeyAuthenticator | undefined
   readonly oidc?: OidcAuthenticator | undefined
@@ -48,7 +48,7 @@ export class Authenticator {
   }
 }
 
-/** Longer than any token of a provider, shorter than what is worth hashing for a stranger. */
+/** Longer than any token of a provider, and short enough to hash for an unknown caller. */
 const TOKEN_LENGTH_MAX = 8_192
 
 /** Returns a check of the access token that takes the same time for every text of a length. */
@@ -58,7 +58,7 @@ function createAccessTokenCheck(token: string | undefined): (shown: string) => b
   return (shown) => timingSafeEqual(digest(shown), expected)
 }
 
-/** Digests have one length, which the comparison needs, and hide the length of the token. */
+/** Hashes the text: equal lengths are needed for the comparison, and the length of the token stays hidden. */
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest()
 }

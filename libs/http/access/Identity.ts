@@ -3,14 +3,14 @@ import type { ApiKeyParts, Scope } from '../../access/index.js'
 /** Identity of a caller, by token, API key or JWT. */
 export interface Identity {
   readonly via: 'token' | 'key' | 'jwt'
-  /** The person of two-person actions. */
+  /** Person of two-person decisions. */
   readonly owner: string
   /** Scope of its idempotency keys. A rotated key or a renewed token keeps the scope. */
   readonly keyScope: string
   readonly scopes: readonly Scope[]
-  /** The only participants it sees and pays for; null: all. */
+  /** Participants that the caller may see and pay for; null for all. */
   readonly participants: readonly string[] | null
-  /** The key that was shown, for the database to verify once more. Null: the caller showed a token. */
+  /** API key, which the database verifies again; null if the caller used a token. */
   readonly apiKey: ApiKeyParts | null
   readonly expiresAt: Date | null
 }

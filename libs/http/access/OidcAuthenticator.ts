@@ -8,17 +8,17 @@ import type { Identity } from './Identity.js'
 export interface OidcOptions {
   readonly issuer: string
   readonly audience: string
-  /** Where the issuer publishes its keys; https, but for this machine. */
+  /** URL of the issuer's keys; https, except on this machine. */
   readonly jwksUrl: string
-  /** @default RS256, PS256, ES256, EdDSA */
+  /** Accepted algorithms. @default RS256, PS256, ES256, EdDSA */
   readonly algorithms: readonly string[]
-  /** The claim that names the person. @default sub */
+  /** Claim that names the person. @default sub */
   readonly ownerClaim: string
-  /** The claim that lists what they may do: an array, or words separated by spaces. @default scope */
+  /** Claim that lists the rights: an array, or words separated by spaces. @default scope */
   readonly scopeClaim: string
   /** Scopes per word of that claim. Other words grant nothing. */
   readonly scopes: ReadonlyMap<string, readonly Scope[]>
-  /** The claim that lists the participants they are bound to. @default none: all participants */
+  /** Claim that lists the participants of the person. @default none: all participants */
   readonly participantsClaim: string | undefined
 }
 
@@ -34,7 +34,7 @@ export class OidcAuthenticator {
     this.#options = options
   }
 
-  /** Undefined: it is no token, or none that counts. */
+  /** Returns the identity of a token; undefined if it is no token or an invalid one. */
   async identify(shown: string): Promise<Identity | undefined> {
     if (!JWT.test(shown)) return undefined
     const { issuer, audience, algorithms } = this.#options
@@ -61,7 +61,7 @@ export class OidcAuthenticator {
     }
   }
 
-  /** Loaded when the first token comes: who uses keys alone does not pay for it. */
+  /** Loads the keys with the first token, so that servers without tokens do not load jose. */
   async #openKeys(): Promise<JWTVerifyGetKey> {
     const { createRemoteJWKSet } = await import('jose')
     this.#keys ??= Promise.resolve(
@@ -74,16 +74,16 @@ export class OidcAuthenticator {
     const { issuer, ownerClaim, scopeClaim, participantsClaim, scopes } = this.#options
     const owner = payload[ownerClaim]
     const participants = participantsClaim === undefined ? null : wordsIn(payload[participantsClaim])
-    // Somebody bound to participants whose token does not say to which is bound to none.
+    // With a participants claim, a token without participants is refused.
     if (typeof owner !== 'string' || !OWNER.test(owner) || participants?.length === 0) return undefined
-    // 1e30 is a number to the standard, and no time to anybody.
+    // The standard allows any number, but Date has a limit.
     const expiresAt = new Date((payload.exp ?? Number.NaN) * 1_000)
     if (Number.isNaN(expiresAt.getTime())) return undefined
     const granted = new Set<Scope>(wordsIn(payload[scopeClaim]).flatMap((word) => scopes.get(word) ?? []))
     return {
       via: 'jwt',
       owner,
-      // The length keeps two different pairs of issuer and person from being joined to one text.
+      // The length separates issuer and person, so that no two pairs give the same text.
       keyScope: `oidc:${issuer.length}:${issuer}:${owner}`,
       scopes: [...granted],
       participants,
@@ -99,20 +99,20 @@ function wordsIn(claim: unknown): string[] {
 }
 
 const JWT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/
-/** As the database wants a person to be named: no space at either end, no control characters. */
+/** The format that the database requires of a person: no space at either end, no control characters. */
 const OWNER = /^(?=.{1,200}$)[^\s\p{Cc}](?:[^\p{Cc}]*[^\s\p{Cc}])?$/u
 const CLOCK_SKEW_SECONDS = 30
 const KEYS_TIMEOUT_MS = 5_000
 /** Error code of jose for an answer of the provider that has no keys. */
 const KEYS_UNREADABLE = 'ERR_JOSE_GENERIC'
 
-/** Settings as a file has them. Whatever is not known is refused: a misspelt name would otherwise mean a default. */
+/** Parses the settings of a file. Refuses unknown fields, because a misspelt one would silently get its default. */
 export function readOidcOptions(value: JsonValue): OidcOptions {
   if (!isObject(value)) throw new InvalidArgumentError('oidc', 'expected an object')
   const stranger = Object.keys(value).find((field) => !FIELDS.includes(field))
   if (stranger !== undefined) throw new InvalidArgumentError(stranger, `unknown field; expected ${FIELDS.join(', ')}`)
   return {
-    // Part of the key scope, which an index bounds.
+    // Part of the key scope, whose length an index limits.
     issuer: requiredText('issuer', value['issuer'], 255),
     audience: requiredText('audience', value['audience'], 2_000),
     jwksUrl: requiredUrl(value['jwksUrl']),
@@ -135,7 +135,7 @@ const FIELDS: readonly string[] = [
   'participantsClaim',
 ]
 
-/** With asymmetric keys alone: a secret that both sides know would let a reader of tokens make them. */
+/** Asymmetric algorithms only: with a shared secret, every verifier could forge tokens. */
 const ALGORITHMS: readonly string[] = [
   'RS256',
   'RS384',

@@ -8,7 +8,7 @@ import { EXAMPLE } from './examples.js'
 import { decodeCursor, encodeCursor, isVisible, LIMIT_DEFAULT, ofParticipants, page, UUID_PART } from './parameters.js'
 import { route, type Route } from './route.js'
 
-/** Ended payments for which a worker reported another outcome than the ledger. */
+/** Routes for payments whose reported outcome contradicts the ledger. */
 export function contradictionRoutes({ roles }: Api): readonly Route[] {
   const common = { tag: 'decisions', participants: 'filtered' } as const
   return [
@@ -16,10 +16,10 @@ export function contradictionRoutes({ roles }: Api): readonly Route[] {
       ...common,
       method: 'GET',
       path: '/v1/contradictions',
-      summary: 'Ended payments for which a worker reported another outcome than the ledger, newest first.',
+      summary: 'Payments for which a worker reported a different outcome than the ledger records, newest first.',
       access: 'read',
       query: { reviewed: Type.Optional(oneOf(['true', 'false'], 'default false')), ...page },
-      answers: { 200: { description: 'A page of them.', schema: ContradictionPage } },
+      answers: { 200: { description: 'A page of contradictions.', schema: ContradictionPage } },
       problems: ['INVALID_QUERY'],
       example: {
         query: { reviewed: 'false' },

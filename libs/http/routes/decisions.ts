@@ -50,11 +50,11 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/dlq',
       tag: 'decisions',
-      summary: 'Payments that ended as FAILED, the latest first, with what was or may be done about them.',
+      summary: 'Payments that ended as FAILED, newest first, with their redrives and open proposals.',
       access: 'read',
       participants: 'filtered',
       query: listQuery,
-      answers: { 200: { description: 'A page of them.', schema: DlqPage } },
+      answers: { 200: { description: 'A page of dead letters.', schema: DlqPage } },
       problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED'],
       example: {
         query: { limit: '20' },
@@ -73,11 +73,11 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/holds',
       tag: 'decisions',
-      summary: 'Payments that wait for a person, newest first, with what is proposed.',
+      summary: 'Held payments, newest first, with their open proposals.',
       access: 'read',
       participants: 'filtered',
       query: listQuery,
-      answers: { 200: { description: 'A page of them.', schema: HoldPage } },
+      answers: { 200: { description: 'A page of held payments.', schema: HoldPage } },
       problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED'],
       example: {
         query: { limit: '20' },
@@ -93,7 +93,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/proposals',
       tag: 'decisions',
-      summary: 'Decisions about money, newest first: those that wait for their second person, or those that had one.',
+      summary: 'Decisions about money, newest first: open, approved or withdrawn.',
       access: 'read',
       participants: 'filtered',
       query: {
@@ -117,9 +117,9 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     }),
     decisionAboutItem(roles, {
       path: '/v1/outbox/{outboxId}/hold',
-      summary: 'Keeps a payment from being claimed until a person resolves the hold. A current lease goes on.',
+      summary: 'Holds a payment: no worker claims it until the hold is resolved. A current lease continues.',
       body: ReasonBody,
-      answer: { description: 'It is held.', schema: HoldPlaced },
+      answer: { description: 'The payment is held.', schema: HoldPlaced },
       example: {
         params: { outboxId: EXAMPLE.waitingId },
         body: REASON,
@@ -133,9 +133,9 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     }),
     decisionAboutItem(roles, {
       path: '/v1/outbox/{outboxId}/redrive',
-      summary: 'Proposes to send a FAILED payment again, as a new item that names it. Somebody else must approve.',
+      summary: 'Proposes to send a FAILED payment again as a new item. Another person must approve it.',
       body: ReasonBody,
-      answer: { description: 'It is proposed.', schema: Decided },
+      answer: { description: 'The redrive is proposed.', schema: Decided },
       example: {
         params: { outboxId: EXAMPLE.failedId },
         body: REASON,
@@ -150,9 +150,9 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     decisionAboutItem(roles, {
       path: '/v1/holds/{outboxId}/resolve',
       summary:
-        'Decides about a held payment: at once where nothing is unknown and it is sent again, else as a proposal.',
+        'Decides a held payment. A RETRY takes effect at once if the outcome is not unknown; every other decision is proposed.',
       body: ResolveBody,
-      answer: { description: 'It is applied or proposed.', schema: Decided },
+      answer: { description: 'The decision is applied or proposed.', schema: Decided },
       example: {
         params: { outboxId: EXAMPLE.heldId },
         body: { decision: 'DISPATCHED', railReference: 'TX-18', ...REASON },
@@ -166,8 +166,8 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     }),
     decisionAboutProposal(roles, {
       path: '/v1/proposals/{proposalId}/approve',
-      summary: 'The second person’s yes: what was proposed happens. Whoever proposed it cannot.',
-      answer: { description: 'It is applied.', schema: Approved },
+      summary: 'Approves and applies a proposal. Its proposer cannot approve it.',
+      answer: { description: 'The proposal is applied.', schema: Approved },
       problems: ['SECOND_PERSON_REQUIRED', 'ALREADY_ENDED'],
       example: {
         params: { proposalId: EXAMPLE.approvableId },
@@ -178,9 +178,9 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     }),
     decisionAboutProposal(roles, {
       path: '/v1/proposals/{proposalId}/withdraw',
-      summary: 'Takes a proposal back, one’s own or another’s. The payment stays as it is.',
+      summary: 'Withdraws a proposal of any person. The payment stays as it is.',
       body: ReasonBody,
-      answer: { description: 'It is withdrawn.', schema: Withdrawn },
+      answer: { description: 'The proposal is withdrawn.', schema: Withdrawn },
       problems: [],
       example: {
         params: { proposalId: EXAMPLE.withdrawableId },
@@ -203,7 +203,7 @@ interface Decision<Body extends TSchema> {
   readonly body?: Body
   readonly answer: RouteResponse
   readonly example: Example
-  /** As the person who asks, about what that person may see. */
+  /** Decides as the caller, about items that the caller may see. */
   readonly decide: (control: Role, id: string, body: Static<Body>) => Promise<object>
 }
 

@@ -15,31 +15,33 @@ import { route, type Route } from './route.js'
 
 const Freeze = shape({
   at: Timestamp,
-  by: Type.String({ description: 'the person, or the worker that found it' }),
+  by: Type.String({ description: 'person or worker that froze dispatch' }),
   cause: FreezeCauseShape,
-  meaning: Type.String({ description: 'the cause, in a sentence' }),
-  reason: Type.String({ description: 'what was found, or said' }),
+  meaning: Type.String({ description: 'sentence that explains the cause' }),
+  reason: Type.String({ description: 'finding of the worker, or reason of the person' }),
   itemsMarked: nullable(
     Type.String({
       ...WholeNumber,
-      description: 'how many payments that waited are of unknown outcome now; null: not marked yet',
+      description: 'number of pending payments marked as of unknown outcome; null: not marked yet',
     }),
   ),
 })
 
 const Lifting = shape({ at: Timestamp, by: Type.String(), reason: Type.String() })
 
-/** Which run of which server the work goes on at. What a server withholds cannot be compared after a restore. */
+/**
+ * Run of the server on which dispatch continues. Facts that the server withholds cannot be compared after a restore.
+ */
 const Epoch = shape({
   number: Type.Integer(),
   since: Timestamp,
   systemIdentifier: nullable(WholeNumber),
   timeline: nullable(Type.Integer()),
   heartbeatAt: Timestamp,
-  synchronous: Type.Boolean({ description: 'whether commits waited for a standby at the last heartbeat' }),
+  synchronous: Type.Boolean({ description: 'true if commits waited for a standby at the last heartbeat' }),
 })
 
-/** Whether anything may be dispatched, and why not. */
+/** Freeze state of dispatch. */
 export const Dispatch = shape({
   frozen: Type.Boolean(),
   freeze: nullable(Freeze),
@@ -48,7 +50,7 @@ export const Dispatch = shape({
 })
 export type Dispatch = Static<typeof Dispatch>
 
-/** After a restore or a failover that may have lost commits nothing is dispatched, until a person lifts the freeze. */
+/** Routes to freeze dispatch, e.g. after a restore or a failover that may have lost commits, and to lift the freeze. */
 export function dispatchRoutes({ roles }: Api): readonly Route[] {
   const common = { tag: 'dispatch', participants: 'refused' } as const
   return [
@@ -57,10 +59,10 @@ export function dispatchRoutes({ roles }: Api): readonly Route[] {
       method: 'POST',
       path: '/v1/dispatch/freeze',
       summary:
-        'Freezes dispatch, after a restore that nothing else can notice. What waits becomes of unknown outcome; leases in hand go on.',
+        'Freezes dispatch, after a restore that Symphony cannot detect. Outcomes of pending payments become unknown; current leases continue.',
       access: 'operate',
       body: ReasonBody,
-      answers: { 200: { description: 'It is frozen.', schema: Changed } },
+      answers: { 200: { description: 'Dispatch is frozen.', schema: Changed } },
       problems: ['INVALID_ARGUMENT'],
       example: { body: { reason: 'the snapshot of 03:00 was restored' }, status: 200, answer: { changed: true } },
       handle: async ({ identity, body: { reason } }) => ({
@@ -72,10 +74,10 @@ export function dispatchRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/dispatch',
       summary:
-        'Whether dispatch is frozen and why, how the last freeze was lifted, and on which server the work goes on.',
+        'Shows whether dispatch is frozen and why, how the last freeze was lifted, and on which server dispatch runs.',
       access: 'read',
       answers: {
-        200: { description: 'All of it null before the first claim: nothing was ever dispatched.', schema: Dispatch },
+        200: { description: 'State of dispatch. Its parts are null before the first claim.', schema: Dispatch },
       },
       problems: [],
       example: {
@@ -108,12 +110,16 @@ export function dispatchRoutes({ roles }: Api): readonly Route[] {
       method: 'POST',
       path: '/v1/dispatch/lift',
       summary:
-        'Lets dispatch go on, after the books were compared. What is of unknown outcome stays so: it is asked about, sent again or held, as its rail declares.',
+        'Lifts the freeze, after a comparison with the rails. Payments of unknown outcome are inquired about, resent or held, as their rails declare.',
       access: 'operate',
       body: ReasonBody,
-      answers: { 200: { description: 'It is not frozen any more.', schema: Changed } },
+      answers: { 200: { description: 'Dispatch is not frozen.', schema: Changed } },
       problems: ['INVALID_ARGUMENT'],
-      example: { body: { reason: 'both books agree up to 11:40, OPS-812' }, status: 200, answer: { changed: true } },
+      example: {
+        body: { reason: 'ledger and bank statement agree up to 11:40, OPS-812' },
+        status: 200,
+        answer: { changed: true },
+      },
       handle: async ({ identity, body: { reason } }) => ({
         changed: await liftDispatchFreeze(roles.control(identity), reason),
       }),
@@ -138,7 +144,7 @@ function dispatchOf(epoch: DispatchEpoch | undefined): Dispatch {
   }
 }
 
-/** The one that stands. One that was lifted is told of by its lifting. */
+/** Returns the current freeze; null if there is none. */
 function freezeIn({ frozen, frozenAt, frozenBy, freezeCause, freezeReason, markedAt, itemsMarked }: DispatchEpoch) {
   if (!frozen || frozenAt === null || freezeCause === null) return null
   return {

@@ -1,18 +1,18 @@
 /**
- * The story that all examples tell, so that they fit together: the documentation shows these names, and the tests make the
- * same story happen, put the ids that it got in the place of these, and execute every example.
+ * Values of all examples, so that they fit together. The documentation shows them. The tests create the same data,
+ * replace these ids by the real ones and execute every example.
  */
 export const EXAMPLE = Object.freeze({
   instructionId: 'invoice-2041',
   participantId: 'acme',
   railType: 'simulated',
-  /** Paid at the second attempt. */
+  /** Payment that was paid at the second attempt. */
   paidId: '01981f0e-7c00-7000-8000-000000000001',
-  /** Held, because the outcome is unknown. */
+  /** Payment that is held, because its outcome is unknown. */
   heldId: '01981f0e-7c00-7000-8000-000000000002',
-  /** Failed, and could be sent again. */
+  /** Failed payment without a redrive. */
   failedId: '01981f0e-7c00-7000-8000-000000000003',
-  /** Waiting, and could be held. */
+  /** Pending payment that can be held. */
   waitingId: '01981f0e-7c00-7000-8000-000000000004',
   /** Proposals of another person: one to approve, one to withdraw. */
   approvableId: '01981f0e-7c00-7000-8000-000000000005',
@@ -22,7 +22,7 @@ export const EXAMPLE = Object.freeze({
   proposalId: '01981f0e-7c00-7000-8000-000000000009',
   runId: '01981f0e-7c00-7000-8000-00000000000a',
   timerId: '01981f0e-7c00-7000-8000-00000000000b',
-  /** Paid under one rail reference, and reported as paid under another. */
+  /** Payment that was paid under one rail reference and reported under another. */
   contradictedId: '01981f0e-7c00-7000-8000-00000000000c',
   contradictionId: '01981f0e-7c00-7000-8000-00000000000d',
   jobName: 'nightly-report',

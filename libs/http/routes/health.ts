@@ -4,7 +4,7 @@ import { createStatusRegistry, type SystemStatus } from '../../observability/ind
 import type { Route } from './route.js'
 
 interface Health {
-  /** Whether this process can do its work now. Must answer within seconds. */
+  /** Returns whether this process can work now. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
   readonly metrics: MetricsEndpoint
 }
@@ -18,18 +18,18 @@ export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
     {
       ...open,
       path: '/healthz',
-      summary: 'Whether the process runs.',
-      answers: { 200: { description: 'It does.', schema: Verdict } },
+      summary: 'Shows that the process runs.',
+      answers: { 200: { description: 'The process runs.', schema: Verdict } },
       example: { status: 200, answer: { status: 'ok' } },
       handle: async () => ({ status: 'ok' }),
     },
     {
       ...open,
       path: '/readyz',
-      summary: 'Whether the process can do its work now.',
+      summary: 'Shows whether the process can work now.',
       answers: {
-        200: { description: 'It can.', schema: Verdict },
-        503: { description: 'It cannot: the database does not answer.', schema: Verdict },
+        200: { description: 'The process is ready.', schema: Verdict },
+        503: { description: 'The database does not answer.', schema: Verdict },
       },
       example: { status: 200, answer: { status: 'ok' } },
       handle: async (_request, reply) => {
@@ -40,7 +40,7 @@ export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
     {
       ...open,
       path: '/metrics',
-      summary: 'What this process counted, and what the queue looks like now.',
+      summary: 'Counters of this process and gauges of the queue.',
       access: 'read',
       participants: 'refused',
       answers: { 200: { description: 'Prometheus text.', contentType: 'text/plain' } },
@@ -54,8 +54,8 @@ export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
 }
 
 /**
- * Counters of this process and gauges of the database, for Prometheus. While the database does not answer, the page omits the
- * gauges: an old depth or a zero would mislead every alert.
+ * Counters of this process and gauges of the database, for Prometheus. While the database does not answer, the page
+ * omits the gauges: an old or zero depth would mislead alerts.
  */
 export class MetricsEndpoint {
   readonly contentType: string

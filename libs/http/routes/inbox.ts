@@ -10,11 +10,11 @@ import { route, type Route } from './route.js'
 
 export const InboxStateShape = oneOf(['seen', 'processing', 'done', 'dead'])
 
-/** A message of another system. Never its payload. */
+/** Message of another system, without its payload. */
 export const InboxMessageView = shape({
   source: Type.String(),
   messageId: Type.String(),
-  topic: nullable(Type.String({ description: 'null: known only for deduplication' })),
+  topic: nullable(Type.String({ description: 'null: recorded only for deduplication' })),
   state: InboxStateShape,
   sightings: WholeNumber,
   attemptCount: Type.Integer(),
@@ -44,11 +44,11 @@ export function inboxRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/inbox',
       tag: 'inbox',
-      summary: 'Messages of other systems in a state, the latest first; of what has ended, by its end.',
+      summary: 'Messages from other systems in a state, newest first; ended messages by the time of their end.',
       access: 'read',
       participants: 'refused',
       query: { state: Type.Optional(InboxStateShape), ...page },
-      answers: { 200: { description: 'A page of messages; dead ones if no state is asked for.', schema: InboxPage } },
+      answers: { 200: { description: 'A page of messages; dead ones by default.', schema: InboxPage } },
       problems: ['INVALID_QUERY'],
       example: {
         query: { state: 'dead' },
@@ -89,12 +89,12 @@ export function inboxRoutes({ roles }: Api): readonly Route[] {
       method: 'POST',
       path: '/v1/inbox/{source}/{messageId}/revive',
       tag: 'inbox',
-      summary: 'Brings a dead message back, with a fresh count of attempts.',
+      summary: 'Makes a dead message due again and resets its attempts.',
       access: 'operate',
       participants: 'refused',
       params: { source: InboxId, messageId: InboxId },
       body: ReasonBody,
-      answers: { 200: { description: 'It is due again.', schema: Revived } },
+      answers: { 200: { description: 'The message is due again.', schema: Revived } },
       problems: ['MESSAGE_NOT_FOUND', 'MESSAGE_NOT_DEAD', 'INVALID_ARGUMENT'],
       example: {
         params: { source: EXAMPLE.source, messageId: EXAMPLE.messageId },

@@ -24,7 +24,7 @@ interface ApiParts {
   readonly clock: Clock
 }
 
-/** Every route of the API, one file per subject. */
+/** Returns every route of the API. */
 export function apiRoutes({ api, statusCache, connections, authenticator, clock }: ApiParts): readonly Route[] {
   return [
     ...overviewRoutes(api, statusCache),

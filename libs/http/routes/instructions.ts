@@ -44,13 +44,13 @@ const ACCEPTED_EXAMPLE = {
   created: false,
 }
 
-/** Codes with which a rail's checks and field classes refuse a payment. */
+/** Codes with which the checks and field classes of a rail refuse a payment. */
 const PROTECTED = ['INVALID_PAYLOAD', 'CARD_NUMBER_REFUSED', 'SUBJECT_ERASED', 'ENCRYPTION_UNAVAILABLE'] as const
 
 export function instructionRoutes({ roles, rails, protection }: Api, clock: Clock): readonly Route[] {
   const checks = { rails, protection }
   const railWarnings = new RailWarnings(roles.ingest, clock)
-  /** Only a pending payment needs a worker. */
+  /** Only pending payments need a worker. */
   const warningsOf = async (instructions: readonly OutboxInstruction[], items: readonly EnqueuedItem[]) => {
     const waiting = instructions.filter((_, index) => items[index]?.state === 'PENDING')
     const warnings = await railWarnings.find(waiting.map(({ railType }) => railType))
@@ -61,16 +61,15 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       method: 'POST',
       path: '/v1/instructions',
       tag: 'instructions',
-      summary:
-        'Accepts one payment, and answers only after COMMIT. The same key and content again is answered with the same payment.',
+      summary: 'Accepts one payment, and answers only after COMMIT. The same key and content return the same payment.',
       access: 'ingest',
       participants: 'filtered',
       headers: Type.Object({ 'idempotency-key': Id }),
       body: Instruction,
       invalid: 'INVALID_INSTRUCTION',
       answers: {
-        201: { description: 'It is new, and committed.', schema: Accepted },
-        200: { description: 'The same was accepted before, and this is what became of it.', schema: Accepted },
+        201: { description: 'The payment is new and committed.', schema: Accepted },
+        200: { description: 'The same payment was accepted before; this is its current state.', schema: Accepted },
       },
       problems: [
         'IDEMPOTENCY_KEY_MISSING',
@@ -92,7 +91,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
           trace: traceContextFromHeaders(request.headers),
         })
         requireParticipant(identity, instruction.participantId)
-        // A statement of its own: when it returns, it is committed, and only then is anything answered.
+        // A single statement: when it returns, it is committed. Only then is the request answered.
         const [item] = await enqueueChecked(roles.ingest, [instruction], checks, { keyScope: identity.keyScope })
         if (item === undefined) throw new ProblemError('INTERNAL')
         const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
@@ -104,13 +103,15 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       method: 'POST',
       path: '/v1/instructions/batch',
       tag: 'instructions',
-      summary: 'Accepts up to 1000 payments in one transaction: all of them, or none. Each is named by its own key.',
+      summary: 'Accepts up to 1000 payments in one transaction: all of them or none. Each has its own key.',
       access: 'ingest',
       participants: 'filtered',
       body: InstructionBatch,
       bodyLimit: BATCH_BYTES_MAX,
       invalid: 'INVALID_INSTRUCTION',
-      answers: { 200: { description: 'All are committed; some may have been before.', schema: AcceptedBatch } },
+      answers: {
+        200: { description: 'All payments are committed; some may have existed before.', schema: AcceptedBatch },
+      },
       problems: ['IDEMPOTENCY_CONFLICT', 'KEY_REUSED', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED', ...PROTECTED],
       example: {
         body: { instructions: [{ ...BODY_EXAMPLE, idempotencyKey: EXAMPLE.instructionId }] },
@@ -134,11 +135,11 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       method: 'GET',
       path: '/v1/instructions/{instructionId}',
       tag: 'instructions',
-      summary: 'Every item of an instruction, newest first, each with its attempts.',
+      summary: 'All items of an instruction, newest first, with their attempts.',
       access: 'read',
       participants: 'filtered',
       params: { instructionId: Id },
-      answers: { 200: { description: 'Its items.', schema: InstructionView } },
+      answers: { 200: { description: 'The items.', schema: InstructionView } },
       problems: ['INSTRUCTION_NOT_FOUND', 'INVALID_ARGUMENT'],
       example: {
         params: { instructionId: EXAMPLE.instructionId },
@@ -174,11 +175,11 @@ function acceptedOf({ instructionId }: OutboxInstruction, item: EnqueuedItem): A
 }
 
 /**
- * Adds the rules of an instruction that its schema cannot express. Instruction id and key default to each other: the default
- * applies to a missing field only, because a null is an id or a key that the client has lost.
+ * Checks the rules of an instruction that its schema cannot express. Instruction id and key default to each other, but
+ * only if the field is missing: null would be an id or key that the client has lost.
  */
 function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }: Origin): OutboxInstruction {
-  // Named fields instead of a rest pattern, which is slow on objects that the JSON parser has built.
+  // Named fields: a rest pattern is slow on objects from the JSON parser.
   const { instructionId = idempotencyKey, participantId, railType, payload, notBefore, ordered } = body
   if (instructionId === undefined) {
     throw new InvalidArgumentError(`${place}instructionId`, 'missing; expected instructionId or idempotencyKey')
@@ -195,11 +196,11 @@ function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }:
   }
 }
 
-/** The parts of an instruction that its body does not have. */
+/** Parts of an instruction that are not in its body. */
 interface Origin {
-  /** Undefined: the instruction id is the key. */
+  /** Idempotency key; undefined if the instruction id is the key. */
   readonly idempotencyKey: string | undefined
-  /** Prefix of the field's name in an error. @default nothing */
+  /** Prefix of field names in errors. @default empty */
   readonly place?: string
   readonly trace: ReturnType<typeof traceContextFromHeaders>
 }
@@ -215,7 +216,7 @@ function requiredKey({ headers }: FastifyRequest): string {
   if (header === undefined || header === '') {
     throw new ProblemError(
       'IDEMPOTENCY_KEY_MISSING',
-      'Instruction id and key identify a payment. Choose a key, keep it with the payment, and repeat it on each retry.',
+      'Instruction id and key identify a payment. Choose a key, store it with the payment, and send it again with each retry.',
     )
   }
   return String(header)

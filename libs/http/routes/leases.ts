@@ -6,7 +6,7 @@ import { EXAMPLE } from './examples.js'
 import { decodeCursor, encodeCursor, LIMIT_DEFAULT, page, TEXT_PART } from './parameters.js'
 import { route, type Route } from './route.js'
 
-/** A lease with its current or last holder. The lease id is secret: it would allow to release the lease. */
+/** Lease with its current or last holder. The lease id is secret, because it allows its holder to release the lease. */
 export const LeaseView = shape({
   resource: Id,
   owner: Type.String(),
@@ -29,11 +29,11 @@ export function leaseRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/leases',
       tag: 'leases',
-      summary: 'Who holds which resource, by its name.',
+      summary: 'Leases and their holders, by resource.',
       access: 'read',
       participants: 'refused',
       query: {
-        released: Type.Optional(Type.Boolean({ description: 'also what was released; default false' })),
+        released: Type.Optional(Type.Boolean({ description: 'also released leases; default false' })),
         ...page,
       },
       answers: { 200: { description: 'A page of leases.', schema: LeasePage } },

@@ -45,7 +45,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       path: '/v1/outbox',
       tag: 'payments',
       summary:
-        'Payments, newest first: all of them, or those in a state, on a rail, of a participant, or named by a word. Those that failed: the latest failure first.',
+        'Payments, newest first, filtered by state, rail, participant or a search word. Failed payments are sorted by the time of their failure.',
       access: 'read',
       participants: 'filtered',
       query: {
@@ -54,7 +54,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
             minLength: 1,
             maxLength: 255,
             description:
-              'an instruction, participant or rail reference, an idempotency key of this caller, or an outbox id or eight digits of its beginning: the newest matches, without further pages',
+              'instruction id, participant, rail reference, idempotency key of this caller, or outbox id (at least its first eight digits): returns one page of the newest matches',
           }),
         ),
         state: Type.Optional(ItemStateShape),
@@ -80,7 +80,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
               ? await streamOf(roles.readonly, participant, { cursor, limit })
               : await searched(roles.readonly, { participants, state, rail, cursor, limit })
         const items = await readItemViews(roles.readonly, found.ids)
-        // With a word, the other filters choose among what it names.
+        // With a search word, the other filters narrow its matches.
         const kept =
           q === undefined
             ? items
@@ -92,11 +92,11 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/outbox/{outboxId}',
       tag: 'payments',
-      summary: 'The whole story of one payment: its state, its lease, its attempts, events, decisions and redrives.',
+      summary: 'Timeline of one payment: its state, lease, attempts, events, decisions and redrives.',
       access: 'read',
       participants: 'filtered',
       params: outboxIdParam,
-      answers: { 200: { description: 'Its timeline.', schema: Timeline } },
+      answers: { 200: { description: 'The timeline.', schema: Timeline } },
       problems: ['ITEM_NOT_FOUND', 'INVALID_ARGUMENT'],
       example: {
         params: { outboxId: EXAMPLE.paidId },
@@ -121,7 +121,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/outbox/{outboxId}/proof',
       tag: 'payments',
-      summary: 'The rows of one payment and their places in sealed blocks, so that a reader can recompute the hashes.',
+      summary: 'Ledger rows of one payment and their places in sealed blocks, to recompute the hashes.',
       access: 'audit',
       participants: 'filtered',
       params: outboxIdParam,
@@ -129,14 +129,14 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
         payloads: Type.Optional(
           oneOf(
             ['masked', 'plain'],
-            'default masked, as the field classes of the rail say; the hash of a masked row cannot be recomputed',
+            'default masked, by the field classes of the rail; the hash of a masked row cannot be recomputed',
           ),
         ),
         cursor: page.cursor,
       },
       answers: {
         200: {
-          description: 'Its rows. A page has at most 32 rows and 64 KiB, or one larger row.',
+          description: 'Ledger rows. A page has at most 32 rows and 64 KiB, or one larger row.',
           schema: Proof,
         },
       },
@@ -174,7 +174,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
   ]
 }
 
-/** An item of another participant is not found. */
+/** Throws ITEM_NOT_FOUND, also for an item of another participant. */
 export async function requireItem(role: Role, identity: Identity, outboxId: string): Promise<void> {
   if (!isVisible(identity, await readParticipantOf(role, outboxId))) throw new ProblemError('ITEM_NOT_FOUND')
 }
@@ -234,7 +234,7 @@ async function named(
   return { ids: await findItems(role, word, { ...ofParticipants(participants), keyScope, limit }), next: null }
 }
 
-/** The rows behind a cursor: one more than a page may have, so that the page knows whether another follows. */
+/** Reads the rows after a cursor: one more than a page may have, to know whether another page follows. */
 async function provenRows(role: Role, outboxId: string, cursor: string | undefined): Promise<readonly ProvenRow[]> {
   const after = decodeCursor(BY_ROW, cursor)
   if (after === undefined) return readItemProof(role, outboxId, { from: FIRST_ROW, limit: PROOF_ROWS_MAX + 1 })
@@ -247,7 +247,7 @@ async function provenRows(role: Role, outboxId: string, cursor: string | undefin
 
 const FIRST_ROW = { kind: 'identity', number: 0n } as const
 
-/** As many rows as a page may have, and the heads of their blocks. */
+/** Returns the rows of a page and the heads of their blocks. */
 function proofPage(rows: readonly ProvenRow[], show: ShowPayload | undefined): Omit<Proof, 'outboxId'> {
   const shown: ProofRow[] = []
   const blocks = new Map<string, ProofBlock>()
@@ -266,12 +266,12 @@ function proofPage(rows: readonly ProvenRow[], show: ShowPayload | undefined): O
   return { rows: shown, blocks: [...blocks.values()], next }
 }
 
-/** Each row may need a block of its own to be read. */
+/** Maximum rows of a page: each row may be in another block. */
 const PROOF_ROWS_MAX = 32
-/** With the parts around the rows and blocks, a page stays below 64 KiB. */
+/** Maximum size of rows and blocks, so that a page stays below 64 KiB. */
 const PROOF_BYTES_MAX = 65_000
 
-/** With the comma behind it. */
+/** Includes the comma. */
 function bytesAsJson(value: ProofRow | ProofBlock): number {
   return Buffer.byteLength(JSON.stringify(value)) + 1
 }

@@ -79,7 +79,7 @@ const STATUS_EXAMPLE = {
   ],
 }
 
-/** Status of the whole database. Except for `/v1/me`, the data covers all participants. */
+/** Routes for the status of the whole database. Except for `/v1/me`, the data covers all participants. */
 export function overviewRoutes(
   { roles, readStatusSnapshot, readDatabases, alertRules: rules = ALERT_RULES }: Api,
   statusCache: StatusCache,
@@ -89,10 +89,10 @@ export function overviewRoutes(
     route({
       ...common,
       path: '/v1/me',
-      summary: 'Who is asking: the person, the scopes, and the participants that the key is bound to.',
+      summary: 'Identity of the caller: person, scopes, and the participants that the key is restricted to.',
       access: 'any',
       participants: 'filtered',
-      answers: { 200: { description: 'The key’s holder.', schema: Me } },
+      answers: { 200: { description: 'The caller.', schema: Me } },
       example: {
         status: 200,
         answer: {
@@ -117,15 +117,15 @@ export function overviewRoutes(
       ...common,
       path: '/v1/status',
       summary: 'The queue, rails, workers, alerts, the last hour’s throughput, latencies and errors, in one answer.',
-      answers: { 200: { description: 'At most a second old.', schema: Status } },
+      answers: { 200: { description: 'The status, at most a second old.', schema: Status } },
       example: { status: 200, answer: STATUS_EXAMPLE },
       handle: () => statusCache.read(),
     }),
     route({
       ...common,
       path: '/v1/rails',
-      summary: 'Rails: what waits for each, who serves it, its breakers and its pause.',
-      answers: { 200: { description: 'Every rail that is known now.', schema: Rails } },
+      summary: 'Rails with their queues, workers, circuit breakers and pauses.',
+      answers: { 200: { description: 'All rails with pending items, a pause or a live worker.', schema: Rails } },
       example: { status: 200, answer: { rails: [RAIL_EXAMPLE] } },
       handle: async () => ({ rails: await readRails(roles.readonly) }),
     }),
@@ -133,8 +133,8 @@ export function overviewRoutes(
       ...common,
       path: '/v1/workers',
       summary:
-        'Workers that reported within a day and did not stop, the latest first. Without a report for 30 seconds they are dead.',
-      answers: { 200: { description: 'As they last reported.', schema: Workers } },
+        'Workers that reported within a day and did not stop, newest first. A worker without a report for 30 seconds counts as dead.',
+      answers: { 200: { description: 'Workers as they last reported.', schema: Workers } },
       example: {
         status: 200,
         answer: {
@@ -159,7 +159,7 @@ export function overviewRoutes(
     route({
       ...common,
       path: '/v1/alerts',
-      summary: 'Alerts that hold now, and all alert rules with their thresholds. Every process answers the same.',
+      summary: 'Active alerts, and all alert rules with their thresholds. Every process returns the same.',
       answers: { 200: { description: 'Alerts and rules.', schema: Alerts } },
       example: { status: 200, answer: { alerts: [ALERT_EXAMPLE], rules: [RULE_EXAMPLE] } },
       handle: async () => ({ alerts: (await readStatusSnapshot()).alerts, rules: rules.map(ruleOf) }),
@@ -168,7 +168,7 @@ export function overviewRoutes(
       ...common,
       path: '/v1/databases',
       summary: 'The databases that this process serves.',
-      answers: { 200: { description: 'Each with what its queue holds.', schema: Databases } },
+      answers: { 200: { description: 'Databases with the counts of their queues.', schema: Databases } },
       example: {
         status: 200,
         answer: {

@@ -16,7 +16,9 @@ export const proposalIdParam = { proposalId: Uuid }
 export const timerIdParam = { timerId: Uuid }
 export const jobNameParam = { name: Id }
 
-/** Which participants a question is about: those asked for, within those that the key is bound to; undefined: all. */
+/**
+ * Returns the participants of a query: the requested one, or those that the key is restricted to; undefined for all.
+ */
 export function participantsFor(identity: Identity, asked: string | undefined): readonly string[] | undefined {
   const { participants } = identity
   if (asked === undefined) return participants ?? undefined
@@ -26,7 +28,7 @@ export function participantsFor(identity: Identity, asked: string | undefined): 
 
 export function requireParticipant({ participants }: Identity, participantId: string): void {
   if (participants === null || participants.includes(participantId)) return
-  throw new ProblemError('PARTICIPANT_REFUSED', 'participantId: this key is bound to others', {
+  throw new ProblemError('PARTICIPANT_REFUSED', 'participantId: this key is restricted to other participants', {
     argument: 'participantId',
   })
 }
@@ -35,14 +37,14 @@ export function isVisible({ participants }: Identity, participantId: string | un
   return participantId !== undefined && (participants === null || participants.includes(participantId))
 }
 
-/** Undefined means all: an option that is absent, because it must not be there as undefined. */
+/** Returns an absent option for undefined, which means all participants. */
 export function ofParticipants(participants: readonly string[] | undefined): { participants?: readonly string[] } {
   return participants === undefined ? {} : { participants }
 }
 
 /**
- * End of a page, as opaque text. A cursor names its list, so that another list refuses it. Each part is checked again,
- * because a client can make up a cursor.
+ * Position at the end of a page, as opaque text. A cursor names its list, so that another list refuses it. Each part is
+ * checked again, because a client can forge a cursor.
  */
 export interface CursorKind<Part extends string> {
   readonly list: string
@@ -88,8 +90,8 @@ function wordsIn(cursor: string): readonly string[] {
 }
 
 export const UUID_PART = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
-/** Between 1653 and 2286, which PostgreSQL can count from. */
+/** Microseconds between the years 1653 and 2286, which PostgreSQL supports. */
 export const MICROS_PART = /^-?\d{1,16}$/
-/** Text that PostgreSQL can hold. */
+/** Text that PostgreSQL can store. */
 export const TEXT_PART = /^[^\p{Cc}\p{Cs}]{1,255}$/u
 export const NUMBER_PART = /^\d{1,18}$/

@@ -16,7 +16,7 @@ import { route, type Route } from './route.js'
 
 const BODY = { kind: 'rail', name: EXAMPLE.railType, reason: 'the bank’s maintenance' }
 
-/** Pauses keep items from being claimed. Leases in hand go on. */
+/** Routes for pauses, which stop claims. Current leases continue. */
 export function pauseRoutes({ roles }: Api): readonly Route[] {
   return [
     route({
@@ -26,7 +26,7 @@ export function pauseRoutes({ roles }: Api): readonly Route[] {
       summary: 'Pauses of rails, participants, ordered streams or everything, and the rails that can be paused.',
       access: 'read',
       participants: 'refused',
-      answers: { 200: { description: 'The latest first.', schema: Pauses } },
+      answers: { 200: { description: 'Pauses, newest first, and rails.', schema: Pauses } },
       problems: [],
       example: {
         status: 200,
@@ -45,7 +45,7 @@ export function pauseRoutes({ roles }: Api): readonly Route[] {
       access: 'operate',
       participants: 'refused',
       body: PauseBody,
-      answers: { 200: { description: 'It is paused.', schema: Changed } },
+      answers: { 200: { description: 'The pause is in effect.', schema: Changed } },
       problems: ['INVALID_ARGUMENT', 'UNKNOWN_NAME'],
       example: { body: BODY, status: 200, answer: { changed: true } },
       handle: async ({ identity, body: { kind, name, reason, force } }) => {
@@ -63,7 +63,7 @@ export function pauseRoutes({ roles }: Api): readonly Route[] {
       access: 'operate',
       participants: 'refused',
       body: ResumeBody,
-      answers: { 200: { description: 'It is not paused any more.', schema: Changed } },
+      answers: { 200: { description: 'The pause has ended.', schema: Changed } },
       problems: ['INVALID_ARGUMENT'],
       example: { body: BODY, status: 200, answer: { changed: true } },
       handle: async ({ identity, body: { kind, name, reason } }) => ({
@@ -73,7 +73,7 @@ export function pauseRoutes({ roles }: Api): readonly Route[] {
   ]
 }
 
-/** A pause of everything has no name of its own. */
+/** Returns the name of a pause. A pause of everything has none. */
 function nameOf(kind: PauseKind, name: string | undefined): string {
   if (kind !== 'all' && name === undefined) throw new InvalidArgumentError('name', `expected the name of the ${kind}`)
   return name ?? 'all'

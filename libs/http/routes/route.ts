@@ -6,7 +6,7 @@ import { indexPath, isObject, keyPath } from '../../core/index.js'
 import type { Identity } from '../access/Identity.js'
 import { ProblemError, type ProblemCode } from '../Problem.js'
 
-/** A request and its answer, for the documentation. Tests execute each. */
+/** Example request and response for the documentation. Tests execute each. */
 export interface Example {
   readonly params?: Readonly<Record<string, string>>
   readonly query?: Readonly<Record<string, string>>
@@ -24,36 +24,36 @@ export interface RouteResponse {
   readonly contentType?: string
 }
 
-/** A route with everything that is known of it. The server, the OpenAPI document and the tests read the same. */
+/** Route with its description. The server, the OpenAPI document and the tests use the same. */
 export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** With its parameters as OpenAPI writes them: `/v1/outbox/{outboxId}` */
+  /** Path with parameters as in OpenAPI: `/v1/outbox/{outboxId}` */
   readonly path: string
   readonly tag: string
   readonly summary: string
   /** Required scope; `any`: every authenticated caller; `open`: all callers; `signature`: the request is signed. */
   readonly access: Scope | 'any' | 'open' | 'signature'
-  /** Answer for a key that is bound to participants: only their data, or a refusal. */
+  /** For a key that is restricted to participants: only their data, or a refusal. */
   readonly participants: 'filtered' | 'refused'
   readonly params?: TObject | undefined
   readonly query?: TObject | undefined
   readonly headers?: TObject | undefined
   readonly body?: TSchema | undefined
-  /** Bytes at the most. @default 256 KiB */
+  /** Maximum body size in bytes. @default 256 KiB */
   readonly bodyLimit?: number | undefined
-  /** The handler gets the bytes of the body, because a signature covers them. */
+  /** True passes the bytes of the body to the handler, because a signature covers them. */
   readonly rawBody?: boolean | undefined
   readonly answers: Readonly<Record<number, RouteResponse>>
-  /** Beside those that every route may answer with. */
+  /** Problems besides those common to all routes. */
   readonly problems: readonly ProblemCode[]
   /** Code for an invalid argument. @default INVALID_ARGUMENT */
   readonly invalid?: ProblemCode | undefined
-  /** Absent for a signed webhook, which no test can call without its key. */
+  /** Example; absent for a signed webhook, which a test cannot call without the key. */
   readonly example?: Example | undefined
   readonly handle: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
 }
 
-/** A request whose parts have passed the schemas of its route. */
+/** Request whose parts match the schemas of its route. */
 interface RouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema> {
   readonly identity: Identity
   readonly params: Static<TObject<Params>>
@@ -73,7 +73,7 @@ interface Spec<Params extends TProperties, Query extends TProperties, Body exten
   readonly handle: (given: RouteRequest<Params, Query, Body>) => Promise<Result>
 }
 
-/** Creates a route whose handler receives only requests that fit its schemas. */
+/** Creates a route whose handler receives only requests that match its schemas. */
 export function route<
   const Params extends TProperties = TProperties,
   const Query extends TProperties = TProperties,
@@ -124,7 +124,7 @@ function requiredBody(body: unknown): unknown {
   return body
 }
 
-/** Returns a function that passes a fitting value on, and for any other throws the problem of its first defect. */
+/** Returns a function that returns a valid value, or throws the problem of its first defect. */
 function checker(schema: TSchema, code: ProblemCode): (value: unknown) => unknown {
   const compiled = Compile(schema)
   return (value) => {
@@ -135,7 +135,7 @@ function checker(schema: TSchema, code: ProblemCode): (value: unknown) => unknow
   }
 }
 
-/** The part of JSON Schema that the schemas of requests use. */
+/** Subset of JSON Schema that the schemas of requests use. */
 interface JsonSchema {
   readonly type?: unknown
   readonly enum?: readonly unknown[]
@@ -160,8 +160,8 @@ interface Defect {
 }
 
 /**
- * Finds the first place at which a value departs from its schema. The error names the place and never the value. The
- * validator's own list of defects would visit every item: 8 s for a batch of 4 MiB.
+ * Finds the first place where a value does not match its schema. The error names the place and never the value. The
+ * validator's own list of errors would visit every item, which took 8 s for a batch of 4 MiB.
  */
 export function findDefect(schema: JsonSchema, value: unknown, place: string): Defect | undefined {
   const got = value === null ? 'null' : Array.isArray(value) ? 'an array' : typeof value
@@ -235,8 +235,8 @@ function findTextDefect(schema: JsonSchema, text: string, place: string): Defect
 }
 
 /**
- * Parses the numbers and booleans of a query, whose values are all text, by its schema. Accepts only their plain spelling;
- * any other text stays, and the schema refuses it.
+ * Parses the numbers and booleans of a query by its schema. Accepts only their plain spelling; other texts stay, and
+ * the schema refuses them.
  */
 function parseQuery(schema: TObject, raw: unknown): Readonly<Record<string, unknown>> {
   const given = typeof raw === 'object' && raw !== null ? Object.entries(raw) : []

@@ -43,17 +43,17 @@ const WORK_STATES = ['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLE
 const RUNS = { list: 'runs', parts: { micros: MICROS_PART, id: UUID_PART } }
 const TIMERS = { list: 'timers', parts: { micros: MICROS_PART, id: UUID_PART } }
 
-/** Jobs, their runs, and timers. */
+/** Routes for jobs, their runs, and timers. */
 export function schedulerRoutes({ roles }: Api): readonly Route[] {
   return [
     route({
       method: 'GET',
       path: '/v1/jobs',
       tag: 'scheduler',
-      summary: 'Every job, by name, and when it is due next.',
+      summary: 'All jobs, by name, with their next due times.',
       access: 'read',
       participants: 'refused',
-      answers: { 200: { description: 'The first thousand.', schema: Jobs } },
+      answers: { 200: { description: 'The first thousand jobs.', schema: Jobs } },
       problems: [],
       example: {
         status: 200,
@@ -81,12 +81,12 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'PUT',
       path: '/v1/jobs/{name}',
       tag: 'scheduler',
-      summary: 'Defines a job, or updates the one of that name. A paused job stays paused.',
+      summary: 'Creates a job, or updates the job of this name. A paused job stays paused.',
       access: 'operate',
       participants: 'refused',
       params: jobNameParam,
       body: JobBody,
-      answers: { 200: { description: 'It is defined.', schema: JobDefined } },
+      answers: { 200: { description: 'The job is created or updated.', schema: JobDefined } },
       problems: ['INVALID_ARGUMENT'],
       example: {
         params: PARAMS,
@@ -103,11 +103,11 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'POST',
       path: '/v1/jobs/{name}/pause',
       tag: 'scheduler',
-      summary: 'Makes no more runs of a job; those already made go on.',
+      summary: 'Creates no more runs of a job; existing runs continue.',
       access: 'operate',
       participants: 'refused',
       params: jobNameParam,
-      answers: { 200: { description: 'It is paused.', schema: Changed } },
+      answers: { 200: { description: 'The job is paused.', schema: Changed } },
       problems: ['JOB_NOT_FOUND', 'INVALID_ARGUMENT'],
       example: { params: PARAMS, status: 200, answer: { changed: true } },
       handle: async ({ identity, params: { name } }) => ({
@@ -118,11 +118,11 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'POST',
       path: '/v1/jobs/{name}/resume',
       tag: 'scheduler',
-      summary: 'Makes runs again, from the next occurrence on.',
+      summary: 'Creates runs again, from the next occurrence on.',
       access: 'operate',
       participants: 'refused',
       params: jobNameParam,
-      answers: { 200: { description: 'It is not paused any more.', schema: Changed } },
+      answers: { 200: { description: 'The job is not paused.', schema: Changed } },
       problems: ['JOB_NOT_FOUND', 'INVALID_ARGUMENT'],
       example: { params: PARAMS, status: 200, answer: { changed: true } },
       handle: async ({ identity, params: { name } }) => ({
@@ -133,7 +133,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'POST',
       path: '/v1/jobs/{name}/trigger',
       tag: 'scheduler',
-      summary: 'Makes a run that is due now, beside the schedule.',
+      summary: 'Creates a run that is due now, in addition to the schedule.',
       access: 'operate',
       participants: 'refused',
       params: jobNameParam,
@@ -153,7 +153,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/jobs/{name}/runs',
       tag: 'scheduler',
-      summary: 'Runs of a job, the latest occurrence first; also of a job that was deleted.',
+      summary: 'Runs of a job, newest occurrence first; also of a deleted job.',
       access: 'read',
       participants: 'refused',
       params: jobNameParam,
@@ -194,11 +194,11 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'DELETE',
       path: '/v1/jobs/{name}',
       tag: 'scheduler',
-      summary: 'Deletes a job and its runs that have not begun. One that was never there is gone, too.',
+      summary: 'Deletes a job and its runs that have not started. Succeeds if there is no such job.',
       access: 'operate',
       participants: 'refused',
       params: jobNameParam,
-      answers: { 200: { description: 'It is gone.', schema: JobDeleted } },
+      answers: { 200: { description: 'The job does not exist.', schema: JobDeleted } },
       problems: ['INVALID_ARGUMENT'],
       example: {
         params: PARAMS,
@@ -214,7 +214,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/timers',
       tag: 'scheduler',
-      summary: 'Timers in a state: what is pending by its due time, what has ended by its end, the latest first.',
+      summary: 'Timers in a state: pending timers by due time, ended timers by the time of their end, newest first.',
       access: 'read',
       participants: 'refused',
       query: { state: Type.Optional(oneOf([...WORK_STATES], 'default READY')), ...page },
@@ -253,11 +253,16 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       method: 'POST',
       path: '/v1/timers/{timerId}/cancel',
       tag: 'scheduler',
-      summary: 'Cancels a timer for ever, also a claimed one. Its message is never sent.',
+      summary: 'Cancels a timer for ever, even a claimed one. Its message is never sent.',
       access: 'operate',
       participants: 'refused',
       params: timerIdParam,
-      answers: { 200: { description: 'It is cancelled; unchanged: it has ended, or never was.', schema: Changed } },
+      answers: {
+        200: {
+          description: 'The timer is cancelled. Without a change, it has ended or does not exist.',
+          schema: Changed,
+        },
+      },
       problems: ['INVALID_ARGUMENT'],
       example: { params: { timerId: EXAMPLE.timerId }, status: 200, answer: { changed: true } },
       handle: async ({ identity, params: { timerId } }) => ({

@@ -11,12 +11,12 @@ export function streamRoutes(connections: SseConnections, authenticator: Authent
       path: '/v1/stream',
       tag: 'overview',
       summary:
-        'What happens, as it happens: the event `status` when the figures change, `items` with the payments that did, and `looked` once per second while the database answers.',
+        'Stream of changes: the event `status` when counts change, `items` with changed payments, and `looked` once per second while the database answers.',
       access: 'read',
       participants: 'filtered',
       answers: {
         200: {
-          description: `Server-sent events until either side ends them. The data of \`items\` is ${JSON.stringify(ItemsEvent)}`,
+          description: `Server-sent events until either side closes the connection. The data of \`items\` is ${JSON.stringify(ItemsEvent)}`,
           contentType: 'text/event-stream',
         },
       },
@@ -30,14 +30,14 @@ export function streamRoutes(connections: SseConnections, authenticator: Authent
           try {
             return (await authenticator.identify(authorization)).scopes.includes('read')
           } catch (error) {
-            // A database or provider that cannot be asked has revoked nothing.
+            // A database or provider that does not answer has revoked nothing.
             return !(error instanceof ProblemError && PROBLEMS[error.code].status === 401)
           }
         }
         for (const [name, value] of Object.entries(reply.getHeaders())) {
           if (value !== undefined) reply.raw.setHeader(name, value)
         }
-        // From here on the response is the stream's: fastify neither ends it nor adds to it.
+        // From here on the stream owns the response: fastify neither ends it nor writes to it.
         reply.hijack()
         connections.add(identity, reply.raw, isStillAllowed)
       },

@@ -28,7 +28,7 @@ export interface WebhookReceiver {
   /** symphony_ingest */
   readonly ingest: Role
   readonly sources: WebhookSources
-  /** Told what became of each message, once it is committed. */
+  /** Called with the result of each message after its COMMIT. */
   readonly onReceived?: (message: ReceivedMessage) => void
   /** @default the system's */
   readonly clock?: Clock
@@ -40,8 +40,8 @@ interface Received {
 }
 
 /**
- * `POST /v1/webhooks/{source}`: no token, the signature is the proof. 202 for a message that is new, 200 for one that is known,
- * 409 for one that is known with other content; each only after COMMIT, so that a sender who repeats loses nothing.
+ * `POST /v1/webhooks/{source}`. The signature authenticates the sender. Answers 202 for a new message, 200 for a known
+ * one and 409 for a known id with other content, each only after COMMIT, so that a sender may repeat safely.
  */
 export function webhookRoutes({ ingest, sources, onReceived, clock = systemClock }: WebhookReceiver): readonly Route[] {
   const known = new Map(Object.entries(sources).map(([name, given]) => [name, resolveWebhookSource(name, given)]))
@@ -50,7 +50,7 @@ export function webhookRoutes({ ingest, sources, onReceived, clock = systemClock
       method: 'POST',
       path: '/v1/webhooks/{source}',
       tag: 'inbox',
-      summary: 'Takes a signed message of another system into the inbox, once. Answered only after COMMIT.',
+      summary: 'Records a signed message of another system in the inbox, once. Answers only after COMMIT.',
       access: 'signature',
       participants: 'filtered',
       params: Type.Object({ source: Type.String() }),
@@ -58,8 +58,8 @@ export function webhookRoutes({ ingest, sources, onReceived, clock = systemClock
       bodyLimit: BODY_BYTES_MAX,
       rawBody: true,
       answers: {
-        202: { description: 'It is new.', schema: MessageReceived },
-        200: { description: 'It is known.', schema: MessageReceived },
+        202: { description: 'The message is new.', schema: MessageReceived },
+        200: { description: 'The message is known.', schema: MessageReceived },
       },
       problems: [
         'WEBHOOK_SOURCE_UNKNOWN',
@@ -97,10 +97,10 @@ function sourceIn(params: unknown): string {
   return typeof params === 'object' && params !== null && 'source' in params ? String(params.source) : ''
 }
 
-/** It was enqueued by a statement of its own: that has returned, so it is committed, and only now is anything answered. */
+/** Answers for a committed message: a single statement enqueued it. */
 function answer({ source, messageId, state, created, contentDiffers }: ReceivedMessage, reply: FastifyReply): object {
   if (contentDiffers) {
-    throw new ProblemError('CONTENT_DIFFERS', 'The content that came first stands. A new message needs a new id.')
+    throw new ProblemError('CONTENT_DIFFERS', 'The first content stays. A new message needs a new id.')
   }
   void reply.code(created ? 202 : 200)
   return { source, messageId, state, created }
@@ -109,15 +109,15 @@ function answer({ source, messageId, state, created, contentDiffers }: ReceivedM
 function requireSignature(source: ResolvedWebhookSource, { headers, body }: Received, clock: Clock): void {
   const timestamp = headerOf(headers, source.timestampHeader)
   const signature = headerOf(headers, source.signatureHeader)
-  // An id that stands in a header is signed with the rest: otherwise who recorded one webhook could send it as another.
+  // An id in a header is signed too. Otherwise a recorded webhook could be sent again under another id.
   const id = 'header' in source.messageId ? [headerOf(headers, source.messageId.header)] : []
   if (!isSigned(source.keys, [...id, timestamp, body], signature)) throw new ProblemError('SIGNATURE_INVALID')
-  // Judged after the signature, so that a stranger learns nothing about our clock.
+  // Checked after the signature, so that an unknown sender learns nothing about our clock.
   const ageSeconds = clock.now().getTime() / 1_000 - Number(timestamp)
   if (!TIMESTAMP.test(timestamp) || Math.abs(ageSeconds) > source.toleranceSeconds) {
     throw new ProblemError(
       'TIMESTAMP_OUT_OF_TOLERANCE',
-      `Expected seconds since 1970, at most ${source.toleranceSeconds} from now. Sign each attempt anew.`,
+      `Expected seconds since 1970, at most ${source.toleranceSeconds} from now. Sign each attempt again.`,
     )
   }
 }
@@ -144,7 +144,7 @@ function asMessageProblem(error: unknown): unknown {
   return isArgument ? new ProblemError('INVALID_MESSAGE', error.message) : error
 }
 
-/** Ids are numbers with some senders; as text they are the same everywhere. */
+/** Returns an id as text. Some senders use numbers. */
 function textAt(pointer: JsonPointer, payload: JsonObject): JsonValue | undefined {
   const value = pointer(payload)
   return typeof value === 'number' ? String(value) : value
@@ -155,12 +155,12 @@ function headerOf(headers: IncomingHttpHeaders, name: string): string {
   return typeof value === 'string' ? value : ''
 }
 
-/** The most a payload may be. */
+/** Maximum size of a payload. */
 const BODY_BYTES_MAX = 65_536
 const TIMESTAMP = /^\d{1,12}$/
 
 /**
- * Checks whether one of the signatures is the HMAC-SHA256 of the parts, joined by full stops, under one of the keys. Tries
+ * True if one of the signatures is the HMAC-SHA256 of the parts, joined by full stops, under one of the keys. Tries
  * every key with every signature, each in constant time.
  */
 function isSigned(keys: readonly Buffer[], parts: readonly [...text: string[], body: Buffer], shown: string): boolean {

@@ -1,7 +1,7 @@
 import { Type, type Static, type TProperties, type TSchema } from 'typebox'
 import type { JsonObject } from '../../core/index.js'
 
-/** Parts of all shapes. An answer has no field that its shape does not name. */
+/** Parts of all shapes. A response has only the fields of its shape. */
 
 export function shape<Properties extends TProperties>(properties: Properties, options: { description?: string } = {}) {
   return Type.Object(properties, { ...options, additionalProperties: false })
@@ -27,27 +27,27 @@ export const Uuid = Type.String({
   description: 'a UUID',
 })
 
-/** A count or number that may pass 2^53: as text, so that its digits survive every reader of JSON. */
+/** Number that may exceed 2^53, as text, so that every JSON parser keeps its digits. */
 export const WholeNumber = Type.String({ pattern: '^-?[0-9]+$', description: 'a whole number, as text' })
 
 export const Timestamp = Type.String({
   pattern: '^[0-9]{4,6}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3,6}Z$',
-  description: 'by the database’s clock, in UTC; to the microsecond wherever it is read back',
+  description: 'time of the database’s clock, in UTC, with up to microseconds',
 })
 
 /** Any JSON object. The parser of the body has checked its keys, numbers and depth. */
 export const JsonObjectShape = Type.Unsafe<JsonObject>({ type: 'object' })
 
-/** Opaque: what a page ended with. Only this API makes one, and only the same list of it takes it back. */
+/** Opaque end of a page. Only the list that created it accepts it. */
 export const Cursor = Type.String({ minLength: 1, maxLength: 4_096, pattern: '^[A-Za-z0-9_-]+$' })
 
 export function pageOf<Item extends TSchema>(item: Item) {
   return shape({
     items: Type.Array(item),
-    /** Where the next page begins; null: this was the last. A page may be short, or empty, and have a next one. */
+    /** Cursor of the next page; null on the last. A short or empty page may have a next one. */
     next: nullable(Cursor),
   })
 }
 
-export const Changed = shape({ changed: Type.Boolean({ description: 'false: it was so already' }) })
+export const Changed = shape({ changed: Type.Boolean({ description: 'false: nothing changed' }) })
 export type Changed = Static<typeof Changed>

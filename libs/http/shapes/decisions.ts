@@ -2,17 +2,16 @@ import { Type, type Static } from 'typebox'
 import { Id, nullable, oneOf, pageOf, shape, Timestamp, Uuid } from './common.js'
 import { DecisionShape, OutboxItem, Proposal } from './outbox.js'
 
-/** Why; kept in the ledger for ever. */
-const Reason = Type.String({ minLength: 1, maxLength: 1_000, description: 'why; kept for ever' })
+const Reason = Type.String({ minLength: 1, maxLength: 1_000, description: 'reason, stored for ever' })
 
-/** A held item and its open proposal. */
+/** Held item and its open proposal. */
 export const Hold = shape({ item: OutboxItem, proposal: nullable(Proposal) })
 export type Hold = Static<typeof Hold>
 
 export const HoldPage = pageOf(Hold)
 export type HoldPage = Static<typeof HoldPage>
 
-/** An item that ended as FAILED, with its redrives and its open proposal. */
+/** Item that ended FAILED, with its redrives and its open proposal. */
 export const DeadLetter = shape({
   item: OutboxItem,
   errorMessage: nullable(Type.String()),
@@ -34,15 +33,22 @@ export const HoldPlaced = shape({ outboxId: Uuid, eventId: Uuid })
 export type HoldPlaced = Static<typeof HoldPlaced>
 
 export const ResolveBody = shape({
-  decision: oneOf(['DISPATCHED', 'FAILED', 'RETRY'], 'it was paid; it was not; send it again'),
+  decision: oneOf(
+    ['DISPATCHED', 'FAILED', 'RETRY'],
+    'DISPATCHED: it was paid; FAILED: it was not; RETRY: send it again',
+  ),
   reason: Reason,
   railReference: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 255, description: 'under which the rail paid, with DISPATCHED' }),
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description: 'reference under which the rail paid; required for DISPATCHED',
+    }),
   ),
 })
 export type ResolveBody = Static<typeof ResolveBody>
 
-/** APPLIED at once, or PROPOSED: a second person must approve the proposal. */
+/** Result of a decision: APPLIED at once, or PROPOSED until another person approves. */
 export const Decided = shape({
   outboxId: Uuid,
   status: oneOf(['APPLIED', 'PROPOSED']),
@@ -69,7 +75,7 @@ const pauseFields = {
 
 export const PauseBody = shape({
   ...pauseFields,
-  force: Type.Optional(Type.Boolean({ description: 'also a name that the database does not know yet' })),
+  force: Type.Optional(Type.Boolean({ description: 'accept a name that the database does not know yet' })),
 })
 export type PauseBody = Static<typeof PauseBody>
 
@@ -81,7 +87,7 @@ const ReportedOutcome = shape({
   railReference: nullable(Type.String()),
 })
 
-/** An ended payment for which a worker reported another outcome than the ledger. */
+/** Payment for which a worker reported a different outcome than the ledger records. */
 export const Contradiction = shape({
   eventId: Uuid,
   outboxId: Uuid,

@@ -3,20 +3,27 @@ import { Id, JsonObjectShape, oneOf, shape, Timestamp, Uuid, WholeNumber } from 
 import { InstructionItem } from './outbox.js'
 
 const instructionFields = {
-  /** The idempotency key if left out. */
+  /** Instruction id. @default the idempotency key */
   instructionId: Type.Optional(Id),
   participantId: Id,
   railType: Id,
   payload: JsonObjectShape,
-  notBefore: Type.Optional(Type.String({ description: 'not dispatched before this time: RFC 3339 with offset' })),
-  ordered: Type.Optional(Type.Boolean({ description: 'one at a time, in sequence, with the participant’s others' })),
+  notBefore: Type.Optional(Type.String({ description: 'earliest time of dispatch: RFC 3339 with offset' })),
+  ordered: Type.Optional(
+    Type.Boolean({
+      description: 'dispatched one at a time, in sequence with the participant’s other ordered payments',
+    }),
+  ),
 }
 
-/** The body of POST /v1/instructions; its key stands in the header Idempotency-Key. */
+/** Body of POST /v1/instructions. Its key is in the header Idempotency-Key. */
 export const Instruction = shape(instructionFields)
 export type Instruction = Static<typeof Instruction>
 
-/** Up to 1000 items, accepted together or not at all. Of instruction id and key an item needs one; each defaults to the other. */
+/**
+ * Up to 1000 items, accepted together or not at all. An item needs an instruction id or a key; each defaults to the
+ * other.
+ */
 export const InstructionBatch = shape({
   instructions: Type.Array(shape({ ...instructionFields, idempotencyKey: Type.Optional(Id) }), {
     minItems: 1,
@@ -31,10 +38,10 @@ const acceptedFields = {
   sequenceId: WholeNumber,
   createdAt: Timestamp,
   state: oneOf(['PENDING', 'DISPATCHED', 'FAILED']),
-  created: Type.Boolean({ description: 'false: the same was accepted before, and this is what became of it' }),
+  created: Type.Boolean({ description: 'false: the same payment was accepted before; this is its current state' }),
 }
 
-/** Facts that the sender should know. What was accepted is committed all the same. */
+/** Warnings for the sender. The payments are committed all the same. */
 const Warnings = Type.Optional(
   Type.Array(
     shape({

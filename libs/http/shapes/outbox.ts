@@ -3,30 +3,28 @@ import { Cursor, Id, JsonObjectShape, nullable, oneOf, pageOf, shape, Timestamp,
 
 export const ItemStateShape = oneOf(
   ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED'],
-  'as a person would say it: DISPATCHED and FAILED have ended, all others are pending',
+  'DISPATCHED and FAILED are terminal, all others are pending',
 )
 
 const AttemptStateShape = oneOf(['DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE'])
 
 const AttemptActionShape = oneOf(
   ['sent', 'inquired', 'not_sent', 'decided', 'expired'],
-  'sent: the rail was called; inquired: nothing was sent, the outcome of an earlier send was looked up; not_sent: the attempt ended before the call; decided: two people decided; expired: the lease expired',
+  'sent: the rail was called; inquired: nothing was sent, the rail was asked about an earlier send; not_sent: the attempt ended before the call; decided: two people decided; expired: the lease expired',
 )
 
 export const DecisionShape = oneOf(['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'])
 
 const moneyFields = {
-  amount: nullable(
-    Type.String({ description: 'as in the payload; null where the rail’s field classes keep it secret' }),
-  ),
+  amount: nullable(Type.String({ description: 'as in the payload; null if the rail’s field classes withhold it' })),
   currency: nullable(Type.String()),
   destination: nullable(
-    Type.String({ description: 'masked, with the last four characters of a destination of twelve or more' }),
+    Type.String({ description: 'masked; shows the last four characters if there are twelve or more' }),
   ),
   destinationWithheld: nullable(
     oneOf(
       ['encrypted', 'forbidden', 'undeclared'],
-      'why no destination is shown; undeclared: no process has declared the rail',
+      'reason why no destination is shown; undeclared: no process has declared the rail',
     ),
   ),
 }
@@ -42,7 +40,7 @@ export const FreezeCauseShape = oneOf([
 
 const ItemFreeze = shape(
   { epochNo: Type.Integer(), cause: FreezeCauseShape, reason: Type.String(), frozenAt: Timestamp },
-  { description: 'the freeze that made the outcome unknown, unless an attempt was made since' },
+  { description: 'freeze that made the outcome unknown, unless an attempt was made since' },
 )
 
 const itemFields = {
@@ -61,7 +59,7 @@ const itemFields = {
   claimedAt: nullable(Timestamp),
   leaseExpiresAt: nullable(Timestamp),
   outcomeUnknown: Type.Boolean({ description: 'the rail may have acted, and no definitive answer exists' }),
-  expiryStreak: Type.Integer({ description: 'how many leases in a row expired' }),
+  expiryStreak: Type.Integer({ description: 'number of leases in a row that expired' }),
   holdReason: nullable(Type.String()),
   heldBy: nullable(Type.String()),
   heldAt: nullable(Timestamp),
@@ -77,7 +75,7 @@ const itemFields = {
   freeze: nullable(ItemFreeze),
 }
 
-/** One item, pending or ended. Never a lease token; of the payload only amount, currency and a masked destination. */
+/** Item, pending or terminal. Without lease token; of the payload only amount, currency and a masked destination. */
 export const OutboxItem = shape(itemFields)
 export type OutboxItem = Static<typeof OutboxItem>
 
@@ -95,10 +93,10 @@ export const Attempt = shape({
   errorCode: nullable(Type.String()),
   errorMessage: nullable(Type.String()),
   latencyMs: nullable(Type.Integer()),
-  workerId: nullable(Type.String({ description: 'the worker, or the person who decided' })),
+  workerId: nullable(Type.String({ description: 'worker, or person who decided' })),
   action: AttemptActionShape,
   outcomeUnknown: Type.Boolean({
-    description: 'the rail may have paid, and the outcome was unknown after this attempt',
+    description: 'the rail may have paid: the outcome was unknown after this attempt',
   }),
 })
 export type Attempt = Static<typeof Attempt>
@@ -106,13 +104,13 @@ export type Attempt = Static<typeof Attempt>
 export const OutboxEvent = shape({
   eventNo: WholeNumber,
   eventType: Type.String(),
-  actor: Type.String({ description: 'a worker or a person' }),
+  actor: Type.String({ description: 'worker or person' }),
   detail: JsonObjectShape,
   createdAt: Timestamp,
 })
 export type OutboxEvent = Static<typeof OutboxEvent>
 
-/** A decision about money, with both of its people. */
+/** Two-person decision about money. */
 export const Proposal = shape({
   proposalId: Uuid,
   outboxId: Uuid,
@@ -132,13 +130,13 @@ export type Proposal = Static<typeof Proposal>
 export const InstructionItem = shape({ ...itemFields, attempts: Type.Array(Attempt) })
 export type InstructionItem = Static<typeof InstructionItem>
 
-/** The whole story of one item. */
+/** Timeline of one item. */
 export const Timeline = shape({
   item: OutboxItem,
   attempts: Type.Array(Attempt),
   events: Type.Array(OutboxEvent),
   proposals: Type.Array(Proposal),
-  redrivenAs: Type.Array(Uuid, { description: 'the items as which this one was sent again, oldest first' }),
+  redrivenAs: Type.Array(Uuid, { description: 'redrives of this item, oldest first' }),
   // Late outcomes are events: LATE_OUTCOME, and TERMINAL_BLOCKED for one that contradicts the ledger.
 })
 export type Timeline = Static<typeof Timeline>
@@ -147,44 +145,44 @@ function base64(description: string) {
   return Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', description })
 }
 
-/** A row of the ledger, and the way from it to the root of its block. */
+/** Ledger row, and the path from it to the root of its block. */
 const ProofRow = shape({
   kind: Type.Union([Type.Literal('identity'), Type.Literal('attempt'), Type.Literal('event')]),
   number: Type.String({ pattern: '^\\d{1,18}$', description: 'attemptNo or eventNo; 0 for the identity' }),
   id: Uuid,
-  transaction: Type.String({ pattern: '^-?\\d{1,19}$', description: 'the transaction that wrote the row' }),
+  transaction: Type.String({ pattern: '^-?\\d{1,19}$', description: 'transaction that wrote the row' }),
   record: nullable(
-    base64(
-      'the row in PostgreSQL’s binary form of a record, over which its SHA-256 is taken; null where its payload is masked',
-    ),
+    base64('row in PostgreSQL’s binary form of a record, which its SHA-256 covers; null if its payload is masked'),
   ),
-  payload: nullable(Type.String({ description: 'the masked payload of a row without a record' })),
+  payload: nullable(Type.String({ description: 'masked payload of a row without a record' })),
   block: nullable(
-    Type.String({ pattern: '^\\d{1,19}$', description: 'the block that covers the row; null while none does' }),
+    Type.String({ pattern: '^\\d{1,19}$', description: 'block that covers the row; null while none does' }),
   ),
   entries: nullable(
     base64(
-      'up to four entries of the block, that of the row among them: kind (2 bytes), id (16), transaction (8), SHA-256 of the record (32); null if the block has none',
+      'up to four entries of the block, including that of the row: kind (2 bytes), id (16), transaction (8), SHA-256 of the record (32); null if the block has none',
     ),
   ),
   nodes: Type.Array(
-    base64('the SHA-256 of the entries stands in the first, that of each in the next; that of the last is the root'),
+    base64(
+      'the first contains the SHA-256 of the entries, each next one that of the node before; the SHA-256 of the last is the root',
+    ),
   ),
 })
 
-/** The head of a block: its SHA-256 is the block’s hash, which checkpoints sign. */
+/** Head of a block. Its SHA-256 is the hash of the block, which checkpoints sign. */
 const ProofBlock = shape({
   no: Type.String({ pattern: '^\\d{1,19}$' }),
   hash: Type.String({ pattern: '^[0-9a-f]*$' }),
   head: base64(
-    'a record of block number, format, hash of the block before, row count, last transaction, last kind, last id, root, time of sealing',
+    'record of block number, format, hash of the block before, row count, last transaction, last kind, last id, root, time of sealing',
   ),
 })
 
-/** The rows of one payment and their blocks, so that a reader can recompute the hashes. */
+/** Ledger rows of one payment and their blocks, to recompute the hashes. */
 export const Proof = shape({
   outboxId: Uuid,
-  rows: Type.Array(ProofRow, { description: 'the identity, then attempts, then events, each by number' }),
+  rows: Type.Array(ProofRow, { description: 'identity, then attempts, then events, each by number' }),
   blocks: Type.Array(ProofBlock),
   next: nullable(Cursor),
 })

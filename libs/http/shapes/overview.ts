@@ -2,10 +2,10 @@ import { Type, type Static } from 'typebox'
 import { Id, nullable, oneOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
 import { ItemStateShape } from './outbox.js'
 
-/** The verdict of one alert rule. */
+/** State of one alert. */
 export const Alert = shape({
   name: Type.String(),
-  state: oneOf(['pending', 'firing'], 'pending: it holds, and not for long enough yet'),
+  state: oneOf(['pending', 'firing'], 'pending: its condition is met, but not for long enough yet'),
   severity: oneOf(['warning', 'critical']),
   summary: Type.String(),
   firstLook: Type.String(),
@@ -14,19 +14,19 @@ export const Alert = shape({
   value: nullable(Type.Number()),
   since: Timestamp,
   forSeconds: Type.Number(),
-  detail: Type.Optional(Type.String({ description: 'the cause, where the database names it' })),
+  detail: Type.Optional(Type.String({ description: 'cause, if the database names it' })),
 })
 export type Alert = Static<typeof Alert>
 
-/** One alert rule, whether it fires or not. */
+/** Alert rule, firing or not. */
 const AlertRule = shape({
   name: Type.String(),
   severity: oneOf(['warning', 'critical']),
   summary: Type.String(),
   threshold: nullable(
     shape({
-      setting: Type.String({ description: 'the setting that moves it' }),
-      value: Type.Number({ description: 'of seconds, where the setting ends in Seconds' }),
+      setting: Type.String({ description: 'setting of this threshold' }),
+      value: Type.Number({ description: 'in seconds, if the setting ends in Seconds' }),
     }),
   ),
 })
@@ -39,7 +39,9 @@ const BreakerShape = oneOf(['closed', 'open', 'half-open'])
 
 const WorkerRail = shape({ railType: Id, breaker: BreakerShape, calls: Type.Integer() })
 
-/** A worker as it last reported. One that stopped cleanly is not listed; one that was killed is dead since its last report. */
+/**
+ * Worker as it last reported. A worker that stopped cleanly is not listed; a killed one is dead since its last report.
+ */
 export const WorkerView = shape({
   workerId: Type.String(),
   alive: Type.Boolean({ description: 'reported within the last 30 seconds' }),
@@ -47,9 +49,9 @@ export const WorkerView = shape({
   startedAt: Timestamp,
   lastSeenAt: Timestamp,
   running: nullable(Type.Integer({ description: 'calls to rails in progress' })),
-  waiting: nullable(Type.Integer({ description: 'leased, and waiting for a slot' })),
-  completing: nullable(Type.Integer({ description: 'outcomes that are being recorded' })),
-  leases: Type.Integer({ description: 'items that are leased to it now, as the queue says' }),
+  waiting: nullable(Type.Integer({ description: 'leased items that wait for a slot' })),
+  completing: nullable(Type.Integer({ description: 'outcomes being recorded' })),
+  leases: Type.Integer({ description: 'items leased to it now, by the queue' }),
   rails: Type.Array(WorkerRail),
 })
 export type WorkerView = Static<typeof WorkerView>
@@ -57,7 +59,7 @@ export type WorkerView = Static<typeof WorkerView>
 export const Workers = shape({ workers: Type.Array(WorkerView) })
 export type Workers = Static<typeof Workers>
 
-/** A pause of a rail, a participant, a participant's ordered stream, or everything. */
+/** Pause of a rail, a participant, a participant's ordered stream, or everything. */
 export const Pause = shape({
   kind: oneOf(['rail', 'participant', 'stream', 'all']),
   name: Id,
@@ -69,11 +71,13 @@ export type Pause = Static<typeof Pause>
 
 export const Pauses = shape({
   pauses: Type.Array(Pause),
-  rails: Type.Array(Id, { description: 'rails that a process declared, that items wait for or that are paused' }),
+  rails: Type.Array(Id, {
+    description: 'rails that a process has declared, that have pending items or that are paused',
+  }),
 })
 export type Pauses = Static<typeof Pauses>
 
-/** A rail: what the queue holds for it, and what living workers say of it. */
+/** Rail with its queue, and the reports of its live workers. */
 export const Rail = shape({
   railType: Id,
   pending: Type.Integer(),
@@ -81,8 +85,8 @@ export const Rail = shape({
   inFlight: Type.Integer({ description: 'leased items' }),
   held: Type.Integer(),
   oldestDueAgeSeconds: Type.Number(),
-  workers: Type.Integer({ description: 'living workers that serve it' }),
-  calls: Type.Integer({ description: 'calls in progress, as those workers last said' }),
+  workers: Type.Integer({ description: 'live workers that serve it' }),
+  calls: Type.Integer({ description: 'calls in progress, as those workers last reported' }),
   breakers: shape({ closed: Type.Integer(), halfOpen: Type.Integer(), open: Type.Integer() }),
   pause: nullable(Pause),
 })
@@ -91,12 +95,12 @@ export type Rail = Static<typeof Rail>
 export const Rails = shape({ rails: Type.Array(Rail) })
 export type Rails = Static<typeof Rails>
 
-/** A database that this process serves. No address, no login. */
+/** Database that this process serves, without address and login. */
 export const DatabaseView = shape({
   name: Type.String(),
   schema: Type.String(),
   state: oneOf(['up', 'down']),
-  pendingCount: nullable(Type.String({ description: 'null while it does not answer' })),
+  pendingCount: nullable(Type.String({ description: 'null while the database does not answer' })),
   oldestPendingAgeSeconds: nullable(Type.Number()),
   heldCount: nullable(Type.String()),
   serverVersion: nullable(Type.String()),
@@ -111,16 +115,16 @@ export type Scope = Static<typeof ScopeShape>
 
 /** Identity of the caller. */
 export const Me = shape({
-  owner: Type.String({ description: 'the person of two-person actions' }),
+  owner: Type.String({ description: 'person of two-person decisions' }),
   scopes: Type.Array(ScopeShape),
-  participants: nullable(Type.Array(Id, { description: 'the only ones it sees and pays for' })),
+  participants: nullable(Type.Array(Id, { description: 'participants that the key is restricted to' })),
   via: oneOf(['token', 'key', 'jwt']),
   keyId: nullable(Type.String()),
   expiresAt: nullable(Timestamp),
 })
 export type Me = Static<typeof Me>
 
-/** Each pending item is counted in exactly one of due, leased, expired, scheduled, blocked, held. */
+/** Counts of the queue. Each pending item is due, leased, expired, scheduled, blocked or held. */
 export const QueueStats = shape({
   pendingCount: WholeNumber,
   dueUnleasedCount: WholeNumber,
@@ -157,9 +161,9 @@ export const ThroughputMinute = shape({
 })
 export type ThroughputMinute = Static<typeof ThroughputMinute>
 
-/** How long rails took, over the latest attempts of the last hour; null where none was measured. */
+/** Latency of rails over the newest attempts of the last hour; null if none was measured. */
 export const LatencyStats = shape({
-  sampled: Type.Integer({ description: 'how many attempts, at most 5000' }),
+  sampled: Type.Integer({ description: 'number of attempts, at most 5000' }),
   p50Ms: nullable(Type.Number()),
   p90Ms: nullable(Type.Number()),
   p99Ms: nullable(Type.Number()),
@@ -172,7 +176,7 @@ export const ErrorCount = shape({
   railType: Type.String(),
   state: oneOf(['FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE']),
   errorCode: nullable(Type.String()),
-  outcomeUnknown: Type.Boolean({ description: 'the rail may have paid, and the outcome was unknown afterwards' }),
+  outcomeUnknown: Type.Boolean({ description: 'the rail may have paid: the outcome was unknown afterwards' }),
   count: Type.Integer(),
 })
 export type ErrorCount = Static<typeof ErrorCount>
@@ -185,26 +189,26 @@ export const Status = shape({
   rails: Type.Array(Rail),
   workers: shape({
     alive: Type.Integer({ description: 'reported within the last 30 seconds' }),
-    silent: Type.Integer({ description: 'dead: they did not stop cleanly, and have not reported for longer' }),
+    silent: Type.Integer({ description: 'dead: did not stop cleanly and did not report within 30 seconds' }),
   }),
   alerts: Type.Array(Alert),
-  throughput: Type.Array(ThroughputMinute, { description: 'the last 60 minutes, oldest first, none left out' }),
+  throughput: Type.Array(ThroughputMinute, { description: 'the last 60 minutes, oldest first, without gaps' }),
   latency: LatencyStats,
   errors: Type.Array(ErrorCount),
 })
 export type Status = Static<typeof Status>
 
-/** The event `status`: the same as GET /v1/status, at most about once per second, and only when it changed. */
+/** Event `status`: the same as GET /v1/status, about once per second at most, and only after a change. */
 export const StatusEvent = Status
 export type StatusEvent = Static<typeof StatusEvent>
 
-/** The event `items`: what changed since the last one. `truncated`: more changed than is listed; read the page anew. */
+/** Event `items`: changes since the last one. `truncated`: more items changed than are listed; read the page again. */
 export const ItemsEvent = shape({
   items: Type.Array(shape({ outboxId: Uuid, instructionId: Id, state: ItemStateShape })),
   truncated: Type.Boolean(),
 })
 export type ItemsEvent = Static<typeof ItemsEvent>
 
-/** The event `looked`: the server has read the database, about once per second. Without it, whatever was told may be old. */
+/** Event `looked`: the server has read the database. Sent about once per second; without it, shown data may be old. */
 export const LookedEvent = shape({ at: Timestamp })
 export type LookedEvent = Static<typeof LookedEvent>

@@ -4,11 +4,11 @@ import { Id, JsonObjectShape, nullable, oneOf, pageOf, shape, Timestamp, Uuid, W
 const Delivery = oneOf(['outbox', 'claim'])
 const MissedRuns = oneOf(
   ['skip', 'once', 'all'],
-  'occurrences that no scheduler ran in time: skip them, run one for all, or run each',
+  'occurrences missed while no scheduler ran: skip them, run one for all, or run each',
 )
 const WorkState = oneOf(['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED'])
 
-/** Never its payload. */
+/** Job, without its payload. */
 export const Job = shape({
   name: Id,
   cron: Type.String(),
@@ -69,7 +69,7 @@ export const JobRun = shape({
   finishedAt: nullable(Timestamp),
   error: nullable(Type.String()),
   outboxId: nullable(Uuid),
-  outboxState: nullable(Type.String({ description: 'of its message in the outbox' })),
+  outboxState: nullable(Type.String({ description: 'state of its message in the outbox' })),
 })
 export type JobRun = Static<typeof JobRun>
 

@@ -8,16 +8,16 @@ import type { SseConnection } from './SseConnection.js'
 
 interface ChangePollerOptions {
   readonly role: Role
-  /** Null for a caller that is bound to participants, because the status covers all participants. */
+  /** Status cache; null for a caller that is restricted to participants, because the status covers all. */
   readonly statusCache: StatusCache | null
-  /** Only these participants. Undefined: all. */
+  /** Participants of the caller; undefined for all. */
   readonly participants: readonly string[] | undefined
   readonly pollMs: number
 }
 
 /**
- * Polls the database once for all connections with the same participants, about once per second while one is open. Sends
- * each change to every connection.
+ * Polls the database once for all connections with the same participants, about once per second while one is open.
+ * Sends each change to every connection.
  */
 export class ChangePoller {
   readonly #options: ChangePollerOptions
@@ -109,7 +109,7 @@ export class ChangePoller {
   }
 }
 
-/** Time passing is not a change: ages count by tens of seconds. */
+/** Returns a text that changes with the status. Ages are rounded to 10 s, so that passing time is no change. */
 function fingerprintOf(status: Status): string {
   return JSON.stringify({ ...status, at: '' }, (name, value: unknown) =>
     name.endsWith('AgeSeconds') && typeof value === 'number' ? Math.floor(value / 10) : value,
@@ -120,6 +120,6 @@ function appearanceOf({ state, lastAttemptNo, claimedBy, holdReason }: ItemView)
   return JSON.stringify([state, lastAttemptNo, claimedBy, holdReason])
 }
 
-/** Longer than a transaction that enqueues should take: its ids are older than its commit. */
+/** Longer than an enqueuing transaction should take, because ids are older than their commit. */
 const RECENT_SECONDS = 10
 const CHANGES_MAX = 200

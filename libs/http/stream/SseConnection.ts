@@ -20,30 +20,30 @@ export class SseConnection {
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store',
-      // Proxies that collect answers would collect this one for ever.
+      // Some proxies would buffer the response for ever.
       'x-accel-buffering': 'no',
     })
     // A client that lost the connection reconnects after a second.
     response.write('retry: 1000\n\n')
   }
 
-  /** The data is JSON, which holds no line break. */
+  /** Sends an event. JSON contains no line break. */
   send(event: string, json: string): void {
     this.#write(`event: ${event}\ndata: ${json}\n\n`)
   }
 
-  /** Called once per look at the database: a line now and then, so that both sides notice a dead connection. */
+  /** Called after each poll. Sends a heartbeat now and then, so that both sides notice a dead connection. */
   async beat(): Promise<void> {
     this.#quietTurns += 1
     if (this.#quietTurns >= HEARTBEAT_TURNS) this.#write(': heartbeat\n\n')
     this.#turnsUntrusted += 1
     if (this.#turnsUntrusted < TRUSTED_TURNS) return
     this.#turnsUntrusted = 0
-    // A key that was revoked, or has expired, does not go on listening.
+    // Ends the connection of a revoked or expired key.
     if (!(await this.#isStillAllowed())) this.end()
   }
 
-  /** Tells the client that it was ended, and is safe twice. */
+  /** Ends the connection. Safe to call twice. */
   end(): void {
     if (!this.#response.writableEnded) this.#response.end()
     this.#onEnd()
@@ -51,7 +51,7 @@ export class SseConnection {
 
   #write(text: string): void {
     this.#quietTurns = 0
-    // A client that does not read would make us keep everything for it.
+    // Disconnects a client that does not read, because its events would fill the memory.
     if (this.#response.writableLength > UNREAD_BYTES_MAX) this.#response.destroy()
     else this.#response.write(text)
   }
