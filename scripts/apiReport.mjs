@@ -36,7 +36,7 @@ function reportOf(specifier, exported) {
   const referenced = closureOf(own)
   const sections = [code(texts)]
   if (referenced.length > 0) {
-    sections.push('Named by the above, and exported by no name of their own here:', code(referenced))
+    sections.push('Types that these declarations use and this entry point does not export:', code(referenced))
   }
   return [
     `# ${specifier}`,

@@ -324,7 +324,7 @@ COMMENT ON TABLE outbox_rails IS
   'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter '
   'value.';
 COMMENT ON COLUMN outbox_rails.money IS
-  'Whether the rail moves money; false only if every declaration was false. Such a rail handles messages.';
+  'Whether the rail moves money. False, for a rail of messages, only if every declaration was false.';
 COMMENT ON COLUMN outbox_rails.fields IS
   'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is '
   'public.';

@@ -88,7 +88,7 @@ const ROWS: readonly Row[] = [
     panels: [
       {
         title: 'Depth',
-        description: 'Each pending item is in one of these, or scheduled for later.',
+        description: 'Pending items by state, without those scheduled for later.',
         queries: [
           [worst('outbox_due_depth'), 'due'],
           [worst('outbox_leased_count'), 'in flight'],
@@ -103,8 +103,8 @@ const ROWS: readonly Row[] = [
         unit: 'ops',
       },
       {
-        title: 'Accepted to ended',
-        description: 'How long payments take, by percentile.',
+        title: 'Enqueue to terminal outcome',
+        description: 'Time from enqueue to the terminal outcome, by percentile.',
         queries: [
           [quantile(0.5, 'time_to_terminal_seconds'), 'median'],
           [quantile(0.99, 'time_to_terminal_seconds'), '99 %'],
@@ -112,8 +112,8 @@ const ROWS: readonly Row[] = [
         unit: 's',
       },
       {
-        title: 'Due to claimed',
-        description: 'How late claims are, by the database’s clock.',
+        title: 'Claim lag',
+        description: 'Delay from the due time to the claim, by the database’s clock.',
         queries: [
           [quantile(0.5, 'claim_lag_seconds'), 'median'],
           [quantile(0.99, 'claim_lag_seconds'), '99 %'],
@@ -127,7 +127,7 @@ const ROWS: readonly Row[] = [
       },
       {
         title: 'Leases lost and repaired',
-        description: 'Races and crashes: normal in small numbers.',
+        description: 'Lost and expired leases. Small numbers are normal.',
         queries: [
           [rate('lease_lost_count'), 'lost'],
           [ledgerRate('reaper_requeues_total'), 'requeued'],

@@ -69,7 +69,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS
-  'Resolves a hold by RETRY if the outcome is known; otherwise proposes a decision that a second person must approve.';
+  'Resolves a hold. Applies RETRY at once if the outcome is known; proposes any other decision to a second person.';
 
 CREATE OR REPLACE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
 RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid)

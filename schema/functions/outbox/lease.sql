@@ -268,7 +268,8 @@ $$;
 COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS
   'Internal: locks items; returns the rows whose live lease this worker and token hold.';
 
--- A lost answer to a COMMIT looks like a lost lease. DETAIL says whether this token recorded an outcome.
+-- A worker that missed the answer to its COMMIT also gets this error. DETAIL says whether this token recorded an
+-- outcome.
 CREATE OR REPLACE FUNCTION raise_lease_lost(p_outbox_id uuid, p_lease_token uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

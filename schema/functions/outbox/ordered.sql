@@ -6,7 +6,7 @@
 -- cause of the block can be locked (share), it stands, and its end will see this row. If it is gone, the row is
 -- unblocked. If another transaction is changing it, the mark stays for the next verification.
 
--- Halts the stream of a FAILED item if its participant's policy says so, and advances the other streams.
+-- Halts the stream of a FAILED item if its participant's policy is halt, and advances the other streams.
 CREATE OR REPLACE FUNCTION settle_ordered_heads(p_attempt_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -190,9 +190,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS
-  'Internal: enqueues a FAILED item again as a new item that names it.';
+  'Internal: enqueues a FAILED item again as a new item that refers to it.';
 
--- Returns the item that a late report says the rail paid, or null.
 CREATE OR REPLACE FUNCTION late_paid_item(p_outbox_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
