@@ -146,7 +146,7 @@ WITH (
 COMMENT ON TABLE payment_outbox_pending IS
   'The queue: every item until its terminal outcome. A claim sets a lease in the row and does not remove it.';
 COMMENT ON COLUMN payment_outbox_pending.attempt_count IS
-  'Cache of the ledger''s highest attempt number, at most 20. Completion and repair read the ledger instead.';
+  'Highest attempt number, at most 20: a cache of the ledger, which completion and repair read instead.';
 COMMENT ON COLUMN payment_outbox_pending.claimed_by IS
   'Worker that holds the lease. A leased item is in flight.';
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS
@@ -509,7 +509,8 @@ COMMENT ON INDEX ix_attempts_by_outbox IS
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
-  'Refuses a second terminal attempt of one item. Enqueue, redrive and status read it. One entry per terminal item.';
+  'A second terminal outcome of one item is refused by this index. Enqueue, redrive and status read it. One entry per '
+  'terminal item.';
 
 CREATE INDEX IF NOT EXISTS ix_attempts_failed
   ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;

@@ -75,7 +75,7 @@ describe('symphony keys', () => {
     expect((await keys('create', '--scope', 'operate', '--owner', operator)).exitCode).toBe(0)
     const other = await keys('create', '--scope', 'operate', '--owner', 'bob')
     expect(other.stdout).toBe('')
-    expect(other.stderr).toContain('for themselves alone')
+    expect(other.stderr).toContain('only for themselves')
     expect((await keys('create', '--scope', 'ingest', '--owner', 'shop')).stderr).toContain(
       'no member of symphony_ingest',
     )
