@@ -17,7 +17,7 @@ import { LedgerFixture } from '../support/ledgerFixture.js'
 import { buildMasterKey } from '../support/protectionFixture.js'
 import { failureOf } from '../support/race.js'
 
-/** The entry point `symphony-pg/admin`, used as a program uses it: with a url, and nothing else open. */
+/** Uses the entry point `symphony-pg/admin` as a program does: with a url and no open connection. */
 
 let fixture: LedgerFixture
 let db: TestDatabase
@@ -45,8 +45,8 @@ function openSymphony() {
   return new Symphony({ url: db.url, schema: db.schema, rails: [bank], vault: new KeyRing([first], 'first') })
 }
 
-describe('the schema', () => {
-  test('deploy({ url }) can be repeated; checkStart refuses a server without fsync', async () => {
+describe('deploy, doctor and checkStart', () => {
+  test('take a url; a second deploy changes nothing; checkStart refuses a server without fsync', async () => {
     const target = { url: db.url, schema: db.schema }
     expect(await deploy(target)).toMatchObject({ outcome: 'unchanged' })
     expect(await doctor(target)).toMatchObject({ ok: true })
@@ -55,7 +55,7 @@ describe('the schema', () => {
 })
 
 describe('ApiKeys', () => {
-  test('creates, lists and revokes by a url, and refuses calls after close()', async () => {
+  test('creates, lists and revokes keys with a url; a call after close() is DATABASE_CLOSED', async () => {
     const apiKeys = new ApiKeys({ url: db.url, schema: db.schema })
     const { keyId, key } = await apiKeys.create({ scopes: ['read'], owner: 'alice' })
     expect(key).toContain(keyId)
@@ -65,19 +65,19 @@ describe('ApiKeys', () => {
     expect(await failureOf(apiKeys.list())).toMatchObject({ code: 'DATABASE_CLOSED' })
   })
 
-  test('leaves a database open that the caller opened', async () => {
+  test('does not close a database that the caller opened', async () => {
     await new ApiKeys(db).close()
     expect(await new ApiKeys(db).list()).toHaveLength(1)
   })
 
-  test('refuses an option that it does not know, before any connection', () => {
+  test('refuses an unknown option in its constructor', () => {
     const misspelt = { url: db.url, shema: 'x' }
     expect(() => new ApiKeys(misspelt)).toThrow(/shema/)
   })
 })
 
 describe('Vault', () => {
-  test('rotates data keys and destroys the key of one subject; a misspelt subject is SUBJECT_UNKNOWN', async () => {
+  test('rotates data keys and shreds one subject; a misspelt subject is SUBJECT_UNKNOWN', async () => {
     await using symphony = openSymphony()
     const payload = { amount: '1.00', currency: 'EUR', destination: 'DE89370400440532013000' }
     const instruction = { railType: 'bank', instructionId: 'V-1', participantId: 'customer-1', payload } as const
@@ -102,7 +102,7 @@ describe('Vault', () => {
 })
 
 describe('a Ledger', () => {
-  test('verifies, signs a checkpoint, exports and writes evidence; all of it can be checked offline', async () => {
+  test('verifies, signs a checkpoint, writes evidence and an export; both verify offline', async () => {
     await createCheckpointKeys(keys())
     await using ledger = await open()
     await fixture.sealAll(5)
@@ -124,12 +124,12 @@ describe('a Ledger', () => {
     expect(await checkEvidence({ folder: file('evidence'), publicKey })).toMatchObject({ ...written, signed: true })
     await ledger.export({ folder: file('export'), checkpoints: file('checkpoints.ndjson') })
     const exported = await openLedger({ exportFolder: file('export') })
-    // Without a file of their own: the checkpoints inside the export.
+    // No checkpoint file is given, so the checkpoints inside the export are used.
     expect(await exported.verify({ checkpoints: { publicKey } })).toEqual(report.chain)
     expect(await exported.audit({ checkpoints: { publicKey } })).toMatchObject({ ok: true, chain: { checkpoints: 1 } })
   })
 
-  test('refuses, in an export, each verb that needs the database', async () => {
+  test('opened from an export refuses each call that needs the database (INVALID_ARGUMENT)', async () => {
     const exported = await openLedger({ exportFolder: file('export') })
     const report = await exported.audit()
     const calls = [
@@ -142,7 +142,7 @@ describe('a Ledger', () => {
     for (const call of calls) expect(await failureOf(call)).toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  test('refuses a public key without checkpoints, and key files that exist', async () => {
+  test('refuses a public key without checkpoints; existing key files are KEYGEN_FAILED', async () => {
     await using ledger = await open()
     expect(await failureOf(ledger.verify({ checkpoints: { publicKey: file('pub.pem') } }))).toMatchObject({
       argument: 'checkpoints.file',
@@ -152,7 +152,7 @@ describe('a Ledger', () => {
     expect(await readFile(keys().privateKey, 'utf8')).toBe(before)
   })
 
-  test('exports no ledger through a transaction pooler, which keeps no snapshot', async () => {
+  test('refuses an export through a transaction pooler, and verifies through it', async () => {
     await using pooled = await openLedger({ url: db.url, schema: db.schema, pooler: 'transaction' })
     expect(await failureOf(pooled.export({ folder: file('pooled') }))).toMatchObject({ argument: 'pooler' })
     expect(await pooled.verify()).toMatchObject({ breakCount: 0 })

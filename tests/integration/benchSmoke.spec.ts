@@ -17,8 +17,8 @@ import { summarise } from '../../bench/summary.mjs'
 import { builtPath } from '../support/builtPath.js'
 
 /**
- * Runs the benchmarks once with tiny sizes and ours alone. No test asserts a time: `npm run bench` and `npm run bench:scale`
- * measure on a quiet machine.
+ * Runs the benchmarks once with tiny sizes and without peers. No test asserts a time: `npm run bench` and
+ * `npm run bench:scale` measure on a quiet machine.
  */
 
 let folder = ''
@@ -31,8 +31,8 @@ beforeAll(async () => {
 
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-describe('the commands', () => {
-  test('one round of the benchmark measures rates and CPU of ours without installing a peer', async () => {
+describe('the benchmark programs', () => {
+  test('measure rates and CPU of Symphony in one round without installing a peer', async () => {
     const words = ['--without-peers', '--rounds', '1', '--items', '50', '--only', 'enqueueBatch,drain,enqueue,floor']
     const { ratios, medians, cpu } = await benchmark('run.mjs', ...words, '--json')
     expect(Object.keys(medians)).toEqual(['enqueueBatch', 'drain', 'enqueue', 'floor'])
@@ -46,7 +46,7 @@ describe('the commands', () => {
     }
   })
 
-  test('a contender that exits at its start names the Node.js that it declares and the one in use', async () => {
+  test('report a contender that exits at its start, with the Node.js versions declared and in use', async () => {
     const module = new URL('data:text/javascript,process.exit(3)')
     const contender = { name: 'newer', module, key: undefined, engine: '>=99' }
     await expect(startContender(contender, 'postgres://localhost/none')).rejects.toThrow(
@@ -54,7 +54,7 @@ describe('the commands', () => {
     )
   })
 
-  test('growth is measured on a filled queue and a filled ledger that verifies, and each figure stands beside its bound', async () => {
+  test('measure growth of queue and ledger, each result with its bound', async () => {
     const { figures, reduced } = await benchmark(
       'scale/run.mjs',
       '--quick',
@@ -76,8 +76,8 @@ describe('the commands', () => {
   })
 })
 
-describe('the summary', () => {
-  test('ratios compare with unkeyed peers, enqueueBatchKeyed with the faster keyed pg-boss', () => {
+describe('the benchmark summary', () => {
+  test('compares with unkeyed peers, and enqueueBatchKeyed with the faster keyed pg-boss', () => {
     expect(summarise([buildRound()], CONTENDERS).ratios).toEqual({
       floor: 0.5,
       enqueueBatch: 0.5,
@@ -90,7 +90,7 @@ describe('the summary', () => {
     })
   })
 
-  test('CPU is the median per item; a payment is a batch enqueue and a drain', () => {
+  test('gives the median CPU per item; a payment is a batch enqueue and a drain', () => {
     const { cpu } = summarise([buildRound(), buildRound(), buildRound({ serverUs: 900 })], CONTENDERS)
     expect(cpu).toMatchObject({
       drain: { symphony: { server: 10, node: 5 } },
@@ -100,7 +100,7 @@ describe('the summary', () => {
     expect(cpu).toHaveProperty('enqueue', expect.not.objectContaining({ 'pg-boss, id': expect.anything() }))
   })
 
-  test('CPU leaves the server out where schedstat is missing', () => {
+  test('omits the CPU of the server if schedstat is missing', () => {
     const { cpu } = summarise([buildRound({ serverUs: undefined })], CONTENDERS)
     expect(cpu.payment['symphony']).toEqual({ node: 10 })
   })
@@ -114,17 +114,17 @@ describe('options of the growth benchmark', () => {
     [['--quick', '--max-rows', '10'], '--quick has fixed sizes'],
     [['--fast'], "Unknown option '--fast'"],
     [['claim'], "Unexpected argument 'claim'"],
-  ])('%j is refused', (words, says) => {
+  ])('%j are refused with a message that says why', (words, says) => {
     expect(() => readOptions(words)).toThrow(says)
   })
 
-  test('a bound on rows leaves out what is larger, and is itself the size where all are', () => {
+  test('--max-rows drops larger sizes, and is the only size if all are larger', () => {
     const { sizes } = readOptions(['--max-rows', '1000']).sizing
     expect(sizes([500, 1_000, 1_001], [])).toEqual([500, 1_000])
     expect(sizes([2_000, 3_000], [])).toEqual([1_000])
   })
 
-  test('without options every case is measured in full; only less than that is called reduced', () => {
+  test('default to every case in full; a smaller run is marked as reduced', () => {
     expect(readOptions([])).toMatchObject({ cases: Object.keys(CASES), reduced: false, write: true })
     expect(readOptions(['--seconds', '600'])).toMatchObject({ reduced: false })
     expect(readOptions(['--seconds', '599'])).toMatchObject({ reduced: true })
@@ -133,8 +133,8 @@ describe('options of the growth benchmark', () => {
   })
 })
 
-describe('the page', () => {
-  test('each command writes its own section and leaves the other as it is', async () => {
+describe('the benchmark page', () => {
+  test('keeps the section of the other program when one writes its own', async () => {
     const page = join(folder, 'sections.md')
     await writeSection('scale', 'growth one', page)
     await writeSection('peers', 'peers one', page)
@@ -143,7 +143,7 @@ describe('the page', () => {
     expect(text.match(/peers one|growth one|growth two/g)).toEqual(['peers one', 'growth two'])
   })
 
-  test('the section about the peers has goals, keyed rows and a column for each server', async () => {
+  test('lists goals, keyed rows and a column for each server in the section on peers', async () => {
     const target = { page: join(folder, 'peers.md'), folder: join(folder, 'peers') }
     const settings = { rounds: 1, items: 100 }
     const contenders = Object.fromEntries(CONTENDERS.map(({ name }) => [name, { version: '1', setting: 'as is' }]))
@@ -163,7 +163,7 @@ describe('the page', () => {
     expect(await readdir(target.folder)).toEqual(['peers.svg'])
   })
 
-  test('a case that is measured again replaces its own rows and plots, and no other’s', async () => {
+  test('replaces only the rows and plots of the case that was measured again', async () => {
     const target = { page: join(folder, 'benchmarks.md'), folder: join(folder, 'benchmarks') }
     await writeReport([buildResult('claim', 'first'), buildResult('verify', 'second')], target)
     await writeReport([buildResult('claim', 'third')], target)
@@ -175,7 +175,7 @@ describe('the page', () => {
     expect(await readdir(target.folder)).toEqual(['plot-of-claim.svg', 'plot-of-verify.svg', 'scale.json'])
   })
 
-  test('a plot holds every name and no number that is none', () => {
+  test('has plots with every name escaped and without NaN, Infinity or undefined', () => {
     const bars = barPlot({ title: 'bars', groups: [{ title: 'rates <', bars: [{ name: 'a & b', value: 0 }] }] })
     expect(bars).toContain('rates &lt;')
     expect(bars).toContain('a &amp; b')
@@ -209,7 +209,7 @@ const CONTENDERS = [
   { name: 'pg-boss, singletonKey', peer: 'pg-boss', key: 'singletonKey' },
 ]
 
-/** A round in which keyed peers would change every ratio if they counted as peers without a key. */
+/** Builds a round in which keyed peers would change every ratio if they counted as unkeyed peers. */
 function buildRound({ serverUs }: { serverUs?: number | undefined } = { serverUs: 10 }) {
   const rate = (value: number) => ({ rate: value, serverUs, nodeUs: 5 })
   const all = {
@@ -244,7 +244,7 @@ function buildResult(name: string, measured: string) {
   }
 }
 
-/** Runs a program of bench/ and reads its last line. */
+/** Runs a program of bench/ and parses its last line. */
 async function benchmark(program: string, ...words: string[]) {
   const path = fileURLToPath(new URL(`../../bench/${program}`, import.meta.url))
   const { stdout } = await promisify(execFile)(process.execPath, [path, ...words, '--no-write'])

@@ -30,7 +30,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-/** A worker that is told to stop before it starts: what it says is all about the start. */
+/** Runs a worker whose signal is already aborted, so that its output is only about the start. */
 function worker(url: string, ...words: readonly string[]): Promise<CommandOutput> {
   const env = { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }
   return symphony(
@@ -46,14 +46,14 @@ async function processLogin(): Promise<string> {
 }
 let loginCount = 0
 
-describe('a worker starts', () => {
-  test('with a login of its own in a sound schema, without complaint', async () => {
+describe('symphony worker that can start', () => {
+  test('prints no warning with a process login and the deployed schema', async () => {
     const { exitCode, stdout, stderr } = await worker(await processLogin())
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
     expect(stdout).toContain('serves sepa')
   })
 
-  test('with a superuser’s login under a warning, and not at all with --strict', async () => {
+  test('warns of a superuser login (LOGIN_IS_SUPERUSER), and refuses it with --strict', async () => {
     const lenient = await worker(db.url)
     expect(lenient.exitCode).toBe(0)
     expect(lenient.stderr).toContain('warning LOGIN_IS_SUPERUSER')
@@ -64,15 +64,15 @@ describe('a worker starts', () => {
   })
 })
 
-describe('a worker refuses', () => {
-  test('a schema that is not there, and says what to run', async () => {
+describe('symphony worker that cannot start', () => {
+  test('refuses an undeployed schema (NOT_DEPLOYED) and names symphony deploy', async () => {
     const { exitCode, stderr } = await worker(await processLogin(), '--schema', 'nowhere')
     expect(exitCode).toBe(1)
     expect(stderr).toContain('NOT_DEPLOYED')
     expect(stderr).toContain('what to do symphony deploy')
   })
 
-  test('a schema that is not what was deployed', async () => {
+  test('refuses a schema without one of its indexes (INDEX_MISSING)', async () => {
     const drifted = await createTestDatabase({ countBranches: false })
     onTestFinished(() => drifted.drop())
     await drifted.queryNoRole('DROP INDEX ix_pending_claimable')
@@ -82,7 +82,7 @@ describe('a worker refuses', () => {
     expect(stderr).toMatch(/INDEX_MISSING Refusing to start\..*ix_pending_claimable/)
   })
 
-  test('a pooler that it was not told of, without LISTEN too, and ends', async () => {
+  test('refuses an undeclared pooler with --no-listen, too (TRANSACTION_POOLER)', async () => {
     const { url } = await db.createLogin('pooled', { roles: ['symphony_executor'] })
     const pooler = await TcpProxy.before(url, { alterAnswer: withAnotherProcessId })
     onTestFinished(() => pooler.close())
@@ -93,7 +93,7 @@ describe('a worker refuses', () => {
     expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('TRANSACTION_POOLER') })
   })
 
-  test('a server that may forget what it committed', async () => {
+  test('refuses a server with fsync off (SERVER_NOT_DURABLE)', async () => {
     const server = await startPrivateServer({ settings: { fsync: 'off' } })
     onTestFinished(() => server.remove())
     await deploy({ url: server.url, schema: db.schema })
@@ -101,12 +101,12 @@ describe('a worker refuses', () => {
     expect(exitCode).toBe(1)
     expect(stderr).toContain('SERVER_NOT_DURABLE')
     expect(stderr).toContain('found fsync off')
-    // Before anything is deployed, too.
+    // The check of the server alone refuses it, too.
     const { refusals } = await checkStart({ url: server.url, part: 'server' })
     expect(refusals.map(({ code }) => code)).toEqual(['SERVER_NOT_DURABLE'])
   })
 
-  test('a server that is starting up (57P03), and ends with the code for no database', async () => {
+  test('refuses a server that is starting up (57P03) and exits with 3', async () => {
     const home = await makeTestFolder()
     onTestFinished(() => removeTestFolder(home))
     const dataDir = join(home, 'symphony')
@@ -133,7 +133,7 @@ describe('a worker refuses', () => {
     expect(exitCode).toBe(3)
   })
 
-  test('a remote host whose certificate nobody checks', async () => {
+  test('refuses sslmode=no-verify for a remote host (TLS_REFUSED) and prints no password', async () => {
     const { exitCode, stderr } = await worker('postgres://x:y@db.example.com/z?sslmode=no-verify')
     expect(exitCode).toBe(1)
     expect(stderr).toContain('TLS_REFUSED')
@@ -141,7 +141,7 @@ describe('a worker refuses', () => {
     expect(stderr).not.toContain(':y@')
   })
 
-  test('a pooler that gives each statement another backend', async () => {
+  test('refuses an undeclared pooler, seen by its process id (TRANSACTION_POOLER)', async () => {
     const url = new URL(await processLogin())
     const pooler = await TcpProxy.before(url.href, { alterAnswer: withAnotherProcessId })
     onTestFinished(() => pooler.close())
@@ -151,7 +151,7 @@ describe('a worker refuses', () => {
     expect(stderr).toContain('TRANSACTION_POOLER')
   })
 
-  test('LISTEN behind a pooler in transaction mode; polling alone is fine', async () => {
+  test('refuses LISTEN through a transaction pooler; --no-listen or --listen-url is accepted', async () => {
     const url = await processLogin()
     const listening = await worker(url, '--pooler', 'transaction')
     expect(listening.exitCode).toBe(1)
@@ -160,7 +160,7 @@ describe('a worker refuses', () => {
     expect((await worker(url, '--pooler', 'transaction', '--listen-url', url)).exitCode).toBe(0)
   })
 
-  test('a lease that could end before its call, with the figures', async () => {
+  test('refuses a lease without renewal that is shorter than the rail timeout, and prints both', async () => {
     const words = ['--no-renew-leases', '--rail-timeout-ms', '30000', '--lease-seconds']
     const short = await worker(await processLogin(), ...words, '32')
     expect(short.exitCode).toBe(2)
@@ -171,7 +171,7 @@ describe('a worker refuses', () => {
   test.each([
     [[], '--rails: expected a file'],
     [['--rails', '/nowhere/rails.mjs'], 'The rails in /nowhere/rails.mjs cannot be loaded'],
-  ])('no rails: %j', async (words, message) => {
+  ])('refuses missing rails: options %j', async (words, message) => {
     const { exitCode, stderr } = await symphony(['worker', ...words], { DATABASE_URL: db.url })
     expect(exitCode).toBe(2)
     expect(stderr).toContain(message)
@@ -185,7 +185,7 @@ describe('a worker refuses', () => {
       'queryStatus',
     ],
     ['a module that throws', `throw new Error('no key')`, 'because no key'],
-  ])('a file of rails with %s', async (_, text, message) => {
+  ])('refuses a rails file with %s', async (_, text, message) => {
     const { writeFile } = await import('node:fs/promises')
     const file = join(folder, `${loginCount++}.mjs`)
     await writeFile(file, text)
@@ -195,7 +195,7 @@ describe('a worker refuses', () => {
   })
 })
 
-describe('the server is judged by what it says of itself', () => {
+describe('checkServer', () => {
   const sound = {
     version: 18,
     login: 'worker',
@@ -214,7 +214,7 @@ describe('the server is judged by what it says of itself', () => {
   }
 
   test.each([
-    ['sound', {}, [], []],
+    ['a sound server', {}, [], []],
     ['PostgreSQL 15', { version: 15 }, [], []],
     ['PostgreSQL 14', { version: 14 }, ['SERVER_TOO_OLD'], []],
     ['PostgreSQL 19', { version: 19 }, [], ['SERVER_VERSION_UNTESTED']],
@@ -222,7 +222,7 @@ describe('the server is judged by what it says of itself', () => {
     ['fsync off', { fsync: 'off' }, ['SERVER_NOT_DURABLE'], []],
     ['full_page_writes off', { fullPageWrites: 'off' }, ['SERVER_NOT_DURABLE'], []],
     ['a superuser', { loginIsSuperuser: true }, [], ['LOGIN_IS_SUPERUSER']],
-  ])('%s', (_, facts, refused, warned) => {
+  ])('checks %s, facts %j: refusals %j, warnings %j', (_, facts, refused, warned) => {
     const { refusals, warnings } = checkServer({ ...sound, ...facts })
     expect(refusals.map(({ code }) => code)).toEqual(refused)
     expect(warnings.map(({ code }) => code)).toEqual(warned)
@@ -248,7 +248,7 @@ describe('a process without EXECUTE on a function that it needs', () => {
     },
   )
 
-  test.each(PROCESSES)('%s ends with 1 when %s is revoked while it runs', async (command, name, role) => {
+  test.each(PROCESSES)('%s exits with 1 when EXECUTE on %s is revoked while it runs', async (command, name, role) => {
     const { url, revoke } = await processWithout(name, role)
     const { ended, written } = start(command, url)
     await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/serves|turns due timers/)
@@ -259,7 +259,7 @@ describe('a process without EXECUTE on a function that it needs', () => {
   })
 })
 
-/** A database of its own with a login for the process, and what takes the right away. */
+/** Creates a database and a process login. `revoke` takes EXECUTE on the function `name` from `role`. */
 async function processWithout(name: string, role: string) {
   const own = await createTestDatabase({ countBranches: false })
   onTestFinished(() => own.drop())
@@ -287,7 +287,7 @@ function start(command: string, url: string) {
   return { written, ended: symphony([command, ...words, '--log-level', 'silent'], env, running.signal, written) }
 }
 
-/** What a pooler announces is a process id of its own. */
+/** Replaces the process id in BackendKeyData, as a pooler does. */
 function withAnotherProcessId(chunk: Buffer): Buffer {
   const key = chunk.indexOf(Buffer.from([0x4b, 0, 0, 0, 12]))
   if (key !== -1) chunk.writeInt32BE(1, key + 5)

@@ -35,12 +35,12 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-/** A command of somebody. */
+/** Runs a command with the login `as`. */
 function command(words: readonly string[], as = url): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: as, SYMPHONY_SCHEMA: db.schema })
 }
 
-/** The JSON a command printed; fails if it did anything else. */
+/** Returns the JSON that a command printed. Fails if it wrote to stderr or exited with an error. */
 async function json(words: readonly string[], as = url): Promise<Record<string, unknown>> {
   const { exitCode, stdout, stderr } = await command([...words, '--json'], as)
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
@@ -48,7 +48,7 @@ async function json(words: readonly string[], as = url): Promise<Record<string, 
   return printed
 }
 
-/** The code of the error a command ended with. */
+/** Returns the exit code and the error code of a command that fails. */
 async function refusal(words: readonly string[], as = url): Promise<{ exitCode: number | string; code: unknown }> {
   const { exitCode, stderr } = await command([...words, '--json'], as)
   const { error }: { error: { code: string } } = JSON.parse(stderr)
@@ -60,7 +60,7 @@ async function stateOf(outboxId: string): Promise<unknown> {
   return rows[0]?.['state']
 }
 
-/** A file of this test alone. */
+/** Writes a new file and returns its path. */
 async function file(content: string): Promise<string> {
   const path = join(folder, `${randomUUID()}.ndjson`)
   await writeFile(path, content)
@@ -70,7 +70,7 @@ async function file(content: string): Promise<string> {
 describe('enqueue', () => {
   const payload = '{"amount":"12.50","currency":"EUR"}'
 
-  test('one payment by options; the same again changes nothing; other content is a conflict', async () => {
+  test('adds one payment by options; a repeat changes nothing; other content is a conflict', async () => {
     const instruction = `INV-${randomUUID()}`
     const words = ['enqueue', '--instruction', instruction, '--participant', 'acme', '--rail', 'sepa', '--payload']
     const first = await json([...words, payload])
@@ -80,7 +80,7 @@ describe('enqueue', () => {
     expect((await command([...words, payload])).stdout).toContain(`${instruction} was there already, and is PENDING`)
   })
 
-  test('options reach the queue: key, not before, ordered', async () => {
+  test('stores --key, --not-before and --ordered in the queue', async () => {
     const instruction = `INV-${randomUUID()}`
     const words = ['enqueue', '--instruction', instruction, '--participant', instruction, '--rail', 'sepa']
     const options = ['--key', 'key-7', '--not-before', '2099-01-01T00:00:00Z', '--ordered', '--payload', payload]
@@ -102,13 +102,13 @@ describe('enqueue', () => {
     [['--instruction', 'a b', '--participant', 'p', '--rail', 'r', '--payload', '{}'], 'instructionId'],
     [['--file', 'x', '--rail', 'r'], '--rail: expected either this or --file'],
     [['--file', '/nowhere/at/all'], '/nowhere/at/all cannot be read'],
-  ])('%j is a usage error that names the option', async (words, message) => {
+  ])('refuses %j with a usage error that names the option', async (words, message) => {
     const { exitCode, stderr } = await command(['enqueue', ...words])
     expect(exitCode).toBe(2)
     expect(stderr).toContain(message)
   })
 
-  test('a file of 1200, some of them twice; run again it changes nothing', async () => {
+  test('adds a file of 1200 lines with one duplicate; a second run changes nothing', async () => {
     const participantId = `participant-${randomUUID()}`
     const line = (number: number) =>
       JSON.stringify({ instructionId: `${participantId}-${number}`, participantId, railType: 'sepa', payload: {} })
@@ -126,9 +126,9 @@ describe('enqueue', () => {
 
   test.each([
     ['no JSON', '{"instructionId":', 'line 2: not JSON'],
-    ['a field nobody knows', '{"instructionId":"x","amount":1}', 'line 2, amount: unknown field'],
+    ['an unknown field', '{"instructionId":"x","amount":1}', 'line 2, amount: unknown field'],
     ['a key twice', '{"instructionId":"x","instructionId":"y"}', 'line 2'],
-  ])('a line with %s is named, and nothing of its batch is enqueued', async (_, bad, message) => {
+  ])('names the line with %s, and adds nothing of its batch', async (_, bad, message) => {
     const instruction = buildInstruction()
     const path = await file(`${JSON.stringify(instruction)}\n${bad}\n`)
     const { exitCode, stderr } = await command(['enqueue', '--file', path])
@@ -137,7 +137,7 @@ describe('enqueue', () => {
     expect((await command(['show', instruction.instructionId])).exitCode).toBe(1)
   })
 
-  test('a conflict is named by its line', async () => {
+  test('names the line of a conflict and the lines that were not enqueued', async () => {
     const known = await enqueue(db)
     const others = [buildInstruction(), buildInstruction()].map((one) => JSON.stringify(one))
     const { instructionId, participantId, idempotencyKey, railType } = known
@@ -151,7 +151,7 @@ describe('enqueue', () => {
 })
 
 describe('status', () => {
-  test('is what the view says, for scripts and for people', async () => {
+  test('prints the numbers of supervisor_outbox_status, as JSON and as text', async () => {
     await enqueue(db)
     const { rows } = await db.queryNoRole<{ pending_count: bigint }>(
       'SELECT pending_count FROM supervisor_outbox_status',
@@ -161,7 +161,7 @@ describe('status', () => {
     expect((await command(['status'])).stdout).toMatch(new RegExp(`^pending +${pending} `, 'm'))
   })
 
-  test('--watch looks again until it is stopped', async () => {
+  test('--watch prints at least one status and exits with 0 when it is stopped', async () => {
     const stopping = new AbortController()
     const watching = symphony(
       ['status', '--watch', '--json', '--database-url', url, '--schema', db.schema],
@@ -175,7 +175,7 @@ describe('status', () => {
   })
 })
 
-test('status and show name an unknown outcome, apart from retries', async () => {
+test('status and show report an unknown outcome apart from other retries', async () => {
   const lease = await enqueueAndClaim(db)
   await complete(db, lease, { state: 'RETRYABLE', errorCode: 'RAIL_TIMEOUT', outcomeUnknown: true })
   const shown = await command(['show', lease.instructionId])
@@ -188,7 +188,7 @@ test('status and show name an unknown outcome, apart from retries', async () => 
 })
 
 describe('show', () => {
-  test('the timeline of an instruction: attempts and events in their order', async () => {
+  test('prints the attempts and events of an instruction in order', async () => {
     const item = await enqueueFailed(db)
     const printed = await command(['show', item.instructionId])
     expect(printed).toMatchObject({ exitCode: 0, stderr: '' })
@@ -201,7 +201,7 @@ describe('show', () => {
     })
   })
 
-  test('holds are part of the story', async () => {
+  test('prints the hold of an item: reason, actor and event', async () => {
     const { outboxId, instructionId } = await enqueue(db)
     await command(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
     const { stdout } = await command(['show', instructionId])
@@ -209,21 +209,21 @@ describe('show', () => {
     expect(stdout).toMatch(/HOLD_PLACED by alice_\S+ .*please wait/)
   })
 
-  test('an item by its outbox id, and an instruction whose name is a UUID', async () => {
+  test('finds an item by its outbox id, and an instruction whose id is a UUID', async () => {
     const instructionId = randomUUID()
     const { outboxId } = await enqueue(db, { instructionId })
     expect(await json(['show', outboxId])).toMatchObject({ items: [{ outboxId, instructionId }] })
     expect(await json(['show', instructionId])).toMatchObject({ items: [{ outboxId, instructionId }] })
   })
 
-  test('what is not there is an error', async () => {
-    expect(await refusal(['show', 'nobody'])).toEqual({ exitCode: 1, code: 'ITEM_NOT_FOUND' })
+  test('exits with 1 for an unknown id (ITEM_NOT_FOUND)', async () => {
+    expect(await refusal(['show', 'unknown'])).toEqual({ exitCode: 1, code: 'ITEM_NOT_FOUND' })
     expect(await refusal(['show', randomUUID()])).toEqual({ exitCode: 1, code: 'ITEM_NOT_FOUND' })
   })
 })
 
 describe('holds', () => {
-  test('place, list, and a retry that one person may decide because nothing is unknown', async () => {
+  test('place and list an item; one person may decide retry if no outcome is unknown', async () => {
     const { outboxId, railType } = await enqueue(db)
     await json(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
     expect(await claim(db, railType)).toEqual([])
@@ -234,7 +234,7 @@ describe('holds', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('an unknown outcome takes two people: the proposer cannot approve, someone else can', async () => {
+  test('need a second person for an unknown outcome (APPROVAL_REQUIRED for the proposer)', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const words = ['holds', 'resolve', outboxId, '--decision', 'dispatched', '--reason', 'seen at the bank']
     const { status, proposalId } = await json([...words, '--rail-reference', 'TX-17'], people.alice)
@@ -273,7 +273,7 @@ describe('holds', () => {
     }
   })
 
-  test('a proposal can be withdrawn, with a reason', async () => {
+  test('keep the item held after a proposal is withdrawn; withdraw needs a reason', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const { proposalId } = await json(
       ['holds', 'resolve', outboxId, '--decision', 'failed', '--reason', 'not paid'],
@@ -289,7 +289,7 @@ describe('holds', () => {
     expect(await stateOf(outboxId)).toBe('HELD')
   })
 
-  test('a dry run says who would be needed, and changes nothing', async () => {
+  test('a dry run of resolve says whether a second person is needed, and changes nothing', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const words = ['holds', 'resolve', outboxId, '--reason', 'x', '--dry-run', '--decision']
     expect(await json([...words, 'failed'], people.alice)).toMatchObject({ possible: true, secondPerson: true })
@@ -308,13 +308,13 @@ describe('holds', () => {
     [['holds', 'place', 'x', '--reason', 'x'], 'outboxId: expected a UUID'],
     [['pause', 'rail', 'sepa'], '--reason: expected a reason'],
     [['pause', 'country', 'x', '--reason', 'x'], 'Allowed choices are rail, participant, stream'],
-  ])('%j is a usage error', async (words, message) => {
+  ])('%j is a usage error that says what was expected', async (words, message) => {
     const { exitCode, stderr } = await command(words, people.alice)
     expect(exitCode).toBe(2)
     expect(stderr).toContain(message)
   })
 
-  test('a login without the role is told which grant is missing', async () => {
+  test('a login without symphony_control is refused; the error names the grant', async () => {
     const stranger = await db.createLogin('stranger', { roles: ['symphony_readonly'] })
     const { exitCode, stderr } = await command(['holds', 'list'], stranger.url)
     expect(exitCode).toBe(1)
@@ -324,7 +324,7 @@ describe('holds', () => {
 })
 
 describe('pause and resume', () => {
-  test('a paused rail is not claimed from; resumed, it is', async () => {
+  test('stop and restart claims from a rail; a repeat changes nothing', async () => {
     const { railType } = await enqueue(db)
     const words = [railType, '--reason', 'maintenance']
     expect(await json(['pause', 'rail', ...words], people.alice)).toEqual({
@@ -341,7 +341,7 @@ describe('pause and resume', () => {
 })
 
 describe('ledger verify', () => {
-  test('judges the ledger, and with a book the rail; a book that disagrees is exit code 1', async () => {
+  test('checks the ledger and, with --book, the rail book; a book that differs exits with 1', async () => {
     const { outboxId, railType } = await enqueue(db)
     await complete(db, await claimOnly(db, railType), { state: 'DISPATCHED', railReference: 'TX-1' })
     const { invariants } = await json(['ledger', 'verify'])
@@ -380,7 +380,7 @@ describe('ledger verify', () => {
     expect(await refusal(['ledger', 'verify', '--book', '/nowhere'])).toEqual({ exitCode: 1, code: 'BOOK_UNREADABLE' })
   })
 
-  test('names a row that a superuser has changed', async () => {
+  test('names a row that a superuser has changed, and exits with 1', async () => {
     const own = await createTestDatabase()
     try {
       const { outboxId } = await enqueueFailed(own)

@@ -203,12 +203,12 @@ const FAULTS: readonly Fault[] = [
   },
 ]
 
-/** The title has the first words of the command. */
+/** Names each case by its fault and the first two words of its command. */
 const CASES = FAULTS.flatMap((fault) =>
   fault.commands.map((command) => [fault.title, command.split(' ').slice(0, 2).join(' '), command, fault] as const),
 )
 
-describe('every command gives a code and a remedy, and no cause that repeats the message', () => {
+describe('each command prints a code, a remedy and no cause that repeats the message', () => {
   test.each(CASES)('%s is explained by symphony %s', async (_title, _words, command, fault) => {
     const { url, code, exitCode = 1, remedy } = fault
     const said = await symphony(command.split(' '), { DATABASE_URL: url() })
@@ -221,7 +221,7 @@ describe('every command gives a code and a remedy, and no cause that repeats the
   })
 })
 
-test('a deploying login without ADMIN is told a GRANT to itself that lets it deploy (16 and later)', async () => {
+test('deploy by a login without ADMIN prints the GRANT that lets it deploy (16 and later)', async () => {
   const url = urlOf(serverUrl, 'undeployed', 'deployer', 'password')
   await run(
     serverUrl,
@@ -259,7 +259,7 @@ async function run(url: string, sql: string): Promise<void> {
   }
 }
 
-/** What the command wrote to stderr, as text also where it is JSON. */
+/** Returns stderr as text, or the remedy if stderr is JSON. */
 function textOf({ stderr }: CommandOutput): string {
   return stderr.startsWith('{') ? String(JSON.parse(stderr).error.remedy) : stderr
 }

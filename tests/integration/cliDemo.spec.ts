@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { spawnSymphony } from '../support/commandLine.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
-/** Whatever the demo makes is made here, so that it can be seen to be gone. */
+/** Creates a TMPDIR for the demo, so that a test can check that it leaves no file behind. */
 async function temporaryFolder(): Promise<string> {
   const folder = await makeTestFolder()
   onTestFinished(() => removeTestFolder(folder))
@@ -13,7 +13,7 @@ async function temporaryFolder(): Promise<string> {
 }
 
 test(
-  'workers are killed, the rail fails in every way, and both books agree: none lost, none paid twice',
+  'symphony demo kills workers and fails rail calls; no payment is lost or paid twice',
   { timeout: 300_000 },
   async () => {
     const TMPDIR = await temporaryFolder()
@@ -44,7 +44,7 @@ test(
   },
 )
 
-test('interrupted, it stops everything and leaves nothing behind', { timeout: 120_000 }, async () => {
+test('symphony demo exits with 130 on SIGINT and leaves no file behind', { timeout: 120_000 }, async () => {
   const TMPDIR = await temporaryFolder()
   const demo = spawnSymphony(['demo', '--payments', '5000', '--seed', 'interrupted'], { TMPDIR })
   const [made = ''] = await expect

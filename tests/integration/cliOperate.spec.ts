@@ -7,8 +7,6 @@ import { forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, type Enqueued } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 
-/** Operators at work: what failed, what is held, what is paused, what is frozen. */
-
 let db: TestDatabase
 let reader: string
 const people = { alice: '', bob: '' }
@@ -34,7 +32,7 @@ interface Printed {
   readonly [key: string]: unknown
 }
 
-/** The JSON a command printed; fails if it did anything else. */
+/** Returns the JSON that a command printed. Fails if it wrote to stderr or exited with an error. */
 async function json(words: readonly string[], as = people.alice): Promise<Printed> {
   const { exitCode, stdout, stderr } = await command([...words, '--json'], as)
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
@@ -51,7 +49,7 @@ async function failed(count: number, railType = `rail-${randomUUID()}`): Promise
 }
 
 describe('dlq list', () => {
-  test('shows what failed, latest first, page by page, with why', async () => {
+  test('lists failed payments with their error, latest first, in pages', async () => {
     const items = await failed(3)
     const railType = items[0]!.railType
     const first = await json(['dlq', 'list', '--rail', railType, '--limit', '2'])
@@ -65,7 +63,7 @@ describe('dlq list', () => {
     expect(text.stderr).toContain(`add --before ${first.next}`)
   })
 
-  test('is narrowed by participant, error and time; nothing else is in it', async () => {
+  test('filters by participant, error code and time, and omits dispatched payments', async () => {
     const [one, other] = await failed(2)
     const { railType } = one!
     const list = async (...words: string[]) => idsOf((await json(['dlq', 'list', '--rail', railType, ...words])).items)
@@ -93,7 +91,7 @@ describe('dlq list', () => {
 })
 
 describe('redrive', () => {
-  test('one payment: tried first, then proposed, then approved by someone else', async () => {
+  test('proposes one payment after a dry run; a second person approves it', async () => {
     const [item] = await failed(1)
     const { outboxId, railType } = item!
     expect(await json(['redrive', outboxId, '--dry-run'])).toMatchObject({ possible: true, secondPerson: true })
@@ -111,7 +109,7 @@ describe('redrive', () => {
     )
   })
 
-  test('many at once: what matches, and nothing else; one approval each, several in one call', async () => {
+  test('--all-matching proposes each match without a proposal; approve takes several ids', async () => {
     const items = await failed(3)
     const { railType } = items[0]!
     await json(['redrive', items[0]!.outboxId, '--reason', 'first'])
@@ -130,10 +128,10 @@ describe('redrive', () => {
     expect(await json([...words, '--dry-run'])).toMatchObject({ outboxIds: [] })
   })
 
-  test('what cannot be sent again is named, and the others are proposed', async () => {
+  test('--all-matching names the payments that it refuses and proposes the others (HELD)', async () => {
     const [one, other] = await failed(2)
     const { railType } = one!
-    // The rail was reported to have paid it after all.
+    // A worker reported late that the rail paid the item.
     await db.queryNoRole(
       `INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor, detail)
        VALUES (gen_random_uuid(), $1, 99, 'TERMINAL_BLOCKED', 'w', '{"state": "DISPATCHED"}')`,
@@ -165,7 +163,7 @@ describe('redrive', () => {
   })
 })
 
-describe('filters of lists and of decisions about many', () => {
+describe('filters of lists and of bulk decisions', () => {
   const decision = ['--decision', 'failed', '--reason', 'r']
 
   test.for([
@@ -190,7 +188,7 @@ describe('filters of lists and of decisions about many', () => {
     }
   })
 
-  test('a rail with failed payments only is known, also where nothing is found', async () => {
+  test('accept a rail that has only failed payments, even if nothing matches', async () => {
     const [item] = await failed(1)
     const rail = ['--rail', item!.railType]
     expect((await command(['holds', 'list', ...rail])).stdout).toContain('Nothing is held.')
@@ -206,7 +204,7 @@ describe('approve and withdraw', () => {
   test.for([
     ['approve', [], 'APPROVE_REFUSED', 'is sent again as'],
     ['withdraw', ['--reason', 'r'], 'WITHDRAW_REFUSED', 'is withdrawn'],
-  ] as const)('%s goes on after a refusal and names each refused id', async ([verb, more, code, done]) => {
+  ] as const)('%s continues after a refusal and names each refused id', async ([verb, more, code, done]) => {
     const [item] = await failed(2)
     const { proposed } = await json(['redrive', '--all-matching', '--rail', item!.railType, '--reason', 'r'])
     const [first, last] = proposed
@@ -223,7 +221,7 @@ describe('approve and withdraw', () => {
     expect(stderr).toContain(`${code} 2 of 4 were refused`)
   })
 
-  test('a refusal is told once, with what to do (APPROVAL_REQUIRED, HELD)', async () => {
+  test('approve prints a refusal once, with its remedy (APPROVAL_REQUIRED, HELD)', async () => {
     const [item] = await failed(1)
     const { proposalId } = await json(['redrive', item!.outboxId, '--reason', 'account opened'])
     const id = String(proposalId)
@@ -238,7 +236,7 @@ describe('approve and withdraw', () => {
 })
 
 describe('holds list', () => {
-  test('is narrowed and paged, newest first', async () => {
+  test('filters by rail, participant and time, in pages, newest first', async () => {
     const railType = `rail-${randomUUID()}`
     const items = [await enqueueUnknown(db, { railType }), await enqueueUnknown(db, { railType })]
     const first = await json(['holds', 'list', '--rail', railType, '--limit', '1'])
@@ -252,7 +250,7 @@ describe('holds list', () => {
 })
 
 describe('pause and resume', () => {
-  test('can be tried without consequences', async () => {
+  test('say in a dry run whether they are possible, and change nothing', async () => {
     const { railType } = await enqueue(db)
     const trial = (verb: string) => json([verb, 'rail', railType, '--reason', 'closed', '--dry-run'])
     expect([await trial('pause'), await trial('resume')]).toMatchObject([{ possible: true }, { possible: false }])
@@ -263,7 +261,7 @@ describe('pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('refuse a name that the database does not know, unless forced', async () => {
+  test('refuse an unknown name (UNKNOWN_NAME) without --force', async () => {
     const { railType } = await enqueue(db)
     const misspelt = railType.toUpperCase()
     for (const more of [[], ['--dry-run']]) {
@@ -278,7 +276,7 @@ describe('pause and resume', () => {
     expect(unnamed.stderr).toContain('expected the name of the rail')
   })
 
-  test('of a halted stream name the failed payment that they leave behind, unless it was redriven', async () => {
+  test('resume of a halted stream names its failed payment that was not redriven', async () => {
     const participantId = `halting-${randomUUID()}`
     const railType = `ordered-${randomUUID()}`
     await setParticipantOutboxPolicy(db.as('symphony_control'), participantId, 'halt')
@@ -295,7 +293,7 @@ describe('pause and resume', () => {
     expect(late.stderr).toContain('was sent already')
   })
 
-  test('pausing a stream says that only ordered payments wait', async () => {
+  test('pause of a stream says that only ordered payments wait', async () => {
     const { participantId, railType } = await enqueue(db)
     const pause = ['pause', 'stream', participantId, '--reason', 'a dispute']
     for (const words of [[...pause, '--dry-run'], pause]) {
@@ -306,7 +304,7 @@ describe('pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('stop everything and let it go on, and status says so', async () => {
+  test('stop and restart all claims with "all"; status reports the pause', async () => {
     const { railType } = await enqueue(db)
     const paused = await command(['pause', 'all', '--reason', 'reconciliation'])
     expect(paused.stdout).toBe('Everything is paused.\n')
@@ -324,7 +322,7 @@ describe('pause and resume', () => {
 })
 
 describe('freeze', () => {
-  test('is shown, placed, told by status and doctor with what to do, and lifted', async () => {
+  test('is placed and lifted; show, status and doctor report it with the remedy', async () => {
     await forgetEpochs(db)
     expect((await command(['freeze', 'show'])).stdout).toBe('Dispatch is open.\n')
     const { railType } = await enqueue(db)

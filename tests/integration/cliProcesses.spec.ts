@@ -21,7 +21,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Longer than a test may take by itself: a busy machine starts a server, deploys and examines. */
+/** Allows for a busy machine on which the process starts a server, deploys and runs its start checks. */
 const SLOWLY = { timeout: 60_000, interval: 100 }
 
 async function testFolder(): Promise<string> {
@@ -30,14 +30,14 @@ async function testFolder(): Promise<string> {
   return folder
 }
 
-/** The request that a printed curl line makes. */
+/** Request that a printed curl line makes. */
 interface PrintedRequest {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | undefined
 }
 
-/** A shell expands the line, as it does when the line is pasted. */
+/** Parses a curl line with a shell, which expands it as if it were pasted. */
 function requestOf(line: string): PrintedRequest {
   const { stdout } = spawnSync('sh', ['-c', `set -- ${line}; printf '%s\\0' "$@"`], { encoding: 'utf8' })
   const words = stdout.split('\0')
@@ -58,25 +58,21 @@ async function stateBehind(line: string): Promise<unknown> {
 }
 
 describe('symphony start', () => {
-  test(
-    'prints no line that would pay when it is pasted, if it carries a rail of the user',
-    { timeout: 180_000 },
-    async () => {
-      const folder = await testFolder()
-      const rails = await writeRailsFile(folder, `type: 'simulated', onUnknown: 'hold', money: true, dispatch() {}`)
-      const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--rails', rails])
-      await expect.poll(running.stdout, SLOWLY).toContain('/v1/instructions')
-      expect(running.stdout()).not.toMatch(/curl|DE89370400440532013000|first-payment/)
-      expect(running.stdout()).toMatch(
-        /Enqueue payments with POST http:\S+\/v1\/instructions, described at http:\S+\/docs\./,
-      )
-      running.child.kill('SIGINT')
-      expect((await running.ended).exitCode).toBe(0)
-    },
-  )
+  test('prints no curl line with --rails, because pasting it would pay', { timeout: 180_000 }, async () => {
+    const folder = await testFolder()
+    const rails = await writeRailsFile(folder, `type: 'simulated', onUnknown: 'hold', money: true, dispatch() {}`)
+    const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--rails', rails])
+    await expect.poll(running.stdout, SLOWLY).toContain('/v1/instructions')
+    expect(running.stdout()).not.toMatch(/curl|DE89370400440532013000|first-payment/)
+    expect(running.stdout()).toMatch(
+      /Enqueue payments with POST http:\S+\/v1\/instructions, described at http:\S+\/docs\./,
+    )
+    running.child.kill('SIGINT')
+    expect((await running.ended).exitCode).toBe(0)
+  })
 
   test(
-    'the printed lines work when pasted; Ctrl-C leaves no lease and no server; the next start goes on from there',
+    'prints curl lines that work; SIGINT stops the server; the next start completes the rest',
     { timeout: 180_000 },
     async () => {
       const dataDir = join(await testFolder(), 'symphony')
@@ -108,7 +104,7 @@ describe('symphony start', () => {
         ).exitCode,
       ).toBe(0)
 
-      // One that the rail pays and never answers, so that there is a call to give up.
+      // The rail pays this one and never answers, so that the stop has a call to abort.
       const stuck = {
         ...accepted,
         headers: { ...accepted.headers, 'Idempotency-Key': 'stuck' },
@@ -124,7 +120,7 @@ describe('symphony start', () => {
       first.child.kill('SIGINT')
       expect((await first.ended).exitCode).toBe(0)
       await expect(new Client(url.trim()).connect()).rejects.toThrow(/ECONNREFUSED/)
-      // The port may be another's by now, who does not know our token.
+      // Another process may have the port by now. It does not know this token and answers 401.
       const answer = await send(accepted).then(({ status }) => status, String)
       expect(answer).toSatisfy((status) => status === 401 || String(status).includes('fetch failed'))
       for (const secret of ['access-token', 'process-login']) {
@@ -147,7 +143,7 @@ describe('symphony start', () => {
       const unknown = again.replace(/first-payment-\w+/, 'stuck')
       await expect.poll(() => stateBehind(unknown), SLOWLY).toEqual(paid)
       const { stdout } = await symphony(['show', 'stuck', '--data-dir', dataDir])
-      // Given up by the stop, and found by asking: it was not sent a second time.
+      // The stop aborted the call. An inquiry found the payment, so it was not sent a second time.
       expect(stdout).toMatch(/attempt 1 RETRYABLE \(sent, OUTCOME UNKNOWN[^)]*\): RAIL_ABORTED[^]*attempt 2 DISPATCHED/)
       second.child.kill('SIGTERM')
       expect((await second.ended).exitCode).toBe(0)
@@ -156,7 +152,7 @@ describe('symphony start', () => {
     },
   )
 
-  test('a token that was given is never printed, and the printed lines read it from the environment', async () => {
+  test('never prints a given token; the curl lines read SYMPHONY_ACCESS_TOKEN', async () => {
     const dataDir = join(await testFolder(), 'symphony')
     const running = spawnSymphony(['start', '--data-dir', dataDir], {
       DATABASE_URL: db.url,
@@ -170,7 +166,7 @@ describe('symphony start', () => {
     expect((await running.ended).exitCode).toBe(0)
   })
 
-  test('the processes log in as somebody who inherits nothing, also in a database that was given', async () => {
+  test('logs in with a NOINHERIT role that is no superuser, also with DATABASE_URL', async () => {
     const dataDir = join(await testFolder(), 'symphony')
     const old = await createEndedTimer(db, '25 hours')
     const running = spawnSymphony(['start', '--data-dir', dataDir, '--timer-retention-days', '1'], {
@@ -186,7 +182,7 @@ describe('symphony start', () => {
     expect(rows).toEqual([
       { usename: expect.stringMatching(/^symphony_start_[0-9a-f]{8}$/), superuser: false, inherits: false },
     ])
-    // It schedules and cleans up, too.
+    // The process also runs the scheduler and the cleanup.
     await expect.poll(() => readTimer(db.as('symphony_readonly'), old), POLL_OPTIONS).toBeUndefined()
     const { timerId } = await createTimer(db)
     const timer = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state
@@ -208,7 +204,7 @@ describe('symphony worker', () => {
   }
   let workerCount = 0
 
-  test('carries items, serves health and metrics, and on SIGTERM leaves no lease', async () => {
+  test('dispatches items, serves health and metrics, and exits with 0 on SIGTERM', async () => {
     const railType = 'quick'
     const worker = await startWorker(
       `dispatch: ({ reference }) => ({ outcome: 'success', reference: 'paid-' + reference })`,
@@ -233,7 +229,7 @@ describe('symphony worker', () => {
     expect((await fetch(`${address}/readyz`)).status).toBe(200)
     expect((await fetch(`${address}/metrics`)).status).toBe(401)
     const headers = { authorization: 'Bearer secret-of-the-worker' }
-    // The database knows of an outcome before the worker has heard that it was recorded.
+    // The outcome is committed before the worker receives the answer and counts it.
     const metrics = async () => (await fetch(`${address}/metrics`, { headers })).text()
     await expect.poll(metrics, POLL_OPTIONS).toMatch(/^attempts_total\{state="DISPATCHED"\} 1$/m)
     const { rows: pending } = await db.queryNoRole('SELECT FROM payment_outbox_pending')
@@ -248,7 +244,7 @@ describe('symphony worker', () => {
     expect(worker.stderr()).not.toContain('secret-of-the-worker')
   })
 
-  test('gives up a call that does not end within --shutdown-ms, and marks its outcome unknown', async () => {
+  test('aborts a call that outlasts --shutdown-ms and records its outcome as unknown', async () => {
     const railType = 'silent'
     const worker = await startWorker(
       `dispatch: () => new Promise(() => {})`,
@@ -271,7 +267,7 @@ describe('symphony worker', () => {
     expect(await row()).toEqual([{ state: 'SCHEDULED', outcome_unknown: true }])
   })
 
-  test('a port that was asked for and is taken is an error; the usual one is given up for another', async () => {
+  test('fails with PORT_TAKEN if --port is taken, and leaves a taken default port for another', async () => {
     const dispatch = `dispatch: () => ({ outcome: 'unknown', code: 'X' })`
     const taken = createServer().listen(0, '127.0.0.1')
     onTestFinished(() => void taken.close())
@@ -279,7 +275,7 @@ describe('symphony worker', () => {
     const refused = await startWorker(dispatch, 'x', '--port', String(portOf(taken)))
     expect(await refused.ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('PORT_TAKEN') })
     const usual = createServer().listen(7_421, '127.0.0.1')
-    // Taken by somebody else already: just as well.
+    // An error means that another process has the port, which serves the test as well.
     await Promise.race([once(usual, 'listening'), once(usual, 'error')]).catch(() => {})
     onTestFinished(() => void usual.close())
     const moved = await startWorker(dispatch, 'x')
@@ -294,7 +290,7 @@ async function stop(worker: Running): Promise<void> {
   expect((await worker.ended).exitCode).toBe(0)
 }
 
-describe('symphony worker verifies the ledger', () => {
+describe('ledger verification in symphony worker', () => {
   let broken: TestDatabase
   beforeAll(async () => {
     broken = await createTestDatabase({ countBranches: false })
@@ -320,15 +316,15 @@ describe('symphony worker verifies the ledger', () => {
     return worker
   }
 
-  test('never, with --verify-rows-per-second 0', async () => {
+  test('does not run with --verify-rows-per-second 0', async () => {
     const worker = await startWorker('without_verifier', '--verify-rows-per-second', '0')
-    // A verifier would have done its first turn before the worker stops.
+    // A verifier would have finished its first run before the worker stops.
     await stop(worker)
     const { rows } = await broken.queryNoRole('SELECT next_at::text FROM ledger_verification_passes')
     expect(rows).toEqual([{ next_at: '-infinity' }])
   })
 
-  test('and logs a break as ledger_broken, with the block and the rows', async () => {
+  test('logs a break as ledger_broken, with the block and the rows', async () => {
     const worker = await startWorker('with_verifier')
     await expect.poll(worker.stderr, SLOWLY).toContain('ledger_broken')
     await stop(worker)

@@ -19,7 +19,7 @@ beforeAll(async () => {
 })
 beforeEach(async () => {
   await fixture.admin.query('DELETE FROM symphony.entry')
-  // A backend whose client is gone finishes its statement first; the next test counts from none.
+  // A backend finishes its statement although its client is gone. The next test expects no session.
   await fixture.endSessions()
   proxy = await TcpProxy.before(fixture.url())
 })
@@ -48,21 +48,21 @@ function fatal(sqlstate: string, message: string): Buffer {
   return Buffer.concat([Buffer.from('E'), length, fields])
 }
 
-describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is cut', (pooler) => {
+describe.for(['none', 'transaction'] as const)('pooler %s: a cut connection', (pooler) => {
   let database: Database
   beforeEach(async () => {
     database = fixture.open({ url: fixture.url(proxy.port), pooler, connectionsMax: 1, closeTimeoutMs: 100 })
     await database.queryAsRole(fixture.worker, 'SELECT 1')
   })
 
-  test('while idle is replaced, and nobody notices', async () => {
+  test('is replaced without an error if it was idle', async () => {
     proxy.cut()
     await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
     await database.queryAsRole(fixture.worker, INSERT, [1])
     expect(await entries()).toEqual([1])
   })
 
-  test('under a statement that commits by itself leaves it unknown', async () => {
+  test('leaves a single statement unknown (CONNECTION_LOST)', async () => {
     const attempt = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep(5)').catch(caught)
     await expect.poll(sleepers, POLL_OPTIONS).toBe(1)
     proxy.cut()
@@ -70,7 +70,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
     expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
-  test('after a statement arrived and before its answer did: unknown, and it did happen', async () => {
+  test('leaves a statement unknown that committed, if its answer was lost', async () => {
     const attempt = database
       .queryAsRole(fixture.worker, `${INSERT} RETURNING pg_catalog.pg_sleep(0.3)`, [1])
       .catch(caught)
@@ -81,7 +81,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
     expect(await attempt).toMatchObject({ disposition: 'unknown' })
   })
 
-  test('inside a transaction is surely harmless', async () => {
+  test('fails an open transaction with disposition retry, and nothing is committed', async () => {
     const attempt = database
       .transactionAsRole(fixture.worker, async (tx) => {
         await tx.query(INSERT, [1])
@@ -93,7 +93,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
     expect(await entries()).toEqual([])
   })
 
-  test('inside a transaction, unnoticed by the callback, keeps COMMIT from being sent', async () => {
+  test('prevents COMMIT even if the callback of the transaction swallows the error', async () => {
     const attempt = database
       .transactionAsRole(fixture.worker, async (tx) => {
         await tx.query(INSERT, [1])
@@ -105,14 +105,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
     expect(await entries()).toEqual([])
   })
 
-  test('before the answer to COMMIT: unknown, and it did happen', async () => {
+  test('leaves a transaction unknown that committed, if the answer to COMMIT was lost', async () => {
     const attempt = commitWhile('answers vanish')
     await expect.poll(entries, POLL_OPTIONS).toEqual([1])
     proxy.cut()
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
   })
 
-  test('before COMMIT arrived: unknown, and it did not happen', async () => {
+  test('leaves a transaction unknown that did not commit, if COMMIT was lost', async () => {
     const attempt = commitWhile('vanishes')
     setTimeout(() => proxy.cut(), 200)
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
@@ -130,14 +130,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a connection that is 
 })
 
 test.for(['none', 'transaction'] as const)(
-  'pooler %s: an error that was the last word of a dying server leaves the outcome unknown',
+  'pooler %s: a FATAL error before the connection is cut leaves the outcome unknown',
   async (pooler) => {
     let dying = false
     const toDying = await TcpProxy.before(fixture.url(), {
       alterAnswer: (chunk) => {
         if (!dying) return chunk
         setImmediate(() => toDying.cut())
-        // As a PANIC while the commit record is written: the code alone says that nothing happened.
+        // Imitates a PANIC while the commit record is written. By its code alone, nothing happened.
         return fatal('53100', 'could not write to the log')
       },
     })
@@ -151,7 +151,7 @@ test.for(['none', 'transaction'] as const)(
   },
 )
 
-test('a connection to a read-only server is not used again: the primary may be elsewhere by now', async () => {
+test('a connection is not reused after 25006, because its server may no longer be the primary', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   const pid = async () => (await database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_backend_pid()')).rows
   const before = await pid()
@@ -164,7 +164,7 @@ test('a connection to a read-only server is not used again: the primary may be e
 })
 
 test.for(['none', 'transaction'] as const)(
-  'pooler %s: a server that never answers is given up, and its connection closed',
+  'pooler %s: a server that never answers ends the call with NO_ANSWER',
   async (pooler) => {
     const url = fixture.url(proxy.port)
     const database = fixture.open({ url, pooler, connectionsMax: 2, statementTimeoutMs: 1_500, closeTimeoutMs: 100 })
@@ -178,7 +178,7 @@ test.for(['none', 'transaction'] as const)(
         await tx.query('SELECT 1')
       })
       .catch(caught)
-    // Both must be connected before the answers vanish: it is not the connecting that is asked about here.
+    // Both calls connect before the answers vanish, because this test is not about connecting.
     await began.opened
     const alone = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep(1)').catch(caught)
     await expect.poll(sleepers, POLL_OPTIONS).toBe(1)
@@ -191,8 +191,8 @@ test.for(['none', 'transaction'] as const)(
   },
 )
 
-describe('a connection that cannot be made', () => {
-  test('because nobody is there', async () => {
+describe('connecting', () => {
+  test('fails with CONNECT_FAILED if no server listens on the port', async () => {
     const { port } = proxy
     await proxy.close()
     const database = fixture.open({ url: fixture.url(port) })
@@ -204,7 +204,7 @@ describe('a connection that cannot be made', () => {
     proxy = await TcpProxy.before(fixture.url())
   })
 
-  test('because nobody answers', async () => {
+  test('fails with CONNECT_FAILED if the server never answers', async () => {
     proxy.traffic = 'vanishes'
     const database = fixture.open({ url: fixture.url(proxy.port), connectTimeoutMs: 200 })
     expect(await database.queryAsRole(fixture.worker, 'SELECT 1').catch(caught)).toMatchObject({
@@ -213,7 +213,7 @@ describe('a connection that cannot be made', () => {
     })
   })
 
-  test('because the server answers the greeting and then falls silent', async () => {
+  test('fails with disposition retry if the server answers the start-up but not SET ROLE', async () => {
     const database = fixture.open({ url: fixture.url(proxy.port), connectTimeoutMs: 300 })
     const silenced = await TcpProxy.before(fixture.url(), {
       // The server's parameters arrive, the answer to SET ROLE does not.
@@ -230,7 +230,7 @@ describe('a connection that cannot be made', () => {
     await silenced.close()
   })
 
-  test('because the server hangs up on the greeting', async () => {
+  test('fails with CONNECT_FAILED if the server closes the connection at start-up', async () => {
     const rude = createServer((client) => client.once('data', () => client.end()))
     rude.listen(0, '127.0.0.1')
     await once(rude, 'listening')
@@ -242,7 +242,7 @@ describe('a connection that cannot be made', () => {
     rude.close()
   })
 
-  test('because the name is unknown', async () => {
+  test('fails with CONNECT_FAILED if the host name is unknown', async () => {
     const url = new URL(fixture.url())
     url.hostname = 'db.invalid'
     const database = fixture.open({ url: url.href, tls: { mode: 'plaintext' } })
@@ -253,7 +253,7 @@ describe('a connection that cannot be made', () => {
   })
 })
 
-test('a session that says it is in another role is refused', async () => {
+test('a session that reports another role is refused (ROLE_UNAVAILABLE)', async () => {
   const lying = await TcpProxy.before(fixture.url(), {
     alterAnswer: (chunk) => Buffer.from(chunk.toString('latin1').replaceAll('_worker', '_wicked'), 'latin1'),
   })
@@ -273,8 +273,8 @@ function withAnotherPid(chunk: Buffer): Buffer {
   return chunk
 }
 
-describe('a pooler in the way of sessions of our own', () => {
-  test('is seen by the process id it makes up', async () => {
+describe('an undeclared pooler', () => {
+  test('is detected by a process id that is not the backend’s (TransactionPoolerError)', async () => {
     const pooler = await TcpProxy.before(fixture.url(), { alterAnswer: withAnotherPid })
     const database = fixture.open({ url: fixture.url(pooler.port) })
     await expect(database.queryAsRole(fixture.worker, 'SELECT 1')).rejects.toBeInstanceOf(TransactionPoolerError)
@@ -287,7 +287,7 @@ describe('a pooler in the way of sessions of our own', () => {
     await pooler.close()
   })
 
-  test('is seen by its refusal of start-up parameters', async () => {
+  test('is detected by its refusal of start-up parameters (TRANSACTION_POOLER)', async () => {
     const pooler = await TcpProxy.before(fixture.url(), {
       alterAnswer: () => fatal('08P01', 'unsupported startup parameter: options'),
     })

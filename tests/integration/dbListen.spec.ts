@@ -18,7 +18,7 @@ afterAll(() => fixture.remove())
 
 const CHANNEL = 'Some "Channel"'
 
-/** A listener, what it has heard, and how it has fared. */
+/** Listener with the payloads and the state changes that it reported. */
 interface Ear {
   readonly listener: Listener
   readonly heard: string[]
@@ -45,7 +45,7 @@ const endListeners = () =>
 
 const kindsOf = (states: ListenState[]) => states.map(({ state }) => state)
 
-test('hears its channel in order, in its role, and no other channel', async () => {
+test('a listener receives the notifications of its channel in order, and of no other channel', async () => {
   const { heard } = await listen()
   await notify('other', 'other channel')
   await notify('1')
@@ -55,7 +55,7 @@ test('hears its channel in order, in its role, and no other channel', async () =
   expect(rows).toHaveLength(1)
 })
 
-test('hears nothing after it was closed, closes twice, and leaves no session', async () => {
+test('a closed listener receives nothing and leaves no session; it can be closed twice', async () => {
   const { listener, heard } = await listen()
   await Promise.all([listener.close(), listener.close()])
   await notify('late')
@@ -63,14 +63,14 @@ test('hears nothing after it was closed, closes twice, and leaves no session', a
   expect(heard).toEqual([])
 })
 
-test('closing the database closes its listeners', async () => {
+test('Database.close closes its listeners', async () => {
   const database = fixture.open()
   await database.listenAsRole(fixture.worker, CHANNEL, () => {})
   await database.close()
   await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
 })
 
-test('a session that the server ends is noticed, reported and replaced', async () => {
+test('a listener reports a session that the server ended (57P01), and replaces it', async () => {
   const { heard, states } = await listen()
   await endListeners()
   await expect.poll(() => kindsOf(states), POLL_OPTIONS).toEqual(['lost', 'listening'])
@@ -79,7 +79,7 @@ test('a session that the server ends is noticed, reported and replaced', async (
   await expect.poll(() => heard, POLL_OPTIONS).toEqual(['after'])
 })
 
-test('a connection that dies silently is noticed by its heartbeat, and replaced', async () => {
+test('a listener detects a dead connection by its heartbeat (NO_ANSWER), and replaces it', async () => {
   const proxy = await TcpProxy.before(fixture.url())
   const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 1_000 })
   await notify('before')
@@ -96,7 +96,7 @@ test('a connection that dies silently is noticed by its heartbeat, and replaced'
   await proxy.close()
 })
 
-test('while the server is away it keeps trying, says so each time, and can be closed', async () => {
+test('a listener reports each failed reconnect (CONNECT_FAILED) and stops when it is closed', async () => {
   const proxy = await TcpProxy.before(fixture.url())
   const { states, listener } = await listen(proxy.port, { reconnectDelayMaxMs: 50 })
   await proxy.close()
@@ -109,7 +109,7 @@ test('while the server is away it keeps trying, says so each time, and can be cl
   expect(states).toHaveLength(tries)
 })
 
-test('closing does not wait for a server that does not answer, and nothing is reported any more', async () => {
+test('closing a listener does not wait for a silent server, and reports nothing more', async () => {
   const proxy = await TcpProxy.before(fixture.url())
   const { states, listener } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 })
   proxy.traffic = 'vanishes'
@@ -123,10 +123,10 @@ test('closing does not wait for a server that does not answer, and nothing is re
   await proxy.close()
 })
 
-test('a session that is alive but listens no more is noticed, and replaced', async () => {
+test('a listener detects that its session lost LISTEN (LISTEN_LOST), and replaces it', async () => {
   const proxy = await TcpProxy.before(fixture.url())
   const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50 })
-  // As when a pooler gives the client another backend.
+  // Has the same effect as a pooler that assigns another backend to the client.
   proxy.inject('UNLISTEN *')
   await expect.poll(() => kindsOf(states), POLL_OPTIONS).toEqual(['lost', 'listening'])
   expect(states[0]).toMatchObject({ error: { code: 'LISTEN_LOST' } })
@@ -136,7 +136,7 @@ test('a session that is alive but listens no more is noticed, and replaced', asy
   await proxy.close()
 })
 
-test('a callback that throws is its author’s problem: it surfaces, and the listener goes on', async () => {
+test('an error of a listener callback is an uncaughtException, and the listener continues', async () => {
   const surfaced: unknown[] = []
   const collect = (error: unknown) => surfaced.push(error)
   const before = process.listeners('uncaughtException')
@@ -156,7 +156,7 @@ test('a callback that throws is its author’s problem: it surfaces, and the lis
   await listener.close()
 })
 
-test('the first attempt to listen must succeed', async () => {
+test('listenAsRole rejects if its first attempt fails or an argument is invalid', async () => {
   const database = fixture.open()
   await expect(database.listenAsRole(fixture.stranger, CHANNEL, () => {})).rejects.toMatchObject({
     code: 'ROLE_UNAVAILABLE',
@@ -169,7 +169,7 @@ test('the first attempt to listen must succeed', async () => {
   await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
 })
 
-test('behind a pooler it is refused without a direct way, and works with one', async () => {
+test('listenAsRole through a transaction pooler needs listenUrl', async () => {
   const behind = fixture.open({ pooler: 'transaction' })
   await expect(behind.listenAsRole(fixture.worker, CHANNEL, () => {})).rejects.toBeInstanceOf(TransactionPoolerError)
   const heard: string[] = []

@@ -12,7 +12,7 @@ import { DbFixture } from '../support/dbFixture.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { gate } from '../support/gate.js'
 
-/** Failures as the server really reports them, each by its real cause, and what the one table makes of it. */
+/** Provokes each SQLSTATE by its real cause on a real server, and checks its disposition. */
 
 let fixture: DbFixture
 let database: Database
@@ -40,7 +40,7 @@ beforeAll(async () => {
 })
 afterAll(() => fixture.remove())
 
-/** One statement in a role without special rights. */
+/** Statements that fail alone, in a role without special rights. */
 const STATEMENTS = [
   ['0A000', 'fatal', 'SELECT pg_catalog.count(*) FROM symphony.thing FOR UPDATE'],
   ['21000', 'fatal', 'SELECT (SELECT 1 UNION SELECT 2)'],
@@ -80,7 +80,7 @@ const STATEMENTS = [
   ['58P01', 'fatal', `LOAD '$libdir/plugins/no_such_plugin'`],
 ] as const satisfies [string, Disposition, string][]
 
-/** Several in one transaction; the last one fails. */
+/** Statements of one transaction, of which the last one fails. */
 const TRANSACTIONS = [
   ['25001', 'fatal', ['VACUUM symphony.thing']],
   ['25006', 'retry', ['SET TRANSACTION READ ONLY', 'INSERT INTO symphony.thing (n) VALUES (9)']],
@@ -101,30 +101,30 @@ async function failureOf(attempt: Promise<unknown>): Promise<unknown> {
   return outcome.reason
 }
 
-test.for(STATEMENTS)('%s is %s: %s', async ([sqlstate, disposition, text]) => {
+test.for(STATEMENTS)('SQLSTATE %s is %s: %s', async ([sqlstate, disposition, text]) => {
   expect(await failureOf(database.queryAsRole(fixture.worker, text))).toMatchObject({ sqlstate, disposition })
   const pooled = fixture.open({ pooler: 'transaction' })
   expect(await failureOf(pooled.queryAsRole(fixture.worker, text))).toMatchObject({ sqlstate, disposition })
 })
 
-test.for(TRANSACTIONS)('%s is %s: %s', async ([sqlstate, disposition, texts]) => {
+test.for(TRANSACTIONS)('SQLSTATE %s is %s in a transaction: %s', async ([sqlstate, disposition, texts]) => {
   const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
     for (const text of texts) await tx.query(text)
   })
   expect(await failureOf(attempt)).toMatchObject({ sqlstate, disposition })
 })
 
-test('25P01 is fatal: a savepoint outside a transaction', async () => {
+test('SQLSTATE 25P01 is fatal: a savepoint outside a transaction', async () => {
   const attempt = database.queryAsRole(fixture.worker, 'SAVEPOINT nowhere')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '25P01', disposition: 'fatal' })
 })
 
-test('42P18 is fatal: a parameter of no known type', async () => {
+test('SQLSTATE 42P18 is fatal: a parameter whose type cannot be inferred', async () => {
   const attempt = database.queryAsRole(fixture.worker, 'SELECT $1 IS NULL', [1])
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '42P18', disposition: 'fatal' })
 })
 
-test('25P02 is fatal: a statement after one that failed', async () => {
+test('SQLSTATE 25P02 is fatal: a statement after a failed one in the same transaction', async () => {
   const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SELECT 1 / 0').catch(() => {})
     await tx.query('SELECT 1')
@@ -132,7 +132,7 @@ test('25P02 is fatal: a statement after one that failed', async () => {
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '25P02', disposition: 'fatal' })
 })
 
-test('25P03 is retry: the server ended a transaction that slept', async () => {
+test('SQLSTATE 25P03 is retry: a transaction that was idle for too long', async () => {
   const impatient = fixture.open({ idleInTransactionTimeoutMs: 50 })
   const attempt = impatient.transactionAsRole(fixture.worker, async (tx) => {
     await new Promise((resolve) => setTimeout(resolve, 300))
@@ -144,8 +144,8 @@ test('25P03 is retry: the server ended a transaction that slept', async () => {
 const touch = (tx: Transaction, n: number) =>
   tx.query('UPDATE symphony.thing SET amount = amount + 1 WHERE n = $1', [n])
 
-test('40P01 is retry: two transactions that wait for each other', async () => {
-  // Patient enough for the server to look for the deadlock.
+test('SQLSTATE 40P01 is retry: a deadlock of two transactions', async () => {
+  // Its lock timeout is longer than the deadlock_timeout of the server.
   const patient = fixture.open()
   const gates = [gate(), gate()] as const
   const cross = (mine: 0 | 1) =>
@@ -159,7 +159,7 @@ test('40P01 is retry: two transactions that wait for each other', async () => {
   expect(failures).toMatchObject([{ sqlstate: '40P01', disposition: 'retry' }])
 })
 
-test('40001 is retry: a row that changed under a frozen snapshot', async () => {
+test('SQLSTATE 40001 is retry: a row that changed after a REPEATABLE READ snapshot', async () => {
   const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
     await tx.query('SELECT FROM symphony.thing')
@@ -169,14 +169,14 @@ test('40001 is retry: a row that changed under a frozen snapshot', async () => {
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '40001', disposition: 'retry' })
 })
 
-test('55P03 is retry: a lock that somebody else holds too long', async () => {
+test('SQLSTATE 55P03 is retry: a lock that another session holds for too long', async () => {
   await fixture.admin.query('BEGIN; LOCK TABLE symphony.thing')
   const attempt = database.queryAsRole(fixture.worker, 'SELECT FROM symphony.thing')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '55P03', disposition: 'retry' })
   await fixture.admin.query('ROLLBACK')
 })
 
-test('57014 is retry: a statement that ran too long, or that somebody cancelled', async () => {
+test('SQLSTATE 57014 is retry: a statement that timed out or was cancelled', async () => {
   const tooLong = fixture.open({ statementTimeoutMs: 300 }).queryAsRole(fixture.worker, SLEEP)
   expect(await failureOf(tooLong)).toMatchObject({ sqlstate: '57014', disposition: 'retry' })
   const cancelled = failureOf(database.queryAsRole(fixture.worker, SLEEP))
@@ -184,7 +184,7 @@ test('57014 is retry: a statement that ran too long, or that somebody cancelled'
   expect(await cancelled).toMatchObject({ sqlstate: '57014', disposition: 'retry' })
 })
 
-test('57P01 is unknown for a statement that commits by itself, and retry inside a transaction', async () => {
+test('SQLSTATE 57P01 is unknown for a single statement, and retry inside a transaction', async () => {
   const patient = fixture.open()
   const alone = failureOf(patient.queryAsRole(fixture.worker, SLEEP))
   await toSleepers('pg_terminate_backend')
@@ -195,7 +195,7 @@ test('57P01 is unknown for a statement that commits by itself, and retry inside 
   expect((await patient.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
 })
 
-test('57P01 is unknown through a client of the caller’s own, too: nobody there knows what became of its session', async () => {
+test('SQLSTATE 57P01 is unknown for a statement on a client of the caller', async () => {
   await fixture.admin.query(
     `CREATE FUNCTION symphony.nap() RETURNS void LANGUAGE sql AS 'SELECT pg_catalog.pg_sleep(20)';
      GRANT EXECUTE ON FUNCTION symphony.nap() TO PUBLIC`,
@@ -217,7 +217,7 @@ async function toSleepers(signal: 'pg_cancel_backend' | 'pg_terminate_backend'):
   await expect.poll(async () => (await fixture.admin.query(send, [fixture.login])).rowCount, POLL_OPTIONS).toBe(1)
 }
 
-test('28P01, 28000 and 3D000 are fatal: a login that is not let in', async () => {
+test('SQLSTATEs 28P01, 28000 and 3D000 are fatal: wrong password, NOLOGIN, no such database', async () => {
   await fixture.admin.query(`ALTER ROLE ${fixture.worker} PASSWORD 'fixture'`)
   const [wrongPassword, mayNotLogIn, wrongDatabase] = [
     new URL(fixture.url()),
@@ -237,14 +237,14 @@ test('28P01, 28000 and 3D000 are fatal: a login that is not let in', async () =>
   }
 })
 
-test('53300 is retry: no connection left for the login', async () => {
+test('SQLSTATE 53300 is retry: a login without a free connection', async () => {
   await fixture.admin.query(`ALTER ROLE ${fixture.login} CONNECTION LIMIT 0`)
   const attempt = fixture.open().queryAsRole(fixture.worker, 'SELECT 1')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '53300', disposition: 'retry' })
   await fixture.admin.query(`ALTER ROLE ${fixture.login} CONNECTION LIMIT -1`)
 })
 
-test('at least forty states of the table were provoked by their real causes', () => {
+test('the tests above provoked at least 40 SQLSTATEs of SQLSTATE_DISPOSITIONS', () => {
   const known = [...SQLSTATE_DISPOSITIONS.keys()].filter((state) => provoked.has(state))
   process.stdout.write(`sqlstates: ${known.length} provoked\n`)
   expect(known.length).toBeGreaterThanOrEqual(40)

@@ -26,7 +26,7 @@ async function deploymentCount(db: TestDatabase): Promise<unknown> {
 }
 
 describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
-  test('PRIM-POSTGRES-SCHEMA-001 ten at once in an empty database make one deployment', async () => {
+  test('PRIM-POSTGRES-SCHEMA-001 ten at once in an empty database record one deployment', async () => {
     const db = await database('empty')
     const reports = await Promise.all(Array.from({ length: 10 }, () => deploy({ url: db.url, schema: db.schema })))
     expect(reports.filter(({ outcome }) => outcome === 'deployed')).toHaveLength(1)
@@ -34,7 +34,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
     expect(await doctor({ url: db.url, schema: db.schema })).toMatchObject({ ok: true })
   })
 
-  test('PRIM-POSTGRES-SCHEMA-001 ten at once that apply every file follow one another', async () => {
+  test('PRIM-POSTGRES-SCHEMA-001 ten at once with reapply each record a deployment', async () => {
     const db = await database('deployed')
     const options = { url: db.url, schema: db.schema, reapply: true }
     await Promise.all(Array.from({ length: 10 }, () => deploy(options)))
@@ -43,7 +43,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
   })
 
   test.each(['superuser', 'login with CREATEROLE'])(
-    'PRIM-POSTGRES-SCHEMA-001 several databases of a server that has no roles yet, at once, by a %s',
+    'PRIM-POSTGRES-SCHEMA-001 deploy four databases at once on a server without roles, by a %s',
     async (who) => {
       const server = await startPrivateServer({ settings: { fsync: 'off' } })
       try {
@@ -65,7 +65,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
 })
 
 describe('a deployment behind a long transaction', () => {
-  test('holds nobody up while it waits, and succeeds when the transaction ends', async () => {
+  test('delays no enqueue by 2 s while it waits, and succeeds when the transaction ends', async () => {
     const db = await database('deployed')
     const reader = await db.connect()
     await reader.query(
@@ -73,7 +73,7 @@ describe('a deployment behind a long transaction', () => {
     )
     const writer = await db.connect()
     const blocked = deploy({ url: db.url, schema: db.schema, reapply: true })
-    // An ALTER that waits makes every later statement on that table wait behind it, so waits must be short.
+    // A waiting ALTER blocks every later statement on that table, so the deployment must wait only briefly at a time.
     let longestMs = 0
     for (let n = 0; n < 20; n += 1) {
       const before = performance.now()
@@ -86,7 +86,7 @@ describe('a deployment behind a long transaction', () => {
     expect(longestMs).toBeLessThan(2_000)
   })
 
-  test('gives up when its patience ends, says why, and has changed nothing', async () => {
+  test('fails after patienceMs (DEPLOYMENT_BLOCKED) and changes nothing', async () => {
     const db = await database('deployed')
     const reader = await db.connect()
     await reader.query('BEGIN; LOCK TABLE payment_outbox_pending IN ROW EXCLUSIVE MODE')
@@ -100,7 +100,7 @@ describe('a deployment behind a long transaction', () => {
 })
 
 describe('a deployment while workers run', () => {
-  test('fails no enqueue, claim or completion, and loses none', async () => {
+  test('fails no enqueue, claim or completion, and loses no item', async () => {
     await withTestDatabase(
       async (db) => {
         const deployments = new AbortController()

@@ -8,7 +8,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildPaymentOn } from '../support/scorecard/payments.js'
 import { makeRelease, type OtherRelease } from '../support/scorecard/nextRelease.js'
 
-/** The way in which a table changes after its release: schema/migrations/README.md. */
+/** Migration of a later release. See schema/migrations/README.md. */
 const MIGRATION = 'ALTER TABLE payment_outbox_pending ADD COLUMN note text;\n'
 
 let db: TestDatabase
@@ -33,21 +33,21 @@ afterAll(async () => {
 const enqueueOne = () => enqueuePaymentOutbox(db.as('symphony_ingest'), buildPaymentOn('resend'))
 const notes = async () => (await db.queryNoRole('SELECT note FROM payment_outbox_pending')).rows
 
-test('a plan of the next release applies its migration and its functions, and no table again', async () => {
+test('the dry run of a later release has its migration and functions, and no file of tables', async () => {
   const { sql } = await migrated.deploy({ ...target(), dryRun: true })
   expect(sql).toContain('-- schema/migrations/0001_pending_note.sql')
   expect(sql).toContain('-- schema/functions/outbox/claim.sql')
   expect(sql).not.toContain('-- schema/v1/011_payment_outbox.sql')
 })
 
-test('a migration waits for an open transaction without stopping the producers, and is applied once', async () => {
+test('a migration waits for an open transaction without blocking enqueues, and is applied once', async () => {
   await enqueueOne()
   const holder = await db.connect('symphony_ingest')
   await holder.query('BEGIN')
   await enqueuePaymentOutbox(holder, buildPaymentOn('resend'))
   let ended = false
   const deployed = migrated.deploy(target()).finally(() => (ended = true))
-  // Each of these waits for at most one attempt of the deployment, which holds the transaction's lock request.
+  // Each enqueue waits for at most one attempt of the deployment to get its lock.
   for (let round = 0; round < 20; round += 1) await enqueueOne()
   expect(ended).toBe(false)
   await holder.query('COMMIT')
@@ -57,11 +57,11 @@ test('a migration waits for an open transaction without stopping the producers, 
   await enqueueOne()
 })
 
-test('an older release is refused over the migrated table', async () => {
+test('an older release is refused after the migration (DEPLOYMENT_NEWER_DATABASE)', async () => {
   await expect(deploy(target())).rejects.toMatchObject({ code: 'DEPLOYMENT_NEWER_DATABASE' })
 })
 
-test('an applied migration that was edited is refused, and its remedy names no repeat', async () => {
+test('an applied migration that was edited is refused, also with reapply', async () => {
   await writeFile(join(folder, 'schema', 'migrations', '0001_pending_note.sql'), `-- edited\n${MIGRATION}`)
   for (const reapply of [false, true])
     await expect(migrated.deploy({ ...target(), reapply })).rejects.toMatchObject({

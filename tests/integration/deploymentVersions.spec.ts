@@ -4,12 +4,12 @@ import { deploy, doctor, DeploymentError } from '../../libs/deployment/index.js'
 import { catalogOf } from '../support/catalogOf.js'
 import { startPrivateServer, type PostgresVersion, type PrivateServer } from '../support/server.js'
 
-/** The oldest and the newest in `npm test`; the matrix runs each version's leg with its own. */
+/** `npm test` runs the oldest and the newest version. The version matrix runs each version alone. */
 const own = inject('postgresVersion')
 const VERSIONS: readonly PostgresVersion[] = own === 18 ? [15, 18] : [own]
 const SCHEMA = 'Pay Out-box'
 
-/** The tests of one version build on each other: the roles of a server are there for good once they are created. */
+/** The tests of one version depend on each other, because the roles of a server stay once they are created. */
 describe.each(VERSIONS)('PostgreSQL %i', (version) => {
   let server: PrivateServer
   let superuser: Client
@@ -50,7 +50,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     return url.href
   }
 
-  /** Runs in the database what the error told somebody to have a DBA run. */
+  /** Runs the statements that the error asks a DBA to run. */
   async function obey(database: string, { code, remedy = '' }: DeploymentError): Promise<void> {
     expect(code).toBe('DEPLOYMENT_RIGHTS_MISSING')
     const statements = remedy.slice(
@@ -71,7 +71,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     return rows.map(({ name }) => name)
   }
 
-  test('a login with CREATEROLE and CREATE deploys, and keeps no right to act as the owner', async () => {
+  test('a login with CREATEROLE and CREATE deploys, and is no member of the owner afterwards', async () => {
     const url = urlOf('by_deployer', 'deployer')
     expect(await deploy({ url, schema: SCHEMA })).toMatchObject({ outcome: 'deployed' })
     expect(await membersOfOwner()).toEqual([])
@@ -83,7 +83,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     expect(await membersOfOwner()).toEqual([])
   })
 
-  test('it creates logins too', async () => {
+  test('a login with CREATEROLE creates logins with the roles that it was given', async () => {
     const { logins } = await deploy({
       url: urlOf('by_deployer', 'deployer'),
       schema: SCHEMA,
@@ -104,7 +104,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     expect(rows).toEqual([{ shop_inherits: true, relayer_inherits: false, relayer_may_switch: true }])
   })
 
-  test('after a failure it has no right to act as the owner either', async () => {
+  test('a login with CREATEROLE is no member of the owner after a failed deployment either', async () => {
     const owned = await connect('by_deployer')
     await owned.query(`SET ROLE symphony_owner`)
     await owned.query(`DROP VIEW "${SCHEMA}".outbox_operational_status`)
@@ -115,7 +115,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     await owned.end()
   })
 
-  test('a login that did not create the roles lends itself the owner on 15; since 16 it is told what to have granted', async () => {
+  test('a login that did not create the roles deploys on 15; since 16 after the GRANT of the error', async () => {
     const url = urlOf('by_newcomer', 'newcomer')
     if (version === 15) {
       await deploy({ url, schema: SCHEMA })
@@ -129,7 +129,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     expect(await doctor({ url: urlOf('by_newcomer'), schema: SCHEMA })).toMatchObject({ ok: true })
   })
 
-  test('a login without any right is told exactly what to have run, and then it can', async () => {
+  test('a login without rights deploys after a DBA has run the statements of the error', async () => {
     const url = urlOf('by_guest', 'guest')
     const error = await refusal(deploy({ url, schema: SCHEMA }))
     expect(error.remedy).toContain(`CREATE SCHEMA IF NOT EXISTS "${SCHEMA}" AUTHORIZATION symphony_owner;`)
@@ -139,7 +139,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     expect(await doctor({ url: urlOf('by_guest'), schema: SCHEMA })).toMatchObject({ ok: true })
   })
 
-  test('a login that may not grant our roles is told which right to get, and then creates logins', async () => {
+  test('a login that may not grant the roles creates logins after the GRANT of the error', async () => {
     const url = urlOf('by_newcomer', 'newcomer')
     const createLogins = [{ name: 'clerk', roles: ['control'] }] as const
     await superuser.query(`GRANT symphony_owner TO newcomer${version >= 16 ? ' WITH INHERIT FALSE' : ''}`)
@@ -152,14 +152,14 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     expect(rows).toEqual([{ member: true }])
   })
 
-  test('a superuser deploys, twice', async () => {
+  test('a superuser deploys; a second deployment changes nothing', async () => {
     const url = urlOf('by_superuser')
     expect(await deploy({ url, schema: SCHEMA, dedicatedDatabase: true })).toMatchObject({ outcome: 'deployed' })
     expect(await deploy({ url, schema: SCHEMA })).toMatchObject({ outcome: 'unchanged' })
     expect(await doctor({ url, schema: SCHEMA })).toMatchObject({ ok: true })
   })
 
-  test('--dedicated-database by somebody who does not own the database changes nothing and says so', async () => {
+  test('dedicatedDatabase is refused to a login that does not own the database', async () => {
     const url = urlOf('by_deployer', 'deployer')
     await expect(deploy({ url, schema: 'other', dedicatedDatabase: true })).rejects.toMatchObject({
       code: 'DEPLOYMENT_RIGHTS_MISSING',
@@ -168,8 +168,8 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
   })
 })
 
-describe('a server where nothing was deployed yet', () => {
-  test('a login without any right is told to have the roles created, and then it can deploy', async () => {
+describe('a server without a deployment', () => {
+  test('lets a login without rights deploy after a DBA has run the CREATE ROLEs of the error', async () => {
     const server = await startPrivateServer({ settings: { fsync: 'off' } })
     try {
       const superuser = new Client(server.url)

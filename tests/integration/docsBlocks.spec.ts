@@ -13,7 +13,7 @@ const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
 const WALKED = new Set([...GUIDES, ...PEER_GUIDES])
 
-/** Which spec runs the program of a page; a program in a walked guide is run by `npm run guides`. */
+/** Spec that runs the program of each page. `npm run guides` runs the programs of guides. */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'README.md payment.mjs': 'tests/contract/package.spec.ts',
   'docs/coding/brokers.md queue.mjs': 'tests/workspaces/brokers/support/pasteProgram.ts',
@@ -25,7 +25,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'docs/concepts/messages.md receipts.mjs': 'tests/integration/docsPrograms.spec.ts',
   'docs/concepts/scheduler.md schedule.mjs': 'tests/integration/docsPrograms.spec.ts',
 }
-/** How many blocks of each page cannot be executed. Each says why; one more is a decision. */
+/** Number of blocks of each page that cannot be executed. Each block states its reason. */
 const NOT_RUN: Readonly<Record<string, number>> = {
   'docs/coding/brokers.md': 1,
   'docs/operate/auditor.md': 1,
@@ -42,7 +42,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-/** Those of a language that nobody has excused. */
+/** Returns the blocks of the languages that are not marked as not run. */
 function blocksIn(...languages: readonly string[]): readonly GuideBlock[] {
   const found = blocks.filter(({ language, notRun }) => languages.includes(language) && notRun === undefined)
   expect(found.length).toBeGreaterThan(0)
@@ -51,7 +51,7 @@ function blocksIn(...languages: readonly string[]): readonly GuideBlock[] {
 
 const placeOf = ({ page, line }: GuideBlock) => `${page}:${line}`
 
-test('each block is of a language that is looked at here, and what cannot be executed says why and is counted', () => {
+test('each block has a known language; a block that is not run gives a reason and is counted', () => {
   const known = new Set(['js', 'ts', 'sql', 'console', 'json'])
   expect(blocks.filter(({ language }) => !known.has(language)).map(placeOf)).toEqual([])
   const excused: Record<string, number> = {}
@@ -60,7 +60,7 @@ test('each block is of a language that is looked at here, and what cannot be exe
   expect(excused).toEqual(NOT_RUN)
 })
 
-test('each program that a page tells to save and run is run by a test, or by the walk of its guide', async () => {
+test('each program of a page is run by a test or by npm run guides', async () => {
   const programs = blocks.flatMap(({ page, file }) =>
     file?.endsWith('.mjs') === true && !WALKED.has(page) ? [`${page} ${file}`] : [],
   )
@@ -71,7 +71,7 @@ test('each program that a page tells to save and run is run by a test, or by the
   }
 })
 
-/** A folder in which the package, the driver and the types that users have are installed. */
+/** Installs the package, the driver and their types in the folder, as a user does. */
 async function install(): Promise<void> {
   for (const name of ['pg', '@types/node', '@types/pg', 'undici-types']) {
     await mkdir(dirname(join(folder, 'node_modules', name)), { recursive: true })
@@ -82,7 +82,7 @@ async function install(): Promise<void> {
   await writeFile(join(folder, 'package.json'), '{ "type": "module" }')
 }
 
-/** What the compiler says about the blocks of a language that no test runs, each a module of its own. */
+/** Compiles the blocks of a language that no test runs, each as its own module. Returns the errors. */
 async function complaints(language: string, strict: boolean): Promise<string> {
   const compiled = blocksIn(language).filter(({ page, file }) => PROGRAMS[`${page} ${file}`] === undefined)
   const files = new Map(compiled.map((block) => [`${folderOf(block)}/${language}-${block.line}.mts`, block]))
@@ -97,7 +97,7 @@ async function complaints(language: string, strict: boolean): Promise<string> {
   return stdout
 }
 
-/** A page's blocks lie together, with the files that they say they are, because they import each other. */
+/** The blocks and files of a page share a folder, because they import each other. */
 const folderOf = ({ page }: GuideBlock) => page.replaceAll(/\W/g, '-')
 
 async function saveFiles(): Promise<void> {
@@ -107,17 +107,17 @@ async function saveFiles(): Promise<void> {
   }
 }
 
-test('the compiler accepts the code that no test runs: TypeScript strictly, JavaScript as its readers write it', async () => {
+test('tsc accepts the blocks that no test runs: TypeScript strictly, JavaScript not strictly', async () => {
   await install()
   await saveFiles()
   expect(await Promise.all([complaints('ts', true), complaints('js', false)])).toEqual(['', ''])
 })
 
-test('PostgreSQL accepts every statement, beside a deployed schema', async () => {
+test('PostgreSQL accepts every SQL block in a database with a deployed schema', async () => {
   await using db = await createTestDatabase({ schema: 'symphony' })
   const client = await db.connect()
   for (const { page, line, given = '', code } of blocksIn('sql')) {
-    // With parameters it can only be prepared: parsed, and its names looked up.
+    // A statement with parameters is only prepared, which parses it and resolves its names.
     const statement = /\$\d/.test(code) ? `PREPARE block AS ${code}` : code.replaceAll(/^(?:BEGIN|COMMIT);$/gm, '')
     const accepted = await client.query(`BEGIN; ${given}; ${statement}; ROLLBACK`).then(
       () => 'accepted',
@@ -130,14 +130,14 @@ test('PostgreSQL accepts every statement, beside a deployed schema', async () =>
   }
 })
 
-test('every command of a page exists, with its options and arguments', async () => {
+test('every command in a page exists, with its options and arguments', async () => {
   const program = readReference(await readFile(join(root, 'docs', 'reference', 'cli.md'), 'utf8'))
   const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   const wrong = blocks
     .filter(({ language }) => language === 'console')
     .flatMap((block) => {
       const found = wrongCommands(block.code, program, scripts)
-      // What nobody runs may use what is not installed here; our own commands must be right there, too.
+      // A block that is not run may use programs that are not installed here. Its symphony commands must be right.
       const counted = block.notRun === undefined ? found : found.filter((what) => !what.startsWith('unknown program'))
       return counted.map((what) => `${placeOf(block)} ${what}`)
     })
@@ -146,7 +146,7 @@ test('every command of a page exists, with its options and arguments', async () 
   expect(wrongCommands(planted, program, scripts)).toHaveLength(5)
 })
 
-test('every JSON file that a page shows is JSON', () => {
+test('every JSON block of a page is valid JSON', () => {
   const broken = blocksIn('json').filter(({ code }) => {
     try {
       return JSON.parse(code) === undefined

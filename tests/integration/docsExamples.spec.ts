@@ -20,15 +20,15 @@ const EXAMPLES = [
   'webhooks-to-inbox.mjs',
 ]
 
-// Side by side: most of the time each waits for its own process to start.
-test.concurrent.for(EXAMPLES)('%s prints what it says', async (name) => {
+// Concurrent, because each test mostly waits for its process to start.
+test.concurrent.for(EXAMPLES)('%s prints the output that its last comment shows', async (name) => {
   await using db = await createTestDatabase({ schema: 'symphony' })
   const file = join(folder, name)
   const { stdout, expected } = await runExample(file, file, db.url)
   expect(stdout).toBe(expected)
 })
 
-test.concurrent('the program of testing.md is a test that passes', async () => {
+test.concurrent('the program of testing.md passes under node --test', async () => {
   const page = await readFile(join(root, 'docs', 'coding', 'testing.md'), 'utf8')
   const [, program = ''] = /```js\n(.*?)```/s.exec(page) ?? []
   const elsewhere = await mkdtemp(join(tmpdir(), 'symphony-docs-'))
@@ -76,7 +76,7 @@ test.concurrent('typescript-from-zero.md compiles with its tsconfig, and its tes
   }
 })
 
-test('the example of many tenants is the program of its page, which docsPrograms.spec.ts runs', async () => {
+test('many-tenants.mjs equals the program of many-databases.md, which docsPrograms.spec.ts runs', async () => {
   const page = await readFile(join(root, 'docs', 'concepts', 'many-databases.md'), 'utf8')
   const [, program, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(page) ?? []
   expect(await readFile(join(folder, 'many-tenants.mjs'), 'utf8')).toBe(`${program}\n/* prints\n${output}*/\n`)

@@ -13,14 +13,14 @@ function programOf(name: string): string {
   return block.code
 }
 
-test('the SQL of other-languages.md needs only symphony_ingest, is repeatable, and is refused as it says', async () => {
+test('the SQL of other-languages.md needs only symphony_ingest and is idempotent (P7004, 22023)', async () => {
   await using db = await createTestDatabase({ schema: 'symphony' })
   const till = await db.createLogin('till', { roles: ['symphony_ingest'], inherit: true })
   await db.queryNoRole(programOf('orders.sql').replaceAll('orders', 'public.orders').replace('till', till.name))
   const client = await till.connect()
   await client.query('SET search_path TO public')
   const enqueue = async (text: string) => {
-    // A simple query with several statements has several results; the driver's types know of one.
+    // A simple query with several statements has several results. The types of the driver declare one.
     const answers: unknown = await client.query(text)
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the third statement of the program returns the row
     const [, , { rows }] = answers as [
@@ -48,7 +48,7 @@ test('the SQL of other-languages.md needs only symphony_ingest, is repeatable, a
   expect(unserved.rows).toEqual([{ rail_type: 'SEPA', served_at: null }])
 })
 
-test('the page links every program of examples/languages, and npm run languages runs each', async () => {
+test('other-languages.md links each program of examples/languages; languages.check.ts runs it', async () => {
   const check = await readFile(join(root, 'tests', 'debian', 'languages.check.ts'), 'utf8')
   for (const name of await readdir(join(root, 'examples', 'languages'))) {
     expect(page).toContain(`(../../examples/languages/${name})`)

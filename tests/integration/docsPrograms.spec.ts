@@ -9,7 +9,7 @@ import { createTestDatabase } from '../support/database.js'
 const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
 
-/** Where a newcomer would be: an empty folder in which the package was installed. */
+/** Folder with nothing but the installed package, as a new user has it. */
 let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'symphony-docs-'))
@@ -19,7 +19,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-/** A page starts with its program, and says what it prints. */
+/** Returns the first program of a page and the output that the page shows for it. */
 async function programOf(page: string): Promise<{ readonly source: string; readonly output: string }> {
   const text = await readFile(join(root, 'docs', 'concepts', page), 'utf8')
   const [, source, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(text) ?? []
@@ -28,7 +28,7 @@ async function programOf(page: string): Promise<{ readonly source: string; reado
 }
 
 test.for(['leases.md', 'many-databases.md', 'messages.md', 'scheduler.md'])(
-  'the program of %s works when pasted, and prints what the page says',
+  'the program of %s prints the output that the page shows',
   async (page) => {
     const { source, output } = await programOf(page)
     const db = await createTestDatabase({ content: 'empty' })

@@ -6,7 +6,7 @@ import { runGuide } from '../../scripts/guides/runGuide.mjs'
 import { startPrivateServer } from '../support/server.js'
 import { ask } from '../support/standby.js'
 
-test('the guide to uninstall drops the schema, the roles and the login, and nothing else', async () => {
+test('uninstall.md drops the schema, the roles and the login, and nothing else', async () => {
   const server = await startPrivateServer()
   const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
   await chmod(folder, 0o755)
@@ -23,7 +23,7 @@ test('the guide to uninstall drops the schema, the roles and the login, and noth
   }
 })
 
-/** The schemas, roles, memberships, default privileges, and relations of the database. */
+/** Schemas, roles, memberships, default privileges and relations of the database. */
 const OUTSIDE = `SELECT json_build_object(
   'schemas', (SELECT json_agg(json_build_object('name', nspname, 'rights', nspacl::text) ORDER BY nspname) FROM pg_namespace
     WHERE nspname !~ '^pg_(temp|toast_temp)_'),

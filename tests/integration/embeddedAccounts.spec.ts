@@ -28,7 +28,7 @@ async function answers(url: string): Promise<boolean> {
   return true
 }
 
-/** A copy of the shipped package as npm unpacks it: without its links, which an install script would make. */
+/** Copies the shipped package as npm unpacks it: without the links that an install script would create. */
 async function packageWithoutLinks(folder: string): Promise<string> {
   const native = join(folder, 'native')
   await cp(kit.binaries, native, { recursive: true, verbatimSymlinks: true })
@@ -43,8 +43,8 @@ async function linksOf(native: string): Promise<readonly { readonly target: stri
   return links
 }
 
-describe('an ordinary user', () => {
-  test('runs the server as himself', async () => {
+describe('an embedded server of an ordinary user', () => {
+  test('runs under the account of that user', async () => {
     const account = await ordinaryAccount()
     const home = await makeFolderOf(account, join(await freshFolder(), 'symphony'))
     await chmod(home, 0o700)
@@ -56,24 +56,24 @@ describe('an ordinary user', () => {
     expect(await answers(starter.report.url)).toBe(true)
     await starter.end('stop')
 
-    // Root may visit, and serves the cluster as its owner; for anyone else this is just the next start.
+    // Root starts the server under the account that owns the cluster. For another user this is a normal start.
     const visit = await startEmbedded({ dataDir: home, binaries: kit.binaries })
     expect(await answers(visit.url)).toBe(true)
     expect((await stat(join(home, 'postgres/data/postmaster.pid'))).uid).toBe(starter.report.uid)
     await visit.stop()
   })
 
-  test('cannot use a cluster that is not his, and is told so', async () => {
+  test('refuses a cluster of another user (EMBEDDED_DATA_DIR)', async () => {
     const folder = await freshFolder()
     const dataDir = join(folder, 'symphony')
     await (await startEmbedded({ dataDir })).stop()
-    // Without root there is no second user to be; a closed folder is what a stranger's looks like.
+    // Without root the test cannot change its user, so a folder without permissions stands for a foreign cluster.
     if (!isRoot) await chmod(join(dataDir, 'postgres'), 0o000)
     const { report } = await kit.start({ dataDir }, await ordinaryAccount())
     if (!isRoot) await chmod(join(dataDir, 'postgres'), 0o700)
     expect(report.error?.code).toBe('EMBEDDED_DATA_DIR')
 
-    // Nor can root use one that somebody gave to root; an ordinary user cannot even give it away.
+    // Root cannot use a cluster that root owns. An ordinary user cannot chown it (EPERM).
     const given = await chown(join(dataDir, 'postgres/data'), 0, 0)
       .then(
         () => startEmbedded({ dataDir }),
@@ -84,7 +84,7 @@ describe('an ordinary user', () => {
     await rm(dataDir, { recursive: true })
   })
 
-  test('gets a copy of a package that is read-only and lacks its links', async () => {
+  test('uses a copy of a package that is read-only and lacks its links', async () => {
     const folder = await freshFolder()
     await chmod(folder, 0o755)
     const account = await ordinaryAccount()
@@ -110,7 +110,7 @@ describe('an ordinary user', () => {
   })
 })
 
-test('links that no install script has made are made at the start', async () => {
+test('an embedded server creates missing links of its package at its start', async () => {
   const folder = await freshFolder()
   await chmod(folder, 0o755)
   const binaries = await packageWithoutLinks(folder)
@@ -123,7 +123,7 @@ test('links that no install script has made are made at the start', async () => 
   expect((await readdir(dataDir)).filter((name) => name.startsWith('binaries-'))).toEqual([])
 })
 
-test('without the package, a PostgreSQL of the system or of the path is found', async () => {
+test('an embedded server without the package uses a PostgreSQL of the system or of PATH', async () => {
   const dataDir = join(await freshFolder(), 'symphony')
   const options = { dataDir, binaries: undefined, searchPath: `relative:/nowhere:${join(testBinaries(16), 'bin')}` }
   const starter = await kit.start(options)
@@ -133,8 +133,8 @@ test('without the package, a PostgreSQL of the system or of the path is found', 
   await starter.end('stop')
 })
 
-describe('a project folder that is closed to everybody else', () => {
-  test('root moves cluster and programs out, to where the lent account can reach them; others need not', async () => {
+describe('an embedded server in a project folder of mode 0700', () => {
+  test('moves cluster and binaries to outsideDir under root, and stays in place otherwise', async () => {
     const folder = await freshFolder()
     const project = join(folder, 'project')
     await mkdir(project, { mode: 0o700 })
@@ -152,18 +152,18 @@ describe('a project folder that is closed to everybody else', () => {
     expect((await readdir(moved)).map((name) => name.replace(/-.*/, '')).toSorted()).toEqual(['binaries', 'postgres'])
     expect((await stat(join(moved, 'postgres/password'))).mode & 0o777).toBe(0o600)
 
-    // The folder stays the one handle: start, adopt and stop find the cluster through it.
+    // Start, adopt and stop still find the cluster through the data folder.
     const second = await startEmbedded({ ...options, detached: true })
     expect(second.url).toBe(first.url)
     expect(await startEmbedded(options)).toMatchObject({ adopted: true, url: first.url })
     expect(await stopEmbedded(options.dataDir)).toBe(true)
 
-    // Losing it is an error: an empty database in its place would hide the loss.
+    // A missing cluster is an error. A new empty database in its place would hide the loss.
     await rm(moved, { recursive: true })
     await expect(startEmbedded(options)).rejects.toMatchObject({ code: 'EMBEDDED_DATA_DIR' })
     expect(await readdir(join(folder, 'outside'))).toEqual([])
 
-    // Removing the data folder is how one starts afresh.
+    // Removing the data folder allows a new cluster.
     await rm(options.dataDir, { recursive: true })
     const afresh = await startEmbedded(options)
     expect(afresh.url).not.toBe(first.url)

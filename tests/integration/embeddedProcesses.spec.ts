@@ -34,7 +34,7 @@ async function usedDataDir(): Promise<string> {
 
 async function connect(url: string): Promise<Client> {
   const client = new Client(url)
-  // Several tests stop the server under it.
+  // Several tests stop the server while this client is connected.
   client.on('error', () => {})
   await client.connect()
   return client
@@ -57,13 +57,13 @@ async function insertOne(url: string): Promise<void> {
   await client.end()
 }
 
-/** Resolves once no server runs in the folder any more. */
+/** Waits until no server runs in the folder. */
 async function serverIsGone(dataDir: string): Promise<void> {
   await expect.poll(() => stat(join(dataDir, 'postgres/data/postmaster.pid')).catch(() => 'gone')).toBe('gone')
 }
 
-describe('several starters', () => {
-  test('of four at once in an empty folder one starts the server and three adopt it', async () => {
+describe('startEmbedded', () => {
+  test('called by four processes in an empty folder starts one server; three adopt it', async () => {
     const dataDir = await freshDataDir()
     const starters = await Promise.all(Array.from({ length: 4 }, () => kit.start({ dataDir })))
     const reports = starters.map((starter) => starter.report)
@@ -71,10 +71,10 @@ describe('several starters', () => {
     expect(new Set(reports.map((report) => report.url)).size).toBe(1)
     expect(reports.filter((report) => !report.adopted)).toHaveLength(1)
     await insertOne(reports[0]?.url ?? '')
-    // The clusters of the losers are gone, and nobody had to go elsewhere.
+    // The three unused clusters are removed, and no cluster was moved out of the folder.
     expect(await readdir(dataDir)).toEqual(['postgres'])
 
-    // Adopters come and go; the owner decides.
+    // The server runs until its owner stops. An adopter that stops leaves it running.
     const [owner, ...adopters] = starters.toSorted((a, b) => Number(a.report.adopted) - Number(b.report.adopted))
     for (const adopter of adopters) expect(await adopter.end('stop')).toBe(0)
     expect(await countOf(owner?.report.url ?? '', 'payment')).toBe(1)
@@ -82,9 +82,9 @@ describe('several starters', () => {
     await serverIsGone(dataDir)
   })
 
-  test('a start that was killed keeps nobody from the next one', async () => {
+  test('starts although a killed start left its mark in the folder', async () => {
     const dataDir = await usedDataDir()
-    // The mark of a starter whose pid nobody has.
+    // The mark of a starter with a pid that does not exist.
     await symlink('2147483646', join(dataDir, 'postgres', 'data.starting'))
     const server = await startEmbedded({ dataDir })
     expect(server.adopted).toBe(false)
@@ -92,7 +92,7 @@ describe('several starters', () => {
     await server.stop()
   })
 
-  test('of four at once after a crash one recovers the server and three adopt it', async () => {
+  test('called by four processes after a crash recovers one server; three adopt it', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await insertOne(first.url)
@@ -105,12 +105,12 @@ describe('several starters', () => {
   })
 })
 
-describe('the server ends with the process that started it', () => {
-  test('when that is killed: a clean stop by the watchdog, and nothing committed is lost', async () => {
+describe('an owned server', () => {
+  test('is stopped cleanly by the watchdog when its starter is killed, and loses no commit', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     await insertOne(starter.report.url)
-    // A session in the middle of something must not hold the stop up.
+    // An open transaction must not delay the stop.
     const client = await connect(starter.report.url)
     await client.query('BEGIN')
     expect(await starter.end('SIGKILL')).toBe('SIGKILL')
@@ -122,14 +122,14 @@ describe('the server ends with the process that started it', () => {
     await next.stop()
   })
 
-  test.each(['exit', 'idle'] as const)('when that forgets to stop it: %s', async (how) => {
+  test.each(['exit', 'idle'] as const)('ends with a starter that never stops it: %s', async (how) => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     expect(await starter.end(how)).toBe(0)
     await serverIsGone(dataDir)
   })
 
-  test('but not by Ctrl-C, which the application must be able to answer with the server still there', async () => {
+  test('survives a SIGINT to its process group, so that the application can still use it', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     const client = await connect(starter.report.url)
@@ -139,7 +139,7 @@ describe('the server ends with the process that started it', () => {
     expect(await starter.end('stop')).toBe(0)
   })
 
-  test('and quickly, although clients are connected', async () => {
+  test('stops although clients are connected', async () => {
     const dataDir = await usedDataDir()
     const server = await startEmbedded({ dataDir })
     const client = await connect(server.url)
@@ -151,7 +151,7 @@ describe('the server ends with the process that started it', () => {
 })
 
 describe('a server that was killed', () => {
-  test('recovers at the next start with all that was committed', async () => {
+  test('recovers its commits at the next start', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await insertOne(first.url)
@@ -165,7 +165,7 @@ describe('a server that was killed', () => {
 })
 
 describe('a detached server', () => {
-  test('belongs to its folder: it outlives its starter until it is stopped there', async () => {
+  test('outlives its starter until stopEmbedded stops it', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir, detached: true })
     expect(await starter.end('SIGKILL')).toBe('SIGKILL')
@@ -181,7 +181,7 @@ describe('a detached server', () => {
     expect(await stopEmbedded(dataDir)).toBe(false)
   })
 
-  test('an owned server is not stopped from outside, unless that is forced', async () => {
+  test('differs from an owned one, which stopEmbedded stops only with force (EMBEDDED_OWNED)', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     await expect(stopEmbedded(dataDir)).rejects.toMatchObject({
@@ -195,7 +195,7 @@ describe('a detached server', () => {
   })
 })
 
-/** The database was used once, and its server is gone. */
+/** Opens a database of `embedded:FOLDER`, uses it once and ends the process that owns its server. */
 async function orphanedDatabase() {
   const dataDir = await usedDataDir()
   const owner = await kit.start({ dataDir })
@@ -214,14 +214,14 @@ async function orphanedDatabase() {
   return { dataDir, port: owner.report.port, portOf }
 }
 
-describe('a database of embedded:FOLDER, whose server another process started and ended with', () => {
-  test('starts it again, once for all callers that wait', async () => {
+describe('a database of embedded:FOLDER after the end of the process that started its server', () => {
+  test('starts the server again, once for all waiting callers', async () => {
     const { dataDir, portOf } = await orphanedDatabase()
     const ports = new Set(await Promise.all(Array.from({ length: 8 }, portOf)))
     expect([...ports]).toEqual([Number(new URL(await embeddedUrl(dataDir)).port)])
   })
 
-  test('finds it at another port, where a third process started it', async () => {
+  test('finds the server at the other port at which a third process started it', async () => {
     const { dataDir, port, portOf } = await orphanedDatabase()
     const taken = createServer((socket) => socket.destroy()).listen(port, '127.0.0.1')
     await once(taken, 'listening')
@@ -232,7 +232,7 @@ describe('a database of embedded:FOLDER, whose server another process started an
     await third.end('stop')
   })
 
-  test('names the folder and the reason if it cannot be started', async () => {
+  test('names the folder and the reason if the server cannot start (CONNECT_FAILED)', async () => {
     const { dataDir, portOf } = await orphanedDatabase()
     const version = join(dataDir, 'postgres/data/PG_VERSION')
     await writeFile(version, '9\n')
@@ -246,7 +246,7 @@ describe('a database of embedded:FOLDER, whose server another process started an
   })
 })
 
-test('the next test run removes the folders of dead runs, and only those', async () => {
+test('removeFoldersOfDeadRuns removes the folders of dead test runs only', async () => {
   const starter = await kit.start({ dataDir: await usedDataDir() })
   const deadPid = starter.process.pid
   await starter.end('stop')

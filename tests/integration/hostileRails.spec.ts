@@ -34,7 +34,7 @@ function cyclic(): object {
 
 const THEN = 'then'
 
-/** An object with a `then` of its own, which `await` calls. */
+/** Builds an object with its own `then`, which `await` calls. */
 function thenable(onThen: () => unknown): object {
   const answer = {}
   Reflect.set(answer, THEN, onThen)
@@ -60,33 +60,36 @@ const ANSWERS: readonly (readonly [string, () => unknown, 'DISPATCHED' | 'held']
   ['a rejection with nothing', () => Promise.reject(), 'held'],
 ]
 
-test.for(ANSWERS)('a rail that answers with %s is called once, and its payment ends', async ([, answer, ending]) => {
-  const { railType } = buildInstruction()
-  let calls = 0
-  const dispatch = () => {
-    calls += 1
-    return answer()
-  }
-  const rails = loadRails([{ type: railType, onUnknown: 'hold', money: false, timeoutMs: 200, dispatch }])
-  const item = await enqueue(db, { railType })
-  const relayer = new OutboxRelayer(db.database, rails, { listen: false })
-  await relayer.runOnce()
-  await relayer.runOnce()
-  await relayer.stop()
-  expect(calls).toBe(1)
-  const [attempt, ...others] = await attemptRows(db, item.outboxId)
-  expect(others).toEqual([])
-  expect(attempt?.state).toBe(ending === 'held' ? 'RETRYABLE' : ending)
-  const pending = await pendingRow(db, item.outboxId)
-  const found = pending && {
-    unknown: pending.outcome_unknown,
-    leased: pending.lease_token !== null,
-    held: pending.hold_reason !== null,
-  }
-  expect(found).toEqual(ending === 'DISPATCHED' ? undefined : { unknown: true, leased: false, held: true })
-})
+test.for(ANSWERS)(
+  'a rail that answers with %s is called once; its payment is dispatched or held',
+  async ([, answer, ending]) => {
+    const { railType } = buildInstruction()
+    let calls = 0
+    const dispatch = () => {
+      calls += 1
+      return answer()
+    }
+    const rails = loadRails([{ type: railType, onUnknown: 'hold', money: false, timeoutMs: 200, dispatch }])
+    const item = await enqueue(db, { railType })
+    const relayer = new OutboxRelayer(db.database, rails, { listen: false })
+    await relayer.runOnce()
+    await relayer.runOnce()
+    await relayer.stop()
+    expect(calls).toBe(1)
+    const [attempt, ...others] = await attemptRows(db, item.outboxId)
+    expect(others).toEqual([])
+    expect(attempt?.state).toBe(ending === 'held' ? 'RETRYABLE' : ending)
+    const pending = await pendingRow(db, item.outboxId)
+    const found = pending && {
+      unknown: pending.outcome_unknown,
+      leased: pending.lease_token !== null,
+      held: pending.hold_reason !== null,
+    }
+    expect(found).toEqual(ending === 'DISPATCHED' ? undefined : { unknown: true, leased: false, held: true })
+  },
+)
 
-/** Rails whose first call ends or blocks its process. Each call leaves a line in a file before it does anything else. */
+/** Rails that exit or block the worker `first`. Each call first appends its reference to a file. */
 const RAILS = `
 import { appendFileSync, readFileSync } from 'node:fs'
 const { CALLS_FILE, WORKER_NAME } = process.env
@@ -107,7 +110,7 @@ export default [
 `
 
 describe.for(['exit', 'block'] as const)('a rail that makes its worker process %s', (what) => {
-  test('loses no payment, and a payment of a hold rail is called once', async () => {
+  test('loses no payment, and a hold rail is called once per payment', async () => {
     const callsFile = join(folder, `${what}.calls`)
     const railsFile = join(folder, `${what}.mjs`)
     await writeFile(railsFile, RAILS)
@@ -134,11 +137,11 @@ describe.for(['exit', 'block'] as const)('a rail that makes its worker process %
     if (what === 'exit') await first.ended
     const resend = await enqueue(db, { railType: `${what}-resend`, payload: PAYABLE })
     start('second')
-    // Idempotent under its reference: sent until it is answered.
+    // A resend rail is called until it answers.
     await expect
       .poll(async () => (await attemptRows(db, resend.outboxId)).at(-1)?.state, POLL_OPTIONS)
       .toBe('DISPATCHED')
-    // Not idempotent: never sent again. A blocked worker's late answer is kept as evidence, or still in time.
+    // A hold rail is never called again. The answer of a blocked worker is a late outcome, or still in time.
     await expect
       .poll(async () => {
         const [pending, events, attempts] = await Promise.all([

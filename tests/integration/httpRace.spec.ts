@@ -26,7 +26,7 @@ function statusCounts(responses: readonly Response[]): Record<string, number> {
   return counts
 }
 
-test('of many equal requests at once one is told 201 and all are told the same item', async () => {
+test('24 equal requests at once create one item: one answer is 201, the others 200', async () => {
   const instruction = instructionOf(`participant-${randomUUID()}`, '1.00')
   const responses = await Promise.all(
     Array.from({ length: RACERS }, () => fixture.post(instruction, instruction.instructionId)),
@@ -37,7 +37,7 @@ test('of many equal requests at once one is told 201 and all are told the same i
   expect(new Set(bodies.map(({ sequenceId }) => sequenceId))).toEqual(new Set(['1']))
 })
 
-test('of many instructions under one key at once, one is accepted and every other is answered KEY_REUSED', async () => {
+test('24 instructions with one key at once create one item; the others get 409 KEY_REUSED', async () => {
   const key = `key-${randomUUID()}`
   const participantId = `participant-${randomUUID()}`
   const ids = Array.from({ length: RACERS }, (_, index) => `instruction-${index}-${key}`)
@@ -57,7 +57,7 @@ test('of many instructions under one key at once, one is accepted and every othe
   expect(rows).toEqual([{ instruction_id: winner, sequence_id: 1n }])
 })
 
-test('of many different requests under one key at once one is accepted and every other is told 409', async () => {
+test('24 different payloads with one key at once create one item; the others get 409', async () => {
   const participantId = `participant-${randomUUID()}`
   const responses = await Promise.all(
     Array.from({ length: RACERS }, (_, index) =>

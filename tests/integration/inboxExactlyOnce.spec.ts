@@ -5,18 +5,18 @@ import { withTestDatabase, type TestDatabase } from '../support/database.js'
 import { startInboxWorker, type InboxWorkerProcess } from '../support/inboxWorkerProcess.js'
 
 /**
- * Worker processes that are killed at work, senders that repeat themselves, two sources that use the same ids, and handlers
- * that fail: each message has its effect once. By hand with more: INBOX_TEST_MESSAGES=100000.
+ * Kills worker processes, sends duplicates and uses the same ids in two sources. Handlers fail now and then. Each message
+ * must have its effect once. INBOX_TEST_MESSAGES=100000 runs the long form.
  */
 
 const MESSAGES = Number(process.env['INBOX_TEST_MESSAGES'] ?? 1_000)
 const KILLS = Math.max(5, Math.ceil(MESSAGES / 2_000))
 const WORKERS = 3
-/** Short, so that a killed worker's messages are not waited for long. */
+/** Short, so that the messages of a killed worker are soon claimed again. */
 const LEASE_SECONDS = 2
 
 test(
-  'messages with duplicates and kills: the effect of each is there exactly once, and other content is reported',
+  'each inbox message has one effect despite duplicates and kills; other content is an event',
   { timeout: 30_000 + MESSAGES * 20 },
   async () => {
     await withTestDatabase(async (db) => {
@@ -34,7 +34,7 @@ test(
       await finished(db)
       await fleet.end()
 
-      // Both books: what came in, and what was done about it.
+      // Compares the messages with their effects.
       expect(answers.created).toBe(MESSAGES)
       const { rows } = await db.queryNoRole(
         `SELECT (SELECT count(*) FROM inbox_messages WHERE state = 'done')::int AS done,
@@ -72,14 +72,14 @@ async function setUpShop(db: TestDatabase): Promise<string> {
   return name
 }
 
-/** Looks until nothing is left to do, or until nobody waits for the answer any more. */
+/** Waits until every message is done, or until the signal aborts. */
 async function finished(db: TestDatabase, signal?: AbortSignal): Promise<void> {
   const isOver = async () => signal?.aborted === true || !(await isAnyLeft(db))
   await expect.poll(isOver, { interval: 100, timeout: 25_000 + MESSAGES * 10 }).toBe(true)
 }
 
 async function isAnyLeft(db: TestDatabase): Promise<boolean> {
-  // A failed attempt waits five seconds for the next one; the test does not.
+  // Makes failed messages due at once instead of after their backoff of five seconds.
   await db.queryNoRole(`UPDATE inbox_messages SET due_at = now() WHERE state = 'seen' AND due_at > now()`)
   const { rows } = await db.queryNoRole<{ any_left: boolean }>(
     `SELECT EXISTS (SELECT 1 FROM inbox_messages WHERE state <> 'done') AS any_left`,
@@ -93,7 +93,7 @@ interface Answers {
   sent: number
 }
 
-/** Each message once, and about three of ten again, at once or later; one of a hundred again with another content. */
+/** Sends each message, repeats about 29 of 100 at once or later, and repeats one of 100 with other content. */
 async function send(inbox: Inbox, start: number, end: number, answers: Answers): Promise<void> {
   for (let next = start; next < end; next += BATCH) {
     const numbers = Array.from({ length: Math.min(BATCH, end - next) }, (_, n) => next + n)
@@ -111,7 +111,7 @@ async function send(inbox: Inbox, start: number, end: number, answers: Answers):
 
 const BATCH = 100
 
-/** Two sources that count alike. */
+/** Builds a message of one of two sources, which use the same ids. */
 function buildMessage(n: number): InboxMessage {
   return { source: n % 2 === 0 ? 'bank' : 'shop', messageId: String(n >> 1), topic: 'effect', payload: { n } }
 }
@@ -120,11 +120,11 @@ function duplicateOf(n: number): InboxMessage | undefined {
   const lot = createHash('sha256').update(String(n)).digest().readUInt16BE(0) % 100
   if (lot === 0) return { ...buildMessage(n), payload: { n, other: true } }
   if (lot >= 30) return undefined
-  // Of an earlier message, which may be done by now, or of this one.
+  // Repeats this message, or an earlier one that may be done by now.
   return buildMessage(lot < 15 ? n : Math.max(0, n - 40))
 }
 
-/** Some workers, replaced as they are killed. */
+/** Keeps a number of worker processes running and replaces killed ones. */
 class Fleet {
   kills = 0
   readonly #start: (workerId: string) => Promise<InboxWorkerProcess>
@@ -142,7 +142,7 @@ class Fleet {
     return fleet
   }
 
-  /** Killed while it is at work, or when the others have left it none; another takes its place. */
+  /** Kills a worker after it has done a few messages, or when no message is left, and starts another. */
   async killOneAtWork(allDone: (signal: AbortSignal) => Promise<unknown>): Promise<void> {
     const victim = this.#workers.shift()!
     const killed = new AbortController()

@@ -13,15 +13,13 @@ import { createTestDatabase, withTestDatabase, type TestDatabase } from '../supp
 import { buildMessage, endedAgo, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
 import { openConnection, race, untilWaiting } from '../support/race.js'
 
-/** Several at once: one message stays one message, one claim stays one claim. */
-
 let db: TestDatabase
 beforeAll(async () => {
   db = await createTestDatabase()
 })
 afterAll(() => db.drop())
 
-test('of twenty that enqueue the same message at once, one brings it in and all are counted', async () => {
+test('twenty concurrent enqueues of one message create one row and count twenty sightings', async () => {
   const message = buildMessage()
   const { values, errors } = await race(db, 'symphony_ingest', 20, (connection) =>
     enqueueInboxMessage(connection, message),
@@ -34,7 +32,7 @@ test('of twenty that enqueue the same message at once, one brings it in and all 
   expect(await rowOf(db, message)).toMatchObject({ sightings: 20n, attempt_count: 0 })
 })
 
-test('of ten contents under one key at once, one stands, and the nine others are reported and kept as events', async () => {
+test('ten concurrent contents of one message store one; the nine others are recorded as events', async () => {
   const message = buildMessage()
   const { values, errors } = await race(db, 'symphony_ingest', 10, (connection, n) =>
     enqueueInboxMessage(connection, { ...message, payload: { n } }),
@@ -45,7 +43,7 @@ test('of ten contents under one key at once, one stands, and the nine others are
   expect(await readInboxEvents(db.as('symphony_readonly'), message)).toHaveLength(9)
 })
 
-test('batches of the same messages in opposite order do not deadlock', async () => {
+test('concurrent batches of the same messages in opposite order do not deadlock', async () => {
   const messages = Array.from({ length: 50 }, (_, n) => buildMessage({ source: 'opposite', messageId: `m-${n}` }))
   const { values, errors } = await race(db, 'symphony_ingest', 6, (connection, n) =>
     enqueueInboxMessages(connection, n % 2 === 0 ? messages : messages.toReversed()),
@@ -54,7 +52,7 @@ test('batches of the same messages in opposite order do not deadlock', async () 
   expect(values.flat().filter(({ created }) => created)).toHaveLength(50)
 })
 
-test('a sighting and an enqueue at once end as one message that is work', async () => {
+test('a concurrent sighting and enqueue give one enqueued message with two sightings', async () => {
   for (let round = 0; round < 5; round += 1) {
     const message = buildMessage()
     const sighting = recordInboxSighting(db.as('symphony_executor'), message)
@@ -64,7 +62,7 @@ test('a sighting and an enqueue at once end as one message that is work', async 
   }
 })
 
-test('a message that retention removes while it comes again is new, not lost', async () => {
+test('a message that is enqueued while it is purged becomes a new message', async () => {
   const claim = await enqueuedAndClaimed(db)
   await ackInboxMessages(db.as('symphony_executor'), [claim], WORKER)
   await endedAgo(db, claim, 1_000)
@@ -79,7 +77,7 @@ test('a message that retention removes while it comes again is new, not lost', a
   await Promise.all([retention.close(), sender.close()])
 })
 
-test('retention leaves alone what another one is removing', async () => {
+test('a purge skips messages that another transaction is purging', async () => {
   await withTestDatabase(async (own) => {
     const executor = own.as('symphony_executor')
     const claim = await enqueuedAndClaimed(own)
@@ -93,7 +91,7 @@ test('retention leaves alone what another one is removing', async () => {
   })
 })
 
-test('claims at once are disjoint and complete, also of expired ones', async () => {
+test('concurrent claims are disjoint and complete, also of expired leases', async () => {
   await withTestDatabase(async (own) => {
     const messages = Array.from({ length: 300 }, (_, n) => buildMessage({ source: 's', messageId: `m-${n}` }))
     await enqueueInboxMessages(own.as('symphony_ingest'), messages)
@@ -116,7 +114,7 @@ test('claims at once are disjoint and complete, also of expired ones', async () 
   })
 })
 
-test('of ten that ack with one fence at once, one changes the message', async () => {
+test('one of ten concurrent acks with the same fence changes the message', async () => {
   const claim = await enqueuedAndClaimed(db)
   const { values, errors } = await race(db, 'symphony_executor', 10, (connection) =>
     ackInboxMessages(connection, [claim], WORKER),

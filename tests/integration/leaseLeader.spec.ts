@@ -13,14 +13,14 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Asks often, so that a test need not wait. */
+/** Retries and renews often, so that tests end soon. */
 const OFTEN = { retryMs: 100, renewEveryMs: 100 }
 
 function newLeases(onEvent: (event: LeaseEvent) => void = () => {}): Leases {
   return new Leases(db.as('symphony_executor'), { onEvent })
 }
 
-/** A leader's function that can be watched and let go. */
+/** Returns a leader function that records its calls and returns after `resign`. */
 function office() {
   const terms: Leadership[] = []
   const resigned = gate()
@@ -37,7 +37,7 @@ function aborted(signal: AbortSignal): Promise<void> {
 }
 
 describe.concurrent('runAsLeader', () => {
-  test('leads, returns what the function returns, and gives the lease back', async ({ expect }) => {
+  test('returns the result of the function and releases the lease', async ({ expect }) => {
     const resource = buildResource()
     const leases = newLeases()
     const seen: unknown[] = []
@@ -50,7 +50,7 @@ describe.concurrent('runAsLeader', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null })
   })
 
-  test('of five who want to lead one does at a time, until each has had its turn', async ({ expect }) => {
+  test('lets five callers lead one after another, with growing tokens', async ({ expect }) => {
     const resource = buildResource()
     const leading = { now: 0, most: 0, tokens: [] as bigint[] }
     const lead = async ({ fencingToken }: Leadership) => {
@@ -66,7 +66,7 @@ describe.concurrent('runAsLeader', () => {
     expect(new Set(leading.tokens).size).toBe(5)
   })
 
-  test('the token it is given is the latest: it grows with each renewal', async ({ expect }) => {
+  test('gives the function the latest token, which grows with each renewal', async ({ expect }) => {
     const { lead, terms, resign } = office()
     const run = newLeases().runAsLeader(buildResource(), lead, OFTEN)
     await expect.poll(() => terms[0]?.fencingToken ?? 0n).toBeGreaterThan(1n)
@@ -74,7 +74,7 @@ describe.concurrent('runAsLeader', () => {
     expect(await run).toBe('done')
   })
 
-  test('after a loss it waits for the function, and then leads again with a greater token', async ({ expect }) => {
+  test('waits for the function after a loss, and then leads again with a greater token', async ({ expect }) => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     const stop = new AbortController()
@@ -91,7 +91,7 @@ describe.concurrent('runAsLeader', () => {
     await aborted(terms[0]!.signal)
     expect(terms[0]!.signal.reason).toBeInstanceOf(LostLeaseError)
     expect(() => terms[0]!.throwIfLost()).toThrow(LostLeaseError)
-    // The first call has not returned, so there is no second one, though the resource is free.
+    // The first call has not returned, so there is no second one although the resource is free.
     expect(terms).toHaveLength(1)
     const lostToken = terms[0]!.fencingToken
     first.resign()
@@ -106,7 +106,7 @@ describe.concurrent('runAsLeader', () => {
     ])
   })
 
-  test('an error after a loss is an event, not the end', async ({ expect }) => {
+  test('reports an error after a loss as lease.interrupted, and leads again', async ({ expect }) => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     let calls = 0
@@ -127,7 +127,7 @@ describe.concurrent('runAsLeader', () => {
     )
   })
 
-  test('an error of the leader ends it, and the lease is free again', async ({ expect }) => {
+  test('rejects with the error of the function and releases the lease', async ({ expect }) => {
     const resource = buildResource()
     const broken = new Error('broken')
     const attempt = newLeases().runAsLeader(resource, () => {
@@ -137,7 +137,7 @@ describe.concurrent('runAsLeader', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null })
   })
 
-  test('stopped while another leads, it ends without having led', async ({ expect }) => {
+  test('returns undefined without a call if it is stopped while another holder leads', async ({ expect }) => {
     const resource = buildResource()
     const holder = (await newLeases().acquire(resource, { durationMs: 60_000 }))!
     const stop = new AbortController()
@@ -150,15 +150,13 @@ describe.concurrent('runAsLeader', () => {
     await holder.release()
   })
 
-  test('stopped before it began, it asks for nothing', async ({ expect }) => {
+  test('makes no request if its signal is already aborted', async ({ expect }) => {
     const resource = buildResource()
     expect(await newLeases().runAsLeader(resource, () => 'led', { signal: AbortSignal.abort() })).toBeUndefined()
     expect(await failureOf(leaseRow(db, resource))).toMatchObject({ message: `${resource} has no row` })
   })
 
-  test('stopped while it leads, the function is told and waited for, and the lease is given back', async ({
-    expect,
-  }) => {
+  test('aborts the signal of the function on a stop, waits for it and releases the lease', async ({ expect }) => {
     const resource = buildResource()
     const stop = new AbortController()
     const { lead, terms, resign } = office()
@@ -166,7 +164,7 @@ describe.concurrent('runAsLeader', () => {
     await expect.poll(() => terms).toHaveLength(1)
     stop.abort(new Error('closing time'))
     expect(terms[0]!.signal.reason).toEqual(new Error('closing time'))
-    // Still the leader, as long as it works.
+    // The lease is held until the function returns.
     expect(() => terms[0]!.throwIfLost()).not.toThrow()
     expect(await newLeases().acquire(resource, { durationMs: 1_000 })).toBeNull()
     resign()
@@ -175,10 +173,10 @@ describe.concurrent('runAsLeader', () => {
   })
 
   test.for<[string, (reason: Error) => Error, string | undefined]>([
-    ['the reason it was given', (reason: Error) => reason, undefined],
+    ['the reason of the abort', (reason: Error) => reason, undefined],
     ['an AbortError', () => new DOMException('aborted', 'AbortError'), undefined],
-    ['an error of its own', () => new Error('disk full'), 'disk full'],
-  ])('a function that is stopped and throws %s', async ([, thrown, message], { expect }) => {
+    ['another error', () => new Error('disk full'), 'disk full'],
+  ])('rejects only with another error if the stopped function throws %s', async ([, thrown, message], { expect }) => {
     const stop = new AbortController()
     const reason = new Error('closing time')
     const run = newLeases().runAsLeader(
@@ -195,7 +193,7 @@ describe.concurrent('runAsLeader', () => {
     )
   })
 
-  test('while the database is away it tries again, and leads when it is back', async ({ expect }) => {
+  test('retries while the database is unreachable, and leads when it is back', async ({ expect }) => {
     const proxy = await TcpProxy.before(db.url)
     const url = new URL(db.url)
     url.port = String(proxy.port)
@@ -215,7 +213,7 @@ describe.concurrent('runAsLeader', () => {
     await database.close()
   })
 
-  test('what no patience mends is thrown', async ({ expect }) => {
+  test('throws an error that no retry can repair (DATABASE_CLOSED)', async ({ expect }) => {
     const database = openDatabase({ url: db.url, schema: db.schema })
     await database.close()
     const closed = new Leases(database.as('symphony_executor'))
@@ -227,7 +225,7 @@ describe.concurrent('runAsLeader', () => {
     ['r', { durationMs: 999 }, { name: 'ArgumentRangeError', argument: 'durationMs' }],
     ['r', { renewEveryMs: 99 }, { name: 'ArgumentRangeError', argument: 'renewEveryMs' }],
     ['r', { retryMs: 99 }, { name: 'ArgumentRangeError', argument: 'retryMs' }],
-  ])('%j with %j is refused', async ([resource, options, error], { expect }) => {
+  ])('refuses resource %j with options %j', async ([resource, options, error], { expect }) => {
     expect(await failureOf(newLeases().runAsLeader(resource, () => 'led', options))).toMatchObject(error)
   })
 })

@@ -7,15 +7,13 @@ import { buildResource, leaseRow, LIVELY } from '../support/leaseRows.js'
 import { startPrivateServer } from '../support/server.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-/** The holder, the database, and a way between them that breaks. */
-
 let db: TestDatabase
 beforeAll(async () => {
   db = await createTestDatabase()
 })
 afterAll(() => db.drop())
 
-/** Leases by way of a proxy that this test can interrupt. */
+/** Opens leases through a proxy that the test can interrupt. */
 async function leasesBehindProxy(
   { onTestFinished }: TestContext,
   tap: (role: Queryable) => Queryable = (role) => role,
@@ -25,7 +23,7 @@ async function leasesBehindProxy(
   const url = new URL(target.url)
   url.port = String(proxy.port)
   const database = openDatabase({ url: url.href, schema: target.schema, closeTimeoutMs: 0 })
-  // Connected before anything is timed.
+  // Connects before anything is timed.
   await database.queryAsRole('symphony_executor', 'SELECT 1')
   const events: LeaseEvent[] = []
   const onEvent = (event: LeaseEvent) => void events.push(event)
@@ -37,13 +35,13 @@ async function leasesBehindProxy(
   return { proxy, leases, events }
 }
 
-/** When the signal aborted, by the clock that the database on this machine reads too. */
+/** Returns the time of the abort. The database runs on this machine and reads the same clock. */
 async function abortTime(lease: Lease): Promise<Date> {
   return new Promise((resolve) => lease.signal.addEventListener('abort', () => resolve(new Date()), { once: true }))
 }
 
-describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the database would give the lease away', () => {
-  test('PRIM-POSTGRES-LEASE-006 also when the database is unreachable', async (context) => {
+describe.concurrent('PRIM-POSTGRES-LEASE-006 a lost lease aborts its signal before it expires in the database', () => {
+  test('PRIM-POSTGRES-LEASE-006 even if the database is unreachable', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
     const resource = buildResource()
@@ -57,10 +55,7 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the d
     expect(await lease.tryRenewNow()).toBe(false)
   })
 
-  test('PRIM-POSTGRES-LEASE-006 also when PostgreSQL is frozen, and its clock runs on', async ({
-    expect,
-    onTestFinished,
-  }) => {
+  test('PRIM-POSTGRES-LEASE-006 even if the PostgreSQL processes are stopped', async ({ expect, onTestFinished }) => {
     const server = await startPrivateServer()
     onTestFinished(server.remove)
     await using own = await createTestDatabase({ serverUrl: server.url, countBranches: false })
@@ -69,12 +64,12 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the d
     const lease = (await new Leases(own.as('symphony_executor')).acquire(resource, { durationMs: 3_000 }))!
     const thaw = await freezeServer(own)
     onTestFinished(thaw)
-    // One who waits for an answer is not kept waiting either.
+    // A renewal that waits for an answer also ends with the abort.
     const asking = lease.tryRenewNow()
     const abortedAt = await abortTime(lease)
     expect(await asking).toBe(false)
     thaw()
-    // What it granted last, and what it says now: a request that was on its way may have extended it since.
+    // A renewal that was on its way may have extended the lease in the database since the last answer.
     const { expires_at: givenAwayAt } = await leaseRow(own, resource)
     expect(abortedAt.getTime()).toBeLessThan(lease.expiresAt.getTime())
     expect(lease.expiresAt.getTime()).toBeLessThanOrEqual(givenAwayAt.getTime())
@@ -82,14 +77,14 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 loss aborts the signal before the d
   })
 })
 
-describe.concurrent('what passes costs no lease, and nothing waits for ever', () => {
-  test('connections that are cut are replaced, and the lease lives on', async (context) => {
+describe.concurrent('a lease during a fault of its database', () => {
+  test('is renewed through a new connection after its connection was cut', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
     const lease = (await leases.acquire(buildResource(), LIVELY))!
     for (let cuts = 0; cuts < 2; cuts++) {
       proxy.cut()
-      // The first may have been on its way when the connections were cut; the second needed one of its own.
+      // The first renewal may have been on its way at the cut. The second needs a new connection.
       const before = lease.fencingToken
       await expect.poll(() => lease.fencingToken).toBeGreaterThan(before + 1n)
     }
@@ -97,14 +92,14 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
     await lease.release()
   })
 
-  test('a renewal that is never answered does not keep the next one from being tried', async (context) => {
+  test('is renewed although an earlier renewal is never answered', async (context) => {
     const { expect } = context
     let renewals = 0
     const { proxy, leases } = await leasesBehindProxy(context, (role) => ({
       ...role,
       query: (text, values) => {
         if (text.includes('renew_lease')) renewals += 1
-        // The first is on a connection that has died without a word; from the second on, others can be made.
+        // The first renewal is on a connection that died silently. From the second on, new connections work.
         if (renewals === 2) proxy.traffic = 'flows'
         return role.query<never>(text, values)
       },
@@ -118,9 +113,9 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
     await lease.release()
   })
 
-  test('an error of the database is told, and the renewal tried again until it succeeds', async (context) => {
+  test('reports an error of a renewal as lease.fault, and retries until it succeeds', async (context) => {
     const { expect } = context
-    // Of its own, because for a while nobody can renew there.
+    // A separate database, because no lease can be renewed in it for a while.
     await using own = await createTestDatabase()
     const { leases, events } = await leasesBehindProxy(context, undefined, own)
     const resource = buildResource()
@@ -135,7 +130,7 @@ describe.concurrent('what passes costs no lease, and nothing waits for ever', ()
     await lease.release()
   })
 
-  test('a release that nobody answers ends no later than the lease', async (context) => {
+  test('ends an unanswered release no later than its expiry', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
     const lease = (await leases.acquire(buildResource(), { durationMs: 2_000 }))!

@@ -13,8 +13,8 @@ afterAll(() => db.drop())
 const executor = () => db.as('symphony_executor')
 const HOUR_SECONDS = 3_600
 
-describe('one winner', () => {
-  test('PRIM-POSTGRES-LEASE-002 of 100 who race for a resource that never was, one wins and 99 get null', async () => {
+describe('concurrent calls on one lease', () => {
+  test('PRIM-POSTGRES-LEASE-002 one of 100 acquires of a new resource wins; 99 return null', async () => {
     const resource = buildResource()
     const { values, errors } = await race(db, 'symphony_executor', 100, async (connection) => {
       const lease = await new Leases(connection).acquire(resource, LONG)
@@ -25,11 +25,11 @@ describe('one winner', () => {
     expect(values).toHaveLength(100)
   })
 
-  test('PRIM-POSTGRES-LEASE-002 of 100 who meet at one expired lease, one wins', async () => {
+  test('PRIM-POSTGRES-LEASE-002 one of 100 acquires of an expired lease wins', async () => {
     const resource = buildResource()
     await acquireLease(executor(), { resource, owner: 'late', ...LONG })
     await expireResource(db, resource)
-    // Everybody is let into the function, and held at the row.
+    // Locks the row, so that all callers wait for it inside the function.
     const doorkeeper = await openConnection(db)
     await doorkeeper.query('BEGIN')
     await doorkeeper.query('SELECT FROM symphony_leases WHERE resource = $1 FOR UPDATE', [resource])
@@ -45,7 +45,7 @@ describe('one winner', () => {
     expect((await leaseRow(db, resource)).owner).toMatch(/^racer-/)
   })
 
-  test('of renewal, release and takeover at the same expired lease, only the takeover succeeds', async () => {
+  test('an expired lease is neither renewed nor released; only an acquire succeeds', async () => {
     const resource = buildResource()
     const grant = await acquireLease(executor(), { resource, owner: 'late', ...LONG })
     await expireResource(db, resource)
@@ -59,36 +59,39 @@ describe('one winner', () => {
   })
 })
 
-test.each(['renewed', 'released'])('a lease that ends while its holder waits for the row is not %s', async (verb) => {
-  const resource = buildResource()
-  const grant = await acquireLease(executor(), { resource, owner: 'o', ...LONG })
-  const claim = { resource, owner: 'o', leaseId: grant!.leaseId }
-  // A lock that changes nothing: whoever waited for it sees the row as it was, only later.
-  await db.queryNoRole(
-    `UPDATE symphony_leases SET expires_at = clock_timestamp() + interval '300 milliseconds' WHERE resource = $1`,
-    [resource],
-  )
-  const blocker = await openConnection(db)
-  await blocker.query('BEGIN')
-  await blocker.query('SELECT FROM symphony_leases WHERE resource = $1 FOR UPDATE', [resource])
-  const waiting = await openConnection(db, 'symphony_executor')
-  const attempt = verb === 'renewed' ? renewLease(waiting, claim, 60_000) : releaseLease(waiting, claim)
-  await untilWaiting(db, waiting)
-  await expect
-    .poll(async () => {
-      const { rows } = await db.queryNoRole<{ ended: boolean }>(
-        'SELECT expires_at < clock_timestamp() AS ended FROM symphony_leases WHERE resource = $1',
-        [resource],
-      )
-      return rows[0]?.ended
-    })
-    .toBe(true)
-  await blocker.query('COMMIT')
-  expect(await attempt).toBe(verb === 'renewed' ? null : false)
-})
+test.each(['renewed', 'released'])(
+  'a lease that expires while its holder waits for the row lock is not %s',
+  async (verb) => {
+    const resource = buildResource()
+    const grant = await acquireLease(executor(), { resource, owner: 'o', ...LONG })
+    const claim = { resource, owner: 'o', leaseId: grant!.leaseId }
+    // The lock below changes nothing: the waiting call reads the same row, only later.
+    await db.queryNoRole(
+      `UPDATE symphony_leases SET expires_at = clock_timestamp() + interval '300 milliseconds' WHERE resource = $1`,
+      [resource],
+    )
+    const blocker = await openConnection(db)
+    await blocker.query('BEGIN')
+    await blocker.query('SELECT FROM symphony_leases WHERE resource = $1 FOR UPDATE', [resource])
+    const waiting = await openConnection(db, 'symphony_executor')
+    const attempt = verb === 'renewed' ? renewLease(waiting, claim, 60_000) : releaseLease(waiting, claim)
+    await untilWaiting(db, waiting)
+    await expect
+      .poll(async () => {
+        const { rows } = await db.queryNoRole<{ ended: boolean }>(
+          'SELECT expires_at < clock_timestamp() AS ended FROM symphony_leases WHERE resource = $1',
+          [resource],
+        )
+        return rows[0]?.ended
+      })
+      .toBe(true)
+    await blocker.query('COMMIT')
+    expect(await attempt).toBe(verb === 'renewed' ? null : false)
+  },
+)
 
-describe('retention beside acquire', () => {
-  test('who asks for a resource while it is being removed waits, and counts on from its last token', async () => {
+describe('purgeIdleLeases during an acquire', () => {
+  test('makes the acquire of a resource that it removes wait and continue its tokens', async () => {
     const { resource, lastToken } = await deadResource()
     const remover = await openConnection(db, 'symphony_executor')
     await remover.query('BEGIN')
@@ -100,7 +103,7 @@ describe('retention beside acquire', () => {
     expect((await attempt)?.fencingToken).toBeGreaterThan(lastToken)
   })
 
-  test('retention waits for who acquires as if for the first time, and touches no row before', async () => {
+  test('waits for an open acquire of a new resource, and locks no row before', async () => {
     const { resource, lastToken } = await deadResource()
     const asking = await openConnection(db, 'symphony_executor')
     await asking.query('BEGIN')
@@ -114,7 +117,7 @@ describe('retention beside acquire', () => {
     expect(await removal).toBe(0)
   })
 
-  test('a resource that is being acquired is left alone, and nobody waits', async () => {
+  test('skips a resource that is being acquired, without waiting', async () => {
     const { resource, lastToken } = await deadResource()
     const asking = await openConnection(db, 'symphony_executor')
     await asking.query('BEGIN')
@@ -126,7 +129,7 @@ describe('retention beside acquire', () => {
   })
 })
 
-/** A resource that was renewed a few times, and then left alone for long. */
+/** Creates a resource that was renewed five times and expired two hours ago. */
 async function deadResource(): Promise<{ resource: string; lastToken: bigint }> {
   const resource = buildResource()
   const grant = await acquireLease(executor(), { resource, owner: 'gone', ...LONG })

@@ -2,11 +2,11 @@ import { expect, test } from 'vitest'
 import { createTestDatabase } from '../support/database.js'
 import { runLeaseStress } from '../support/leaseStress.js'
 
-/** How many tokens to issue. The long form is `SYMPHONY_TEST_LEASE_TOKENS=100000 npx vitest run tests/integration/leaseTokens.spec.ts`. */
+/** Number of tokens. `SYMPHONY_TEST_LEASE_TOKENS=100000 npx vitest run tests/integration/leaseTokens.spec.ts` is the long form. */
 const TOKENS = Number(process.env['SYMPHONY_TEST_LEASE_TOKENS'] ?? 400)
 
 test(
-  'tokens of a resource grow strictly, whoever acquires, steals, renews, releases, is killed or is forgotten',
+  'fencing tokens of a resource grow strictly through renewals, takeovers, kills and purges',
   { timeout: 30_000 + TOKENS * 10 },
   async () => {
     await using db = await createTestDatabase({ countBranches: false })

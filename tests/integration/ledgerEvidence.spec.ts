@@ -10,8 +10,6 @@ import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { failureOf } from '../support/race.js'
 
-/** Evidence: the same state gives the same bytes, any other byte is refused, and what does not hold leaves no bundle. */
-
 let fixture: LedgerFixture
 let words: readonly string[]
 beforeAll(async () => {
@@ -32,7 +30,7 @@ function command(...given: readonly string[]): Promise<CommandOutput> {
   return symphony(given, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })
 }
 
-/** Every file with its bytes. */
+/** Returns the content of each file by its name. */
 async function contentsOf(folder: string): Promise<Map<string, string>> {
   const names = (await readdir(folder)).toSorted()
   return new Map(
@@ -40,7 +38,7 @@ async function contentsOf(folder: string): Promise<Map<string, string>> {
   )
 }
 
-describe('a bundle', () => {
+describe('an evidence bundle', () => {
   let folder: string
   beforeAll(async () => {
     folder = fixture.file('bundle')
@@ -48,13 +46,13 @@ describe('a bundle', () => {
     if (exitCode !== 0) throw new Error(stderr)
   })
 
-  test('is the same, byte for byte, when it is written again on the same state', async () => {
+  test('is the same byte for byte when it is written again from the same state', async () => {
     const again = fixture.file('again')
     expect(await command(...words, '--out', again, '--key', fixture.file('key.pem'))).toMatchObject({ exitCode: 0 })
     expect(await contentsOf(again)).toEqual(await contentsOf(folder))
   })
 
-  test('has a file for each thing that it proves, and a README that says so of each', async () => {
+  test('has its files with mode 0600 and a README that names each of them', async () => {
     const contents = await contentsOf(folder)
     expect([...contents.keys()]).toEqual(FILES)
     const readme = contents.get('README.md') ?? ''
@@ -73,7 +71,7 @@ describe('a bundle', () => {
     expect(Object.keys(JSON.parse(contents.get('settings.json') ?? '{}'))).toEqual(['deployment', 'server'])
   })
 
-  test('is accepted without a database, and with a key that somebody brings', async () => {
+  test('passes evidence check without a database, with and without a public key', async () => {
     expect(await symphony(['evidence', 'check', folder])).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('Its author is not verified'),
@@ -87,7 +85,7 @@ describe('a bundle', () => {
     })
   })
 
-  test('is refused with a changed byte, wherever in its files', async () => {
+  test('is refused with a changed byte in any file, by samples', async () => {
     const random = seededRandom('evidence')
     const bundle = await bytesOf(folder)
     const accepted: string[] = []
@@ -101,7 +99,7 @@ describe('a bundle', () => {
     expect(acceptsBytes(bundle)).toBe(true)
   })
 
-  test('is refused with any single changed byte: each byte of each file, in a bundle made small', async () => {
+  test('is refused with any single changed byte, in a shortened bundle', async () => {
     const bundle = shortened(await bytesOf(folder), createPrivateKey(await readFile(fixture.file('key.pem'))))
     expect(acceptsBytes(bundle)).toBe(true)
     const accepted: string[] = []
@@ -117,7 +115,7 @@ describe('a bundle', () => {
     expect(changes).toBeGreaterThan(5_000)
   })
 
-  test('is refused with a file or folder too many, a file too few, one cut short or made longer', async () => {
+  test('is refused with an extra, missing, shortened or lengthened file (EVIDENCE_BROKEN)', async () => {
     const readme = join(folder, 'README.md')
     const text = await readFile(readme, 'utf8')
     for (const spoil of [text.slice(0, -1), `${text}\n`, '']) {
@@ -138,8 +136,8 @@ describe('a bundle', () => {
   })
 })
 
-describe('without a bundle', () => {
-  test('a ledger that does not hold leaves none, and says what was found', async () => {
+describe('symphony evidence', () => {
+  test('writes no bundle of a ledger with a break, and names the break (EVIDENCE_REFUSED)', async () => {
     await fixture.db.queryNoRole('ALTER TABLE payment_outbox_events DISABLE TRIGGER ALL')
     await fixture.db.queryNoRole(
       `UPDATE payment_outbox_events SET actor = 'eve' WHERE event_no = 1 AND scope IS NOT NULL`,
@@ -153,14 +151,14 @@ describe('without a bundle', () => {
     expect((await readdir(fixture.folder)).filter((name) => name.includes('broken'))).toEqual([])
   })
 
-  test('nor does a schema that is not what was deployed', async () => {
+  test('writes no bundle of a schema with an extra grant', async () => {
     await fixture.db.queryNoRole('GRANT INSERT ON payment_outbox_attempts TO symphony_control')
     const { exitCode, stderr } = await command(...words, '--out', fixture.file('drifted'))
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining('is not what was deployed') })
     expect((await readdir(fixture.folder)).filter((name) => name.includes('drifted'))).toEqual([])
   })
 
-  test('a command line that names no folder is refused before anything is read', async () => {
+  test('refuses a command line without --out with exit code 2', async () => {
     expect(await command('evidence')).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('--out') })
   })
 })
@@ -179,7 +177,7 @@ async function bytesOf(folder: string): Promise<Bundle> {
   return new Map(await Promise.all(names.map(async (name) => [name, await readFile(join(folder, name))] as const)))
 }
 
-/** Another bit from byte to byte, so that letters, line ends and what is not UTF-8 come of it alike. */
+/** Flips one bit, another one from byte to byte. The results include letters, line ends and invalid UTF-8. */
 function withChangedByte(bundle: Bundle, name: string, at: number): Bundle {
   const changed = Buffer.from(bundle.get(name)!)
   changed[at] = changed[at]! ^ (1 << (at % 8))
@@ -195,7 +193,7 @@ function acceptsBytes(bundle: Bundle): boolean {
   }
 }
 
-/** The same bundle with less of what is long in it, and a manifest and a signature that fit: every byte can be tried. */
+/** Returns the bundle with shortened files and a new manifest and signature, so that a test can change every byte. */
 function shortened(bundle: Bundle, key: KeyObject): Bundle {
   const { [MANIFEST]: _manifest, [`${MANIFEST}.sig`]: _signature, ...listed } = Object.fromEntries(bundle)
   const files = new Map(
@@ -216,7 +214,7 @@ function firstOf(functions: Record<string, unknown>): object {
 }
 
 const MANIFEST = 'MANIFEST.sha256'
-/** Those whose content the checker reads. */
+/** Files whose content the check parses. */
 const WHOLE = new Set([
   'blocks.ndjson',
   'checkpoint-key.pem',

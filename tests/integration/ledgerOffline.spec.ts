@@ -19,8 +19,6 @@ import { BLOCK_ROWS, disableGuards, tamper, type TamperKind } from '../support/l
 import { enqueue } from '../support/outboxItems.js'
 import { failureOf, openConnection } from '../support/race.js'
 
-/** What is kept outside the database: signed heads of blocks, and the whole ledger as text. */
-
 let fixture: LedgerFixture
 beforeAll(async () => {
   fixture = await LedgerFixture.open()
@@ -33,7 +31,7 @@ function command(words: readonly string[]): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })
 }
 
-/** What a superuser does in a transaction of his own, seen from there, and undone. */
+/** Tampers as a superuser in a transaction, calls `look` inside it and rolls back. */
 async function afterTamper<T>(
   kind: TamperKind,
   look: (superuser: Parameters<typeof disableGuards>[0]) => Promise<T>,
@@ -51,7 +49,7 @@ async function afterTamper<T>(
 }
 
 describe('checkpoints', () => {
-  test('each signs the newest block; without a new one there is nothing to sign', async () => {
+  test('sign the newest block; without a new block nothing is signed', async () => {
     const file = fixture.file('each.ndjson')
     const first = await fixture.checkpoint(file)
     expect(first).toMatchObject({ checkpoints: 1, openRows: 0, signed: { block: String(first.blocksVerified) } })
@@ -66,7 +64,7 @@ describe('checkpoints', () => {
     })
   })
 
-  test('what was written since the last one is the open window, and is counted', async () => {
+  test('leave later blocks and rows open, which verify counts', async () => {
     const file = fixture.file('window.ndjson')
     await fixture.checkpoint(file)
     await enqueue(fixture.db)
@@ -80,7 +78,7 @@ describe('checkpoints', () => {
     ['restore', /was signed and is gone: the ledger was restored/],
     ['fork', /is not the one that was signed: history was rewritten since, or forked/],
     ['rewrite a payment and all blocks', /is not the one that was signed|was signed and is gone/],
-  ])('a ledger after %s contradicts the last one and is not signed', async (kind, message) => {
+  ])('are refused for a ledger after %s (CHECKPOINT_REFUSED)', async (kind, message) => {
     const file = fixture.file(`${kind}.ndjson`)
     await fixture.checkpoint(file)
     const before = await readFile(file, 'utf8')
@@ -89,7 +87,7 @@ describe('checkpoints', () => {
     expect(await readFile(file, 'utf8')).toBe(before)
   })
 
-  test('a new block that does not hold is not signed', async () => {
+  test('are refused for a new block with a break (CHECKPOINT_REFUSED)', async () => {
     const file = fixture.file('unsound.ndjson')
     const refusal = await afterTamper('delete', (superuser) => failureOf(fixture.checkpoint(file, superuser)))
     expect(refusal).toMatchObject({
@@ -99,7 +97,7 @@ describe('checkpoints', () => {
     expect(await failureOf(stat(file))).toMatchObject({ code: 'ENOENT' })
   })
 
-  test('any changed byte of the file is refused, and so is a missing line, another key, a torn end', async () => {
+  test('are refused with any changed byte, a missing line, another key or a partial last line', async () => {
     const file = fixture.file('bytes.ndjson')
     await fixture.checkpoint(file)
     await enqueue(fixture.db)
@@ -116,7 +114,7 @@ describe('checkpoints', () => {
         readCheckpoints(changed.split('\n').slice(0, -1), publicKey)
         accepted.push(at)
       } catch {
-        // As it must be.
+        // The changed file must be refused.
       }
     }
     expect(accepted).toEqual([])
@@ -127,13 +125,13 @@ describe('checkpoints', () => {
     expect(await failureOf(fixture.checkpoint(file))).toMatchObject({ code: 'CHECKPOINTS_BROKEN' })
   })
 
-  test('two at once do not write the same line twice: the second is told to wait', async () => {
+  test('are refused while the lock file of another run exists (CHECKPOINT_BUSY)', async () => {
     const file = fixture.file('busy.ndjson')
     await writeFile(`${file}.lock`, '')
     expect(await failureOf(fixture.checkpoint(file))).toMatchObject({ code: 'CHECKPOINT_BUSY' })
   })
 
-  test('by command: a key that others cannot read, a line, a verdict; each mistake has its answer', async () => {
+  test('work with the commands keygen, checkpoint and verify; each mistake has its error code', async () => {
     const key = fixture.file('key.pem')
     const pub = fixture.file('pub.pem')
     const out = fixture.file('by-command.ndjson')
@@ -164,7 +162,7 @@ describe('checkpoints', () => {
   })
 })
 
-describe('an export', () => {
+describe('a ledger export', () => {
   let folder: string
   beforeAll(async () => {
     await enqueue(fixture.db)
@@ -174,7 +172,7 @@ describe('an export', () => {
     await exportLedger(databaseSource(fixture.auditor), folder, { checkpoints })
   })
 
-  test('is verified without the database, and says what the database would have said', async () => {
+  test('verifies offline with the same report as the database', async () => {
     const { source } = await openExport(folder)
     const checkpoints = await fixture.checkpoints(fixture.file('export.ndjson'))
     const offline = await verifyLedger(source, { checkpoints })
@@ -185,7 +183,7 @@ describe('an export', () => {
     expect(report.notJudged).toEqual(['I1', 'I3', 'I4', 'I5', 'I8', 'I10'])
   })
 
-  test('says of which payment a number is missing, or an ending too many', async () => {
+  test('names the payment with a missing attempt (I6) or a second terminal outcome (I2)', async () => {
     const without = await createCopy('without')
     await rewriteFile(without, 'rows.ndjson', (lines) => lines.filter((line) => line !== attempts(lines)[0]))
     const gap = await (await openLedger({ exportFolder: without })).audit()
@@ -198,7 +196,7 @@ describe('an export', () => {
     expect(double.invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: true })
   })
 
-  test('is refused with any changed byte, with a file too many and with one too few', async () => {
+  test('is refused with a changed byte or an extra file (EXPORT_BROKEN)', async () => {
     const copy = await createCopy('bytes')
     const random = seededRandom('bytes')
     for (const name of await readdir(copy)) {
@@ -228,7 +226,7 @@ describe('an export', () => {
       /in another order|missing|was not there/,
     ],
     ['the end cut off', (lines) => lines.slice(0, -5), /sealed, and missing/],
-  ])('tampered with consistently, manifest and all, is found: %s', async (title, change, why) => {
+  ])('fails verification after a tamper that also rewrote the manifest: %s', async (title, change, why) => {
     const copy = await createCopy(title)
     await rewriteFile(copy, 'rows.ndjson', change)
     const { breaks } = await verifyLedger((await openExport(copy)).source)
@@ -236,14 +234,14 @@ describe('an export', () => {
     expect(breaks[0]).toMatchObject({ block: expect.stringMatching(/^\d+$/) })
   })
 
-  test('by command, into a folder that must not exist yet; verified by command, with the checkpoints it carries', async () => {
+  test('is written into a new folder by command, and verifies with the checkpoints in it', async () => {
     const out = fixture.file('by-command')
     const checkpoints = fixture.file('by-command.ndjson')
     const pub = fixture.file('pub.pem')
     const words = ['ledger', 'export', '--out', out, '--checkpoints', checkpoints]
     expect(await command(words)).toMatchObject({ exitCode: 0 })
     expect(await command(words)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FOLDER_EXISTS') })
-    // It holds payloads.
+    // The files contain payloads, so only their owner may read them.
     for (const name of await readdir(out))
       expect([name, (await stat(join(out, name))).mode & 0o777]).toEqual([name, 0o600])
     const offline = await symphony(['ledger', 'verify', '--export', out, '--public-key', pub, '--json'])
@@ -254,7 +252,7 @@ describe('an export', () => {
     expect(await symphony(['ledger', 'verify', '--export', out, '--drained'])).toMatchObject({ exitCode: 2 })
   })
 
-  test('that fails leaves nothing that looks like one', async () => {
+  test('leaves no folder behind if it fails', async () => {
     const source = databaseSource({ query: () => Promise.reject(new Error('cut off')) })
     await failureOf(exportLedger(source, fixture.file('nothing')))
     expect((await readdir(fixture.folder)).filter((name) => name.includes('nothing'))).toEqual([])
@@ -271,7 +269,7 @@ function attempts(lines: readonly string[]): string[] {
   return lines.filter((line) => line.includes('"attempt"'))
 }
 
-/** The last bit of a row's record. */
+/** Flips the last bit of the record of a row. */
 function withBitFlipped(line: string): string {
   const row: { record: string } = JSON.parse(line)
   const record = Buffer.from(row.record, 'base64')
@@ -279,7 +277,7 @@ function withBitFlipped(line: string): string {
   return JSON.stringify({ ...row, record: record.toString('base64') })
 }
 
-/** The ending of an item of one attempt, once more with the number 2. */
+/** Copies the terminal attempt of an item with one attempt, with the attempt number 2. */
 function secondEnding(lines: readonly string[]): string {
   for (const line of lines) {
     const row: { record: string } = JSON.parse(line)
@@ -294,7 +292,7 @@ function secondEnding(lines: readonly string[]): string {
   throw new Error('no item ended with its first attempt')
 }
 
-/** As one would who can write the folder: the sum is made to fit. */
+/** Rewrites a file and its sum in the manifest, as an attacker with write access would. */
 async function rewriteFile(copy: string, name: string, change: (lines: string[]) => string[]): Promise<void> {
   const lines = (await readFile(join(copy, name), 'utf8')).split('\n').slice(0, -1)
   const text = `${change(lines).join('\n')}\n`

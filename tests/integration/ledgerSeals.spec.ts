@@ -24,15 +24,13 @@ import { buildInstruction, complete, enqueue, enqueueAndClaim } from '../support
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
-/** Blocks cover every row of the ledger once, and no row can come to lie behind the last of them. */
-
 let fixture: LedgerFixture
 beforeAll(async () => {
   fixture = await LedgerFixture.open()
 })
 afterAll(() => fixture.close())
 
-/** Every test begins with everything sealed. */
+/** Seals every row before each test. */
 beforeEach(() => fixture.sealAll())
 
 async function blockTotals(): Promise<{ readonly blocks: number; readonly covered: number; readonly rows: number }> {
@@ -57,7 +55,7 @@ async function expectSealedAfterAll(): Promise<void> {
 }
 
 describe('sealing', () => {
-  test('covers identities, attempts and events of every kind, each once, and what it says can be computed again', async () => {
+  test('covers each identity, attempt and event once, in blocks that verify', async () => {
     await fixture.play()
     const before = await blockTotals()
     const sizes = await fixture.seal(7)
@@ -69,13 +67,13 @@ describe('sealing', () => {
     expect(Math.min(identities, attempts, events)).toBeGreaterThan(3)
   })
 
-  test('finds nothing to do when nothing was written, and adds no empty block', async () => {
+  test('adds no block if no row was written', async () => {
     const before = await blockTotals()
     expect(await fixture.seal()).toEqual([])
     expect(await blockTotals()).toEqual(before)
   })
 
-  test('cuts a transaction that wrote more than a block holds, and goes on with the rest of it', async () => {
+  test('splits a transaction with more rows than a block over several blocks', async () => {
     const tx = await openConnection(fixture.db, 'symphony_ingest')
     await tx.query('BEGIN')
     for (let count = 0; count < 5; count += 1) await enqueuePaymentOutbox(tx, buildInstruction())
@@ -84,7 +82,7 @@ describe('sealing', () => {
     await expectSealedOnce()
   })
 
-  test('reads the rows of its block, and not the backlog behind them', async () => {
+  test('reads the rows of its block, and not the backlog after them', async () => {
     const pagesForOneBlock = async () => {
       const { rows } = await fixture.db.queryNoRole<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
         `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM outbox_block_entries(
@@ -94,7 +92,7 @@ describe('sealing', () => {
       const plan = rows[0]!['QUERY PLAN'][0].Plan
       return plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!
     }
-    // A first block to begin behind; and once, so that what is read of the catalog is known.
+    // Seals a first block to start after. The first measurement below only loads the catalog caches.
     await enqueue(fixture.db)
     await fixture.sealAll()
     const write = async (transactions: number) => {
@@ -111,7 +109,7 @@ describe('sealing', () => {
     await expectSealedAfterAll()
   })
 
-  test('a server that counts from a lower number than the last block is told apart, not sealed past', async () => {
+  test('fails on a server whose transaction ids are below those of the last block (55000)', async () => {
     const superuser = await openConnection(fixture.db)
     await superuser.query('BEGIN')
     await superuser.query(
@@ -123,20 +121,20 @@ describe('sealing', () => {
   })
 })
 
-describe('rows that become visible late do not fall between two blocks', () => {
-  test('a transaction that is open across a seal keeps back what was written after it, and is sealed when it ends', async () => {
+describe('seal_ledger_block and rows that become visible late', () => {
+  test('seals no later row while an older transaction is open, and all rows when it has ended', async () => {
     const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')
     await enqueuePaymentOutbox(late, buildInstruction())
     await complete(fixture.db, await enqueueAndClaim(fixture.db), { state: 'DISPATCHED', railReference: 'r' })
-    // The other item was written, ended and committed after the open one was written: it waits.
+    // The second item was written and committed after the first one, so it waits for the open transaction.
     expect(await fixture.seal()).toEqual([])
     await late.query('COMMIT')
     await fixture.sealAll()
     await expectSealedOnce()
   })
 
-  test('nor does one that wrote before the seal, under a savepoint, and more after it', async () => {
+  test('waits for a transaction that writes before and after the call, under a savepoint', async () => {
     const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')
     await enqueuePaymentOutbox(late, buildInstruction())
@@ -151,8 +149,8 @@ describe('rows that become visible late do not fall between two blocks', () => {
     await expectSealedOnce()
   })
 
-  test('nor does a prepared one, which no session holds any more', async () => {
-    // An event and not an enqueue, which notifies: such a transaction cannot be prepared.
+  test('waits for a prepared transaction', async () => {
+    // Writes an event. An enqueue sends a notification, and such a transaction cannot be prepared.
     const { outboxId } = await enqueue(fixture.db)
     await fixture.sealAll()
     const late = await openConnection(fixture.db, 'symphony_control')
@@ -168,7 +166,7 @@ describe('rows that become visible late do not fall between two blocks', () => {
     await expectSealedOnce()
   })
 
-  test('a later event of an older transaction may be sealed first: each chain holds, whole and in parts', async () => {
+  test('may seal a later event of an older transaction first; both states verify', async () => {
     const [held, other] = [await enqueue(fixture.db), await enqueue(fixture.db)]
     const older = await openConnection(fixture.db, 'symphony_control')
     await older.query('BEGIN')
@@ -192,7 +190,7 @@ describe('rows that become visible late do not fall between two blocks', () => {
     await expectSealedOnce()
   })
 
-  test('a transaction that is undone leaves nothing to wait for, and no gap', async () => {
+  test('leaves no gap after a transaction that is rolled back', async () => {
     const undone = await openConnection(fixture.db, 'symphony_ingest')
     await undone.query('BEGIN')
     await enqueuePaymentOutbox(undone, buildInstruction())
@@ -203,7 +201,7 @@ describe('rows that become visible late do not fall between two blocks', () => {
     await expectSealedOnce()
   })
 
-  test('a sealer never seals what its own transaction has written', async () => {
+  test('never seals rows of its own transaction', async () => {
     const superuser = await openConnection(fixture.db)
     await superuser.query('BEGIN')
     await enqueuePaymentOutbox(superuser, buildInstruction())
@@ -212,8 +210,8 @@ describe('rows that become visible late do not fall between two blocks', () => {
   })
 })
 
-describe('several sealers', () => {
-  test('one of them seals, and the others go on without', async () => {
+describe('concurrent sealers', () => {
+  test('seal each row once and raise no error', async () => {
     for (let count = 0; count < 12; count += 1) await enqueue(fixture.db)
     const { values, errors } = await race(fixture.db, 'symphony_executor', 4, async (sealer) => {
       for (let round = 0; round < 20; round += 1) await sealLedgerBlock(sealer, 1)
@@ -223,7 +221,7 @@ describe('several sealers', () => {
     await expectSealedOnce()
   })
 
-  test('whoever finds the last block in another’s hands leaves it to him; writers do not wait for either', async () => {
+  test('do not wait for the sealer that has the last block locked; nor do writers', async () => {
     await enqueue(fixture.db)
     await fixture.sealAll()
     await enqueue(fixture.db)
@@ -237,7 +235,7 @@ describe('several sealers', () => {
     await expectSealedOnce()
   })
 
-  test('of two that would write the very first block, one does', async () => {
+  test('write the first block of a ledger once', async () => {
     const other = await fixture.beside()
     try {
       await enqueue(other.db)
@@ -258,8 +256,8 @@ describe('several sealers', () => {
   })
 })
 
-describe('the worker', () => {
-  test('seals block after block until one is not full, and says how much', async () => {
+describe('LedgerSealer', () => {
+  test('seals blocks until one is not full, and reports the number of blocks and rows', async () => {
     for (let count = 0; count < 3; count += 1) await enqueue(fixture.db)
     const events: SealerEvent[] = []
     const sealer = new LedgerSealer(fixture.db.as('symphony_executor'), { rowsMax: 2 }, (event) => events.push(event))
@@ -268,7 +266,7 @@ describe('the worker', () => {
     expect(events).toEqual([{ type: 'ledger.sealed', blocks: 2, rows: 3 }])
   })
 
-  test('goes on by itself once started, and stops when told, twice if need be', async () => {
+  test('seals from start to stop; stop may be called before start and twice', async () => {
     const sealer = new LedgerSealer(fixture.db.as('symphony_executor'), { intervalMs: 100 })
     await sealer.stop()
     await sealer.start()
@@ -280,7 +278,7 @@ describe('the worker', () => {
     expect((await fixture.verify()).openRows).toBe(1)
   })
 
-  test('a failure is an event, and the next run finds the same rows', async () => {
+  test('reports a failure as ledger.fault', async () => {
     const events: SealerEvent[] = []
     const sealer = new LedgerSealer(fixture.db.as('symphony_readonly'), { intervalMs: 100 }, (event) =>
       events.push(event),
@@ -302,14 +300,14 @@ describe('the worker', () => {
 
 const readonly = () => fixture.db.as('symphony_readonly')
 
-describe('sealing that is held back', () => {
-  test('has no age while every row is in a block', async () => {
+describe('readSealingStatus', () => {
+  test('returns the age 0 while every row is in a block', async () => {
     await expect
       .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)
       .toEqual({ unsealedAgeSeconds: 0, blocker: undefined })
   })
 
-  test('names the session with the oldest transaction, and fires an alert after the threshold', async () => {
+  test('names the session with the oldest transaction; the alert fires after its threshold', async () => {
     const holder = await fixture.db.connect()
     try {
       await holder.query(`SET application_name = 'long report'`)
@@ -317,7 +315,7 @@ describe('sealing that is held back', () => {
       const { rows } = await holder.query<{ pid: number }>('SELECT pg_backend_pid() AS pid, pg_current_xact_id()')
       const { pid } = rows[0]!
       await enqueue(fixture.db)
-      // A transaction of another test of this server may be older for a while.
+      // A transaction of another test on this server may be older for a while.
       await expect
         .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)
         .toMatchObject({
@@ -339,7 +337,7 @@ describe('sealing that is held back', () => {
     await fixture.sealAll()
   })
 
-  test('names no session when rows could be sealed and no worker does', async () => {
+  test('names no session if rows could be sealed and no worker seals them', async () => {
     await enqueue(fixture.db)
     await expect
       .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)

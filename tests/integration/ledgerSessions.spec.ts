@@ -29,7 +29,7 @@ async function configure(session: Queryable, settings: Readonly<Record<string, s
   }
 }
 
-/** One session with each of the settings, taken in turn. */
+/** Opens one session per set of settings. The result returns them in turn. */
 async function oddSessions<S extends Queryable>(open: () => Promise<S>): Promise<() => S> {
   const all: S[] = []
   for (const settings of ODD_SETTINGS) {
@@ -41,7 +41,7 @@ async function oddSessions<S extends Queryable>(open: () => Promise<S>): Promise
   return () => all[turn++ % all.length]!
 }
 
-/** Every call uses a session with other settings than the one before. */
+/** Returns workers that use another session, with other settings, for each call. */
 async function oddHands(database: TestDatabase): Promise<RandomWorkers> {
   const person = async (name: string) => {
     const login = await database.createLogin(name, { roles: ['symphony_control'] })
@@ -72,14 +72,14 @@ beforeAll(async () => {
     if (step % 20 === 0) await sealLedgerBlock(hands.executor(), 50)
   })
   ledger = await readLedgerText(fixture.auditor)
-  // The rest, each block by another session.
+  // Seals the remaining rows, each block in another session.
   while ((await sealLedgerBlock(hands.executor(), 50)) !== undefined);
   await fixture.sealAll()
 })
 afterAll(() => fixture.close())
 
 describe('a ledger written and sealed by sessions with unusual settings', () => {
-  test('breaks no rule, and has every kind of row', () => {
+  test('breaks no ledger rule and has every kind of row', () => {
     expect(brokenLedgerRules(ledger)).toEqual([])
     expect(ledger.attempts.map((row) => row.state)).toEqual(
       expect.arrayContaining(['DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE']),

@@ -7,7 +7,7 @@ import { enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { openConnection, type Connection } from '../support/race.js'
 
-/** verify_ledger_block and the worker that calls it, on a ledger of at least five blocks. */
+/** Tests verify_ledger_block and the worker that calls it, on a ledger of more than five blocks. */
 
 let fixture: LedgerFixture
 let blockCount: number
@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(() => fixture.close())
 
 let earlierRecords = 0
-/** Every test begins before a pass that is due. */
+/** Makes a new pass due before each test. */
 beforeEach(async () => {
   earlierRecords = 0
   earlierRecords = (await readRecords()).length
@@ -63,7 +63,7 @@ const superuser = (): Queryable => ({
   query: (text, values) => fixture.db.queryNoRole(text, values),
 })
 
-/** Those of this test. */
+/** Returns the verifications that this test recorded. */
 async function readRecords(role: Queryable = superuser()): Promise<unknown[]> {
   const { rows } = await role.query(
     `SELECT rows_checked::integer AS rows, break_count::integer AS breaks
@@ -72,7 +72,7 @@ async function readRecords(role: Queryable = superuser()): Promise<unknown[]> {
   return rows
 }
 
-/** One whole pass, without its pauses. */
+/** Runs one pass without its pauses. */
 async function verifyAll(verifier: LedgerVerifier, role: Queryable = superuser()): Promise<VerifiedBlock[]> {
   const verified: VerifiedBlock[] = []
   for (;;) {
@@ -83,8 +83,8 @@ async function verifyAll(verifier: LedgerVerifier, role: Queryable = superuser()
   }
 }
 
-describe('a pass over an unchanged ledger', () => {
-  test('compares each block once, and records the number of its rows at its end', async () => {
+describe('a verification pass over an unchanged ledger', () => {
+  test('compares each block once, and records the number of rows at its end', async () => {
     const events: VerifierEvent[] = []
     const verified = await verifyAll(new LedgerVerifier(executor(), {}, (event) => events.push(event)))
     expect(verified.map(({ blockNo }) => Number(blockNo))).toEqual(Array.from({ length: blockCount }, (_, n) => n + 1))
@@ -95,7 +95,7 @@ describe('a pass over an unchanged ledger', () => {
     expect(events).toEqual([])
   })
 
-  test('records nothing where there is no block', async () => {
+  test('records nothing if there is no block', async () => {
     const empty = await fixture.beside()
     try {
       expect(await verifyLedgerBlock(empty.db.as('symphony_executor'), RATE, 0)).toBeUndefined()
@@ -107,7 +107,7 @@ describe('a pass over an unchanged ledger', () => {
   })
 })
 
-/** Changes by a superuser who opens the guards, each with the breaks that a pass names. `$1` is the id of the row. */
+/** Change by a superuser who disables the triggers, with the breaks that a pass names. `$1` is the id of the row. */
 interface Change {
   readonly row: string
   readonly sql: readonly string[]
@@ -215,7 +215,7 @@ async function disableGuards(client: Queryable): Promise<void> {
   }
 }
 
-/** A superuser in a transaction that is rolled back at the end of the test. */
+/** Opens a superuser transaction with disabled triggers, which is rolled back at the end of the test. */
 async function forger(): Promise<Connection> {
   const connection = await openConnection(fixture.db)
   onTestFinished(() => connection.close())
@@ -224,8 +224,8 @@ async function forger(): Promise<Connection> {
   return connection
 }
 
-describe('a pass names and records', () => {
-  test.for(Object.entries(CHANGES))('%s', async ([, { row, sql, breaks }]) => {
+describe('a verification pass over a changed ledger', () => {
+  test.for(Object.entries(CHANGES))('names and records %s', async ([, { row, sql, breaks }]) => {
     const client = await forger()
     const { rows } = await client.query<{ id: string }>(row)
     const { id } = rows[0]!
@@ -237,13 +237,13 @@ describe('a pass names and records', () => {
     expect(events).toEqual(
       broken.map((block) => ({ type: 'ledger.broken', block: String(block.blockNo), breaks: block.breaks })),
     )
-    // One record per broken block, and one at the end.
+    // The pass writes one record per broken block, and one at its end.
     const records = await readRecords(client)
     expect(records).toHaveLength(broken.length + 1)
     expect(records.at(-1)).toMatchObject({ breaks: breaks(id).length })
   })
 
-  test('at most a hundred breaks of one block', async () => {
+  test('names at most 100 breaks of one block', async () => {
     const client = await forger()
     await client.query(
       `INSERT INTO payment_outbox_events (event_id, scope, event_no, event_type, actor, recorded_xid)
@@ -273,8 +273,8 @@ async function forge(reference: string): Promise<void> {
   await client.close()
 }
 
-describe('a break', () => {
-  test('is recorded at once, and stands until a pass without a break has ended', async () => {
+describe('a break of the ledger', () => {
+  test('is recorded at once, and stays in the last record until a pass without a break ends', async () => {
     await forge('forged')
     onTestFinished(() => forge('TX-1'))
     const verifier = new LedgerVerifier(executor())
@@ -287,7 +287,7 @@ describe('a break', () => {
     const { rowsChecked } = await readPlace()
     expect(await readRecords()).toEqual([{ rows: rowsChecked, breaks: 1 }])
 
-    // The rest of this pass, and the next up to its last block.
+    // Runs the rest of this pass, and the next pass up to its last block.
     await forge('TX-1')
     expect((await verifyAll(verifier)).flatMap(({ breaks }) => breaks)).toEqual([])
     expect((await readRecords()).at(-1)).toEqual({ rows: rowCount, breaks: 1 })
@@ -323,7 +323,7 @@ test('LedgerVerifier verifies from start to stop, and reports a fault of the dat
   await refused.stop()
 })
 
-test('of two sessions at once one verifies, and the other does not wait', async () => {
+test('verify_ledger_block returns nothing while another session verifies, without waiting', async () => {
   const first = await openConnection(fixture.db, 'symphony_executor')
   await first.query('BEGIN')
   expect(await verifyLedgerBlock(first, RATE, 0)).toMatchObject({ blockNo: 1n })
@@ -341,15 +341,15 @@ async function readClock(): Promise<number> {
   return rows[0]!.now
 }
 
-/** The call, and the clock of the database before and after it. */
+/** Returns the result of a call with the database time before and after it. */
 async function timed<T>(run: () => Promise<T>): Promise<{ value: T; before: number; after: number }> {
   const before = await readClock()
   const value = await run()
   return { value, before, after: await readClock() }
 }
 
-describe('the rate', () => {
-  test('puts the next block off by at least 50 rows, less one second without work', async () => {
+describe('the verification rate', () => {
+  test('delays the next block by at least 50 rows, less one second of idle time', async () => {
     const { value, before, after } = await timed(() => verifyLedgerBlock(executor(), 1, 0))
     expect(value?.rowCount).toBeLessThan(50)
     const { nextAt } = await readPlace()
@@ -358,19 +358,19 @@ describe('the rate', () => {
     expect(await verifyLedgerBlock(executor(), RATE, 0)).toBeUndefined()
   })
 
-  test('is counted from the time at which the block was due', async () => {
+  test('counts from the time at which the block was due', async () => {
     await fixture.db.queryNoRole(
       `UPDATE ledger_verification_passes SET next_at = clock_timestamp() - interval '10 milliseconds'`,
     )
     const { nextAt: due } = await readPlace()
     const { value, before } = await timed(() => verifyLedgerBlock(executor(), 10, 0))
     expect(value).toMatchObject({ blockNo: 1n })
-    // Only if this test was not held up for a second, which may be made up for.
+    // If the test was delayed by more than a second, the rate counts from one second ago.
     const expected = Math.max(due, before - 1) + 5
     expect((await readPlace()).nextAt).toBeGreaterThanOrEqual(expected - CLOCK_STEP)
   })
 
-  test('lets a pass begin again only passSeconds after it began', async () => {
+  test('lets the next pass begin passSeconds after the last one began', async () => {
     const verifier = new LedgerVerifier(executor(), { passSeconds: 86_400 })
     for (let left = blockCount; left > 0; left -= 1) {
       await makeDue(superuser())
@@ -386,7 +386,7 @@ describe('the rate', () => {
     expect(await readRecords()).toHaveLength(1)
   })
 
-  test('leaves a second between passes that may follow at once', async () => {
+  test('leaves one second between passes with passSeconds 0', async () => {
     for (let left = blockCount; left > 0; left -= 1) {
       await makeDue(superuser())
       await verifyLedgerBlock(executor(), RATE, 0)
@@ -399,12 +399,12 @@ describe('the rate', () => {
   })
 })
 
-/** A double has about a quarter of a microsecond left for times of today. */
+/** Tolerance for times as doubles, which have a resolution of about 0.25 µs today. */
 const CLOCK_STEP = 0.00001
 
-describe('seal_ledger_block', () => {
+describe('seal_ledger_block with an interval', () => {
   const HOUR_MS = 3_600_000
-  test('does not follow a block that is not full and younger than the interval', async () => {
+  test('seals nothing after a block that is not full and younger than the interval', async () => {
     const other = await fixture.beside()
     onTestFinished(() => other.close())
     const role = other.db.as('symphony_executor')
@@ -412,24 +412,24 @@ describe('seal_ledger_block', () => {
     await other.sealAll()
     await enqueue(other.db)
     expect(await sealLedgerBlock(role, 100, HOUR_MS)).toBeUndefined()
-    // An older one is followed, and so is any without an interval.
+    // A block older than the interval is followed, and with the interval 0 any block.
     await expect.poll(() => sealLedgerBlock(role, 100, 1), POLL_OPTIONS).toEqual({ blockNo: 2n, rowCount: 1 })
     await enqueue(other.db)
     await expect.poll(() => sealLedgerBlock(role, 100, 0), POLL_OPTIONS).toEqual({ blockNo: 3n, rowCount: 1 })
   })
 
-  test('follows a full block at once', async () => {
+  test('seals the next block at once after a full one', async () => {
     const other = await fixture.beside()
     onTestFinished(() => other.close())
     const role = other.db.as('symphony_executor')
     await enqueue(other.db)
     await other.sealAll()
     await enqueue(other.db)
-    // The block before has one row, which is all that this one may have.
+    // The previous block is full, because it has one row and the limit is one.
     await expect.poll(() => sealLedgerBlock(role, 1, HOUR_MS), POLL_OPTIONS).toEqual({ blockNo: 2n, rowCount: 1 })
   })
 
-  test('follows a block of the future: a clock that was set back does not stop sealing', async () => {
+  test('seals after a block of the future, so that a clock that was set back does not stop it', async () => {
     const other = await fixture.beside()
     onTestFinished(() => other.close())
     await enqueue(other.db)

@@ -17,7 +17,7 @@ let db: TestDatabase
 let fixture: HttpFixture
 beforeAll(async () => {
   db = await createTestDatabase()
-  // Every step leaves its event, so that the ledger can say who did what.
+  // Records an event of every step, so that the ledger names the actor of each.
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
   fixture = await openHttpFixture(db)
 })
@@ -26,7 +26,7 @@ afterAll(async () => {
   await db.drop()
 })
 
-/** Leases items and dies. It is the only one that no metric counts, and it writes nothing to the ledger. */
+/** Worker that leases items and dies. No metric counts it, and it writes nothing to the ledger. */
 const DEAD = 'dead'
 const REPAIRER = 'repairer'
 let relayers = 0
@@ -41,7 +41,7 @@ function meteredRelayer(
   return new OutboxRelayer(database, loaded, { workerId, ...options }, fixture.metrics.outbox.onRelayerEvent)
 }
 
-/** Answers in turn, then with success. */
+/** Returns a rail function that gives the answers in turn, then success. */
 function answering(...answers: (RailAnswer | Error)[]): (request: { readonly reference: string }) => RailAnswer {
   return ({ reference }) => {
     const answer = answers.shift() ?? { outcome: 'success', reference: `paid-${reference}` }
@@ -55,7 +55,7 @@ async function enqueueMany(railType: string, count: number, payload = {}): Promi
   return items.map(({ outboxId }) => outboxId)
 }
 
-/** Items that a worker leased and died with; `begun`: in the middle of marked calls. */
+/** Enqueues items that a dead worker leased. With `begun`, their calls are marked. */
 async function enqueueAbandoned(railType: string, count: number, begun = false): Promise<void> {
   await enqueueMany(railType, count)
   const leases = await claim(db, railType, { workerId: DEAD, marked: begun })
@@ -69,14 +69,14 @@ async function makeAllDue(): Promise<void> {
   await db.queryNoRole(`UPDATE payment_outbox_pending SET next_attempt_at = clock_timestamp() - interval '1 second'`)
 }
 
-/** The page as Prometheus reads it: each line's name with labels, and its value. */
+/** Reads /metrics as Prometheus does: the name with labels and the value of each line. */
 async function scrape(): Promise<Map<string, number>> {
   const page = await (await fixture.call('/metrics')).text()
   const lines = page.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
   return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))]))
 }
 
-/** The same figures, counted in the ledger, the queue and the events. */
+/** Counts the same numbers in the ledger, the queue and the events. */
 async function countLedger(): Promise<Record<string, number>> {
   const { rows } = await db.queryNoRole<{ name: string; value: number }>(
     `WITH attempt AS (SELECT * FROM payment_outbox_attempts WHERE worker_id IS NOT NULL)
@@ -84,7 +84,7 @@ async function countLedger(): Promise<Record<string, number>> {
        SELECT format('attempts_total{state="%s"}', state) AS name, count(*) AS value FROM attempt GROUP BY state
        UNION ALL SELECT format('time_to_terminal_seconds_count{rail="%s",state="%s"}', rail_type, state), count(*) FROM attempt
          WHERE state IN ('DISPATCHED', 'FAILED') AND claimed_at IS NOT NULL GROUP BY rail_type, state
-       -- What a claim leased, but for items whose last lease expired: those had been claimed before.
+       -- Leased items, without those whose last lease expired: they had been claimed before.
        UNION ALL SELECT 'claim_lag_seconds_count', count(*) FROM payment_outbox_events claimed
          WHERE claimed.event_type = 'LEASE_CLAIMED' AND claimed.actor LIKE 'relayer-%' AND 'LEASE_EXPIRED_REPAIRED' IS DISTINCT FROM (
            SELECT before.event_type FROM payment_outbox_events before
@@ -94,7 +94,7 @@ async function countLedger(): Promise<Record<string, number>> {
        UNION ALL SELECT 'reaper_requeues_total', count(*) FROM attempt WHERE state = 'ZOMBIE_REQUEUE'
        UNION ALL SELECT 'repair_requeued_count', count(*) FROM payment_outbox_events
          WHERE event_type = 'LEASE_EXPIRED_REPAIRED' AND actor = $1
-       -- A lease that expired in the hands of a living worker is one that it found lost.
+       -- A living worker finds each of its expired leases lost.
        UNION ALL SELECT 'lease_lost_count', count(*) FROM attempt
          WHERE state = 'ZOMBIE_REQUEUE' AND worker_id LIKE 'relayer-%'
        -- A contradiction by the actor of its attempt is a completion; any other is a late outcome.
@@ -125,7 +125,7 @@ async function countLedger(): Promise<Record<string, number>> {
   return Object.fromEntries(rows.map(({ name, value }) => [name, value]))
 }
 
-test('after a run in which everything happened a known number of times, the metrics page equals the ledger', async () => {
+test('/metrics equals the counts in the ledger after each kind of outcome', async () => {
   const busy: RailAnswer = { outcome: 'retryable', code: 'BUSY' }
   const closed: RailAnswer = { outcome: 'terminal', code: 'CLOSED' }
   const rails = {
@@ -143,7 +143,7 @@ test('after a run in which everything happened a known number of times, the metr
   }
   const main = meteredRelayer(Object.values(rails), { concurrency: 50 })
 
-  // 3 FAILED, 3 RETRYABLE (one unknown), 6 DISPATCHED; 2 FAILED unsent; an unknown code; 2 held; one asked about later.
+  // 3 FAILED, 3 RETRYABLE (one unknown), 6 DISPATCHED; 2 FAILED unsent; an unlisted code; 2 held; one inquiry later.
   await enqueueMany('plain', 12)
   await enqueueMany('checked', 2, { amount: '0', currency: 'EUR', destination: 'X' })
   await enqueueMany('coded', 1)
@@ -153,7 +153,7 @@ test('after a run in which everything happened a known number of times, the metr
   await makeAllDue()
   await main.runOnce()
   // Expired leases: 3 taken over and sent, 2 taken over and held, 4 repaired and sent, 1 repaired and held.
-  // Of those whose lease expired a rail gets one in each round.
+  // A round dispatches one quarantined item per rail.
   await enqueueAbandoned('plain', 3)
   for (let round = 0; round < 3; round += 1) await main.runOnce()
   await enqueueAbandoned('held', 2, true)
@@ -185,7 +185,7 @@ test('after a run in which everything happened a known number of times, the metr
     .filter(([name]) => name.startsWith('holds_placed_total'))
     .reduce((sum, [, value]) => sum + value, 0)
   expect({ ...shown, 'holds placed': holds }).toEqual(counted)
-  // The run did what it says: without these, nothing would equal nothing.
+  // Checks that the run produced these counts. Otherwise zero would equal zero above.
   expect(counted).toMatchObject({
     'attempts_total{state="FAILED"}': 3 + 2 + 1 + 1,
     'attempts_total{state="RETRYABLE"}': 3 + 1 + 2 + 1 + 3,
@@ -233,7 +233,7 @@ test('after a run in which everything happened a known number of times, the metr
   expect(page.get('oldest_pending_age_seconds')).toBeGreaterThan(0)
 })
 
-test('notify_wakeups_total counts wakeups after the debounce, not notifications', async () => {
+test('notify_wakeups_total counts wakeups after the debounce, not each notification', async () => {
   const before = (await scrape()).get('notify_wakeups_total') ?? 0
   const opened = gate()
   const rail = recordingRail({ type: 'burst' }, async ({ reference }) => {
@@ -242,7 +242,7 @@ test('notify_wakeups_total counts wakeups after the debounce, not notifications'
   })
   const relayer = meteredRelayer([rail], { poll: false, debounceMs: 500, concurrency: 50 })
   await relayer.start()
-  // In flight, so that the worker is not idle; each further enqueue is a notification of its own.
+  // The first item keeps the worker busy. Each further enqueue is one notification.
   for (let sent = 0; sent < 20; sent += 1) await enqueueMany('burst', 1)
   opened.open()
   await expect.poll(() => rail.calls.length, POLL_OPTIONS).toBe(20)
@@ -252,7 +252,7 @@ test('notify_wakeups_total counts wakeups after the debounce, not notifications'
   expect(wakeups).toBeLessThan(20)
 })
 
-/** The lease ends during the call: what was learned is kept, and the next claim completes the item with it. */
+/** Expires the lease during the call. The late outcome is recorded, and the next claim completes the item with it. */
 async function loseLeasesAtCompletion(count: number): Promise<RecordingRail> {
   const rail = recordingRail({ type: 'late' }, async ({ reference }) => {
     await db.expireLease(reference)
@@ -261,12 +261,12 @@ async function loseLeasesAtCompletion(count: number): Promise<RecordingRail> {
   await enqueueMany('late', count)
   const relayer = meteredRelayer([rail])
   expect(await relayer.runOnce()).toMatchObject({ leasesLost: count })
-  // An item whose lease expired is dispatched alone on its rail.
+  // A quarantined item is dispatched alone on its rail.
   for (let left = count; left > 0; left -= 1) expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
   return rail
 }
 
-/** A renewal finds the lease gone and ends the call; that its completion finds it gone as well is not a second loss. */
+/** Expires the lease, so that a renewal aborts the call. The failed completion is not a second loss. */
 async function loseLeaseAtRenewal(): Promise<RecordingRail> {
   let lost = false
   const rail = recordingRail({ type: 'renewed' }, async ({ reference }, signal) => {
@@ -282,7 +282,7 @@ async function loseLeaseAtRenewal(): Promise<RecordingRail> {
   return rail
 }
 
-/** While one worker waits for its answer, its lease ends and another is told something else. */
+/** Expires the lease of a worker that waits for its answer. Meanwhile another worker gets a different answer. */
 async function contradictAnEnding(): Promise<RecordingRail> {
   const rail = recordingRail({ type: 'contradicted' }, async ({ reference, attempt }) => {
     if (attempt > 1) return { outcome: 'terminal', code: 'CLOSED' }
@@ -295,7 +295,7 @@ async function contradictAnEnding(): Promise<RecordingRail> {
   return rail
 }
 
-/** A worker reports its success after its lease expired, while the next holder is about to record another reference. */
+/** Reports a late success while the next holder is about to record another reference. */
 async function contradictALateOutcome(): Promise<RecordingRail> {
   let first: Promise<unknown> | undefined
   let release: (() => void) | undefined
@@ -319,7 +319,7 @@ async function contradictALateOutcome(): Promise<RecordingRail> {
   return rail
 }
 
-/** The server commits the completion, and its answer never arrives. */
+/** Loses the answer to a completion that the server commits. */
 async function loseAnAnswer(): Promise<RecordingRail> {
   const { url } = await db.createLogin('cut', { roles: ['symphony_executor'] })
   const proxy = await TcpProxy.before(url)
@@ -330,7 +330,7 @@ async function loseAnAnswer(): Promise<RecordingRail> {
     await database.close()
     await proxy.close()
   })
-  // Somebody holds the row, so that the completion is surely on its way before the answers begin to vanish.
+  // A lock on the row delays the completion until the proxy drops the answers.
   const holder = await db.connect()
   const rail = recordingRail({ type: 'unheard' }, async ({ reference }) => {
     await holder.query('BEGIN')
@@ -372,7 +372,7 @@ async function hearNotifications(count: number): Promise<RecordingRail> {
   return rail
 }
 
-/** Two people decide about an item whose lease expired: a row for the lease, and one for the decision. */
+/** Lets two people decide an item with an expired lease. The ledger gets a row for the lease and one for the decision. */
 async function decideByPeople(): Promise<void> {
   const olga = await createPerson(db, 'olga')
   const pavel = await createPerson(db, 'pavel')
@@ -384,7 +384,7 @@ async function decideByPeople(): Promise<void> {
   expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
 }
 
-/** An ending that only a superuser could have planted: the index refuses the second, and the item stays as it is. */
+/** Inserts a terminal attempt as a superuser. The unique index refuses the second one, and the item stays pending. */
 async function hitTheTerminalGuard(): Promise<RecordingRail> {
   const rail = recordingRail({ type: 'guarded' })
   const [outboxId = ''] = await enqueueMany('guarded', 1)

@@ -15,8 +15,6 @@ import { enqueued } from '../support/inboxMessages.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { createJob, buildTimerDefinition } from '../support/scheduled.js'
 
-/** After a run in which everything happened a known number of times, each figure equals what the tables say. */
-
 let db: TestDatabase
 let metrics: Metrics
 beforeAll(async () => {
@@ -25,7 +23,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Everything that is counted and read, by series. */
+/** Returns the value of each series: counted in this process, and read from the database. */
 async function figures(database = db.database): Promise<Record<string, number>> {
   const registries = [metrics.registry, createStatusRegistry(await readSystemStatus(database))]
   const page = (await Promise.all(registries.map((registry) => registry.metrics()))).join('\n')
@@ -48,7 +46,7 @@ function shownOf(shown: Record<string, number>, names: object): Record<string, n
   return Object.fromEntries(Object.keys(names).map((name) => [name, shown[name]]))
 }
 
-test('the inbox: received, handled, abandoned, died, taken over, waiting', async () => {
+test('inbox metrics equal the tables after handled, failed, dead and taken-over messages', async () => {
   const handlers = {
     good: async () => {},
     bad: async () => {
@@ -66,9 +64,9 @@ test('the inbox: received, handled, abandoned, died, taken over, waiting', async
     { workerId: 'w', handlerRole: application, listen: false },
     metrics.inbox.onEvent,
   )
-  for (const topic of ['good', 'good', 'good', 'bad', 'poison', 'poison', 'nobody']) await enqueued(db, { topic })
+  for (const topic of ['good', 'good', 'good', 'bad', 'poison', 'poison', 'unhandled']) await enqueued(db, { topic })
   await worker.runOnce()
-  // A claim that its worker died with.
+  // An expired claim of a dead worker.
   const { source } = await enqueued(db, { topic: 'good' })
   await db.queryNoRole(
     `UPDATE inbox_messages SET state = 'processing', claimed_by = 'dead', fence = gen_random_uuid(), claimed_at = now(),
@@ -83,7 +81,7 @@ test('the inbox: received, handled, abandoned, died, taken over, waiting', async
     inbox_handled_total: `inbox_messages WHERE state = 'done'`,
     inbox_died_total: `inbox_events WHERE event_type = 'DIED'`,
     inbox_abandoned_total: `inbox_messages WHERE state = 'seen' AND attempt_count = 1 AND topic = 'bad'`,
-    inbox_handler_missing_total: `inbox_messages WHERE topic = 'nobody'`,
+    inbox_handler_missing_total: `inbox_messages WHERE topic = 'unhandled'`,
     inbox_takeovers_total: `inbox_messages WHERE attempt_count = 2 AND state = 'done'`,
     'inbox_depth{state="seen"}': `inbox_messages WHERE state = 'seen'`,
     'inbox_depth{state="processing"}': `inbox_messages WHERE state = 'processing'`,
@@ -101,7 +99,7 @@ test('the inbox: received, handled, abandoned, died, taken over, waiting', async
   expect(await figures()).toMatchObject({ inbox_fence_lost_total: 0, inbox_takeovers_total: 1 })
 })
 
-test('what is received is new, a duplicate, or a conflict', () => {
+test('inbox_received_total counts new messages, duplicates and conflicts', () => {
   metrics.inbox.onReceived({ created: true, contentDiffers: false })
   metrics.inbox.onReceived({ created: false, contentDiffers: false })
   metrics.inbox.onReceived({ created: false, contentDiffers: false })
@@ -113,11 +111,11 @@ test('what is received is new, a duplicate, or a conflict', () => {
   })
 })
 
-test('the scheduler: runs created, late, missed, enqueued, refused, unreadable, and what is due', async () => {
+test('scheduler metrics equal the tables after late, missed, refused and unreadable runs', async () => {
   const scheduler = new SchedulerWorker(db.database, { listen: false }, metrics.scheduler.onEvent)
   const due = (name: string, ago: string) =>
     db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = now() - $2::interval WHERE job_name = $1`, [name, ago])
-  // Two that nobody was there for, and one that is on time.
+  // Two jobs that are an hour late, and one that is on time.
   await due(await createJob(db, { missedRuns: 'once' }), '1 hour')
   await due(await createJob(db, { missedRuns: 'skip' }), '1 hour')
   await due(await createJob(db), '0')
@@ -127,7 +125,7 @@ test('the scheduler: runs created, late, missed, enqueued, refused, unreadable, 
   ])
   for (const _ of [1, 2]) await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
   await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition({ dueAt: new Date(Date.now() + 86_400_000) }))
-  // One that the outbox will not take: only a superuser can have made it.
+  // A timer that the outbox refuses. Only a superuser can insert it.
   await db.queryNoRole(
     `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at) VALUES (gen_random_uuid(), 'no topic', '{}', 'outbox', now())`,
   )
@@ -164,7 +162,7 @@ test('the scheduler: runs created, late, missed, enqueued, refused, unreadable, 
   expect(shown['scheduler_late_runs_total']).toBeGreaterThanOrEqual(1)
 })
 
-test('leases: acquired, renewed, released, lost, held', async () => {
+test('lease metrics count leases that are acquired, renewed, released, lost and held', async () => {
   const leases = new Leases(db.as('symphony_executor'), { onEvent: metrics.leases.onEvent })
   const first = await leases.acquire('one', { durationMs: 60_000 })
   const second = await leases.acquire('two', { durationMs: 60_000 })
@@ -186,7 +184,7 @@ test('leases: acquired, renewed, released, lost, held', async () => {
   await third!.release()
 })
 
-test('a fleet: which databases answer', async () => {
+test('fleet metrics say which databases answer', async () => {
   for (const database of ['a', 'b', 'c']) metrics.fleet.onEvent({ type: 'platform.databaseAdded', database })
   metrics.fleet.onEvent({ type: 'platform.databaseDown', database: 'b' })
   metrics.fleet.onEvent({ type: 'platform.databaseRemoved', database: 'c' })
@@ -197,7 +195,7 @@ test('a fleet: which databases answer', async () => {
   expect(shown['worker_faults_total{during="relayer"}']).toBe(1)
 })
 
-test('the ledger has no series about its chain until a verification is recorded', async () => {
+test('ledger_chain_breaks is absent until a verification is recorded', async () => {
   expect(await figures()).not.toHaveProperty('ledger_chain_breaks')
   for (const breakCount of [0, 2]) {
     await recordLedgerVerification(db.as('symphony_auditor'), { rowsChecked: 7, breakCount })
@@ -208,10 +206,10 @@ test('the ledger has no series about its chain until a verification is recorded'
   }
 })
 
-test('the process: its build, its pools, itself', async () => {
+test('process metrics give the build, the pools, memory, CPU and event loop', async () => {
   await expect.poll(figures, POLL_OPTIONS).toMatchObject({
     [`symphony_build_info{version="9.9.9",node="${process.versions.node}"}`]: 1,
-    // One, or more where tests before this one asked for several figures at once.
+    // More than one if earlier tests queried concurrently.
     'db_pool_connections{role="symphony_readonly",state="idle"}': expect.toSatisfy((count: number) => count >= 1),
     'db_pool_connections{role="symphony_readonly",state="in_use"}': 0,
     'db_pool_waiting{role="symphony_readonly"}': 0,
@@ -230,7 +228,7 @@ test('the process: its build, its pools, itself', async () => {
   expect(shown['nodejs_eventloop_utilization']).toBeLessThanOrEqual(1)
 })
 
-test('by OpenTelemetry the same names have the same values, and none is left when the bridge is taken away', async () => {
+test('bridgeToMeter observes the same names and values as /metrics until it is removed', async () => {
   metrics.outbox.onRelayerEvent({
     type: 'outbox.called',
     railType: 'r',
@@ -246,7 +244,7 @@ test('by OpenTelemetry the same names have the same values, and none is left whe
     names.set(instrument, name)
     return instrument
   }
-  // What an SDK does behind these four, as far as the bridge is concerned.
+  // Imitates the part of an SDK that the bridge uses.
   const meter: ObservingMeter = {
     createObservableCounter: create,
     createObservableGauge: create,
@@ -254,7 +252,7 @@ test('by OpenTelemetry the same names have the same values, and none is left whe
     removeBatchObservableCallback: (callback) => void callbacks.delete(callback),
   }
   await using symphony = new Symphony({ url: db.url, schema: db.schema })
-  // A pool is counted once it has been used.
+  // A pool has series only after its first use.
   await symphony.payments.status()
   const takeAway = bridgeToMeter({ meter, metrics, symphony })
   for (const callback of callbacks) {
@@ -284,7 +282,7 @@ test('by OpenTelemetry the same names have the same values, and none is left whe
   expect(callbacks.size).toBe(0)
 })
 
-test('/metrics of a process shows all of it on one page', async () => {
+test('/metrics of a process serves every registered metric', async () => {
   const fixture = await openHttpFixture(db)
   const page = await (await fixture.call('/metrics')).text()
   await fixture.close()

@@ -18,7 +18,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** A rail behind a real HTTP server. */
+/** Creates an HTTP rail with a real server behind it. */
 async function createRail(respond: Respond): Promise<{ server: RailServer; rails: ReadonlyMap<string, LoadedRail> }> {
   const server = await startRailServer(respond)
   const rails = loadRails([
@@ -45,7 +45,7 @@ const busyTwice = (): Respond => {
   }
 }
 
-/** Three rounds, each with the item made due again. */
+/** Runs three rounds, with the item made due before each. */
 async function carryThrice(rails: ReadonlyMap<string, LoadedRail>, outboxId: string): Promise<void> {
   const relayer = new OutboxRelayer(db.database, rails, { workerId: 'w' })
   for (let round = 1; round <= 3; round += 1) {
@@ -61,7 +61,7 @@ function tracing(): Tracing {
   return started
 }
 
-/** As the rail was sent it. */
+/** Parses the traceparent header that the rail received. */
 function spanIn(traceparent: string | string[] | undefined): { traceId: string; spanId: string } {
   const [, traceId = '', spanId = ''] = String(traceparent).split('-')
   return { traceId, spanId }
@@ -69,8 +69,8 @@ function spanIn(traceparent: string | string[] | undefined): { traceId: string; 
 
 const idsOf = (span: ReadableSpan) => ({ traceId: span.spanContext().traceId, spanId: span.spanContext().spanId })
 
-describe('with an SDK', () => {
-  test('one trace goes from the caller’s request through two retries into the rail’s request header', async () => {
+describe('tracing with an SDK', () => {
+  test('continues the trace of the request through two retries into the request to the rail', async () => {
     const { spans } = tracing()
     const fixture = await openHttpFixture(db)
     onTestFinished(() => fixture.close())
@@ -93,7 +93,7 @@ describe('with an SDK', () => {
 
     const attempts = spans().filter(({ name }) => name === `dispatch ${railType}`)
     expect(attempts.map(({ kind }) => kind)).toEqual([SpanKind.CLIENT, SpanKind.CLIENT, SpanKind.CLIENT])
-    // Each is a child of the caller's span, and each rail call names its own.
+    // Each attempt is a child of the caller's span, and each rail call sends its own span id.
     expect(attempts.map(({ parentSpanContext }) => parentSpanContext)).toMatchObject(
       [1, 2, 3].map(() => ({ traceId: TRACE_ID, spanId: '00f067aa0ba902b7', isRemote: true })),
     )
@@ -101,7 +101,7 @@ describe('with an SDK', () => {
     expect(new Set(attempts.map((span) => span.spanContext().spanId)).size).toBe(3)
     expect(attempts.every((span) => span.spanContext().traceId === TRACE_ID)).toBe(true)
     expect(server.received.map(({ headers }) => headers['tracestate'])).toEqual(['vendor=a', 'vendor=a', 'vendor=a'])
-    // And is linked to the one before.
+    // Each attempt is linked to the previous one.
     expect(attempts.map(({ links }) => links.map(({ context }) => context.spanId))).toEqual([
       [],
       [attempts[0]!.spanContext().spanId],
@@ -114,7 +114,7 @@ describe('with an SDK', () => {
     ])
   })
 
-  test('what is enqueued inside a span belongs to it, and a handler’s own spans to the attempt', async () => {
+  test('makes an attempt the child of the span around enqueue, and the parent of spans in the rail', async () => {
     const { spans } = tracing()
     const { rails } = await createRail((_, response) => answerJson(response, 200, { reference: 'paid' }))
     const [railType = ''] = rails.keys()
@@ -143,7 +143,7 @@ describe('with an SDK', () => {
     expect(signing.parentSpanContext).toMatchObject(idsOf(attempt))
   })
 
-  test('an item without a trace begins one, and what a span says holds nothing of the payload', async () => {
+  test('starts a trace for an item without one, and puts no payload into spans', async () => {
     const { spans } = tracing()
     const { rails } = await createRail((_, response) =>
       answerJson(response, 400, { code: 'CLOSED', message: 'CANARY7' }),
@@ -161,8 +161,8 @@ describe('with an SDK', () => {
   })
 })
 
-describe('without an SDK', () => {
-  test('the trace that was kept is what the rail is sent, on every attempt', async () => {
+describe('tracing without an SDK', () => {
+  test('sends the stored trace context to the rail on every attempt', async () => {
     const { server, rails } = await createRail(busyTwice())
     const [railType = ''] = rails.keys()
     const instruction = buildInstruction({ railType, traceContext: `${CALLER} vendor=a` })
@@ -173,7 +173,7 @@ describe('without an SDK', () => {
     )
   })
 
-  test('where nothing was kept, nothing is sent', async () => {
+  test('sends no trace header if none was stored', async () => {
     const { server, rails } = await createRail((_, response) => answerJson(response, 200, { reference: 'paid' }))
     const [railType = ''] = rails.keys()
     await enqueue(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })
@@ -185,10 +185,10 @@ describe('without an SDK', () => {
 })
 
 test.each([
-  ['no header', {}],
-  ['rubbish', { traceparent: 'ff-nothing-at-all' }],
-  ['a header of another kind', { traceparent: 'x'.repeat(8_000) }],
-])('a request with %s is answered as any other, and keeps no trace', async (_what, headers) => {
+  ['no traceparent', {}],
+  ['an invalid traceparent', { traceparent: 'ff-nothing-at-all' }],
+  ['a traceparent of 8,000 characters', { traceparent: 'x'.repeat(8_000) }],
+])('a request with %s gets 201 and stores no trace context', async (_what, headers) => {
   const fixture = await openHttpFixture(db)
   onTestFinished(() => fixture.close())
   const { instructionId, participantId, railType } = buildInstruction()

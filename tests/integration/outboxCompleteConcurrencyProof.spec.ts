@@ -25,8 +25,6 @@ import {
 } from '../support/outboxItems.js'
 import { openConnection, race, untilWaiting, type Connection } from '../support/race.js'
 
-/** Of any number of callers that complete one lease, exactly one records an outcome, and the others learn which. */
-
 const RACERS = 64
 const STATES = ['DISPATCHED', 'FAILED', 'RETRYABLE'] as const
 
@@ -43,7 +41,7 @@ async function leases(count: number): Promise<ClaimedItem[]> {
   return claim(db, railType, { batchSize: count })
 }
 
-/** Locks a row so that whoever wants it waits, until it is let go. */
+/** Locks a row. The result commits and thereby releases the lock. */
 async function holdRow(outboxId: string): Promise<() => Promise<void>> {
   const holder = await openConnection(db)
   await holder.query('BEGIN')
@@ -67,8 +65,8 @@ const completeAll = (connection: Connection, items: readonly ClaimedItem[]) =>
     items.map((item) => outcomeOf(item, 'DISPATCHED')),
   )
 
-describe('one lease, completed by 64 callers at once', () => {
-  test.for(STATES)('as %s: one winner, and 63 who are told what was recorded', async (state) => {
+describe('one lease that 64 callers complete at once', () => {
+  test.for(STATES)('is recorded once as %s; 63 callers get the recorded state (P7002)', async (state) => {
     const lease = await enqueueAndClaim(db)
     const { values, errors } = await race(
       db,
@@ -87,7 +85,7 @@ describe('one lease, completed by 64 callers at once', () => {
     expect((await pendingRow(db, lease.outboxId)) === undefined).toBe(state !== 'RETRYABLE')
   })
 
-  test('each with another word: the ledger has the winner’s, whole, and all others are told it', async () => {
+  test('is recorded with one of the different outcomes; the other callers get its state', async () => {
     const lease = await enqueueAndClaim(db)
     const { values, errors } = await race(db, 'symphony_executor', RACERS, async (connection, index) => {
       const outcome = { ...outcomeOf(lease, STATES[index % 3]!), railReference: `ref-${index}`, latencyMs: index }
@@ -101,7 +99,7 @@ describe('one lease, completed by 64 callers at once', () => {
     for (const error of errors) expect(error).toMatchObject({ recorded: { attemptNo: 1, state } })
   })
 
-  test('through the batch form: one RECORDED, and 63 ALREADY_RECORDED', async () => {
+  test('gets the verdict RECORDED once and ALREADY_RECORDED 63 times in the batch form', async () => {
     const lease = await enqueueAndClaim(db)
     const { values, errors } = await race(
       db,
@@ -118,8 +116,8 @@ describe('one lease, completed by 64 callers at once', () => {
   })
 })
 
-describe('overlapping batches', () => {
-  test('in every order record each item once, without a deadlock', async () => {
+describe('overlapping batches of completions', () => {
+  test('record each item once in any order, without a deadlock', async () => {
     const items = await leases(40)
     const { values, errors } = await race(db, 'symphony_executor', 16, (connection, index) => {
       const turned = [...items.slice(index), ...items.slice(0, index)]
@@ -139,14 +137,14 @@ describe('overlapping batches', () => {
     for (const { outboxId } of items) expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('in opposite order wait for each other in one direction only', async () => {
+  test('lock their rows in the order of ids, so that opposite orders do not deadlock', async () => {
     const [low, middle, high] = (await leases(3)).toSorted((a, b) => (a.outboxId < b.outboxId ? -1 : 1))
     const left = await openConnection(db, 'symphony_executor')
     const right = await openConnection(db, 'symphony_executor')
     const letGo = await holdRow(middle!.outboxId)
     const leftCall = completeAll(left, [high!, middle!, low!])
     await untilWaiting(db, left)
-    // Had the left one locked its high row by now, and not its low one, each would wait for the other.
+    // If the left call locked its high row before its low one, the two calls would deadlock.
     const rightCall = completeAll(right, [low!, high!])
     await untilWaiting(db, right)
     await letGo()
@@ -155,7 +153,7 @@ describe('overlapping batches', () => {
     await Promise.all([left.close(), right.close()])
   })
 
-  test('of which one was lost record the rest', async () => {
+  test('record the other items if one lease is lost', async () => {
     const items = await leases(10)
     await db.expireLease(items[4]!.outboxId)
     const { values, errors } = await race(db, 'symphony_executor', 8, (connection, index) =>
@@ -172,7 +170,7 @@ describe('overlapping batches', () => {
   })
 })
 
-describe('a completion beside another end of the same lease', () => {
+describe('a completion concurrent with another end of its lease', () => {
   const others = [
     ['its release', (connection: Connection, lease: ClaimedItem) => releaseOutboxLease(connection, lease, WORKER)],
     [
@@ -181,7 +179,7 @@ describe('a completion beside another end of the same lease', () => {
     ],
   ] as const
 
-  test.for(others)('%s: one of the two happens, not both', async ([, end]) => {
+  test.for(others)('excludes %s: one of the two succeeds', async ([, end]) => {
     for (let round = 0; round < 8; round++) {
       const lease = await enqueueAndClaim(db)
       const { values, errors } = await race(
@@ -199,12 +197,12 @@ describe('a completion beside another end of the same lease', () => {
       expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
       const completed = values[0] === 'completed'
       expect(await ledger(db, lease.outboxId)).toEqual(completed ? ['1 DISPATCHED'] : [])
-      // Ended, or still queued without a lease.
+      // The item is terminal, or queued without a lease.
       expect((await pendingRow(db, lease.outboxId))?.lease_token).toBe(completed ? undefined : null)
     }
   })
 
-  test('repair of the expired lease: one ledger row, of whoever came first', async () => {
+  test('excludes the repair of the expired lease: one ledger row', async () => {
     for (let round = 0; round < 8; round++) {
       const lease = await enqueueAndClaim(db)
       await db.queryNoRole(
@@ -217,7 +215,7 @@ describe('a completion beside another end of the same lease', () => {
           : repairExpiredLeases(connection, 1000, 'repair-1'),
       )
       expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
-      // The last word, should all of them have come too early or too late.
+      // Repairs the lease if each completion was too late and each repair too early.
       await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
       const rows = await ledger(db, lease.outboxId)
       const completed = values.some((value) => !Array.isArray(value))
@@ -225,7 +223,7 @@ describe('a completion beside another end of the same lease', () => {
     }
   })
 
-  test('a hold by an operator, which never keeps it back', async () => {
+  test('succeeds after a concurrent hold by an operator', async () => {
     const lease = await enqueueAndClaim(db)
     const operator = await openConnection(db, 'symphony_control')
     const worker = await openConnection(db, 'symphony_executor')

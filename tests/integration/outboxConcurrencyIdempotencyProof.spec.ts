@@ -11,8 +11,8 @@ import { buildInstruction, claim, complete, enqueue, makeDueAndClaim, sequenceOf
 import { openConnection, race, untilWaiting } from '../support/race.js'
 
 /**
- * However many callers enqueue the same instruction at once, there is one item and one number; however many workers
- * claim at once, each item has one holder.
+ * Concurrent enqueues of one instruction create one item with one sequence number. Concurrent claims give each item one
+ * holder.
  */
 
 const RACERS = 64
@@ -23,7 +23,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** A transaction that has enqueued this and not ended: whoever enqueues the same waits for it. */
+/** Enqueues in an open transaction. Another enqueue of the same instruction waits until it ends. */
 async function uncommitted(
   ...instructions: OutboxInstruction[]
 ): Promise<{ readonly end: (how: string) => Promise<void> }> {
@@ -48,8 +48,8 @@ async function counts(instruction: OutboxInstruction): Promise<{ identities: big
   return rows[0]!
 }
 
-describe('identical callers', () => {
-  test('of a new key make one item with one number, and exactly one is told that it made it', async () => {
+describe('concurrent enqueues of one instruction', () => {
+  test('create one item with one sequence number; one caller gets created: true', async () => {
     const instruction = buildInstruction()
     const { values, errors } = await race(db, 'symphony_ingest', RACERS, (connection) =>
       enqueuePaymentOutbox(connection, instruction),
@@ -63,9 +63,9 @@ describe('identical callers', () => {
   })
 
   test.for([
-    ['is rolled back: one of them makes the item', 'ROLLBACK', 1],
-    ['is committed: none of them makes another', 'COMMIT', 0],
-  ] as const)('that all wait inside the function for a first one that %s', async ([, how, made]) => {
+    ['rolls back: one of them creates the item', 'ROLLBACK', 1],
+    ['commits: none of them creates an item', 'COMMIT', 0],
+  ] as const)('all wait for a transaction that %s', async ([, how, made]) => {
     const instruction = buildInstruction()
     const first = await uncommitted(instruction)
     const { values, errors } = await race(
@@ -83,7 +83,7 @@ describe('identical callers', () => {
     expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [1n], next: 2n })
   })
 
-  test('while the item is being completed get that item, pending or ended, and no other', async () => {
+  test('return the existing item while it is being completed', async () => {
     const item = await enqueue(db)
     const lease = await makeDueAndClaim(db, item)
     const completion = complete(db, lease, { state: 'DISPATCHED', railReference: 'ref-1' })
@@ -99,12 +99,12 @@ describe('identical callers', () => {
   })
 })
 
-describe('callers with different content under one key', () => {
+describe('concurrent enqueues of different content with one key', () => {
   test.for([
     ['participants', (index: number) => ({ participantId: `participant-${index}` })],
     ['rails', (index: number) => ({ railType: `rail-${index}` })],
     ['payloads', (index: number) => ({ payload: { amountMinor: String(index) } })],
-  ] as const)('with different %s: one makes the item, the others are refused', async ([, vary]) => {
+  ] as const)('create one item if the %s differ; the others get IdempotencyConflictError', async ([, vary]) => {
     const instruction = buildInstruction()
     const given = Array.from({ length: RACERS }, (_, index) => ({ ...instruction, ...vary(index) }))
     const { values, errors } = await race(db, 'symphony_ingest', RACERS, (connection, index) =>
@@ -116,7 +116,7 @@ describe('callers with different content under one key', () => {
     expect(errors).toHaveLength(RACERS - 1)
     expect(errors.filter((error) => !(error instanceof IdempotencyConflictError))).toEqual([])
     expect(await counts(instruction)).toEqual({ identities: 1n, pending: 1n })
-    // Those who were refused took no number, and left no row to take one from.
+    // The refused callers took no sequence number and left no sequence row.
     const { rows } = await db.queryNoRole<{ next_sequence_id: bigint }>(
       'SELECT next_sequence_id FROM participant_outbox_sequences WHERE participant_id = ANY ($1)',
       [given.map(({ participantId }) => participantId)],
@@ -125,8 +125,8 @@ describe('callers with different content under one key', () => {
   })
 })
 
-describe('one participant', () => {
-  test('numbers the items of racing callers without a gap, and each gets the number it was told', async () => {
+describe('the sequence of a participant', () => {
+  test('has no gap after concurrent batches, and each caller gets its stored numbers', async () => {
     const participantId = buildInstruction().participantId
     const { values, errors } = await race(db, 'symphony_ingest', RACERS, async (connection, index) => {
       const items = Array.from({ length: (index % 3) + 1 }, () => buildInstruction({ participantId }))
@@ -140,7 +140,7 @@ describe('one participant', () => {
     expect(numbers.toSorted((a, b) => Number(a - b))).toEqual(taken)
   })
 
-  test('has no gap after callers of whom every second one rolled back', async () => {
+  test('has no gap after every second of the concurrent callers rolled back', async () => {
     const participantId = buildInstruction().participantId
     const { errors } = await race(db, 'symphony_ingest', RACERS, async (connection, index) => {
       await connection.query('BEGIN')
@@ -153,8 +153,8 @@ describe('one participant', () => {
   })
 })
 
-describe('batches', () => {
-  test('of the same items in opposite order both get every item, with no deadlock and no gap', async () => {
+describe('concurrent batches', () => {
+  test('return every item without a deadlock or a gap, although their orders are opposite', async () => {
     const [first, second] = [buildInstruction().participantId, buildInstruction().participantId]
     const instructions = Array.from({ length: 40 }, (_, index) =>
       buildInstruction({ participantId: index % 2 === 0 ? first : second }),
@@ -174,8 +174,8 @@ describe('batches', () => {
     expect(values.flat().filter(({ created }) => created)).toHaveLength(instructions.length)
   })
 
-  test('of the same keys for other participants in opposite order wait in one direction only', async () => {
-    // Participants do not order these two: only the order in which keys are written can.
+  test('write their keys in one order, so that opposite orders do not deadlock', async () => {
+    // The participants differ, so only the order of the keys can prevent a deadlock.
     const [low, middle, high] = [
       buildInstruction({ idempotencyKey: 'in-key-order-1' }),
       buildInstruction({ idempotencyKey: 'in-key-order-2' }),
@@ -184,7 +184,7 @@ describe('batches', () => {
     const left = await openConnection(db, 'symphony_ingest')
     const right = await openConnection(db, 'symphony_ingest')
     const blocker = await uncommitted(middle)
-    // Settled from the start: either may be refused before anybody waits for it here.
+    // Uses allSettled, because a call may be refused before the test awaits it.
     const leftCall = Promise.allSettled([
       enqueuePaymentOutboxBatch(left, [
         { ...high, participantId: 'left-1' },
@@ -193,7 +193,7 @@ describe('batches', () => {
       ]),
     ])
     await untilWaiting(db, left)
-    // Had the left one written its high key by now, and not its low one, each would wait for the other.
+    // If the left call wrote its high key before its low one, the two calls would deadlock.
     const rightCall = Promise.allSettled([
       enqueuePaymentOutboxBatch(right, [
         { ...low, participantId: 'right-1' },
@@ -208,11 +208,11 @@ describe('batches', () => {
   })
 })
 
-describe('claimers', () => {
+describe('concurrent claims', () => {
   test.for([
     ['of one rail', 1],
     ['of several rails', 5],
-  ] as const)('%s take every item, and none of them twice', async ([, railCount]) => {
+  ] as const)('%s lease every item once', async ([, railCount]) => {
     const rails = Array.from({ length: railCount }, () => buildInstruction().railType)
     const instructions = Array.from({ length: 300 }, (_, index) =>
       buildInstruction({ railType: rails[index % railCount]!, participantId: 'claimed' }),
@@ -233,7 +233,7 @@ describe('claimers', () => {
     expect(new Set(claimed.map(({ leaseToken }) => leaseToken)).size).toBe(items.length)
   })
 
-  test('skip what another transaction holds locked, and take it when that lets go', async () => {
+  test('skip items that another transaction has locked, and lease them after its rollback', async () => {
     const [older, newer] = [buildInstruction().railType, buildInstruction().railType]
     const rails = [older, newer]
     const items = await enqueuePaymentOutboxBatch(
@@ -244,7 +244,7 @@ describe('claimers', () => {
     await holder.query('BEGIN')
     const first = await claimOutboxBatch(holder, 4, 'worker-1', 600, { rails })
     expect(first.map(({ outboxId }) => outboxId)).toEqual(items.slice(0, 4).map(({ outboxId }) => outboxId))
-    // Its shares are counted without locks, four of them for the older rail; the newer one fills up.
+    // Shares are counted without locks, four of them for the older rail. The newer rail fills the batch.
     const second = await claim(db, rails, { batchSize: 6 })
     expect(second.map(({ outboxId }) => outboxId)).toEqual(items.slice(4).map(({ outboxId }) => outboxId))
     expect(await claim(db, rails)).toEqual([])
@@ -254,7 +254,7 @@ describe('claimers', () => {
     await holder.close()
   })
 
-  test('that race for expired leases take each over once, with one ledger row each', async () => {
+  test('take over each expired lease once, with one ledger row each', async () => {
     const railType = buildInstruction().railType
     const items = await enqueuePaymentOutboxBatch(
       db.as('symphony_ingest'),
