@@ -226,7 +226,7 @@ describe('approve and withdraw', () => {
     const { proposalId } = await json(['redrive', item!.outboxId, '--reason', 'account opened'])
     const id = String(proposalId)
     expect((await command(['approve', id])).stderr).toMatch(
-      new RegExp(`^error APPROVAL_REQUIRED proposal ${id}: .*\\n  what to do Let another person .*\\n$`),
+      new RegExp(`^error APPROVAL_REQUIRED proposal ${id}: .*\\n  what to do Another person must .*\\n$`),
     )
     await json(['approve', id], people.bob)
     expect((await command(['approve', id], people.bob)).stderr).toMatch(

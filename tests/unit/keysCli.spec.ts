@@ -77,7 +77,7 @@ describe('symphony keys', () => {
     expect(other.stdout).toBe('')
     expect(other.stderr).toContain('only for themselves')
     expect((await keys('create', '--scope', 'ingest', '--owner', 'shop')).stderr).toContain(
-      'no member of symphony_ingest',
+      'not a member of symphony_ingest',
     )
   })
 

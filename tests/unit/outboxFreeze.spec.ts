@@ -202,7 +202,10 @@ describe('a worker’s epoch record', () => {
     await rewindEpoch(db)
     expect((await check(record)).freeze).toBeUndefined()
     const { freeze: found } = await check({ ...record, beatNo: record.beatNo + 1n })
-    expect(found).toMatchObject({ cause: 'LOST_COMMITS', reason: expect.stringContaining(`worker ${WORKER} was told`) })
+    expect(found).toMatchObject({
+      cause: 'LOST_COMMITS',
+      reason: expect.stringContaining(`worker ${WORKER} received heartbeat`),
+    })
     expect(await isOpen()).toBe(false)
   })
 
