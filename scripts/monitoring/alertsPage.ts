@@ -4,7 +4,7 @@ import { wrapMarkdown } from '../wrapMarkdown.mjs'
 /** Notes for operators beside the texts of a rule, by its name. */
 const NOTES: Readonly<Record<string, string>> = {
   SymphonyOldestUnfinishedAge: 'A payment scheduled for later counts from its creation once it has been attempted.',
-  SymphonyDispatchFrozen: 'Follow [restore](restore.md#before-you-lift-the-freeze) before you lift the freeze.',
+  SymphonyDispatchFrozen: '[Before you lift the freeze](restore.md#before-you-lift-the-freeze).',
   SymphonyLedgerChainBroken:
     'The alert shows the last recorded verification: run `symphony ledger verify` by cron. `--textfile FILE` also ' +
     'writes the result for node_exporter, for a verification of an export.',
@@ -22,11 +22,11 @@ For operators: every alert with its first check and remedy. \`critical\`: paymen
 - **With Prometheus:** load \`deploy/prometheus/symphony.rules.yml\` with \`rule_files:\` and route by the label \`severity\`. Conditions are per \`job\`, so one Prometheus can watch several deployments.
 - **Without Prometheus:** \`symphony status\`, \`GET /v1/alerts\` and the dashboard evaluate the same rules.
 
-Conditions and ages come from the database, so every process shows the same alerts. Only \`SymphonyStatusMissing\` is measured by each process, because the database does not answer then.
+Conditions and ages come from the database, so every process shows the same alerts, except \`SymphonyStatusMissing\`.
 
 ## Thresholds
 
-Thresholds are [settings](../reference/options.md#alert-thresholds) of \`start\`, \`api\` and \`status\`. \`symphony alerts\` and \`GET /v1/alerts\` show them. To write a rules file with other thresholds:
+Thresholds are [settings](../reference/options.md#alert-thresholds) of \`start\`, \`api\` and \`status\`. Each alert names its setting in parentheses. \`symphony alerts\` and \`GET /v1/alerts\` show them. To write a rules file with other thresholds:
 
 \`\`\`console
 symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml
@@ -34,16 +34,16 @@ symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml
 
 ${rules.map(section).join('\n\n')}
 
-This page is generated from \`libs/observability/alerts/rules.ts\` by \`npm run monitoring\`.
+Generated from \`libs/observability/alerts/rules.ts\` by \`npm run monitoring\`.
 `)
 }
 
 function section({ name, severity, forSeconds, summary, threshold, firstLook, remedy }: AlertRule): string {
-  const since = forSeconds === 0 ? 'at once' : `after ${forSeconds / 60} min`
-  const setting = threshold === undefined ? '' : ` Setting: \`${threshold.setting}\`.`
+  const since = forSeconds === 0 ? '' : `, after ${forSeconds / 60} min`
+  const setting = threshold === undefined ? '' : ` (\`${threshold.setting}\`)`
   const parts = [
     `## ${name}`,
-    `\`${severity}\`, ${since}. ${summary}${setting}`,
+    `\`${severity}\`${since}${setting}. ${summary}`,
     `**First look.** ${firstLook}`,
     `**Remedy.** ${remedy}`,
   ]

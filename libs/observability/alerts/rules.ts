@@ -104,7 +104,7 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       threshold: threshold('alertNoWorkerSeconds'),
       summary: `Payments have been due for more than ${span(alertNoWorkerSeconds)} while no relayer reported.`,
       firstLook: 'The worker processes: do they run, and can they reach the database?',
-      remedy: 'Start a worker. Nothing is lost meanwhile: due payments stay due, and expired leases are taken over.',
+      remedy: 'Start a worker. Due payments stay due, and expired leases are taken over.',
     },
     {
       name: 'SymphonyDispatchFrozen',
