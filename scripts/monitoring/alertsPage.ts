@@ -19,7 +19,7 @@ export function alertsPage(rules: readonly AlertRule[]): string {
 
 For operators: every alert with its first check and remedy. \`critical\`: payments wait or outcomes are uncertain, act now. \`warning\`: act today. [Troubleshooting](troubleshooting.md) explains the faults.
 
-- **With Prometheus:** load \`deploy/prometheus/symphony.rules.yml\` with \`rule_files:\` and route by the label \`severity\`. Conditions are per \`job\`, so one Prometheus can watch several deployments.
+- **With Prometheus:** load \`deploy/prometheus/symphony.rules.yml\` with \`rule_files:\` and route by the label \`severity\`. \`promtool test rules\` runs its tests. Conditions are per \`job\`, so one Prometheus can watch several deployments.
 - **Without Prometheus:** \`symphony status\`, \`GET /v1/alerts\` and the dashboard evaluate the same rules.
 
 Conditions and ages come from the database, so every process shows the same alerts, except \`SymphonyStatusMissing\`.
