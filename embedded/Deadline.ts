@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-// Short, because a start takes under a second; each look is one small file.
+// Short, because a start takes less than a second and each poll reads one small file.
 const POLL_INTERVAL_MS = 25
 
-/** The end of patience of one start or stop, shared by all its steps. */
+/** Deadline of one start or stop, shared by all its steps. */
 export class Deadline {
   readonly #endsAtMs: number
-  /** Aborted when the caller gives up before the time is over. */
+  /** Aborts when the caller gives up before the deadline. */
   readonly signal: AbortSignal
 
   constructor(timeoutMs: number, signal: AbortSignal = new AbortController().signal) {
@@ -28,7 +28,7 @@ export class Deadline {
     this.signal.throwIfAborted()
   }
 
-  /** Looks again and again until `look` finds something; undefined when time is up first. */
+  /** Polls until `look` finds something; undefined when the deadline passes first. */
   async poll<T>(look: () => Promise<T | undefined>): Promise<T | undefined> {
     for (;;) {
       const found = await look()

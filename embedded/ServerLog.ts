@@ -3,10 +3,10 @@ import { type FileHandle, open, readFile, rename } from 'node:fs/promises'
 const LOG_BYTES_MAX = 10_000_000
 const TAIL_LINES = 20
 
-/** `%p` and `%e` let us find what one process said and why by number, not by sentence. */
+/** `%p` and `%e` make it possible to find the lines of one process by its pid and SQLSTATE. */
 export const LOG_LINE_PREFIX = '%m [%p] %e '
 
-/** The server's log file, and where in it one call of `startEmbedded` begins. */
+/** Log file of the server, and the position where one call of `startEmbedded` begins. */
 export class ServerLog {
   readonly path: string
   #startsAt: number | undefined
@@ -15,7 +15,7 @@ export class ServerLog {
     this.path = path
   }
 
-  /** Opened by us and inherited by the server, so that it needs no right of its own to it. One old file is kept. */
+  /** Opens the log for the server, which inherits the file and so needs no access of its own. Keeps one old file. */
   async open(): Promise<FileHandle> {
     const file = await open(this.path, 'a', 0o600)
     const { size } = await file.stat()
@@ -29,12 +29,12 @@ export class ServerLog {
     return open(this.path, 'a', 0o600)
   }
 
-  /** The end of what was said since this call's first attempt: what was said before is not about it. */
+  /** Returns the last lines since the first attempt of this call. */
   async tail(): Promise<string> {
     return lastLines(await this.#text())
   }
 
-  /** Whether this process reported this SQLSTATE. */
+  /** True if the process reported this SQLSTATE. */
   async reports(pid: number, sqlState: string): Promise<boolean> {
     return (await this.#text()).includes(` [${pid}] ${sqlState} `)
   }

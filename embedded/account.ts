@@ -2,7 +2,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { EmbeddedError, hasCode } from './errors.js'
 import { runProgram } from './runProgram.js'
 
-/** The user the server runs as when it is not the user of this process. */
+/** User that the server runs as, if it is not the user of this process. */
 export interface Account {
   readonly uid: number
   readonly gid: number
@@ -14,10 +14,10 @@ function isRoot(): boolean {
   return process.geteuid?.() === 0
 }
 
-/** PostgreSQL refuses root, so root lends it an account; everybody else runs it as themselves. */
+/** Returns another account if this process is root, because PostgreSQL refuses to run as root. */
 export async function accountForNewCluster(): Promise<Account | undefined> {
   if (!isRoot()) return undefined
-  // Accounts of the system are in this file on Linux and on macOS, whatever directory service serves the people.
+  // System accounts are in this file on Linux and macOS, whatever directory service the machine uses.
   const entries = (await readFile('/etc/passwd', 'utf8')).split('\n').map((line) => line.split(':'))
   for (const name of PREFERRED_NAMES) {
     const entry = entries.find((fields) => fields[0] === name)
@@ -29,15 +29,15 @@ export async function accountForNewCluster(): Promise<Account | undefined> {
 }
 
 /**
- * An existing cluster is served by its owner, which PostgreSQL insists on: root may have lent another account before,
- * or may visit the cluster of an ordinary user.
+ * Returns the owner of an existing cluster, because PostgreSQL must run as the owner. Root may have chosen another
+ * account before, or may use the cluster of an ordinary user.
  */
 export async function accountOfCluster(dataPath: string): Promise<Account | undefined> {
   const { uid, gid } = await stat(dataPath)
   if (isRoot()) {
     if (uid !== 0) return { uid, gid }
     throw new EmbeddedError('EMBEDDED_DATA_DIR', `The cluster in ${dataPath} belongs to root.`, {
-      remedy: 'PostgreSQL refuses to run as root: give the folder and all in it to another user, with chown -R.',
+      remedy: 'PostgreSQL refuses to run as root: change the owner of the folder and its contents with chown -R.',
     })
   }
   if (uid === process.geteuid?.()) return undefined
@@ -46,10 +46,7 @@ export async function accountOfCluster(dataPath: string): Promise<Account | unde
   })
 }
 
-/**
- * Asked by going there as that account, because permission bits alone do not tell: ACLs, mounts and security modules
- * have their say.
- */
+/** Tries to enter the folder as that account: permission bits do not cover ACLs, mounts and security modules. */
 export async function canReach(account: Account | undefined, folder: string): Promise<boolean> {
   if (account === undefined) return true
   try {
@@ -59,7 +56,7 @@ export async function canReach(account: Account | undefined, folder: string): Pr
     if (hasCode(error, 'EPERM', 'EINVAL')) {
       throw new EmbeddedError(
         'EMBEDDED_NO_POSTGRES',
-        'PostgreSQL refuses to run as root, and this root may not lend it another account.',
+        'PostgreSQL refuses to run as root, and this root may not start processes of another account.',
         {
           cause: error,
           remedy: 'Run as an ordinary user, or set DATABASE_URL.',

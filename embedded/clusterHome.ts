@@ -3,10 +3,12 @@ import { basename, dirname, join } from 'node:path'
 import { type Account, accountForNewCluster, accountOfCluster, canReach } from './account.js'
 import { EmbeddedError, hasCode } from './errors.js'
 
-/** Folders of a cluster and the account of its server. All paths are real, because the server must not depend on a link. */
+/**
+ * Folders of a cluster and the account of its server. All paths are real, because the server must not depend on a link.
+ */
 export interface ClusterHome {
   readonly path: string
-  /** Appears by one rename, complete: password and data together. */
+  /** Folder with password and data, created complete by one rename. */
   readonly clusterPath: string
   readonly dataPath: string
   readonly passwordPath: string
@@ -40,7 +42,7 @@ export async function prepareHome(dataDir: string, outsideDir: string): Promise<
 async function requireReach(account: Account | undefined, folder: string): Promise<void> {
   if (await canReach(account, folder)) return
   throw new EmbeddedError('EMBEDDED_DATA_DIR', `The server's account (uid ${account?.uid}) cannot reach ${folder}.`, {
-    remedy: 'Let that account pass through the folders above it: chmod o+x.',
+    remedy: 'Allow that account to enter the parent folders: chmod o+x.',
   })
 }
 
@@ -59,7 +61,7 @@ function homeAt(path: string, account: Account | undefined): ClusterHome {
 async function makeFolder(dataDir: string, account: Account | undefined): Promise<string> {
   try {
     const created = await mkdir(dataDir, { recursive: true })
-    // The umask may be anything. An existing folder keeps the mode that its owner chose.
+    // The umask is unknown. An existing folder keeps its mode.
     if (created !== undefined) await chmod(dataDir, folderMode(account))
     return await realpath(dataDir)
   } catch (error) {
@@ -70,7 +72,7 @@ async function makeFolder(dataDir: string, account: Account | undefined): Promis
   }
 }
 
-/** Closed to others. A server account of its own may pass through the folder to its files, without listing it. */
+/** Returns the mode of a folder. Another server account may traverse it but not list it. */
 export function folderMode(account: Account | undefined): number {
   return account === undefined ? 0o700 : 0o711
 }
@@ -101,10 +103,14 @@ async function followOutsideLink(dataDir: string): Promise<string | undefined> {
   try {
     return await realpath(link)
   } catch (error) {
-    throw new EmbeddedError('EMBEDDED_DATA_DIR', `${link} leads to a folder that is gone or closed to this user.`, {
-      cause: error,
-      remedy: `Bring the folder back or run as root; to start with an empty database, remove ${dataDir}.`,
-    })
+    throw new EmbeddedError(
+      'EMBEDDED_DATA_DIR',
+      `${link} points to a folder that is missing or not readable for this user.`,
+      {
+        cause: error,
+        remedy: `Restore the folder or run as root; to start with an empty database, delete ${dataDir}.`,
+      },
+    )
   }
 }
 

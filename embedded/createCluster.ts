@@ -29,8 +29,8 @@ export async function createCluster(home: ClusterHome, binaries: Binaries, deadl
     })
   }
   if ((await readClusterVersion(home.dataPath)) === undefined) {
-    throw new EmbeddedError('EMBEDDED_DATA_DIR', `${home.clusterPath} is in the way: it holds no PostgreSQL cluster.`, {
-      remedy: 'Move it away, or choose another --data-dir.',
+    throw new EmbeddedError('EMBEDDED_DATA_DIR', `${home.clusterPath} exists but contains no PostgreSQL cluster.`, {
+      remedy: 'Move it to another place, or choose another --data-dir.',
     })
   }
 }
@@ -43,7 +43,7 @@ async function initialise(
   deadline: Deadline,
 ): Promise<void> {
   const dataPath = join(folder, 'data')
-  // initdb reads the password as the server's account, which must not be able to read ours.
+  // initdb runs as the server's account, which must not be able to read our password file.
   const passwordFile = join(folder, 'initdb-password')
   await mkdir(dataPath, { mode: 0o700 })
   await writeFile(passwordFile, password, { mode: 0o600 })
@@ -72,15 +72,15 @@ async function initialise(
     throw new EmbeddedError('EMBEDDED_INIT_FAILED', 'initdb could not create the cluster.', {
       cause: error,
       logTail,
-      remedy: 'The lines above are from initdb. A PostgreSQL of your own can be used with DATABASE_URL.',
+      remedy: 'Read the output of initdb above, or set DATABASE_URL to another PostgreSQL.',
     })
   }
   await unlink(passwordFile)
 }
 
-/** The same order and case rules on every machine; those of the operating system change with its upgrades. */
+/** Uses the same sort order and case rules on every machine: those of an operating system change with its upgrades. */
 function localeArguments(version: number): readonly string[] {
   if (version >= 17) return ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
-  // macOS has no C.UTF-8; C sorts the same and differs only in the case of letters beyond ASCII.
+  // macOS has no C.UTF-8. C sorts the same and differs only in the case of non-ASCII letters.
   return [process.platform === 'darwin' ? '--locale=C' : '--locale=C.UTF-8']
 }

@@ -1,15 +1,15 @@
 export type EmbeddedErrorCode =
-  /** An option that is missing or of the wrong kind. Thrown before anything is started. */
+  /** An option is missing or of the wrong type. Thrown before anything is started. */
   | 'INVALID_ARGUMENT'
-  /** An option of the right kind outside its bounds. */
+  /** An option is outside its bounds. */
   | 'ARGUMENT_OUT_OF_RANGE'
-  /** No PostgreSQL that this machine can run was found. */
+  /** No usable PostgreSQL was found on this machine. */
   | 'EMBEDDED_NO_POSTGRES'
-  /** The folder was made by another major version than the binaries at hand. */
+  /** The cluster was created by another major version than the available binaries. */
   | 'EMBEDDED_VERSION_MISMATCH'
-  /** The data folder cannot be used: not writable, not ours, out of the server's reach, or not a cluster. */
+  /** The data folder cannot be used: not writable, of another user, not reachable for the server, or no cluster. */
   | 'EMBEDDED_DATA_DIR'
-  /** The port asked for is in use. */
+  /** The requested port is in use. */
   | 'EMBEDDED_PORT_TAKEN'
   /** initdb failed. */
   | 'EMBEDDED_INIT_FAILED'
@@ -19,7 +19,7 @@ export type EmbeddedErrorCode =
   | 'EMBEDDED_START_TIMEOUT'
   /** No server runs in this folder. */
   | 'EMBEDDED_NOT_RUNNING'
-  /** The server in this folder belongs to a living process, and stopping it was not forced. */
+  /** The server belongs to a live process, and `force` was not given. */
   | 'EMBEDDED_OWNED'
   /** The server did not end in time. */
   | 'EMBEDDED_STOP_TIMEOUT'
@@ -28,7 +28,7 @@ export class EmbeddedError extends Error {
   readonly code: EmbeddedErrorCode
   /** Instruction for the person who reads the error. */
   readonly remedy: string | undefined
-  /** The last lines the server or initdb wrote for this attempt; empty when nothing was written. */
+  /** Last lines of the server or initdb for this attempt; empty if there are none. */
   readonly logTail: string
 
   constructor(
@@ -48,7 +48,7 @@ export class EmbeddedError extends Error {
   }
 }
 
-/** Whether a thrown value is a Node.js system error with one of these codes. */
+/** True for a Node.js system error with one of these codes. */
 export function hasCode(error: unknown, ...codes: readonly string[]): boolean {
   return error instanceof Error && 'code' in error && codes.includes(String(error.code))
 }

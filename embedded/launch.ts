@@ -17,7 +17,7 @@ interface LaunchOptions {
   readonly port: number
   readonly settings: Readonly<Record<string, string>>
   readonly detached: boolean
-  /** The pid in a stale `postmaster.pid`, known to be no server of this folder. */
+  /** Pid in a stale `postmaster.pid` that certainly belongs to no server of this folder. */
   readonly stalePid: number | undefined
 }
 
@@ -39,7 +39,7 @@ export async function launch(options: LaunchOptions): Promise<Launched> {
       ...home.account,
       cwd: '/',
       env: environment(options.stalePid),
-      // A session of its own: Ctrl-C must reach the application first, which drains, and only then stops the server.
+      // Own session: Ctrl-C reaches only the application, which drains and then stops the server.
       detached: true,
       stdio: ['ignore', file.fd, file.fd],
     })
@@ -69,19 +69,19 @@ function commandLine({ home, port, settings, detached }: LaunchOptions): string[
     ...settings,
     port: String(port),
     listen_addresses: LOOPBACK,
-    // A socket path is limited to about 100 bytes, which a deep project folder exceeds. TCP on loopback has no such limit.
+    // A socket path is limited to about 100 bytes, which a deep project folder exceeds. TCP has no such limit.
     unix_socket_directories: '',
     log_line_prefix: LOG_LINE_PREFIX,
-    // Not known to PostgreSQL: it only writes it to postmaster.opts, where `stopEmbedded` reads whose server this is.
+    // PostgreSQL ignores this setting but writes it to postmaster.opts, where `stopEmbedded` reads the owner.
     ...(detached ? {} : { 'symphony.owner': String(process.pid) }),
   }
   return ['-D', home.dataPath, ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`])]
 }
 
 /**
- * PostgreSQL takes a stale lock file for a live one when its pid belongs to any process it may signal; that would keep
- * a restarted container down for ever. This variable, made for pg_ctl's own shell, tells it to look past one pid. It
- * still checks the shared memory named in the file, so a surviving backend still keeps a second server out.
+ * Returns the environment of the server. PostgreSQL takes a stale lock file for a live one if any process has its pid,
+ * which would keep a restarted container down for ever. PG_GRANDPARENT_PID, made for the shell of pg_ctl, makes it
+ * ignore one pid. PostgreSQL still checks the shared memory, so a surviving backend prevents a second server.
  */
 function environment(stalePid: number | undefined): Readonly<Record<string, string>> {
   return stalePid === undefined ? CLEAN_ENVIRONMENT : { ...CLEAN_ENVIRONMENT, PG_GRANDPARENT_PID: String(stalePid) }
@@ -93,8 +93,8 @@ async function notRun(server: ChildProcess): Promise<EmbeddedError> {
 }
 
 /**
- * `read` returns when the other end of the pipe is closed, which the kernel does however this process ends. Then: the
- * fast stop, half a minute for its checkpoint, and after that the immediate one.
+ * `read` returns when this process ends in any way, because the kernel then closes the pipe. The script requests a fast
+ * stop, and after 30 s an immediate one.
  */
 const SCRIPT = `
 trap '' HUP INT TERM
@@ -107,18 +107,18 @@ done
 kill -QUIT "$1" 2>/dev/null
 `
 
-/** Starts a process that stops the server when this process ends. Synchronous, so that the server is never without one. */
+/** Starts a process that stops the server when this process ends. Synchronous, so that the server is always watched. */
 function startWatchdog(serverPid: number, account: Account | undefined): { dismiss(): void } {
   const watchdog: ChildProcess = spawn('/bin/sh', ['-c', SCRIPT, 'symphony-watchdog', String(serverPid)], {
     ...account,
     cwd: '/',
     env: CLEAN_ENVIRONMENT,
-    // A session of its own: Ctrl-C in the terminal must not reach it.
+    // Own session: Ctrl-C in the terminal must not reach it.
     detached: true,
     stdio: ['pipe', 'ignore', 'ignore'],
   })
-  // Without a watchdog the server still runs and stops as asked; only an unforeseen death would leave it behind, and
-  // then the next start adopts it.
+  // Without a watchdog the server still works. Only after a crash of this process would it keep running, and the next
+  // start adopts it.
   watchdog.on('error', () => {})
   watchdog.unref()
   return { dismiss: () => void watchdog.kill('SIGKILL') }

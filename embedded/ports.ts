@@ -2,18 +2,18 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { EmbeddedError, hasCode } from './errors.js'
 
-/** The server listens here only; it is never reachable from another machine. */
+/** Only address that the server listens on: it is not reachable from other machines. */
 export const LOOPBACK = '127.0.0.1'
 
-/** The port to try next. It may be taken a moment later: the caller looks again when the server could not start. */
+/** Returns the port to try next. Another program may take it in the meantime; the caller then tries again. */
 export async function choosePort(wanted: number | undefined, last: number | undefined): Promise<number> {
   if (wanted !== undefined) {
     if (await isPortFree(wanted)) return wanted
     throw new EmbeddedError('EMBEDDED_PORT_TAKEN', `Port ${wanted} on ${LOOPBACK} is in use by another program.`, {
-      remedy: 'Stop that program or choose another --port; without one, a free port is found.',
+      remedy: 'Stop that program, choose another --port, or omit it to use a free port.',
     })
   }
-  // The last port again, so that an address somebody wrote down keeps working.
+  // Prefers the last port, so that saved addresses keep working.
   return last !== undefined && (await isPortFree(last)) ? last : bindBriefly(0)
 }
 
@@ -29,7 +29,7 @@ export async function isPortFree(port: number): Promise<boolean> {
 
 async function bindBriefly(port: number): Promise<number> {
   const server = createServer()
-  // Exclusive: a worker of node:cluster would otherwise ask its primary, and share a port that is taken.
+  // Exclusive: a worker of node:cluster would otherwise share a port that is in use.
   server.listen({ port, host: LOOPBACK, exclusive: true })
   await once(server, 'listening')
   const address = server.address()

@@ -4,31 +4,31 @@ import { hasCode } from './errors.js'
 import { runProgram } from './runProgram.js'
 
 /**
- * Who has the pid that the file names. `server`: the server of this folder. `stranger`: certainly somebody else.
- * `unclear`: a PostgreSQL that does not tell which folder it serves. `nobody`: the process is gone.
+ * Process with the pid in the file. `server`: the server of this folder. `stranger`: certainly another process.
+ * `unclear`: a PostgreSQL whose command line does not name its folder. `nobody`: no process.
  */
 type PidHolder = 'server' | 'stranger' | 'unclear' | 'nobody'
 
-/** What PostgreSQL itself writes down about the server of a data folder. */
+/** PostgreSQL's own record of the server of a data folder. */
 interface Postmaster {
   readonly pid: number
   readonly port: number
-  /** `starting`, `ready` or `stopping`; empty while the file is being written. */
+  /** `starting`, `ready` or `stopping`; empty while the file is written. */
   readonly status: string
   readonly holder: PidHolder
 }
 
-/** Reads `postmaster.pid`; undefined when there is none, which is how a clean stop leaves the folder. */
+/** Reads `postmaster.pid`; undefined if there is none, as after a clean stop. */
 export async function readPostmaster(dataPath: string): Promise<Postmaster | undefined> {
   const text = await readIfAny(join(dataPath, 'postmaster.pid'))
   const lines = text?.split('\n') ?? []
-  // Negative for a standalone backend, which is no server but holds the folder as well.
+  // A standalone backend writes a negative pid. It is no server but uses the folder as well.
   const pid = Math.abs(Number(lines[0]))
   if (!Number.isInteger(pid) || pid === 0) return undefined
   return { pid, port: Number(lines[3]), status: lines[7]?.trim() ?? '', holder: await holderOf(pid, dataPath) }
 }
 
-/** How the server of this folder was last started: survives its stop, and is replaced by the next start. */
+/** Reads the options of the last start. They stay after a stop, until the next start. */
 export async function readLastStart(
   dataPath: string,
 ): Promise<{ readonly port: number | undefined; readonly ownerPid: number | undefined }> {
@@ -36,27 +36,27 @@ export async function readLastStart(
   return { port: numberIn(/"port=(\d+)"/.exec(options)), ownerPid: numberIn(/"symphony\.owner=(\d+)"/.exec(options)) }
 }
 
-/** The major version that created the cluster; undefined when there is no cluster. */
+/** Reads the major version that created the cluster; undefined if there is no cluster. */
 export async function readClusterVersion(dataPath: string): Promise<number | undefined> {
   const text = await readIfAny(join(dataPath, 'PG_VERSION'))
   return text === undefined ? undefined : Number.parseInt(text, 10)
 }
 
 /**
- * A pid alone proves nothing: after a restart of a container the old number is somebody else's. The command line does,
- * since we always start with `-D` and the real path. It is readable for everyone, unlike the working directory, for
- * which root in a container often lacks the capability.
+ * Finds out which process has a pid. A pid alone is not enough: after a restart of a container, another process may
+ * have it. The command line is, because we always start with `-D` and the real path. Unlike the working directory,
+ * everyone can read it.
  */
 async function holderOf(pid: number, dataPath: string): Promise<PidHolder> {
   const commandLine = await readCommandLine(pid)
   if (commandLine === undefined) return 'nobody'
   if (commandLine.includes(` -D ${dataPath} `)) return 'server'
-  // A backend calls itself `postgres: …` and a zombie nothing at all; neither is a server.
+  // The command line of a backend begins with `postgres: …`, that of a zombie is empty. Neither is a server.
   const isServer = /(^|\/)(postgres|postmaster) /.test(commandLine)
   return isServer && !commandLine.includes(' -D /') ? 'unclear' : 'stranger'
 }
 
-/** Its words, each followed by a space; undefined when there is no such process. */
+/** Returns the command line, each word followed by a space; undefined if there is no such process. */
 async function readCommandLine(pid: number): Promise<string | undefined> {
   if (process.platform === 'linux') return (await readIfAny(`/proc/${pid}/cmdline`))?.replaceAll('\0', ' ')
   try {
@@ -75,7 +75,7 @@ async function readIfAny(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8')
   } catch (error) {
-    // ESRCH: the process ended between opening its file and reading it.
+    // ESRCH: the process ended while its file was read.
     if (hasCode(error, 'ENOENT', 'ESRCH')) return undefined
     throw error
   }

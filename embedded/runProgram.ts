@@ -3,8 +3,8 @@ import { promisify } from 'node:util'
 import type { Account } from './account.js'
 
 /**
- * What every program we start gets: nothing of ours. An inherited PGDATA, LD_LIBRARY_PATH or LANG would change what
- * the server does, and an inherited secret would be readable in its process list. Messages come in English.
+ * Environment of every started program, without variables of this process. PGDATA, LD_LIBRARY_PATH or LANG would affect
+ * the server, and a secret would be readable in its process list. LC_ALL=C makes messages English.
  */
 export const CLEAN_ENVIRONMENT: Readonly<Record<string, string>> = Object.freeze({
   LC_ALL: 'C',
@@ -18,8 +18,9 @@ interface RunOptions {
 }
 
 /**
- * Runs a program to its end, as the account if one is given. Rejects with `stderr` on a non-zero exit. When it settles
- * the program is gone, also after an abort; that is why execFile's own `signal`, which does not wait, is not used.
+ * Runs a program to its end, as the account if one is given. Rejects with `stderr` on a non-zero exit. When it settles,
+ * the program has ended, also after an abort. The `signal` of execFile is not used, because it does not wait for the
+ * end.
  */
 export async function runProgram(
   file: string,
@@ -29,7 +30,7 @@ export async function runProgram(
   signal?.throwIfAborted()
   const running = promisify(execFile)(file, args, {
     ...account,
-    // The account may not be able to enter the folder this process is in.
+    // The account may not be able to enter the working directory of this process.
     cwd: '/',
     env: CLEAN_ENVIRONMENT,
     timeout: timeoutMs,

@@ -12,25 +12,25 @@ import { ServerLog } from './ServerLog.js'
 import { withStartLock } from './startLock.js'
 
 export interface EmbeddedServer {
-  /** Address with the superuser's password: as secret as the password file. */
+  /** Address with the password of the superuser: keep it secret. */
   readonly url: string
   readonly dataDir: string
   readonly port: number
   /** Major version: 18. */
   readonly version: number
-  /** True when the server was running already: it is not ours, and `stop` leaves it alone. */
+  /** True if the server was already running. Then `stop` does nothing. */
   readonly adopted: boolean
-  /** The process this server ends with; undefined when it is detached and belongs to its folder. */
+  /** Process that the server ends with; undefined for a detached server. */
   readonly ownerPid: number | undefined
   /** Stops the server if this call started it. Safe to call twice, and after the server has died. */
   readonly stop: () => Promise<void>
 }
 
-/** A server told to give up on a start has no sessions to end. */
+/** Timeout for stopping a server after a failed start: it has no sessions. */
 const GIVE_UP_TIMEOUT_MS = 5_000
 const STOP_TIMEOUT_MS = 30_000
 
-/** What one call of `startEmbedded` works with. */
+/** State of one call of `startEmbedded`. */
 interface Attempt {
   readonly home: ClusterHome
   readonly log: ServerLog
@@ -38,7 +38,7 @@ interface Attempt {
   readonly deadline: Deadline
 }
 
-/** Starts the server of a folder, creating the folder's cluster when there is none, or adopts the one that runs. */
+/** Starts the server of a folder, or adopts a running one. Creates the cluster if there is none. */
 export async function startEmbedded(given: StartOptions): Promise<EmbeddedServer> {
   if (process.platform === 'win32') {
     throw new EmbeddedError('EMBEDDED_NO_POSTGRES', 'The embedded server runs on Linux and macOS.', {
@@ -52,15 +52,15 @@ export async function startEmbedded(given: StartOptions): Promise<EmbeddedServer
   for (;;) {
     const server =
       (await adoptRunning(attempt)) ??
-      // Whoever waited for another starter finds the server that it has started.
+      // Checks again after waiting for the lock: another process may have started the server.
       (await withStartLock(home.dataPath, deadline, async () => (await adoptRunning(attempt)) ?? startOwn(attempt)))
     if (server !== undefined) return server
-    // Somebody else took the folder or the port between our look and our start: look again.
+    // Another process took the folder or the port in the meantime: try again.
     await deadline.pause()
   }
 }
 
-/** Waits while a server is on its way up or down: then it can be adopted, or it is gone. */
+/** Adopts a running server. Waits while it starts or stops. */
 async function adoptRunning(attempt: Attempt): Promise<EmbeddedServer | undefined> {
   const settled = await attempt.deadline.poll(async () => {
     const postmaster = await readPostmaster(attempt.home.dataPath)
@@ -71,7 +71,7 @@ async function adoptRunning(attempt: Attempt): Promise<EmbeddedServer | undefine
   return settled === 'no server' ? undefined : describe(attempt, settled.port)
 }
 
-/** Undefined when the start was lost to somebody else and is worth another look. */
+/** Starts the server. Returns undefined if another process was first and the caller should try again. */
 async function startOwn(attempt: Attempt): Promise<EmbeddedServer | undefined> {
   const { home, log, options, deadline } = attempt
   const binaries = await prepareCluster(attempt)
@@ -102,15 +102,15 @@ async function prepareCluster({ home, options, deadline }: Attempt): Promise<Bin
 }
 
 /**
- * Only a pid that is certainly no server of this folder: PostgreSQL will look past it, and a server that has just
- * written its lock file but not yet its shared memory would lose the folder to a second one.
+ * Returns a stale pid only if it certainly belongs to no server of this folder. PostgreSQL ignores it: a server that
+ * has written its lock file but not yet its shared memory would otherwise lose the folder to a second one.
  */
 async function stalePidOf(home: ClusterHome): Promise<number | undefined> {
   const postmaster = await readPostmaster(home.dataPath)
   return postmaster?.holder === 'stranger' ? postmaster.pid : undefined
 }
 
-/** PostgreSQL says itself when it is ready, in the file only the winner of its interlock may write. */
+/** Returns the state of the start. PostgreSQL reports readiness in postmaster.pid, which only one server can write. */
 async function outcomeOf(server: Launched, home: ClusterHome): Promise<'ready' | 'exited' | undefined> {
   if (server.hasExited()) return 'exited'
   const postmaster = await readPostmaster(home.dataPath)
@@ -120,12 +120,12 @@ async function outcomeOf(server: Launched, home: ClusterHome): Promise<'ready' |
 async function throwUnlessLost(attempt: Attempt, server: Launched, port: number): Promise<void> {
   const { log, deadline } = attempt
   if (deadline.hasPassed) throw await startTimeout(attempt)
-  // lock_file_exists: another starter was first, or backends of a killed server are still on their way out.
+  // lock_file_exists: another process was first, or backends of a killed server are still ending.
   if (await log.reports(server.pid, 'F0001')) return
   if (!(await isPortFree(port))) return
   throw new EmbeddedError('EMBEDDED_START_FAILED', 'PostgreSQL ended before it was ready.', {
     logTail: await log.tail(),
-    remedy: `The lines above are the end of ${log.path}.`,
+    remedy: `Read the log lines above, from ${log.path}.`,
   })
 }
 
@@ -155,7 +155,7 @@ async function describe({ home, options }: Attempt, port: number, own?: Launched
 async function startTimeout({ log, options }: Attempt): Promise<EmbeddedError> {
   return new EmbeddedError('EMBEDDED_START_TIMEOUT', `PostgreSQL was not ready after ${options.startTimeoutMs} ms.`, {
     logTail: await log.tail(),
-    remedy: `Look at ${log.path}; a recovery after a crash may need a longer timeout.`,
+    remedy: `Read ${log.path}; recovery after a crash may need a longer timeout.`,
   })
 }
 

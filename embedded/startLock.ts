@@ -1,15 +1,16 @@
 import { lstat, readlink, rename, rm, symlink } from 'node:fs/promises'
 import type { Deadline } from './Deadline.js'
 
-/** Longer than any start may take: what is older was left by somebody whose pid another process has by now. */
+/** Longer than any start may take: an older lock was left by a process whose pid is used again. */
 const LOCK_MS_MAX = 600_000
 
 /**
- * One starter of a folder at a time. PostgreSQL keeps a second server out, but after a crash two that start in the same
- * instant may both remove the stale lock file, the second one the file that the first has just written; then who is ready
- * cannot be told from it. The lock is a link that names its holder, so that one left by a killed process is seen to be.
+ * Allows one start per folder at a time. PostgreSQL prevents a second server, but after a crash two concurrent starts
+ * may both remove the stale lock file, and the second may remove the new file of the first. Then the file does not show
+ * which server is ready. The lock is a link that names its holder, so that the lock of a killed process can be
+ * recognised.
  *
- * It is a courtesy among starters, not the interlock: where it cannot be made, the start goes on without it.
+ * It is only an optimisation: if it cannot be created, the start continues without it.
  */
 export async function withStartLock<T>(dataPath: string, deadline: Deadline, start: () => Promise<T>): Promise<T> {
   const path = `${dataPath}.starting`
@@ -21,7 +22,7 @@ export async function withStartLock<T>(dataPath: string, deadline: Deadline, sta
   }
 }
 
-/** False while another starter has it. */
+/** Returns false while another process holds the lock. */
 async function take(path: string): Promise<boolean> {
   try {
     await symlink(String(process.pid), path)
@@ -30,7 +31,7 @@ async function take(path: string): Promise<boolean> {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) return true
   }
   if (await isAbandoned(path)) {
-    // By a name of its own: of several who see that it was abandoned, one removes it.
+    // Renames it first, so that only one of several processes removes it.
     const removed = `${path}.${process.pid}`
     await rename(path, removed)
       .then(() => rm(removed, { force: true }))

@@ -5,8 +5,8 @@ import { resolveDataDir, resolveStopOptions, type StopOptions } from './options.
 import { readLastStart, readPostmaster } from './postmasterFile.js'
 
 /**
- * Stops the server of a folder, and returns whether one was running. A server of a live process is stopped only with
- * `force`, because its owner would lose its database in the middle of its work.
+ * Stops the server of a folder, and returns whether one was running. Stops a server of a live process only with
+ * `force`, because the process would lose its database while it works.
  */
 export async function stopEmbedded(dataDir: string, options: StopOptions = {}): Promise<boolean> {
   const { force, stopTimeoutMs } = resolveStopOptions(options)
@@ -16,7 +16,7 @@ export async function stopEmbedded(dataDir: string, options: StopOptions = {}): 
   const { ownerPid } = await readLastStart(home.dataPath)
   if (ownerPid !== undefined && !force) {
     throw new EmbeddedError('EMBEDDED_OWNED', `The server in ${home.path} belongs to process ${ownerPid}.`, {
-      remedy: 'Stop that process, and the server stops with it; or stop the server alone with --force.',
+      remedy: 'Stop that process, which also stops the server, or stop only the server with --force.',
     })
   }
   await stopProcess(postmaster.pid, () => hasEnded(postmaster.pid, home.dataPath), stopTimeoutMs)
@@ -28,13 +28,13 @@ async function hasEnded(pid: number, dataPath: string): Promise<boolean> {
   return postmaster?.pid !== pid || postmaster.holder !== 'server'
 }
 
-/** Time for a server that was told to quit at once: PostgreSQL itself kills its children after five seconds. */
+/** Timeout of an immediate stop. PostgreSQL kills its children after 5 s. */
 const QUIT_TIMEOUT_MS = 10_000
 
 /**
- * SIGINT is the fast stop: it ends sessions, where SIGTERM would wait for them without end. If that takes too long,
- * SIGQUIT: nothing committed is lost, and the next start recovers. It calls `isGone` before every signal, because
- * another process may have the pid of a server that ended.
+ * Stops a server with SIGINT, which ends sessions; SIGTERM would wait for them. After the timeout sends SIGQUIT: no
+ * commit is lost, and the next start recovers. Calls `isGone` before every signal, because another process may have the
+ * pid of an ended server.
  */
 export async function stopProcess(pid: number, isGone: () => Promise<boolean>, timeoutMs: number): Promise<void> {
   for (const [signal, patienceMs] of [
@@ -47,7 +47,7 @@ export async function stopProcess(pid: number, isGone: () => Promise<boolean>, t
     if (gone === true) return
   }
   throw new EmbeddedError('EMBEDDED_STOP_TIMEOUT', `The server (pid ${pid}) does not stop.`, {
-    remedy: `Look at its log; as a last resort, kill -9 ${pid}: nothing committed is lost, the next start recovers.`,
+    remedy: `Read its log. As a last resort run kill -9 ${pid}: no commit is lost, and the next start recovers.`,
   })
 }
 

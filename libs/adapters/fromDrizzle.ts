@@ -4,14 +4,14 @@ import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rows.js'
 import { withoutParameters } from './serverError.js'
 
-/** The `tx` of Drizzle's `db.transaction`, over any driver. */
+/** `tx` of Drizzle's `db.transaction`, with any driver. */
 export interface DrizzleTransaction {
   execute(query: unknown): PromiseLike<unknown>
   /** Absent on `db` itself. */
   rollback(): unknown
 }
 
-/** Drizzle's own `sql`, which only it can make queries with. */
+/** Drizzle's own `sql`, the only way to build its queries. */
 export interface DrizzleSql {
   (strings: TemplateStringsArray, ...parameters: unknown[]): unknown
   param(value: unknown): unknown
@@ -27,7 +27,7 @@ export function fromDrizzle(tx: DrizzleTransaction, sql: DrizzleSql): Queryable 
       const strings = Object.assign(fragments, { raw: fragments })
       const query = sql(strings, ...values.map((value) => sql.param(value)))
       try {
-        // node-postgres answers with a result, postgres.js with the rows.
+        // node-postgres returns a result object, postgres.js the rows.
         return { rows: rowsIn<R>(await tx.execute(query)) }
       } catch (error) {
         throw withoutParameters(causeOf(error))
@@ -36,7 +36,7 @@ export function fromDrizzle(tx: DrizzleTransaction, sql: DrizzleSql): Queryable 
   }
 }
 
-/** Drizzle wraps what the driver threw in an error whose message quotes the parameters. */
+/** Returns the driver's error. Drizzle wraps it in an error whose message contains the parameters. */
 function causeOf(error: unknown): unknown {
   return error instanceof Error && 'params' in error && error.cause instanceof Error ? error.cause : error
 }

@@ -3,7 +3,7 @@ import { type CutStatement, asTexts, cutAtPlaceholders } from './parameters.js'
 import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn, snakeCased } from './rows.js'
 
-/** The `trx` of `knex.transaction`. */
+/** `trx` of `knex.transaction`. */
 export interface KnexTransaction {
   raw(sql: string, bindings: unknown): PromiseLike<unknown>
   readonly isTransaction?: boolean
@@ -17,7 +17,7 @@ export function fromKnex(trx: KnexTransaction): Queryable {
   return {
     query: async <R>(text: string, given?: readonly unknown[]): Promise<Rows<R>> => {
       const cut = cutAtPlaceholders(text, asTexts(given))
-      // Knex numbers its placeholders itself, and takes every other question mark for one unless it is escaped.
+      // Knex numbers its placeholders itself and takes every unescaped question mark for one.
       const sql = cut.fragments.map((fragment) => fragment.replaceAll('?', String.raw`\?`)).join('?')
       try {
         const rows = rowsIn(await trx.raw(sql, cut.values))
@@ -30,8 +30,8 @@ export function fromKnex(trx: KnexTransaction): Queryable {
 }
 
 /**
- * Knex writes the statement before the message of the driver's error, in place. Where the statement ends is known: with its last
- * placeholder, as Knex numbers them, and what follows that.
+ * Removes the statement that Knex puts in front of the message of the driver's error. The statement ends with its last
+ * placeholder, as Knex numbers them, and the text after it.
  */
 function withoutStatement(error: unknown, { fragments, values }: CutStatement): unknown {
   if (!(error instanceof Error)) return error

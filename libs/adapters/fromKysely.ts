@@ -4,7 +4,7 @@ import { asTexts } from './parameters.js'
 import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rows.js'
 
-/** The `trx` of Kysely's `db.transaction().execute`, or a controlled transaction. */
+/** `trx` of Kysely's `db.transaction().execute`, or a controlled transaction. */
 export interface KyselyTransaction {
   /** `boolean` on the Kysely instance itself. */
   readonly isTransaction: true
@@ -14,7 +14,7 @@ export interface KyselyTransaction {
 export function fromKysely(trx: KyselyTransaction): Queryable {
   requireMethod('trx', trx, 'withoutPlugins', 'a transaction of Kysely')
   requireMark('trx', trx.isTransaction, 'the trx of db.transaction().execute', 'the Kysely instance')
-  // A plugin may rename the columns of a result (CamelCasePlugin), and we read them by their names.
+  // Without plugins, because CamelCasePlugin would rename the columns that we read by name.
   const executor = trx.withoutPlugins()
   return {
     query: async <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => {
@@ -23,7 +23,7 @@ export function fromKysely(trx: KyselyTransaction): Queryable {
   }
 }
 
-/** A `CompiledQuery` as Kysely's own `CompiledQuery.raw` makes it. */
+/** Returns a `CompiledQuery` like that of Kysely's `CompiledQuery.raw`. */
 function rawQuery(sql: string, parameters: readonly unknown[]): object {
   const query = { kind: 'RawNode', sqlFragments: [sql], parameters: [] }
   return { sql, parameters, query, queryId: { queryId: randomUUID() } }

@@ -4,7 +4,7 @@ import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn, snakeCased } from './rows.js'
 import { withoutParameters } from './serverError.js'
 
-/** The `sql` that `sql.begin` or `sql.savepoint` of postgres.js gives its callback. */
+/** `sql` in the callback of `sql.begin` or `sql.savepoint` of postgres.js. */
 export interface PostgresJsTransaction {
   /** Absent on `sql` itself and on a reserved connection. */
   readonly savepoint: unknown
@@ -27,14 +27,14 @@ export function fromPostgresJs(sql: PostgresJsTransaction): Queryable {
 }
 
 /**
- * postgres.js asks the server for the type of each parameter and writes the value as that type. For json and jsonb this means
- * JSON.stringify, and a text that is JSON already would become a JSON string.
+ * Wraps JSON text. postgres.js asks the server for the type of each parameter and applies JSON.stringify for json and
+ * jsonb, which would turn JSON text into a JSON string.
  */
 function asParameter(value: unknown): unknown {
   return typeof value === 'string' && /^[[{]/.test(value) ? new JsonOrText(value) : asText(value)
 }
 
-/** Is itself as text, and what it says as JSON. */
+/** Text that JSON.stringify writes as the JSON it contains. */
 class JsonOrText {
   readonly #text: string
 

@@ -4,9 +4,9 @@ import { property, requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rows.js'
 import { serverError, textIn } from './serverError.js'
 
-/** The client that `prisma.$transaction(async (tx) => …)` gives its callback. */
+/** Client in the callback of `prisma.$transaction(async (tx) => …)`. */
 export interface PrismaTransaction {
-  /** Present on the PrismaClient itself only. */
+  /** Present only on the PrismaClient itself. */
   readonly $connect?: never
   $queryRawUnsafe(query: string, ...values: unknown[]): PromiseLike<unknown>
 }
@@ -26,8 +26,8 @@ export function fromPrisma(tx: PrismaTransaction): Queryable {
 }
 
 /**
- * Restores the server's error. Prisma throws an error with a code of its own; the driver adapter puts the report of the server
- * into `meta`.
+ * Restores the server's error. Prisma throws an error with its own code; the driver adapter puts the report into
+ * `meta`.
  */
 function serverErrorOf(error: unknown): unknown {
   const reported = property(property(property(error, 'meta'), 'driverAdapterError'), 'cause')

@@ -3,14 +3,14 @@ import { asTexts } from './parameters.js'
 import { requireMark, requireMethod } from './requireMethod.js'
 import { rowsIn } from './rows.js'
 
-/** The manager of TypeORM's `dataSource.transaction`, or a `QueryRunner` with an open transaction. */
+/** Manager of TypeORM's `dataSource.transaction`, or a `QueryRunner` with an open transaction. */
 export interface TypeOrmTransaction {
   query(text: string, parameters?: unknown[]): Promise<unknown>
-  /** The runner of a manager. `dataSource.manager` has none. */
+  /** Runner of a manager. `dataSource.manager` has none. */
   readonly queryRunner?: { readonly isTransactionActive: boolean } | undefined
-  /** The mark of a runner. */
+  /** State of a runner. */
   readonly isTransactionActive?: boolean
-  /** Present on a `DataSource` only. */
+  /** Present only on a `DataSource`. */
   readonly initialize?: never
 }
 
@@ -29,7 +29,7 @@ export function fromTypeOrm(manager: TypeOrmTransaction): Queryable {
   }
 }
 
-/** Checked for each statement, too: a `QueryRunner` outlives its transaction. */
+/** Throws outside a transaction. Called for each statement, too, because a `QueryRunner` outlives its transaction. */
 function requireOpen(manager: TypeOrmTransaction): void {
   const { isTransactionActive = false } = manager.queryRunner ?? manager
   requireMark(
@@ -40,7 +40,7 @@ function requireOpen(manager: TypeOrmTransaction): void {
   )
 }
 
-/** TypeORM keeps the parameters in the error that it throws, and what the driver threw beside them. */
+/** Returns the driver's error. TypeORM wraps it in an error that contains the parameters. */
 function driverErrorOf(error: unknown): unknown {
   return error instanceof Error && 'driverError' in error && error.driverError instanceof Error
     ? error.driverError

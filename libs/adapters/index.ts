@@ -1,5 +1,5 @@
 /**
- * Transactions of other libraries, as something that can query. A `pg` client needs none of this: it is one already.
+ * Transactions of other libraries as a `tx` for Symphony. A `pg` client can be used directly.
  *
  * | library | `tx` |
  * | --- | --- |
@@ -11,10 +11,9 @@
  * | Prisma | `fromPrisma(tx)` of `prisma.$transaction` |
  * | TypeORM | `fromTypeOrm(manager)` of `dataSource.transaction` |
  *
- * Each says which few methods it needs and imports nothing: the library is the caller's own. What is enqueued through it is
- * committed or rolled back with the caller's transaction, and with a savepoint of it. What the server refuses is handed on as
- * the server said it, without the statement and the values that some libraries write into their messages: a payload has no
- * place in a log.
+ * Each adapter declares the few methods that it needs and imports no library. A payment is committed or rolled back
+ * with the caller's transaction or savepoint. Errors of the server are passed on without the statement and the values
+ * that some libraries put into their messages, so that no payload reaches a log.
  */
 export { fromDrizzle } from './fromDrizzle.js'
 export type { DrizzleSql, DrizzleTransaction } from './fromDrizzle.js'

@@ -1,7 +1,7 @@
 /**
- * Writes a parameter as PostgreSQL reads it, so that no library has to guess what an array holds. Their guesses differ: one
- * writes a list of JSON texts as a list of JSON strings, one spreads an array over several parameters, one fails on a Date
- * inside. Booleans and bytes stay as they are, because some libraries test their type.
+ * Writes a parameter as text for PostgreSQL, because libraries encode arrays differently: one turns a list of JSON
+ * texts into JSON strings, one spreads an array over several parameters, one fails on a Date inside. Booleans and bytes
+ * stay, because some libraries check their type.
  */
 export function asText(value: unknown): unknown {
   if (value instanceof Date) return value.toISOString()
@@ -13,7 +13,7 @@ export function asTexts(values: readonly unknown[] = []): unknown[] {
   return values.map(asText)
 }
 
-/** `{"a","b",NULL}`: every element quoted, so that none can be taken for NULL or for two. */
+/** Returns `{"a","b",NULL}`. All elements are quoted, so that none is read as NULL or as two. */
 function arrayLiteral(elements: readonly unknown[]): string {
   return `{${elements.map(element).join(',')}}`
 }
@@ -24,15 +24,15 @@ function element(value: unknown): string {
   return `"${String(asText(value)).replaceAll(/["\\]/g, '\\$&')}"`
 }
 
-/** A statement cut at its placeholders, for libraries that number parameters themselves. */
+/** Statement split at its placeholders, for libraries that number parameters themselves. */
 export interface CutStatement {
-  /** One more than there are placeholders. */
+  /** Texts around the placeholders, one more than there are placeholders. */
   readonly fragments: string[]
   /** Parameter of each placeholder. */
   readonly values: unknown[]
 }
 
-/** Skips quoted names and texts: a schema may be called `$1`. */
+/** Matches quoted names and texts too, to skip them: a schema may be named `$1`. */
 const PLACEHOLDER = /"(?:[^"]|"")*"|'(?:[^']|'')*'|\$(\d+)/g
 
 export function cutAtPlaceholders(text: string, values: readonly unknown[]): CutStatement {

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from '../core/index.js'
 
-/** Throws unless the value has the method: before any statement is sent, and with the name of the argument. */
+/** Throws before any statement is sent, unless the value has the method. */
 export function requireMethod(argument: string, value: unknown, method: string, expected: string): void {
   if (typeof property(value, method) !== 'function') {
     throw new InvalidArgumentError(argument, `expected ${expected}, got something without ${method}()`)

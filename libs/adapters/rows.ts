@@ -4,15 +4,12 @@ export function rowsIn<R>(answer: unknown): R[] {
   return isList<R>(rows) ? rows : []
 }
 
-/** The caller knows the type of the elements from its statement. */
+/** The type of the elements follows from the caller's statement. */
 function isList<R>(value: unknown): value is R[] {
   return Array.isArray(value)
 }
 
-/**
- * Restores the column names of a row that a library wrote in camel case. All our columns are in snake case, so a capital letter
- * comes from the library.
- */
+/** Restores column names that a library changed to camel case. All our columns are in snake case. */
 export function snakeCased(row: unknown): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(Object(row)).map(([name, value]) => [

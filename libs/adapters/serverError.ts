@@ -1,16 +1,16 @@
 import type { ServerErrorFields } from '../db/index.js'
 
 /**
- * Creates an error with the report of the server and nothing else, for libraries that keep the values of a statement in their
- * own error. `stack` is that of the library's error, if it has one.
+ * Creates an error with only the report of the server, for libraries whose own error contains the values of a
+ * statement. `stack` is that of the library's error.
  */
 export function serverError(message: string, fields: ServerErrorFields, stack?: string): Error {
   return Object.assign(new Error(message), fields, stack === undefined ? {} : { stack })
 }
 
 /**
- * Returns a driver's error without the parameters of the statement. postgres.js keeps them in its error, shown with `debug`
- * on, and has names of its own for some fields.
+ * Returns a driver's error without the parameters of the statement. postgres.js adds them to its error with `debug`,
+ * and has its own names for some fields.
  */
 export function withoutParameters(error: unknown): unknown {
   const code = textIn(error, 'code')

@@ -1,7 +1,7 @@
 import { NotSentError } from '../rails/index.js'
 import { UnconfirmedError } from './brokerMessage.js'
 
-/** The parts of `amqplib` that the rail calls. */
+/** Methods of `amqplib` that the rail calls. */
 export interface RabbitConnection {
   createConfirmChannel(): Promise<RabbitChannel>
   close(): Promise<void>
@@ -36,16 +36,16 @@ export interface RabbitMessage {
 }
 
 /**
- * One connection with one confirm channel, while it lasts. What is certain about a message: until the channel's `publish`
- * was called nothing was sent, and one that the broker returned is in no queue. A channel that breaks says nothing. Nor
- * does a nack: where several queues are bound, one may have taken the message that another refused.
+ * One connection with one confirm channel. Before the channel's `publish` is called, nothing is sent. A message that
+ * the broker returned is in no queue. A broken channel or a nack leaves the outcome unknown: of several bound queues,
+ * one may have accepted the message.
  */
 export class RabbitLink {
   readonly #connection: RabbitConnection
   readonly #channel: RabbitChannel
   readonly #exchange: string
   readonly #onBroken: () => void
-  /** Published and not confirmed, by message id. */
+  /** Published, unconfirmed messages by message id. */
   readonly #waiting = new Map<string, Copy>()
   #blockedBecause: string | undefined
   #isBroken = false
@@ -65,7 +65,7 @@ export class RabbitLink {
     channel.on('return', (message) => this.#returned(message))
   }
 
-  /** `onBroken` is called once, when nothing can be published any more. */
+  /** @param onBroken called once, when the link can no longer publish */
   static async open(
     connect: () => Promise<RabbitConnection>,
     exchange: string,
@@ -77,7 +77,7 @@ export class RabbitLink {
     try {
       const channel = await connection.createConfirmChannel()
       channel.on('error', () => {})
-      // Publishing to an exchange that is not there would break the channel, and with it all that is on its way.
+      // Publishing to a missing exchange would break the channel and leave all unconfirmed messages unknown.
       if (exchange !== '') await channel.checkExchange(exchange)
       return new RabbitLink(connection, channel, exchange, onBroken)
     } catch (error) {
@@ -86,14 +86,14 @@ export class RabbitLink {
     }
   }
 
-  /** Resolves when the broker has taken responsibility; rejects with `NotSentError` if it surely has not. */
+  /** Resolves when the broker has confirmed the message; rejects with `NotSentError` if it certainly was not sent. */
   async publish({ routingKey, text, messageId, headers }: RabbitMessage): Promise<void> {
     if (this.#blockedBecause !== undefined) {
-      throw new NotSentError(`the broker takes no messages now: ${this.#blockedBecause}`)
+      throw new NotSentError(`the broker accepts no messages now: ${this.#blockedBecause}`)
     }
-    // The broker names a returned message by its id alone, so one id must not be on its way twice.
-    if (this.#waiting.has(messageId)) throw new NotSentError('an earlier copy of it still waits for the broker')
-    if (this.#waiting.size >= WAITING_MAX) throw new NotSentError(`${WAITING_MAX} messages still wait for the broker`)
+    // The broker identifies a returned message only by its id, so one id must not be published twice at a time.
+    if (this.#waiting.has(messageId)) throw new NotSentError('an earlier copy of this message is still unconfirmed')
+    if (this.#waiting.size >= WAITING_MAX) throw new NotSentError(`${WAITING_MAX} messages are still unconfirmed`)
     const options = { mandatory: true, persistent: true, messageId, contentType: 'application/json', headers }
     const copy: Copy = { returnedBecause: undefined }
     this.#waiting.set(messageId, copy)
@@ -101,17 +101,17 @@ export class RabbitLink {
       const confirmed = (error: unknown) => {
         this.#waiting.delete(messageId)
         if (error !== null && error !== undefined) {
-          reject(new UnconfirmedError('the broker has not confirmed it', { cause: error }))
+          reject(new UnconfirmedError('the broker has not confirmed the message', { cause: error }))
         } else if (copy.returnedBecause === undefined) resolve()
-        else reject(new NotSentError(`no queue takes it: ${copy.returnedBecause}`))
+        else reject(new NotSentError(`no queue accepts the message: ${copy.returnedBecause}`))
       }
       try {
         this.#channel.publish(this.#exchange, routingKey, Buffer.from(text), options, confirmed)
       } catch (error) {
         this.#waiting.delete(messageId)
-        // Older versions have counted the message all the same, and would take each confirm for that of its neighbour.
+        // Older versions have counted the message anyway, and would assign later confirms to the wrong messages.
         this.#break()
-        reject(new NotSentError('the channel does not publish', { cause: error }))
+        reject(new NotSentError('the channel cannot publish', { cause: error }))
       }
     })
   }
@@ -122,7 +122,7 @@ export class RabbitLink {
     await this.#connection.close()
   }
 
-  /** Comes before the confirm of the same message. */
+  /** Called before the confirm of the same message. */
   #returned(message: unknown): void {
     const copy = this.#waiting.get(textAt(message, 'properties', 'messageId'))
     if (copy !== undefined) copy.returnedBecause = textAt(message, 'fields', 'replyText') || 'it was returned'
@@ -140,12 +140,12 @@ interface Copy {
   returnedBecause: string | undefined
 }
 
-/** Far more than any worker has in hand: a broker that confirms nothing for so long is given nothing more. */
+/** Far more than any worker has in flight: a broker that confirms nothing gets no more messages. */
 const WAITING_MAX = 10_000
 
 function closeQuietly(connection: RabbitConnection): void {
   connection.close().catch(() => {
-    // It was closed already, or will be by its heartbeat.
+    // The connection is closed already, or its heartbeat closes it.
   })
 }
 

@@ -1,11 +1,12 @@
 import { InvalidArgumentError, systemClock, type Clock, type JsonValue, SymphonyError } from '../core/index.js'
 import { NotSentError, requestBody, type RailRequest } from '../rails/index.js'
 
-/** Options about messages, the same for every broker rail. */
+/** Message options of every broker rail. */
 export interface BrokerMessageOptions<Payload extends object> {
   /**
-   * The JSON that is published. It must not depend on `attempt` or `notAfter`: consumers that deduplicate compare what
-   * comes under one id. @default reference, instructionId, participantId, sequenceId, idempotencyKey and payload
+   * Returns the JSON to publish. It must not depend on `attempt` or `notAfter`, because consumers may compare the
+   * content of messages with one id. @default reference, instructionId, participantId, sequenceId, idempotencyKey and
+   * payload
    */
   readonly body?: (request: RailRequest<Payload>) => JsonValue
   /** @default systemClock */
@@ -14,7 +15,7 @@ export interface BrokerMessageOptions<Payload extends object> {
 
 export const MESSAGE_KEYS: readonly (keyof BrokerMessageOptions<object>)[] = ['body', 'clock']
 
-/** Writes the text of a message, or throws `NotSentError`: whatever goes wrong here goes wrong before anything is published. */
+/** Returns the text of a message, or throws `NotSentError`, because nothing was published yet. */
 export type WriteMessage<Payload extends object> = (request: RailRequest<Payload>, signal: AbortSignal) => string
 
 export function messageWriter<Payload extends object>(
@@ -28,7 +29,7 @@ export function messageWriter<Payload extends object>(
   return (request, signal) => {
     throwIfAborted(signal)
     // The process was suspended: another worker may hold the lease now.
-    if (clock.now() >= request.notAfter) throw new NotSentError('the lease behind this message has ended')
+    if (clock.now() >= request.notAfter) throw new NotSentError('the lease of this message has expired')
     return textOf(bodyOf, request)
   }
 }
@@ -41,18 +42,18 @@ function textOf<Payload extends object>(
   try {
     text = JSON.stringify(bodyOf(request))
   } catch (error) {
-    throw new NotSentError('the message could not be made', { cause: error })
+    throw new NotSentError('the message could not be created', { cause: error })
   }
-  if (text === undefined) throw new NotSentError('the message could not be made: its body is no JSON')
+  if (text === undefined) throw new NotSentError('the message could not be created: its body is not JSON')
   return text
 }
 
 /** Throws `NotSentError` if the call was aborted. Called before each step that sends something. */
 export function throwIfAborted(signal: AbortSignal): void {
-  if (signal.aborted) throw new NotSentError('aborted before it was published')
+  if (signal.aborted) throw new NotSentError('aborted before the message was published')
 }
 
-/** The trace of the attempt, as headers. */
+/** Returns the trace of the attempt as headers. */
 export function traceHeaders({ traceparent, tracestate }: RailRequest<object>): Record<string, string> {
   return {
     ...(traceparent === undefined ? {} : { traceparent }),
@@ -61,8 +62,8 @@ export function traceHeaders({ traceparent, tracestate }: RailRequest<object>): 
 }
 
 /**
- * Returns the result of `work`, or rejects with `createError()` when the signal aborts. Clients of brokers take no signal: the
- * work continues in the background, and its result is ignored.
+ * Returns the result of `work`, or rejects with `createError()` when the signal aborts. Clients of brokers take no
+ * signal: the work continues in the background, and its result is ignored.
  */
 export async function rejectOnAbort<Value>(
   work: Promise<Value>,
@@ -81,7 +82,7 @@ export async function rejectOnAbort<Value>(
   }
 }
 
-/** The broker's client has the message, and the broker has not confirmed it: the message may have arrived. */
+/** Thrown if the client has sent a message and the broker has not confirmed it: the message may have arrived. */
 export class UnconfirmedError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('BROKER_UNCONFIRMED', message, options)
@@ -89,5 +90,5 @@ export class UnconfirmedError extends SymphonyError {
 }
 
 export function abortedError(): UnconfirmedError {
-  return new UnconfirmedError('aborted before the broker confirmed it')
+  return new UnconfirmedError('aborted before the broker confirmed the message')
 }

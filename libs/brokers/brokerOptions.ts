@@ -1,28 +1,31 @@
 import { InvalidArgumentError, isObject, rejectUnknownKeys, requiredId } from '../core/index.js'
 import type { RailDeclaration } from '../rails/index.js'
 
-/** Fields of a broker rail that every rail has. The broker defines its calls and codes. */
+/** Common fields of a broker rail. The rail itself defines its calls and codes. */
 export type BrokerDeclaration<Type extends string, Payload extends object> = Omit<
   RailDeclaration<Type, Payload>,
   'dispatch' | 'queryStatus' | 'codes' | 'onUnknown'
 >
 
 /**
- * Policy for brokers that keep every copy of a message. `resend` is safe only if every consumer handles each id once. Only the
- * operator of the consumers knows, so there is no default.
+ * Policy for brokers that keep every copy of a message. `resend` is safe only if every consumer handles each id once.
+ * Only the operator of the consumers knows, so there is no default.
  */
 export type AtLeastOncePolicy =
   | {
       readonly onUnknown: 'resend'
-      /** Every consumer handles each id once, for as long as messages may be published again: by an inbox, say. */
+      /**
+       * True declares that every consumer handles each id once, e.g. with an inbox, for as long as messages may be
+       * resent.
+       */
       readonly consumersDeduplicate: true
     }
   | { readonly onUnknown: 'hold'; readonly consumersDeduplicate?: never }
 
-/** How a field of the broker's own options is named in errors. */
+/** Returns the name of a broker option in errors. */
 type FieldName = (name: string) => string
 
-/** Checks that a broker's own options are an object without unknown keys. Returns the names of its fields in errors. */
+/** Checks that the broker's options are an object without unknown keys. Returns a function that names its fields. */
 export function fieldsOf(type: unknown, broker: string, given: object, keys: readonly string[]): FieldName {
   const rail = `rail "${requiredId('type', type)}"`
   if (!isObject(given)) {
@@ -33,7 +36,7 @@ export function fieldsOf(type: unknown, broker: string, given: object, keys: rea
   return field
 }
 
-/** Returns the declaration without `consumersDeduplicate`, which is checked here. */
+/** Checks `consumersDeduplicate`, and returns the declaration without it. */
 export function readAtLeastOnce<Declared extends AtLeastOncePolicy & { readonly type: string }>(
   declared: Declared,
 ): Omit<Declared, 'consumersDeduplicate'> {
@@ -48,10 +51,7 @@ export function readAtLeastOnce<Declared extends AtLeastOncePolicy & { readonly 
   }
   refusePolicy(type, onUnknown, ['resend', 'hold'])
   if (onUnknown === 'hold' && consumersDeduplicate !== undefined) {
-    throw new InvalidArgumentError(
-      `rail "${type}", consumersDeduplicate`,
-      'expected nothing: it says why "resend" is safe',
-    )
+    throw new InvalidArgumentError(`rail "${type}", consumersDeduplicate`, 'expected none: only "resend" needs it')
   }
   return declaration
 }
@@ -64,7 +64,7 @@ export function refusePolicy(type: string, policy: unknown, known: readonly stri
   )
 }
 
-/** The user's own client: only that it has the methods which are called. */
+/** Checks that the user's client has the methods that the rail calls. */
 export function requireMethods(field: string, client: unknown, methods: readonly string[]): void {
   const hasMethods = (typeof client === 'object' && client !== null) || typeof client === 'function'
   const missing = hasMethods ? methods.filter((name) => typeof Reflect.get(client, name) !== 'function') : methods

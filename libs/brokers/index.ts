@@ -1,10 +1,10 @@
 /**
- * Rails that publish to a broker, for teams whose next hop is a stream. Each takes the user's own client by the few methods
- * it calls, and imports none. Every message carries the outbox id, the same on every attempt.
+ * Rails that publish to a broker. Each takes the user's own client, declares the few methods that it calls, and imports
+ * no library. Every message carries the outbox id, which is the same on every attempt.
  *
- * | broker | one copy per payment | what makes it so |
+ * | broker | one copy per payment | mechanism |
  * | --- | --- | --- |
- * | NATS JetStream | in the stream, while it keeps the first | a subject for each payment that must be empty; the stream is asked |
+ * | NATS JetStream | in the stream, while it keeps the first | one subject per payment, which must be empty; the stream can be asked |
  * | RabbitMQ | at the consumer | `message-id`, and an inbox: the broker keeps every copy |
  * | Kafka | at the consumer | the header `outbox-id`, and an inbox: the topic keeps every copy |
  *

@@ -17,7 +17,7 @@ import {
   type BrokerDeclaration,
 } from './brokerOptions.js'
 
-/** A declaration like that of any rail, but with `kafka` in place of the calls. */
+/** Rail declaration with `kafka` instead of the calls. */
 export type KafkaRailOptions<Type extends string = string, Payload extends object = JsonObject> = BrokerDeclaration<
   Type,
   Payload
@@ -25,21 +25,23 @@ export type KafkaRailOptions<Type extends string = string, Payload extends objec
   AtLeastOncePolicy & { readonly kafka: KafkaOptions<Payload> }
 
 export interface KafkaOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
-  /** `kafka.producer({ idempotent: true })` of `kafkajs`, connected. It is yours: give `close` to end it with the worker. */
+  /**
+   * Connected `kafka.producer({ idempotent: true })` of `kafkajs`. The rail does not close it; use `close` for that.
+   */
   readonly producer: KafkaProducer
   readonly topic: string
-  /** Messages of one key stay in order. @default the participant */
+  /** Returns the key of a message. Kafka keeps messages of one key in order. @default the participant */
   readonly key?: (request: RailRequest<Payload>) => string
 }
 
-/** The part of `kafkajs` that the rail calls. */
+/** Method of `kafkajs` that the rail calls. */
 export interface KafkaProducer {
   send(record: KafkaRecord): Promise<readonly KafkaRecordMetadata[]>
 }
 
 export interface KafkaRecord {
   topic: string
-  /** All replicas in sync. */
+  /** -1: all in-sync replicas. */
   acks: -1
   messages: { key: string; value: string; headers: Record<string, string> }[]
 }
@@ -49,14 +51,14 @@ export interface KafkaRecordMetadata {
 }
 
 /**
- * Publishes to Kafka: acknowledged by all replicas in sync, with the participant as its key and the outbox id in the
- * header `outbox-id`.
+ * Publishes to Kafka: acknowledged by all in-sync replicas, with the participant as key and the outbox id in the header
+ * `outbox-id`.
  *
- * An idempotent producer recognises the copies that it sends itself, in one session; a payment that is sent again by the
- * next process is another record to Kafka. So consumers deduplicate by the header, and that has to be declared.
+ * An idempotent producer recognises only its own copies within one session. A payment that another process resends is a
+ * new record. So consumers must deduplicate by the header, which has to be declared.
  *
- * Whatever the client throws is unknown: it retries by itself and reports only how the last try ended, so that even a
- * refused connection may come after a record that was written.
+ * Every error of the client means an unknown outcome: it retries and reports only the last failure, so that even a
+ * refused connection may follow a written record.
  */
 export function kafkaRail<
   const Type extends string,
@@ -84,7 +86,7 @@ export function kafkaRail<
       const answer = producer.send({ topic, acks: -1, messages }).then(
         (records) => answerOf(records, request),
         (error: unknown) => {
-          throw new UnconfirmedError('Kafka has not confirmed it', { cause: error })
+          throw new UnconfirmedError('Kafka has not confirmed the message', { cause: error })
         },
       )
       return rejectOnAbort(answer, signal, abortedError)
@@ -92,7 +94,7 @@ export function kafkaRail<
   }
 }
 
-/** Where consumers find the outbox id. */
+/** Header with the outbox id, for consumers. */
 export const OUTBOX_ID_HEADER = 'outbox-id'
 
 const KEYS: readonly (keyof KafkaOptions)[] = ['producer', 'topic', 'key', ...MESSAGE_KEYS]
@@ -111,14 +113,14 @@ function makeKey<Payload extends object>(
   try {
     key = keyOf(request)
   } catch (error) {
-    throw new NotSentError('the key could not be made', { cause: error })
+    throw new NotSentError('the key could not be created', { cause: error })
   }
-  if (typeof key !== 'string') throw new NotSentError(`the key could not be made: expected text, got ${typeof key}`)
+  if (typeof key !== 'string') throw new NotSentError(`the key could not be created: expected text, got ${typeof key}`)
   return key
 }
 
-/** One record was sent, so one is answered for; anything else is not an answer to it. */
+/** Returns success if the one sent record was written; any other result is unknown. */
 function answerOf(records: readonly KafkaRecordMetadata[], { reference }: RailRequest<object>): RailAnswer {
   if (records.length === 1 && records[0]?.errorCode === 0) return { outcome: 'success', reference }
-  throw new UnconfirmedError('Kafka has not confirmed it')
+  throw new UnconfirmedError('Kafka has not confirmed the message')
 }

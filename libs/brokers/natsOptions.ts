@@ -4,28 +4,28 @@ import { MESSAGE_KEYS, messageWriter, type BrokerMessageOptions, type WriteMessa
 import { fieldsOf, refusePolicy, requireMethods, type BrokerDeclaration } from './brokerOptions.js'
 import { findStreamProblem, type NatsHeaders, type NatsJetStream } from './natsStream.js'
 
-/** A declaration like that of any rail, but with `nats` in place of the calls. */
+/** Rail declaration with `nats` instead of the calls. */
 export interface NatsRailOptions<
   Type extends string = string,
   Payload extends object = JsonObject,
 > extends BrokerDeclaration<Type, Payload> {
-  /** `inquire`: the stream is asked, and keeps what was consumed. `hold`: it does not, and a person decides. */
+  /** `inquire`: the stream keeps consumed messages and can be asked. `hold`: it does not, so operators decide. */
   readonly onUnknown: 'inquire' | 'hold'
   readonly nats: NatsOptions<Payload>
 }
 
 export interface NatsOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
-  /** `jetstream(connection)` of `@nats-io/jetstream`. The connection is yours: give `close` to end it with the worker. */
+  /** `jetstream(connection)` of `@nats-io/jetstream`. The rail does not close the connection; use `close` for that. */
   readonly jetstream: NatsJetStream
-  /** The one that takes in `<subject>.*`. A message that another stream would take is refused. */
+  /** Stream that stores `<subject>.*`. A message that another stream would store is refused. */
   readonly stream: string
-  /** Payments are published to `<subject>.<outbox id>`, each to a subject of its own. */
+  /** Prefix of subjects. Each payment is published to its own subject `<subject>.<outbox id>`. */
   readonly subject: string
-  /** `headers` of the client, with which the trace is sent on. @default the trace ends here */
+  /** `headers` function of the client, used to pass on the trace. @default the trace ends here */
   readonly headers?: () => NatsHeaders
   /**
-   * How far the clocks of PostgreSQL and of the NATS server may be apart. A stream that is not older than a payment by
-   * this much is not believed when it says that it has never seen it. @default 60000
+   * Maximum difference between the clocks of PostgreSQL and the NATS server. If a stream is not older than a payment by
+   * this much, its "not found" counts as unknown. @default 60000
    */
   readonly clocksApartMs?: number
 }
@@ -38,7 +38,7 @@ export interface ResolvedNats<Payload extends object> {
   readonly clocksApartMs: number
   readonly timeoutMs: number
   readonly write: WriteMessage<Payload>
-  /** Throws `NotSentError` unless the stream is as the policy needs it. Asked until it was so once. */
+  /** Throws `NotSentError` unless the stream suits the policy. Checks until it did once. */
   readonly requireStream: () => Promise<void>
 }
 
@@ -53,7 +53,7 @@ export function resolveNatsOptions<Payload extends object>(
   refusePolicy(rail.type, rail.onUnknown, ['inquire', 'hold'])
   requireMethods(field('jetstream'), given.jetstream, ['publish', 'jetstreamManager'])
   if (given.headers !== undefined && typeof given.headers !== 'function') {
-    throw new InvalidArgumentError(field('headers'), 'expected the function that makes headers')
+    throw new InvalidArgumentError(field('headers'), 'expected the function that creates headers')
   }
   const { jetstream } = given
   const stream = readName(
@@ -89,7 +89,7 @@ function readName(field: string, value: unknown, pattern: RegExp, expected: stri
   return name
 }
 
-/** A stream's name is one token of the server's own subjects, and a folder of its disk. */
+/** A stream name is one token of the server's subjects, and a folder name on its disk. */
 const STREAM_NAME = /^(?:(?![.*>/\\])[!-~])+$/
 const SUBJECT = /^(?:(?![.*>])[!-~])+(?:\.(?:(?![.*>])[!-~])+)*$/
 
@@ -108,6 +108,6 @@ async function readStreamProblem(jetstream: NatsJetStream, stream: string): Prom
     const { streams } = await jetstream.jetstreamManager(false)
     return findStreamProblem(await streams.info(stream))
   } catch (error) {
-    throw new NotSentError(`the stream ${stream} could not be asked what it keeps`, { cause: error })
+    throw new NotSentError(`the configuration of the stream ${stream} could not be read`, { cause: error })
   }
 }

@@ -13,13 +13,13 @@ import { resolveNatsOptions, type NatsRailOptions, type ResolvedNats } from './n
 import { findStreamProblem, retainsEverythingSince, timeOfReference, type NatsPubAck } from './natsStream.js'
 
 /**
- * Publishes to NATS JetStream, at most once for as long as the stream keeps what it was sent.
+ * Publishes to NATS JetStream, at most once for as long as the stream keeps its messages.
  *
- * `Nats-Msg-Id` is the outbox id, but JetStream remembers ids only for the stream's duplicate window (two minutes unless
- * set), and a payment may be sent again after hours. So each payment has a subject of its own, and each message demands
- * that its subject be empty (`Nats-Expected-Last-Subject-Sequence: 0`). The server refuses a second one for as long as it
- * has the first, however late it arrives. And the stream can be asked: what stands under the subject is the payment, what
- * does not stand there was never stored, unless the stream may have forgotten it.
+ * `Nats-Msg-Id` is the outbox id, but JetStream remembers ids only for the duplicate window of the stream (two minutes
+ * by default), and a payment may be resent after hours. So each payment has its own subject, and each message requires
+ * that its subject is empty (`Nats-Expected-Last-Subject-Sequence: 0`). The server refuses a second message for as long
+ * as it keeps the first. The stream can also be asked: a message under the subject is the payment. If there is none, it
+ * was never stored, unless the stream may have removed it.
  */
 export function natsRail<
   const Type extends string,
@@ -44,7 +44,7 @@ async function publish<Payload extends object>(
   { signal }: RailContext,
 ): Promise<RailAnswer> {
   const text = nats.write(request, signal)
-  await rejectOnAbort(nats.requireStream(), signal, () => new NotSentError('aborted before it was published'))
+  await rejectOnAbort(nats.requireStream(), signal, () => new NotSentError('aborted before the message was published'))
   throwIfAborted(signal)
   const subject = subjectOf(nats, request)
   const headers = nats.headers?.()
@@ -63,17 +63,17 @@ function answerOf({ stream, seq }: NatsPubAck): RailAnswer {
   return { outcome: 'success', reference: referenceOf(stream, seq) }
 }
 
-/** By number and name only, never by text. What is in neither list may have been stored. */
+/** Classifies an error by its name and code, never by its text. Any error in neither list means an unknown outcome. */
 async function answerToError(nats: ResolvedNats<never>, subject: string, error: unknown): Promise<RailAnswer> {
   const { name, code } = describe(error)
   if (NOT_SENT_ERRORS.has(name)) throw new NotSentError('the message was not published', { cause: error })
   if (code === SUBJECT_NOT_EMPTY) {
-    // The message of an earlier attempt: no other publisher uses an outbox id.
+    // The message is that of an earlier attempt: no other publisher uses an outbox id.
     const stored = await storedUnder(nats, subject)
     if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
   }
   const outcome = code === undefined ? undefined : REFUSALS.get(code)
-  if (outcome === undefined) throw new UnconfirmedError('the stream has not confirmed it', { cause: error })
+  if (outcome === undefined) throw new UnconfirmedError('the stream has not confirmed the message', { cause: error })
   return { outcome, code: `NATS_${code}`, message: error instanceof Error ? error.message : '' }
 }
 
@@ -82,7 +82,11 @@ async function inquire<Payload extends object>(
   request: RailRequest<Payload>,
   { signal }: RailContext,
 ): Promise<RailStatus> {
-  return rejectOnAbort(statusOf(nats, request), signal, () => new UnconfirmedError('aborted before it was answered'))
+  return rejectOnAbort(
+    statusOf(nats, request),
+    signal,
+    () => new UnconfirmedError('aborted before the stream answered'),
+  )
 }
 
 async function statusOf<Payload extends object>(
@@ -92,7 +96,7 @@ async function statusOf<Payload extends object>(
   const stored = await storedUnder(nats, subjectOf(nats, request))
   if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
   const { streams } = await nats.jetstream.jetstreamManager(false)
-  // Asked afterwards, so that nothing can have been forgotten in between.
+  // Read after the message, so that nothing can have been removed in between.
   const info = await streams.info(nats.stream)
   const problem = findStreamProblem(info)
   if (problem !== undefined) return { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: problem }
@@ -101,9 +105,9 @@ async function statusOf<Payload extends object>(
     : { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: FORGOTTEN }
 }
 
-const FORGOTTEN = 'it is not in the stream, which has lost or may have lost messages since this payment was made'
+const FORGOTTEN = 'the message is not in the stream, which may have removed messages since this payment was created'
 
-/** Asked of the stream's leader, which has seen everything that was ever confirmed; not of a replica (`direct`). */
+/** Asks the leader of the stream, which has every confirmed message; a replica (`direct`) may not. */
 async function storedUnder(
   { jetstream, stream }: ResolvedNats<never>,
   subject: string,
@@ -120,7 +124,7 @@ function referenceOf(stream: string, sequence: number): string {
   return `${stream}:${sequence}`
 }
 
-/** `JetStreamApiError.code` is the number that the server gave. */
+/** Returns name and code of an error. `JetStreamApiError.code` is the server's error number. */
 function describe(error: unknown): { readonly name: string; readonly code: number | undefined } {
   if (!(error instanceof Error)) return { name: '', code: undefined }
   const code: unknown = Reflect.get(error, 'code')
@@ -139,11 +143,11 @@ const NOT_SENT_ERRORS: ReadonlySet<string> = new Set([
 const SUBJECT_NOT_EMPTY = 10_071
 
 /**
- * Refusals that the server gives before it stores anything. 10077 (storing failed) is not among
- * them: the server sends it for a full stream and for a broken disk.
+ * Refusals that the server sends before it stores anything. 10077 (storing failed) is not among them: the server sends
+ * it for a full stream and for a broken disk.
  */
 const REFUSALS: ReadonlyMap<number, Extract<RailOutcome, 'terminal' | 'retryable'>> = new Map([
-  // The message is larger than the stream takes.
+  // The message is larger than the stream allows.
   [10_054, 'terminal'],
   // Limits of the account: messages, memory, storage.
   [10_002, 'retryable'],
@@ -152,7 +156,7 @@ const REFUSALS: ReadonlyMap<number, Extract<RailOutcome, 'terminal' | 'retryable
   // JetStream is not enabled here, or not for this account.
   [10_039, 'retryable'],
   [10_076, 'retryable'],
-  // Another stream takes this subject in.
+  // Another stream stores this subject.
   [10_060, 'retryable'],
   // The stream is sealed.
   [10_109, 'retryable'],

@@ -1,4 +1,4 @@
-/** The parts of `@nats-io/jetstream` that the rail calls. */
+/** Methods of `@nats-io/jetstream` that the rail calls. */
 export interface NatsJetStream {
   publish(subject: string, data?: string, options?: NatsPublishOptions): Promise<NatsPubAck>
   jetstreamManager(checkAPI?: boolean): Promise<NatsJetStreamManager>
@@ -42,19 +42,19 @@ export interface NatsStreamState {
 }
 
 /**
- * Why this stream cannot be asked what became of a payment, or undefined. Only `limits` keeps what was consumed: of a
- * message that a work queue has given away and forgotten, it would say that it never came.
+ * Returns why this stream cannot be asked about a payment; undefined if it can. Only the retention `limits` keeps
+ * consumed messages. A work queue would report a consumed message as never stored.
  */
 export function findStreamProblem({ config }: NatsStreamInfo): string | undefined {
   if (config.retention !== 'limits') {
-    return `its retention is ${config.retention}, which forgets what was consumed; expected limits, or onUnknown: "hold"`
+    return `its retention is ${config.retention}, which removes consumed messages; expected limits, or onUnknown: "hold"`
   }
   return config.no_ack === true ? 'it acknowledges nothing (no_ack)' : undefined
 }
 
 /**
- * Whether all that was stored since a payment was made is still there. Only then does "not found" mean that it was never
- * stored: streams forget by age, by size, by hand, and all at once when they are made anew.
+ * True if all messages since the creation of a payment are still stored. Only then does "not found" mean "never
+ * stored": streams remove messages by age, by size and on request, and lose all when they are created again.
  */
 export function retainsEverythingSince(
   { created, state }: NatsStreamInfo,
@@ -70,7 +70,7 @@ export function retainsEverythingSince(
   return isWhole || (hasNoGap && isBefore(first_ts))
 }
 
-/** When an outbox id was made, as a UUIDv7 says; undefined of any other text. */
+/** Returns the time in an outbox id, which is a UUIDv7; undefined for any other text. */
 export function timeOfReference(reference: string): Date | undefined {
   const [, high = '', low = ''] = UUID_V7.exec(reference) ?? []
   return high === '' ? undefined : new Date(Number.parseInt(high + low, 16))

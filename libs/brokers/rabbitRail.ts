@@ -12,7 +12,7 @@ import {
 import { fieldsOf, readAtLeastOnce, type AtLeastOncePolicy, type BrokerDeclaration } from './brokerOptions.js'
 import { type RabbitConnection, RabbitLink, type RabbitMessage } from './RabbitLink.js'
 
-/** A declaration like that of any rail, but with `rabbit` in place of the calls. The connection is closed with the rail. */
+/** Rail declaration with `rabbit` instead of the calls. The rail closes its connection. */
 export type RabbitRailOptions<Type extends string = string, Payload extends object = JsonObject> = Omit<
   BrokerDeclaration<Type, Payload>,
   'close'
@@ -21,20 +21,20 @@ export type RabbitRailOptions<Type extends string = string, Payload extends obje
 
 export interface RabbitOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
   /**
-   * Opens a connection: `() => connect(url)` of `amqplib`, without its `recovery`. Called for the first payment, and for
-   * the first after a connection was lost.
+   * Opens a connection: `() => connect(url)` of `amqplib`, without its `recovery`. Called for the first payment, and
+   * again after the connection was lost.
    */
   readonly connect: () => Promise<RabbitConnection>
-  /** Must exist, unless it is the default exchange, whose name is empty. */
+  /** Existing exchange, or an empty text for the default exchange. */
   readonly exchange: string
   /** @default '' */
   readonly routingKey?: string | ((request: RailRequest<Payload>) => string)
 }
 
 /**
- * Publishes to RabbitMQ: persistent and mandatory, and a payment is dispatched when the broker has confirmed it. RabbitMQ
- * keeps every copy it is sent. `message-id` is the outbox id on every attempt; that each is handled once is the consumer's
- * to see to, and has to be declared.
+ * Publishes to RabbitMQ, persistent and mandatory. A payment is DISPATCHED when the broker has confirmed it. RabbitMQ
+ * keeps every copy. `message-id` is the outbox id on every attempt; consumers must handle each id once, which has to be
+ * declared.
  */
 export function rabbitRail<
   const Type extends string,
@@ -60,7 +60,7 @@ export function rabbitRail<
         { routingKey, text, messageId: request.reference, headers: traceHeaders(request) },
         signal,
       )
-      // RabbitMQ has no name of its own for a message: consumers know it by this one.
+      // RabbitMQ assigns no id to a message. Consumers know it by this one.
       return { outcome: 'success', reference: request.reference }
     },
     close: () => publisher.close(),
@@ -69,7 +69,7 @@ export function rabbitRail<
 
 const KEYS: readonly (keyof RabbitOptions)[] = ['connect', 'exchange', 'routingKey', ...MESSAGE_KEYS]
 
-/** AMQP's short strings. */
+/** Limit of AMQP's short strings. */
 const NAME_BYTES_MAX = 255
 
 function readName(field: string, value: unknown): string {
@@ -93,14 +93,14 @@ function readRoutingKey<Payload extends object>(
     try {
       return readName(field, given(request))
     } catch (error) {
-      throw new NotSentError('the routing key could not be made', { cause: error })
+      throw new NotSentError('the routing key could not be created', { cause: error })
     }
   }
 }
 
 /**
- * Opens a link for the first message, and again for the first message after the link broke. RabbitMQ closes a channel at the
- * first error; the outcome of every message on its way is then unknown.
+ * Opens a link for the first message, and again after the link broke. RabbitMQ closes a channel at the first error; the
+ * outcome of every unconfirmed message is then unknown.
  */
 class RabbitPublisher {
   readonly #connect: () => Promise<RabbitConnection>

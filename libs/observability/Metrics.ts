@@ -5,7 +5,9 @@ import { OutboxMetrics } from './OutboxMetrics.js'
 import { FleetMetrics, InboxMetrics, LeaseMetrics, SchedulerMetrics } from './primitiveMetrics.js'
 import { isOfModule, type WorkerEvent } from './WorkerEvent.js'
 
-/** Counters and histograms of one process, in one registry. Feed it every event: `symphony.events.on('*', metrics.onEvent)`. */
+/**
+ * Counters and histograms of one process, in one registry. `symphony.events.on('*', metrics.onEvent)` makes them count.
+ */
 export class Metrics {
   readonly registry = new Registry()
   readonly outbox = new OutboxMetrics(this.registry)
@@ -29,23 +31,23 @@ export class Metrics {
   }
 }
 
-/** Which build this is and how the process fares: what is cheap to ask, and asked only when scraped. */
+/** Registers metrics of the build and the process, which are read only at a scrape. */
 function registerProcessMetrics(registry: Registry, { version }: { readonly version: string }): void {
   const registers: Registry[] = []
   const build = new Gauge({
     name: 'symphony_build_info',
-    help: 'Always 1; which release and which Node.js this is.',
+    help: 'Always 1; the labels name the release and the Node.js version.',
     labelNames: ['version', 'node'],
     registers,
   })
   build.set({ version, node: process.versions.node }, 1)
   registry.registerMetric(build)
-  const started = new Gauge({ name: 'process_start_time_seconds', help: 'When the process started.', registers })
+  const started = new Gauge({ name: 'process_start_time_seconds', help: 'Start time of the process.', registers })
   started.set(systemClock.now().getTime() / 1_000 - process.uptime())
   registry.registerMetric(started)
   const processor = new Counter({
     name: 'process_cpu_seconds_total',
-    help: 'Processor time used, by the user and for the system.',
+    help: 'CPU time of the process, user and system.',
     registers,
     collect() {
       const { user, system } = process.cpuUsage()
@@ -56,7 +58,7 @@ function registerProcessMetrics(registry: Registry, { version }: { readonly vers
   registry.registerMetric(processor)
   const memory = new Gauge({
     name: 'process_resident_memory_bytes',
-    help: 'Memory of the process.',
+    help: 'Resident memory of the process.',
     registers,
     collect() {
       this.set(process.memoryUsage.rss())
@@ -66,7 +68,7 @@ function registerProcessMetrics(registry: Registry, { version }: { readonly vers
   let before: EventLoopUtilization | undefined
   const loop = new Gauge({
     name: 'nodejs_eventloop_utilization',
-    help: 'How busy the event loop was since the scrape before, 0 to 1. Near 1, timers and renewals come late.',
+    help: 'Utilisation of the event loop since the last scrape, 0 to 1. Near 1, timers and lease renewals are late.',
     registers,
     collect() {
       const now = performance.eventLoopUtilization()

@@ -3,8 +3,7 @@ import type { RelayerEvent } from '../outbox/index.js'
 import type { RepairEvent } from '../repair/index.js'
 
 /**
- * Counters and histograms of one process. Metrics that must equal the ledger whoever wrote to it come from the database at each
- * scrape (`createStatusRegistry`).
+ * Counters and histograms of one process. Metrics that must equal the ledger are read from the database at each scrape.
  */
 export class OutboxMetrics {
   readonly #notifyWakeups: Counter
@@ -37,40 +36,46 @@ export class OutboxMetrics {
     this.#claimBatches = counter('claim_batches_total', 'Claims that leased at least one item.')
     this.#claimMs = new Histogram({
       name: 'claim_duration_ms',
-      help: 'How long a claim took.',
+      help: 'Duration of a claim.',
       buckets: BUCKETS_MS,
       registers,
     })
     this.#claimLag = new Histogram({
       name: 'claim_lag_seconds',
-      help: 'From when an item was due to its claim, by the database’s clock. Takeovers of expired leases are not counted.',
+      help: 'Time from the due time of an item to its claim, by the database clock, without takeovers of expired leases.',
       buckets: BUCKETS_SECONDS,
       registers,
     })
     this.#timeToTerminal = new Histogram({
       name: 'time_to_terminal_seconds',
-      help: 'From when an item was accepted to its recorded ending.',
+      help: 'Time from the enqueue of an item to its terminal outcome.',
       labelNames: ['rail', 'state'],
       buckets: BUCKETS_SECONDS,
       registers,
     })
     this.#inFlight = new Gauge({
       name: 'rail_calls_in_flight',
-      help: 'Items on their way to the rail in this process now. Never more than the rail’s concurrency.',
+      help: 'Items that this process dispatches now; at most the concurrency of the rail.',
       labelNames: ['rail'],
       registers,
     })
     this.#dispatchLatency = new Histogram({
       name: 'dispatch_latency_ms',
-      help: 'From the call of a rail to its answer.',
+      help: 'Time from the call of a rail to its answer.',
       labelNames: ['rail'],
       buckets: BUCKETS_MS,
       registers,
     })
     this.#repaired = counter('repair_requeued_count', 'Expired leases returned to the queue by lease repair.')
-    this.#leaseLost = counter('lease_lost_count', 'Times this worker found its lease gone. A race, not an error.')
-    this.#lateOutcomes = counter('late_outcomes_total', 'What workers learned after losing a lease, kept as evidence.')
-    this.#terminalGuard = counter('terminal_guard_hit_count', 'Second endings refused by the unique index.')
+    this.#leaseLost = counter('lease_lost_count', 'Leases that this worker has lost. This is expected, not an error.')
+    this.#lateOutcomes = counter(
+      'late_outcomes_total',
+      'Late outcomes: results that workers reported after they had lost the lease.',
+    )
+    this.#terminalGuard = counter(
+      'terminal_guard_hit_count',
+      'Second terminal attempts of an item that the unique index refused.',
+    )
     this.#held = new Counter({
       name: 'holds_placed_total',
       help: 'Items held by this process.',
@@ -79,36 +84,40 @@ export class OutboxMetrics {
     })
     this.#answers = new Counter({
       name: 'rail_answers_total',
-      help: 'Calls of a rail, by what came of them.',
+      help: 'Calls of a rail, by their result.',
       labelNames: ['rail', 'answer'],
       registers,
     })
     this.#errors = new Counter({
       name: 'rail_errors_total',
-      help: 'Calls of a rail that were no success: what Symphony made of it, or the kind of the rail’s own answer.',
+      help: 'Calls of a rail without success, by Symphony’s error code or the kind of the rail’s answer.',
       labelNames: ['rail', 'error'],
       registers,
     })
     this.#unknownCodes = new Counter({
       name: 'rail_unknown_codes_total',
-      help: 'Answers that the rail’s table of codes does not cover.',
+      help: 'Answers with a code that the rail’s table does not cover.',
       labelNames: ['rail'],
       registers,
     })
     this.#breaker = new Gauge({
       name: 'rail_breaker_open',
-      help: '1 while the rail gets a rest, 0.5 while it is tried, 0 otherwise.',
+      help: 'State of the circuit breaker: 1 open, 0.5 half-open, 0 closed.',
       labelNames: ['rail'],
       registers,
     })
-    this.#listening = new Gauge({ name: 'notify_listening', help: '1 while notifications can be heard.', registers })
-    this.#clockJumps = counter('clock_jumps_total', 'Times the database’s clock moved against this process’s.')
+    this.#listening = new Gauge({
+      name: 'notify_listening',
+      help: '1 while this process listens for notifications.',
+      registers,
+    })
+    this.#clockJumps = counter('clock_jumps_total', 'Jumps of the database clock against the clock of this process.')
     this.#faults = faultsCounter(registry)
     for (const reason of HOLD_REASONS) this.#held.inc({ reason }, 0)
     for (const during of FAULTS) this.#faults.inc({ during }, 0)
   }
 
-  /** Starts the series of the rails that this process serves at 0: Prometheus sees no increase of a series that begins with 1. */
+  /** Starts the series of the served rails at 0: Prometheus sees no increase of a series that starts with 1. */
   declareRails(rails: Iterable<string>): void {
     for (const rail of rails) {
       this.#unknownCodes.inc({ rail }, 0)
@@ -143,7 +152,7 @@ export class OutboxMetrics {
       case 'outbox.unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
       case 'outbox.recorded':
-      // Its answer was lost, so it has not been counted; the row is there.
+      // Recorded by an earlier call whose answer was lost, so it has not been counted yet.
       case 'outbox.alreadyRecorded':
         if (event.state !== 'RETRYABLE') {
           const labels = { rail: event.railType, state: event.state }
@@ -164,7 +173,7 @@ export class OutboxMetrics {
         return this.#clockJumps.inc()
       case 'outbox.fault':
         return this.#faults.inc({ during: event.during })
-      // Counted by the database: `terminal_blocked_total`, `dispatch_frozen`.
+      // The database counts these: `terminal_blocked_total`, `dispatch_frozen`.
       case 'outbox.contradicted':
       case 'outbox.frozen':
       case 'outbox.freezeLifted':
@@ -182,7 +191,7 @@ export class OutboxMetrics {
 }
 
 const ANSWERS = ['success', 'terminal', 'retryable', 'unknown', 'notSent']
-/** Kinds of answers, and the codes that Symphony gives itself. A rail's own codes are no labels. */
+/** Kinds of answers, and Symphony's own codes. Codes of rails are no labels. */
 const ERRORS = [
   'terminal',
   'retryable',
@@ -197,7 +206,7 @@ const ERRORS = [
   'RAIL_ABORTED',
   'RAIL_NOT_SENT',
 ]
-/** Placed by a claim, a completion, the relayer or lease repair. */
+/** Reasons of holds that a claim, a completion, the relayer or lease repair places. */
 const HOLD_REASONS = [
   'OUTCOME_UNKNOWN',
   'RETRY_CEILING',
@@ -207,17 +216,17 @@ const HOLD_REASONS = [
 ]
 const FAULTS = ['claiming', 'completing', 'sending heartbeat', 'renewing leases', 'repairing leases']
 const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000]
-/** A payment may wait a tenth of a second or a day. */
+/** Payments wait for a tenth of a second up to a day. */
 const BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400]
 const BREAKER_VALUES = { closed: 0, 'half-open': 0.5, open: 1 } as const
 
-/** One counter for the faults of every kind of worker in a process. */
+/** Returns the one counter for faults of all workers of a process. */
 export function faultsCounter(registry: Registry): Counter<'during'> {
   const known = registry.getSingleMetric('worker_faults_total')
   if (known instanceof Counter) return known
   return new Counter({
     name: 'worker_faults_total',
-    help: 'What failed and was not a race.',
+    help: 'Failed operations of workers, without expected races.',
     labelNames: ['during'],
     registers: [registry],
   })

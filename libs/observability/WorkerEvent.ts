@@ -18,7 +18,7 @@ export type WorkerEvent =
   | LeaseEvent
   | PlatformEvent
 
-/** Narrows an event to those of one module: `outbox` to `outbox.held` and the like. */
+/** Narrows an event to those of one module, e.g. `outbox` to `outbox.held` and others. */
 export function isOfModule<Module extends string>(
   module: Module,
   event: WorkerEvent,

@@ -6,18 +6,18 @@ import type { SealingStatus } from '../ledger/index.js'
 import type { DispatchEpoch, OutboxStatus } from '../outbox/index.js'
 import type { SchedulerStats } from '../scheduler/index.js'
 
-/** Everything that is read at once when somebody wants to know how things stand. */
+/** Status of every primitive, read together. */
 export interface SystemStatus {
-  /** The database's clock. */
+  /** Time by the database clock. */
   readonly at: Date
   readonly outbox: OutboxStatus
-  /** Undefined before anything was ever claimed. */
+  /** Current epoch; undefined before the first claim. */
   readonly epoch: DispatchEpoch | undefined
   readonly inbox: InboxStats
   readonly scheduler: SchedulerStats
   readonly leases: LeaseStats
   readonly sealing: SealingStatus
-  /** Of this process; the rest is the database's, and the same for everybody. */
+  /** Connection pools of this process. All other data is the same for every process. */
   readonly pools: readonly PoolUsage[]
 }
 
@@ -28,14 +28,14 @@ interface StatusGauge {
   readonly name: string
   readonly help: string
   readonly labelNames?: readonly string[]
-  /** A total that only grows. @default gauge */
+  /** `counter` for a total that only grows. @default gauge */
   readonly type?: 'counter'
   readonly read: (status: SystemStatus) => Sample | readonly Sample[]
 }
 
 /**
- * How things stand, as gauges in a registry of their own: read from the database at each scrape, and therefore the same from
- * every process. Without a status the gauges are there, and empty.
+ * Creates a registry with the status as gauges. They are read from the database at each scrape, so every process shows
+ * the same. Without a status the gauges have no samples.
  */
 export function createStatusRegistry(status?: SystemStatus): Registry {
   const registry = new Registry()
@@ -47,14 +47,14 @@ export function createStatusRegistry(status?: SystemStatus): Registry {
       registers: [registry],
     })
     const samples = status === undefined ? [] : read(status)
-    // A metric without labels begins with 0, which would say that all is well.
+    // A metric without labels starts with 0, which would mean that all is well.
     if (samples.length === 0 && labelNames.length === 0) metric.remove()
     for (const [value, labels = {}] of isOne(samples) ? [samples] : samples) metric.inc(labels, Number(value))
   }
   return registry
 }
 
-/** No sample where nothing is known. */
+/** Returns no sample for an unknown value. */
 function known(value: bigint | number | null): readonly Sample[] {
   return value === null ? [] : [[value]]
 }
@@ -64,17 +64,17 @@ function isOne(samples: Sample | readonly Sample[]): samples is Sample {
 }
 
 const STATUS_GAUGES: readonly StatusGauge[] = [
-  { name: 'outbox_pending_depth', help: 'Items that have not ended.', read: ({ outbox }) => [outbox.pendingCount] },
+  { name: 'outbox_pending_depth', help: 'Pending items.', read: ({ outbox }) => [outbox.pendingCount] },
   {
     name: 'outbox_due_depth',
-    help: 'Items that are due and leased by nobody.',
+    help: 'Items that are due and not leased.',
     read: ({ outbox }) => [outbox.dueUnleasedCount],
   },
-  { name: 'outbox_leased_count', help: 'Items in flight.', read: ({ outbox }) => [outbox.leasedCount] },
-  { name: 'outbox_held_count', help: 'Items that wait for a person.', read: ({ outbox }) => [outbox.heldCount] },
+  { name: 'outbox_leased_count', help: 'Leased items.', read: ({ outbox }) => [outbox.leasedCount] },
+  { name: 'outbox_held_count', help: 'Held items.', read: ({ outbox }) => [outbox.heldCount] },
   {
     name: 'outbox_held_by_reason',
-    help: 'Items that wait for a person, by why they do; other: in a person’s or a rail’s own words.',
+    help: 'Held items by reason; other: the text of an operator or a rail.',
     labelNames: ['reason'],
     read: ({ outbox }) => [
       [outbox.heldOutcomeUnknownCount, { reason: 'OUTCOME_UNKNOWN' }],
@@ -91,17 +91,17 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'outbox_blocked_count',
-    help: 'Items that wait for an earlier one or for a pause to end.',
+    help: 'Items that wait for an earlier item of their stream or for the end of a pause.',
     read: ({ outbox }) => [outbox.blockedCount],
   },
   {
     name: 'outbox_outcome_unknown_count',
-    help: 'Items that have not ended and that the rail may have paid.',
+    help: 'Pending items of unknown outcome: the rail may have paid.',
     read: ({ outbox }) => [outbox.outcomeUnknownCount],
   },
   {
     name: 'dispatch_frozen',
-    help: '1 while nothing is dispatched because commits may have been lost. A person must look.',
+    help: '1 while dispatch is frozen, because commits may have been lost or an operator froze it.',
     read: ({ epoch }) => [epoch?.frozen === true ? 1 : 0],
   },
   {
@@ -111,39 +111,39 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'oldest_pending_age_seconds',
-    help: 'Age of the oldest item that has not ended.',
+    help: 'Age of the oldest pending item.',
     read: ({ outbox }) => [outbox.oldestPendingAgeSeconds],
   },
   {
     name: 'dispatch_frozen_age_seconds',
-    help: 'Since dispatch was frozen; 0 while it is open.',
+    help: 'Time since dispatch was frozen; 0 while it is not.',
     read: ({ epoch, at }) => [
       epoch?.frozen === true && epoch.frozenAt !== null ? (at.getTime() - epoch.frozenAt.getTime()) / 1_000 : 0,
     ],
   },
   {
     name: 'oldest_unfinished_age_seconds',
-    help: 'Age since creation of the oldest item that has not ended. Not: scheduled for later and never attempted.',
+    help: 'Age since creation of the oldest pending item, without items scheduled for later and never attempted.',
     read: ({ outbox }) => [outbox.oldestUnfinishedAgeSeconds],
   },
   {
     name: 'oldest_hold_age_seconds',
-    help: 'How long the longest-held item has been held; 0 without one.',
+    help: 'Time since the oldest hold was placed; 0 without one.',
     read: ({ outbox }) => [outbox.oldestHoldAgeSeconds],
   },
   {
     name: 'oldest_expired_lease_age_seconds',
-    help: 'Since the first of the expired leases expired; 0 without one.',
+    help: 'Time since the oldest expired lease expired; 0 without one.',
     read: ({ outbox }) => [outbox.oldestExpiredLeaseAgeSeconds],
   },
   {
     name: 'due_without_worker_seconds',
-    help: 'How long items have been due while no relayer reported; 0 while one does.',
+    help: 'Time that items have been due while no relayer reported; 0 while one does.',
     read: ({ outbox }) => [outbox.dueWithoutWorkerSeconds],
   },
   {
     name: 'oldest_due_age_seconds',
-    help: 'How long the longest-waiting due item has been due.',
+    help: 'Time since the oldest due item became due.',
     read: ({ outbox }) => [outbox.oldestDueAgeSeconds],
   },
   { name: 'dlq_depth', help: 'Items that ended as FAILED.', read: ({ outbox }) => [outbox.dlqDepth] },
@@ -187,7 +187,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'outbox_recent_attempts_age_seconds',
-    help: 'Age of the first of those attempts; 0 without one.',
+    help: 'Age of the oldest of these attempts; 0 without one.',
     labelNames: ['state'],
     read: ({ outbox }) => [
       [outbox.retryableRecentlyAgeSeconds, { state: 'RETRYABLE' }],
@@ -212,12 +212,12 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'last_unknown_code_age_seconds',
-    help: 'Since a worker got a rail code that no table covers; absent if none did within a day.',
+    help: 'Time since a worker received a rail code that no table covers; absent if none did within a day.',
     read: ({ outbox }) => known(outbox.lastUnknownCodeAgeSeconds),
   },
   {
     name: 'last_clock_jump_age_seconds',
-    help: 'Since a worker saw the database’s clock jump; absent if none did within a day.',
+    help: 'Time since a worker saw the database clock jump; absent if none did within a day.',
     read: ({ outbox }) => known(outbox.lastClockJumpAgeSeconds),
   },
   {
@@ -227,7 +227,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'ledger_sealing_blocked_by',
-    help: '1 for the transaction that keeps rows of the ledger from being sealed; no series without one.',
+    help: '1 for the transaction that blocks the sealing of ledger rows; no series without one.',
     labelNames: ['pid', 'user', 'application', 'database'],
     read: ({ sealing: { blocker } }) =>
       blocker === undefined
@@ -246,12 +246,12 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'ledger_chain_breaks',
-    help: 'Places where a hash of the ledger is not what it should be, by the last verification; absent before the first.',
+    help: 'Places where a hash of the ledger does not match, by the last verification; absent before the first.',
     read: ({ outbox }) => known(outbox.ledgerBreakCount),
   },
   {
     name: 'ledger_broken_age_seconds',
-    help: 'Since the first verification that found a break, without a sound one after it; absent while the ledger is sound.',
+    help: 'Time since the first verification that found a break, without a sound one after it; absent while the ledger is sound.',
     read: ({ outbox }) => known(outbox.ledgerBrokenAgeSeconds),
   },
   {
@@ -266,7 +266,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'inbox_depth',
-    help: 'Messages by state: seen (they wait for a worker), processing, dead. Those that are done are not counted.',
+    help: 'Messages by state: seen (waiting for a worker), processing, dead. Messages in state done are not counted.',
     labelNames: ['state'],
     read: ({ inbox }) => [
       [inbox.waitingCount, { state: 'seen' }],
@@ -276,22 +276,22 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'inbox_recently_dead',
-    help: 'Messages that died within the last 15 minutes and are still dead.',
+    help: 'Messages that became dead within the last 15 minutes and still are.',
     read: ({ inbox }) => [inbox.recentlyDeadCount],
   },
   {
     name: 'inbox_recently_dead_age_seconds',
-    help: 'Since the first of them died; 0 without one.',
+    help: 'Time since the first of them became dead; 0 without one.',
     read: ({ inbox }) => [inbox.recentlyDeadAgeSeconds],
   },
   {
     name: 'inbox_due_depth',
-    help: 'Messages that are due and claimed by nobody.',
+    help: 'Messages that are due and not claimed.',
     read: ({ inbox }) => [inbox.dueCount],
   },
   {
     name: 'inbox_oldest_due_age_seconds',
-    help: 'How long the longest-waiting due message has been due.',
+    help: 'Time since the oldest due message became due.',
     read: ({ inbox }) => [inbox.oldestDueAgeSeconds],
   },
   {
@@ -301,7 +301,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'scheduler_jobs',
-    help: 'Jobs by condition: active, of those due now, of those unreadable.',
+    help: 'Active jobs, and of these the ones that are due now or have an invalid schedule.',
     labelNames: ['condition'],
     read: ({ scheduler }) => [
       [scheduler.activeJobsCount, { condition: 'active' }],
@@ -311,7 +311,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'scheduler_ready_count',
-    help: 'Timers and runs that are to become messages or to be claimed, due or not.',
+    help: 'Timers and runs that are not yet enqueued or claimed, due or not.',
     labelNames: ['kind'],
     read: ({ scheduler }) => [
       [scheduler.readyTimersCount, { kind: 'timer' }],
@@ -320,18 +320,18 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'scheduler_lag_seconds',
-    help: 'How long the first thing that a scheduler has to do has been due.',
+    help: 'Time since the oldest due timer, run or job became due.',
     read: ({ scheduler }) => [scheduler.lagSeconds],
   },
   { name: 'leases_held', help: 'Named leases that are held.', read: ({ leases }) => [leases.heldCount] },
   {
     name: 'leases_expired',
-    help: 'Named leases that ran out and that nobody has acquired since.',
+    help: 'Named leases that have expired and were not acquired since.',
     read: ({ leases }) => [leases.expiredCount],
   },
   {
     name: 'db_pool_connections',
-    help: 'Connections of this process, by role and whether they are lent.',
+    help: 'Connections of this process, by role and state.',
     labelNames: ['role', 'state'],
     read: ({ pools }) =>
       pools.flatMap(({ role, inUse, idle }): Sample[] => [
@@ -341,7 +341,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'db_pool_waiting',
-    help: 'Who waits for a connection of this process.',
+    help: 'Callers that wait for a connection of this process.',
     labelNames: ['role'],
     read: ({ pools }) => pools.map(({ role, waiting }): Sample => [waiting, { role }]),
   },

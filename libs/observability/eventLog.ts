@@ -8,8 +8,8 @@ import type { SchedulerEvent } from '../scheduler/index.js'
 import { isOfModule, type WorkerEvent } from './WorkerEvent.js'
 
 /**
- * Returns a listener that writes a log line per event: no payloads, no secrets, and no "error" for a race. Events of every item
- * are at debug, so that a busy worker is silent by default.
+ * Returns a listener that writes a log line per event, without payloads and secrets. Expected races are no errors.
+ * Events of single items have the level debug, so that a busy worker logs little by default.
  */
 export function logEvents(log: Logger): (event: WorkerEvent) => void {
   const faults = new FaultLog(log)
@@ -120,7 +120,7 @@ function logSchedulerEvent(event: SchedulerEvent, log: Logger, faults: FaultLog)
   }
 }
 
-/** A handler's error may quote its message, which is a payload: of what it threw, only the kind is told. */
+/** Logs inbox events. Of a handler's error only the kind is logged, because its text may contain the payload. */
 function logInboxEvent(event: InboxWorkerEvent, log: Logger, faults: FaultLog): void {
   switch (event.type) {
     case 'inbox.claimed':
@@ -137,7 +137,7 @@ function logInboxEvent(event: InboxWorkerEvent, log: Logger, faults: FaultLog): 
     case 'inbox.handlerMissing':
       return log.warn(aboutMessage(event), 'inbox_handler_missing')
     case 'inbox.handlerNotCalled':
-      // The error quotes no payload: the handler was not called.
+      // The error contains no payload: the handler was not called.
       return log.warn({ ...aboutMessage(event), err: event.error }, 'inbox_handler_not_called')
     case 'inbox.deadLettered':
       return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_dead_lettered')
@@ -158,7 +158,7 @@ function logLeaseEvent(event: LeaseEvent, log: Logger, faults: FaultLog): void {
     case 'lease.acquired':
       return log.info(leaseOf(event), 'lease_acquired')
     case 'lease.ended':
-      // A lost lease is expected: its next holder goes on.
+      // A lost lease is expected: its next holder continues.
       return log.info({ ...leaseOf(event), reason: event.reason }, 'lease_ended')
     case 'lease.interrupted':
       return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
@@ -211,7 +211,7 @@ const EVENT_NAMES = {
   'platform.alreadyServed': 'database_already_served',
 } as const
 
-/** The name of what was thrown, and its code: never its text, which may repeat what it was thrown about. */
+/** Returns name and code of a thrown value, never its text, which may contain a payload. */
 function kindOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return typeof thrown
   return 'code' in thrown && typeof thrown.code === 'string' ? `${thrown.name} ${thrown.code}` : thrown.name
@@ -227,15 +227,15 @@ function kindOfFault({ during, error }: Fault): string {
 }
 
 interface Faults {
-  /** Since the last line. */
+  /** Number of faults since the last line. */
   count: number
-  /** The latest. */
+  /** Writes the latest fault. */
   write: (repeats: number) => void
 }
 
 /**
- * Bounds the log lines about faults: of each kind one at once, then at most one each minute, with the number of faults that it
- * stands for. An outage of the database would otherwise fill a disk.
+ * Limits the log lines about faults: one per kind at once, then at most one per minute with the number of faults. An
+ * outage of the database would otherwise fill a disk.
  */
 export class FaultLog {
   readonly #log: Logger
@@ -247,12 +247,12 @@ export class FaultLog {
     this.#intervalMs = intervalMs
   }
 
-  /** A failed run of a worker. */
+  /** Logs a failed run of a worker. */
   writeFault(level: 'warn' | 'error', fault: Fault, message: string): void {
     this.write(level, kindOfFault(fault), { during: fault.during, err: fault.error }, message)
   }
 
-  /** @param kind same kind, same line: the operation and the kind of its error, never an id */
+  /** @param kind operation and kind of the error, never an id; equal kinds share a line */
   write(level: 'warn' | 'error', kind: string, fields: object, message: string): void {
     const write = (repeats: number) =>
       this.#log[level](repeats > 1 ? { ...fields, repeats, withinSeconds: this.#intervalMs / 1_000 } : fields, message)

@@ -5,13 +5,13 @@ import type { PlatformEvent } from '../platform/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
 import { faultsCounter } from './OutboxMetrics.js'
 
-/** What a receiver of messages was told about one. */
+/** Result of receiving a message. */
 export interface ReceivedMessage {
   readonly created: boolean
   readonly contentDiffers: boolean
 }
 
-/** The inbox's metrics: what this process received and handled. How much waits is read from the database (`createStatusRegistry`). */
+/** Counters of the inbox in this process. Depths are read from the database (`createStatusRegistry`). */
 export class InboxMetrics {
   readonly #received: Counter<'result'>
   readonly #handled: Counter
@@ -27,25 +27,25 @@ export class InboxMetrics {
     const counter = (name: string, help: string) => new Counter({ name, help, registers })
     this.#received = new Counter({
       name: 'inbox_received_total',
-      help: 'Messages that came in: new, duplicate, or conflict for a known one with other content.',
+      help: 'Received messages: new, duplicate, or conflict (a known id with other content).',
       labelNames: ['result'],
       registers,
     })
-    this.#handled = counter('inbox_handled_total', 'Messages handled, together with what their handlers wrote.')
-    this.#abandoned = counter('inbox_abandoned_total', 'Attempts that failed; the message is due again later.')
+    this.#handled = counter('inbox_handled_total', 'Messages whose handlers committed.')
+    this.#abandoned = counter('inbox_abandoned_total', 'Failed attempts; the message is due again later.')
     this.#deadLettered = counter(
       'inbox_died_total',
       'Messages declared dead: by their handler, or after their last attempt.',
     )
     this.#handlerMissing = counter(
       'inbox_handler_missing_total',
-      'Messages given back because no handler here knows their topic.',
+      'Messages released because this process has no handler for their topic.',
     )
     this.#fenceLost = counter(
       'inbox_fence_lost_total',
-      'Claims that had ended before their work did. A race, not an error.',
+      'Claims that expired before their handlers ended. This is expected, not an error.',
     )
-    this.#takeovers = counter('inbox_takeovers_total', 'Messages claimed again because the claim before had expired.')
+    this.#takeovers = counter('inbox_takeovers_total', 'Messages claimed again because the previous claim had expired.')
     this.#faults = faultsCounter(registry)
     for (const result of ['new', 'duplicate', 'conflict']) this.#received.inc({ result }, 0)
   }
@@ -78,7 +78,7 @@ export class InboxMetrics {
   }
 }
 
-/** The scheduler's metrics: what this process made of what was due. */
+/** Counters of the scheduler in this process. */
 export class SchedulerMetrics {
   readonly #runsCreated: Counter
   readonly #lateRuns: Counter
@@ -93,23 +93,23 @@ export class SchedulerMetrics {
     const registers = [registry]
     const counter = (name: string, help: string) => new Counter({ name, help, registers })
     const byKind = (name: string, help: string) => new Counter({ name, help, labelNames: ['kind'], registers })
-    this.#runsCreated = counter('scheduler_runs_created_total', 'Runs of jobs that this scheduler made.')
-    this.#lateRuns = counter('scheduler_late_runs_total', 'Those made more than a second after their occurrence.')
+    this.#runsCreated = counter('scheduler_runs_created_total', 'Runs of jobs that this scheduler created.')
+    this.#lateRuns = counter('scheduler_late_runs_total', 'Runs created more than a second after their occurrence.')
     this.#runLag = new Histogram({
       name: 'scheduler_run_lag_seconds',
-      help: 'From an occurrence to the run that was made of it, by the database’s clock.',
+      help: 'Time from an occurrence to the creation of its run, by the database clock.',
       buckets: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300, 3_600, 86_400],
       registers,
     })
     this.#missed = new Counter({
       name: 'scheduler_missed_total',
-      help: 'Jobs found due long after their occurrence, because no scheduler was there; by what was done about it.',
+      help: 'Jobs whose occurrences were missed because no scheduler ran, by policy.',
       labelNames: ['policy'],
       registers,
     })
     this.#enqueued = byKind('scheduler_enqueued_total', 'Due timers and runs that became messages of the outbox.')
-    this.#refused = byKind('scheduler_refused_total', 'Due timers and runs that the outbox refused; they have failed.')
-    this.#unreadable = counter('scheduler_unreadable_total', 'Times a job’s expression or zone could not be read.')
+    this.#refused = byKind('scheduler_refused_total', 'Due timers and runs that the outbox refused and that failed.')
+    this.#unreadable = counter('scheduler_unreadable_total', 'Jobs found with an invalid expression or time zone.')
     this.#faults = faultsCounter(registry)
     for (const policy of ['skip', 'once', 'all']) this.#missed.inc({ policy }, 0)
     for (const counted of [this.#enqueued, this.#refused]) {
@@ -142,10 +142,10 @@ export class SchedulerMetrics {
   }
 }
 
-/** A scheduler that is awake is late by a round trip or two. */
+/** A running scheduler is late by only one or two round trips. */
 const LATE_MS = 1_000
 
-/** The metrics of named leases: what this process acquired and lost. */
+/** Counters of named leases in this process. */
 export class LeaseMetrics {
   readonly #acquired: Counter
   readonly #renewed: Counter
@@ -159,14 +159,14 @@ export class LeaseMetrics {
     const counter = (name: string, help: string) => new Counter({ name, help, registers })
     this.#acquired = counter('leases_acquired_total', 'Leases acquired by this process.')
     this.#renewed = counter('leases_renewed_total', 'Renewals that the database granted.')
-    this.#released = counter('leases_released_total', 'Leases given back.')
+    this.#released = counter('leases_released_total', 'Leases released.')
     this.#lost = new Counter({
       name: 'leases_lost_total',
-      help: 'Leases that ended otherwise: expired, refused by the database, superseded by the same owner.',
+      help: 'Lost leases: expired, refused by the database, or superseded by the same owner.',
       labelNames: ['reason'],
       registers,
     })
-    this.#renewFailures = counter('leases_renew_failures_total', 'Renewals that failed and were tried again.')
+    this.#renewFailures = counter('leases_renew_failures_total', 'Renewals that failed and were retried.')
     this.#faults = faultsCounter(registry)
     for (const reason of ['expired', 'refused', 'superseded']) this.#lost.inc({ reason }, 0)
   }
@@ -188,10 +188,10 @@ export class LeaseMetrics {
   }
 }
 
-/** As `Lease` says it. */
+/** Text of the class `Lease`. */
 const RENEWING = 'renewing a lease'
 
-/** Which databases of a fleet answer, as this process sees it. */
+/** Availability of the databases of a fleet, as this process sees it. */
 export class FleetMetrics {
   readonly #up: Gauge<'database'>
   readonly #faults: Counter<'during'>
@@ -199,7 +199,7 @@ export class FleetMetrics {
   constructor(registry: Registry) {
     this.#up = new Gauge({
       name: 'fleet_database_up',
-      help: '1 while a database of the fleet answers, 0 while it is left alone.',
+      help: '1 while a database of the fleet answers, 0 after a failure.',
       labelNames: ['database'],
       registers: [registry],
     })
@@ -224,25 +224,25 @@ export class FleetMetrics {
   }
 }
 
-/** What a verification of the ledger found. */
+/** Result of a verification of the ledger. */
 export interface VerifiedLedger {
   readonly breakCount: number
 }
 
-/** What the latest verification in this process found. Before the first there is no figure: nobody has looked. */
+/** Result of the latest verification in this process. There is no value before the first. */
 export class LedgerMetrics {
   readonly #breaks: Gauge
   readonly #verifiedAt: Gauge
 
   constructor(registry: Registry) {
-    // Without a label a gauge begins with 0, which would say that all is well; with an empty set it begins with nothing.
+    // A gauge without labels starts with 0, which would mean that all is well. remove() leaves it without a value.
     const gauge = (name: string, help: string) => {
       const made = new Gauge({ name, help, registers: [registry] })
       made.remove()
       return made
     }
-    this.#breaks = gauge('ledger_chain_breaks', 'Places where a hash of the ledger is not what it should be.')
-    this.#verifiedAt = gauge('ledger_verified_timestamp_seconds', 'When the ledger was verified last.')
+    this.#breaks = gauge('ledger_chain_breaks', 'Places where a hash of the ledger does not match.')
+    this.#verifiedAt = gauge('ledger_verified_timestamp_seconds', 'Time of the last verification of the ledger.')
   }
 
   onVerified({ breakCount }: VerifiedLedger, at: Date): void {

@@ -1,6 +1,6 @@
 import { ArgumentRangeError, InvalidArgumentError, type Clock } from '../core/index.js'
 
-/** A clock that stands still until it is told to move. Give it to whatever takes a `Clock`, such as `OutboxRelayer`. */
+/** Clock that moves only by `advance()`. Pass it wherever a `Clock` is accepted. */
 export class TestClock implements Clock {
   #nowMs: number
   #monotonicMs = 0
@@ -20,7 +20,7 @@ export class TestClock implements Clock {
     return this.#monotonicMs
   }
 
-  /** Forwards only: time that ran backwards would be another test than the one that was meant. */
+  /** Moves the clock forwards. */
   advance(ms: number): void {
     if (!Number.isSafeInteger(ms) || ms < 0) {
       throw new ArgumentRangeError('ms', `expected whole milliseconds, 0 or more, got ${String(ms)}`)

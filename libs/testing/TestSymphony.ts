@@ -15,14 +15,14 @@ import { ensureTemplate } from './ensureTemplate.js'
 import { databaseOf, loginOf, urlTo } from './serverUrl.js'
 import { startTestServer } from './startTestServer.js'
 
-/** Options of a Symphony, but for the address: the database is created for the test. */
+/** Options of a Symphony without the address: the database is created for the test. */
 export interface TestSymphonyOptions<
   Rails extends readonly RailContract[] = readonly RailContract[],
   Topics extends TopicContracts = TopicContracts,
 > extends Omit<SymphonyOptions<Rails, Topics>, 'url' | 'pooler' | 'listenUrl'> {
   /**
-   * Address of a superuser on a server where databases may be created and dropped: of `startTestServer`, or your own.
-   * @default an embedded PostgreSQL of its own, which takes one or two seconds to start
+   * Address of a superuser on a server where databases may be created and dropped: from `startTestServer`, or your own.
+   * @default an embedded PostgreSQL for this test, which takes one or two seconds to start
    */
   readonly serverUrl?: string | undefined
 }
@@ -32,15 +32,15 @@ export interface DrainOptions<Topics extends TopicContracts = TopicContracts> ex
   'rails' | 'topics' | 'inbox' | 'scheduler'
 > {
   /**
-   * Moves time to the next due moment whenever nothing is due, until none is left. Retries, delayed payments and expiring
-   * leases are then dispatched, too. @default false
+   * True moves time to the next due time whenever nothing is due, until none is left. This includes retries, delayed
+   * payments and expired leases. @default false
    */
   readonly throughTime?: boolean
-  /** Most rounds. A test that needs more contains a loop. @default 200 */
+  /** Maximum number of rounds. A test that needs more contains a loop. @default 200 */
   readonly roundsMax?: number
 }
 
-/** The address of the server takes the place of that of a database. */
+/** Options of a Symphony, with the address of the server instead of the database. */
 const TEST_OPTIONS = ['serverUrl', ...SYMPHONY_OPTIONS.filter((name) => !['url', 'pooler', 'listenUrl'].includes(name))]
 
 const DRAIN_OPTIONS = Object.keys({
@@ -52,19 +52,19 @@ const DRAIN_OPTIONS = Object.keys({
   scheduler: true,
 } satisfies Record<keyof DrainOptions, true>)
 
-/** A year: a longer wait is a mistake of the test. */
+/** One year: a longer wait is a mistake in the test. */
 const ADVANCE_MS = Object.freeze({ min: 0, max: 366 * 86_400_000 })
 const ROUNDS = Object.freeze({ min: 1, max: 100_000 })
 
 /**
- * A Symphony with a database of its own, which no other test uses and `close()` drops. The database functions are the real ones.
- * Only time is special: a test moves it.
+ * Symphony with its own database, which `close()` drops. The database functions are the real ones. Only time is
+ * special: the test moves it.
  */
 export class TestSymphony<
   const Rails extends readonly RailContract[] = readonly RailContract[],
   const Topics extends TopicContracts = TopicContracts,
 > extends Symphony<Rails, Topics> {
-  /** Address of the superuser, for migrations and a client of your own. */
+  /** Address of the superuser, for migrations and your own client. */
   readonly url: string
   readonly schema: string
   readonly #admin: Database
@@ -83,8 +83,8 @@ export class TestSymphony<
   }
 
   /**
-   * Runs rounds of a worker until one finds nothing, and returns the sum of their counts. It dispatches to the rails of this
-   * Symphony that have an adapter, and to the handlers that are given. No circuit breaker ends it early.
+   * Runs rounds of a worker until one finds nothing, and returns the sum of their counts. Uses the rails of this
+   * Symphony that have an adapter, and the given handlers. No circuit breaker ends it early.
    */
   async drain(options: DrainOptions<Topics> = {}): Promise<WorkerCounts> {
     requireKnownOptions(options, DRAIN_OPTIONS)
@@ -94,20 +94,20 @@ export class TestSymphony<
     try {
       return await this.#drainBy(worker, roundsMax, throughTime ? this.#workOf(parts) : undefined)
     } finally {
-      // Its stop would close rails that the caller may use again: then the Symphony stops it when it is closed.
+      // With given rails, stop() would close rails that the caller may use again. Then close() stops the worker.
       if (parts.rails === undefined) await worker.stop()
     }
   }
 
-  /** Moves everything that waits in the database by this time: due times, retries, leases, claims. The ledger stays. */
+  /** Moves all due times, retries, leases and claims in the database by this time. The ledger does not change. */
   async advance(ms: number): Promise<void> {
     boundedInteger('ms', ms, ADVANCE_MS)
     if (!(await moveTimes(this.#superuser, ms))) throw new NotATestDatabaseError(databaseOf(this.url))
   }
 
   /**
-   * Moves time to the next moment at which a payment or message falls due, or its lease expires. Returns the distance in
-   * milliseconds; null if there is no such moment.
+   * Moves time to the next due time or lease expiry of a payment or message. Returns the distance in milliseconds; null
+   * if there is none.
    */
   advanceToNextEvent(): Promise<number | null> {
     return this.#advanceToNext({ rails: undefined, inboxTopics: undefined, scheduler: true })
@@ -139,7 +139,7 @@ export class TestSymphony<
       if (!isIdle) continue
       if (work === undefined) return total
       const moved = await this.#advanceToNext(work)
-      // An item may fall due between the round and the query. One more round finds it.
+      // An item may become due between the round and the query. One more round finds it.
       if (moved === null && idleRounds > 1) return total
     }
     throw new DrainUnfinishedError(roundsMax)
@@ -166,7 +166,7 @@ export class TestSymphony<
 
 type DrainParts<Topics extends TopicContracts> = Omit<DrainOptions<Topics>, 'throughTime' | 'roundsMax'>
 
-/** Runs the body with a Symphony of its own, and drops its database afterwards. */
+/** Runs the body with a new Symphony, and drops its database afterwards. */
 export async function withTestSymphony<
   T,
   const Rails extends readonly RailContract[] = readonly RailContract[],
@@ -207,10 +207,10 @@ async function cloneTemplate<Rails extends readonly RailContract[], Topics exten
   stop = async () => {},
 ): Promise<TestSymphony<Rails, Topics>> {
   const name = `symphony_test_${randomBytes(8).toString('hex')}`
-  // The transaction only waits while the template is deployed.
+  // The transaction is idle while the template is deployed.
   const server = openDatabase({ url: serverUrl, idleInTransactionTimeoutMs: 300_000 })
   const superuser = server.as(loginOf(serverUrl))
-  // Refuses wrong options before the database exists.
+  // Checks the options before the database exists.
   const symphony = new TestSymphony({ ...options, url: urlTo(serverUrl, name) }, async () => {
     await dropDatabase(superuser, name)
     await server.close()
@@ -228,7 +228,7 @@ async function cloneTemplate<Rails extends readonly RailContract[], Topics exten
   return symphony
 }
 
-/** Refuses to move time in a database that was not created for a test. */
+/** Thrown when time would be moved in a database that was not created for a test. */
 export class NotATestDatabaseError extends SymphonyError {
   constructor(name: string) {
     super('NOT_A_TEST_DATABASE', `the database ${name} was not created by symphony-pg/testing`, {
@@ -237,11 +237,11 @@ export class NotATestDatabaseError extends SymphonyError {
   }
 }
 
-/** Work is left after the last round. */
+/** Thrown if work is left after the last round. */
 export class DrainUnfinishedError extends SymphonyError {
   constructor(rounds: number) {
     super('DRAIN_UNFINISHED', `work is left after ${rounds} rounds`, {
-      remedy: 'Look for an item that is enqueued again and again, or raise roundsMax.',
+      remedy: 'Find the item that is enqueued repeatedly, or raise roundsMax.',
     })
   }
 }

@@ -1,11 +1,11 @@
 import { qualify, quoteIdentifier, type Queryable } from '../db/index.js'
 
 /**
- * What the tests of users ask of a server, as the superuser that made the database. The one place outside schema/ that writes
- * our tables: it moves times, in databases that carry the mark of a test, and nothing else.
+ * Statements of the testing module, run as the superuser who created the database. This is the only place outside
+ * schema/ that writes our tables: it only moves times, and only in databases marked for tests.
  */
 
-/** Written on each database made here. A clone does not inherit it, so nothing has it by accident. */
+/** Comment on each database created here. A clone does not inherit it, so no other database has it. */
 const MARK = 'made by symphony-pg/testing; may be dropped'
 
 export async function createMarkedDatabase(server: Queryable, name: string, template: string): Promise<void> {
@@ -22,14 +22,14 @@ export async function databaseExists(server: Queryable, name: string): Promise<b
   return rows.length > 0
 }
 
-/** Until the transaction ends: templates are made, and copied, by one process at a time. */
+/** Locks until the transaction ends, so that one process at a time creates and copies templates. */
 export async function lockTemplates(tx: Queryable): Promise<void> {
   await tx.query(`SELECT pg_advisory_xact_lock(hashtext('symphony-pg/testing'))`)
 }
 
 /**
- * As if so much time had passed for everything that waits: due times, leases and claims come nearer, or end. What is history
- * stays: the ledger, and the occurrences of jobs, which are instants of a calendar. False if the database is no test's.
+ * Moves all due times, leases and claims back, as if this time had passed. The ledger and the occurrences of jobs,
+ * which are calendar times, stay. Returns false if the database is not marked for tests.
  */
 export async function moveTimes(superuser: Queryable, ms: number): Promise<boolean> {
   const table = (name: string) => qualify(superuser, name)
@@ -57,15 +57,17 @@ export async function moveTimes(superuser: Queryable, ms: number): Promise<boole
   return rows.length > 0
 }
 
-/** Work that a drain would do. Undefined: of every rail, or of every topic. */
+/** Work of a drain. Undefined means every rail or every topic. */
 export interface DrainedWork {
   readonly rails: readonly string[] | undefined
   readonly inboxTopics: readonly string[] | undefined
-  /** Includes timers that become messages. */
+  /** True includes timers that become messages. */
   readonly scheduler: boolean
 }
 
-/** Returns the milliseconds until the next due time or lease expiry of this work. Null if there is none in the future. */
+/**
+ * Returns the milliseconds until the next due time or lease expiry of this work; null if there is none in the future.
+ */
 export async function nextMomentMs(
   superuser: Queryable,
   { rails, inboxTopics, scheduler }: DrainedWork,

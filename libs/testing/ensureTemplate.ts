@@ -4,13 +4,13 @@ import { deploy } from '../deployment/index.js'
 import { createMarkedDatabase, databaseExists, dropDatabase } from './db.js'
 import { urlTo } from './serverUrl.js'
 
-/** Templates that this process has brought to its own release. */
+/** Templates that this process has already deployed to. */
 const current = new Set<string>()
 
 /**
- * The database that tests are cloned from, at the release of this package: a clone takes a tenth of a second, a deployment
- * several. The caller holds the lock. What an earlier run left on the server is brought up to date, or made anew where that
- * is refused, as after going back to an older release.
+ * Returns the database that tests are cloned from, at the release of this package. A clone takes a tenth of a second, a
+ * deployment several. The caller holds the lock. Upgrades a template of an earlier run, or creates it again if the
+ * upgrade is refused, as after a downgrade.
  */
 export async function ensureTemplate(superuser: Queryable, serverUrl: string, schema: string): Promise<string> {
   const name = templateName(schema)
@@ -30,7 +30,7 @@ export async function ensureTemplate(superuser: Queryable, serverUrl: string, sc
   return name
 }
 
-/** One for each installation of this package: two releases on one server do not take turns in upgrading the same template. */
+/** Returns a name per installation of this package, so that two releases on one server do not share a template. */
 export function templateName(schema: string): string {
   const digest = createHash('sha256')
     .update(`${import.meta.url} ${schema}`)

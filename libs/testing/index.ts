@@ -1,12 +1,12 @@
 /**
- * For tests of an application that uses Symphony. Production code needs none of it, and no other module imports it.
+ * Helpers for tests of an application that uses Symphony. No other module imports them.
  *
- * A test has a Symphony with a database of its own (`withTestSymphony`: a clone of a deployed template, dropped at the end) and a
- * rail of its own (`memoryRail`, which gives scripted answers and records payments). `drain` runs the worker until nothing is
- * due; `advance` moves time. Nothing is mocked: the functions of the database are the real ones.
+ * A test has a Symphony with its own database (`withTestSymphony`: a clone of a deployed template, dropped at the end)
+ * and a rail with scripted answers that records payments (`memoryRail`). `drain` runs the worker until nothing is due;
+ * `advance` moves time. Nothing is mocked: the functions of the database are the real ones.
  *
- * Time is moved by moving rows, because all databases of a server share its clock. That writes our tables without their
- * functions, so it works only in databases that carry the mark of this module; the same statement checks it.
+ * Time is moved by changing rows, because all databases of a server share its clock. This writes our tables without
+ * their functions, so it works only in databases with the mark of this module, which the same statement checks.
  */
 export { memoryRail } from './memoryRail.js'
 export type { MemoryPayment, MemoryRail, MemoryRailOptions, ScriptedAnswer } from './memoryRail.js'

@@ -10,12 +10,12 @@ import {
 } from '../rails/index.js'
 
 /**
- * What the next call comes to.
+ * Result of the next call.
  *
- * - an answer: it is given. A success is paid.
- * - `lost`: it is paid, and the answer never arrives.
+ * - an answer: the rail returns it. A success is paid.
+ * - `lost`: the rail pays, and its answer is lost.
  * - `unreachable`: nothing is sent (`NotSentError`).
- * - `silent`: nothing is paid, and nothing answers until the rail's timeout.
+ * - `silent`: the rail pays nothing and does not answer until its timeout.
  */
 export type ScriptedAnswer = RailAnswer | 'lost' | 'unreachable' | 'silent'
 
@@ -25,7 +25,7 @@ export type MemoryRailOptions<Type extends string = string, Payload extends obje
 >
 
 export interface MemoryPayment<Payload extends object = JsonObject> {
-  /** The rail's own reference: `memory-1`, `memory-2` … unless the script gave one. */
+  /** Rail's own reference: `memory-1`, `memory-2` …, unless the script gave one. */
   readonly reference: string
   readonly payload: Payload
 }
@@ -34,19 +34,19 @@ export type MemoryRail<Type extends string = string, Payload extends object = Js
   MemoryRecords<Payload>
 
 interface MemoryRecords<Payload extends object> {
-  /** What was paid, by the reference that Symphony gave: each once, however often it was sent. */
+  /** Payments by Symphony's reference, each once, however often it was sent. */
   readonly paid: ReadonlyMap<string, MemoryPayment<Payload>>
-  /** Every call of `dispatch`, in order. */
+  /** Calls of `dispatch`, in order. */
   readonly calls: readonly RailRequest<Payload>[]
-  /** Says what the next calls come to, in order. After them, each is a success. */
+  /** Sets the results of the next calls, in order. All later calls succeed. */
   next(...answers: readonly ScriptedAnswer[]): void
 }
 
 const SPECIAL = new Set<unknown>(['lost', 'unreachable', 'silent'])
 
 /**
- * A rail without an outside world. It is idempotent under Symphony's reference and can be asked, so that it may stand for a
- * rail of any policy; give `onUnknown` as the real one has it.
+ * Creates a rail in memory. It is idempotent under Symphony's reference and answers inquiries, so that it can replace a
+ * rail of any policy. Set `onUnknown` as in the real rail.
  */
 export function memoryRail<
   const Type extends string,
@@ -75,11 +75,11 @@ export function memoryRail<
       calls.push(request)
       const answer = script.shift()
       if (answer === undefined) return { outcome: 'success', reference: pay(request).reference }
-      if (answer === 'unreachable') throw new NotSentError('the memory rail was told to be out of reach')
+      if (answer === 'unreachable') throw new NotSentError('the memory rail was scripted to be unreachable')
       if (answer === 'silent') return silence(signal)
       if (answer === 'lost') {
         pay(request)
-        throw new Error('the memory rail paid and was told to lose the answer')
+        throw new Error('the memory rail paid and was scripted to lose the answer')
       }
       if (answer.outcome === 'success') return { ...answer, reference: pay(request, answer.reference).reference }
       return answer
@@ -89,15 +89,15 @@ export function memoryRail<
       return payment === undefined ? { outcome: 'absent' } : { outcome: 'success', reference: payment.reference }
     },
   }
-  // What the test reads is no part of the declaration, in which an unknown field is refused.
+  // Not enumerable, because a rail declaration with unknown fields is refused.
   for (const name of ['paid', 'calls', 'next']) Object.defineProperty(rail, name, { enumerable: false })
   return rail
 }
 
-/** Ends with the signal, and with nothing before it. */
+/** Rejects when the signal aborts. */
 function silence(signal: RailContext['signal']): Promise<never> {
   return new Promise((_, reject) => {
-    const end = () => reject(new Error('the memory rail was told to be silent'))
+    const end = () => reject(new Error('the memory rail was scripted to be silent'))
     if (signal.aborted) end()
     else signal.addEventListener('abort', end, { once: true })
   })

@@ -1,4 +1,4 @@
-/** The parts of a server's address that matter here. */
+/** Functions for addresses of servers. */
 
 export function urlTo(serverUrl: string, database: string): string {
   const url = new URL(serverUrl)
@@ -10,7 +10,7 @@ export function databaseOf(url: string): string {
   return decodeURIComponent(new URL(url).pathname.slice(1))
 }
 
-/** The login's own role: making databases is the superuser's own affair. */
+/** Returns the login's own role, because only the superuser creates databases. */
 export function loginOf(url: string): string {
   return decodeURIComponent(new URL(url).username)
 }

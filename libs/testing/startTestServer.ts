@@ -11,12 +11,12 @@ export interface TestServer extends AsyncDisposable {
 }
 
 /**
- * Starts a PostgreSQL in a temporary folder. Start one in the global set-up of a test run, and let each test create its own
- * database on it. If the process dies the server ends with it.
+ * Starts a PostgreSQL in a temporary folder. Start one in the global set-up of a test run, and let each test create its
+ * own database on it. The server ends with this process.
  */
 export async function startTestServer(): Promise<TestServer> {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-testing-'))
-  // As root the server runs as another account, which must be able to pass.
+  // As root, the server runs under another account, which must be able to traverse the folder.
   await chmod(folder, 0o711)
   const remove = () => rm(folder, { recursive: true, force: true })
   try {

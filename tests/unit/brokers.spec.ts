@@ -150,7 +150,7 @@ describe('a broker rail', () => {
   test.for(all)('%s: returns notSent after the lease has expired', async ([, declare]) => {
     const verdict = await callRail(loadRail(declare({})), railRequest({ notAfter: new Date(0) }))
     expect(verdict).toMatchObject({ kind: 'notSent' })
-    expect(verdict.message).toContain('the lease behind this message has ended')
+    expect(verdict.message).toContain('the lease of this message has expired')
   })
 
   test.for(all)('%s: rejects an aborted call with NOT_SENT', async ([, declare]) => {

@@ -244,7 +244,7 @@ describe('an unusable folder', () => {
     await writeFile(join(dataDir, 'postgres/precious'), 'mine')
     await expect(startEmbedded({ dataDir })).rejects.toMatchObject({
       code: 'EMBEDDED_DATA_DIR',
-      message: expect.stringContaining('is in the way'),
+      message: expect.stringContaining('exists but contains no PostgreSQL cluster'),
     })
     expect(await readFile(join(dataDir, 'postgres/precious'), 'utf8')).toBe('mine')
   })

@@ -3,27 +3,27 @@ import { createStatusRegistry, type SystemStatus } from '../createStatusRegistry
 import { evaluate, measure, collectSamples, type MetricSamples } from './conditions.js'
 import { ALERT_RULES, type AlertRule } from './rules.js'
 
-/** An alert as it is shown: JSON without loss, times as ISO text. */
+/** Alert as it is shown. Times are ISO text, so that JSON loses nothing. */
 export interface Alert {
   readonly name: string
   readonly severity: AlertRule['severity']
-  /** `pending`: true now, and not for long enough yet. */
+  /** `pending`: the condition is met, but not for long enough yet. */
   readonly state: 'pending' | 'firing'
-  /** Start of the condition by the database's clock; while the database does not answer, by this process's clock. */
+  /** Start of the condition by the database clock; by the clock of this process while the database does not answer. */
   readonly since: string
   readonly forSeconds: number
-  /** Measured value; null where a metric is missing. */
+  /** Measured value; null if a metric is missing. */
   readonly value: number | null
   readonly summary: string
   readonly firstLook: string
   readonly remedy: string
-  /** Cause, where the database names it. */
+  /** Cause, if the database names it. */
   readonly detail?: string
 }
 
 /**
- * Evaluates the rules against one set of samples. The samples hold the age of each condition, because the database knows it. Only
- * the absence of a metric has no age in the data: the evaluator remembers since when it is absent.
+ * Evaluates the rules against one set of samples. The samples contain the age of each condition. Only a missing metric
+ * has no age in the data, so the evaluator remembers since when it is missing.
  */
 export class AlertEvaluator {
   readonly #rules: readonly AlertRule[]
@@ -64,7 +64,7 @@ function rank({ state, severity }: Alert): number {
   return (state === 'firing' ? 0 : 2) + (severity === 'critical' ? 0 : 1)
 }
 
-/** Alerts of one database. Every process derives the same alerts, because each reads them from the database. */
+/** Alerts of one database. Every process returns the same alerts, because each reads the database. */
 export class AlertWatch {
   readonly #rules: readonly AlertRule[]
   readonly #evaluator: AlertEvaluator
@@ -76,7 +76,7 @@ export class AlertWatch {
     this.#clock = clock
   }
 
-  /** @param status undefined: the database did not answer */
+  /** @param status undefined if the database did not answer */
   async look(status: SystemStatus | undefined): Promise<readonly Alert[]> {
     const samples = await collectSamples(status?.at ?? this.#clock.now(), createStatusRegistry(status))
     return this.#evaluator.observe(samples).map((alert) => this.#detailed(alert, status))

@@ -1,6 +1,6 @@
 import type { Registry } from 'prom-client'
 
-/** A number, or a metric: of several series, as when every process shows the same gauge, the greatest. */
+/** Number, or a metric. Of several series, e.g. the same gauge of every process, the greatest counts. */
 export type Quantity = number | { readonly metric: string; readonly labels?: Labels }
 
 export type Condition =
@@ -10,7 +10,7 @@ export type Condition =
 
 interface ConditionResult {
   readonly holds: boolean
-  /** Left side of the first comparison; undefined where the metric is missing. */
+  /** Left side of the first comparison; undefined if the metric is missing. */
   readonly value: number | undefined
 }
 
@@ -38,7 +38,7 @@ export function measure(quantity: Quantity, samples: MetricSamples): number | un
   return found.size === 0 ? undefined : Math.max(...found.values())
 }
 
-/** All samples at one moment, by series: the name of a metric and its labels, as they stand on the page. */
+/** Samples at one time, by series: the name of a metric and its labels, as on the metrics page. */
 export interface MetricSamples {
   readonly at: Date
   readonly values: ReadonlyMap<string, number>
@@ -60,7 +60,7 @@ export function seriesOf(name: string, labels: Partial<Record<string, string | n
   return words.length === 0 ? name : `${name}{${words.toSorted().join(',')}}`
 }
 
-/** The samples of a metric that bear these labels, whatever others they have. */
+/** Returns the samples of a metric that have these labels, and possibly others. */
 function samplesOf({ values }: MetricSamples, metric: string, labels: Labels = {}): ReadonlyMap<string, number> {
   const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`)
   const isAsked = (series: string) =>

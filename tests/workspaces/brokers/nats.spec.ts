@@ -238,7 +238,7 @@ test('a publish to a frozen server times out as unknown, and is stored once afte
   expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
   // The server cannot answer, so only the signal can end the call of the adapter.
   await expect(async () => rail.dispatch(late, { signal: AbortSignal.timeout(10) })).rejects.toThrow(
-    'aborted before the broker confirmed it',
+    'aborted before the broker confirmed the message',
   )
   server.broker.thaw()
   await expect.poll(async () => (await inquireRail(rail, late)).kind).toBe('success')

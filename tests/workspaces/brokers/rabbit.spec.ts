@@ -260,7 +260,7 @@ describe('a publish that may have happened', () => {
     // The broker cannot answer, so only the signal can end the call of the adapter.
     const another = railRequest()
     const ended = async () => rail.dispatch(another, { signal: AbortSignal.timeout(10) })
-    await expect(ended).rejects.toThrow('aborted before the broker confirmed it')
+    await expect(ended).rejects.toThrow('aborted before the broker confirmed the message')
     server.broker.thaw()
     const ids: string[] = []
     await expect.poll(async () => ids.push(...(await take(place.queue)))).toBe(2)
