@@ -1,11 +1,11 @@
-// Two processes want to lead, one does; when it stops, the other takes over, with a greater token.
+// Of two candidates one leads. When it stops, the other takes over with a greater fencing token.
 import { Symphony } from 'symphony-pg'
 import { deploy } from 'symphony-pg/admin'
 
 const url = process.env.DATABASE_URL ?? 'embedded:.symphony'
 await deploy({ url })
 
-// Each with connections of its own, as two processes would have.
+// Each candidate has its own connections, like a separate process.
 const candidate = (name) => {
   const symphony = new Symphony({ url })
   const stop = new AbortController()
@@ -14,7 +14,7 @@ const candidate = (name) => {
   const lead = async ({ signal, fencingToken }) => {
     console.log(`${name} leads`)
     report(fencingToken)
-    // The work of a leader, until the signal. It also aborts if the lease is lost. Pass the token to the place you write to.
+    // Work until the signal aborts; a lost lease also aborts it. Pass the token to the system that you write to.
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
     console.log(`${name} steps down`)
   }

@@ -3,16 +3,16 @@ import { createServer } from 'node:http'
 import { Symphony } from 'symphony-pg'
 import { deploy } from 'symphony-pg/admin'
 
-// The operator: pays under the reference it is given, and can be asked for it. Its first answer never arrives.
+// The operator pays under the given reference and answers inquiries about it. Its first answer is lost.
 const transfers = new Map()
 const operator = createServer((request, response) => {
   const reference = request.url.split('/').at(-1)
   if (request.method === 'GET') {
-    console.log('the operator is asked what became of it')
+    console.log('the operator is asked about the transfer')
     return response.writeHead(transfers.has(reference) ? 200 : 404).end(transfers.get(reference))
   }
   transfers.set(reference, `MM-${transfers.size + 1}`)
-  console.log(`the operator pays, transfer ${transfers.get(reference)}, and the line breaks`)
+  console.log(`the operator pays, transfer ${transfers.get(reference)}, and its answer is lost`)
   request.socket.destroy()
 })
 await new Promise((resolve) => operator.listen(0, '127.0.0.1', resolve))
@@ -29,7 +29,7 @@ const mobileMoney = {
       const answer = await fetch(`${operatorUrl}/${reference}`, { method: 'POST', body, signal })
       return { outcome: 'success', reference: await answer.text() }
     } catch {
-      // It may have been paid. Not a failure, and not to be sent again: unknown, to be asked about in a second.
+      // The operator may have paid. The outcome is unknown: inquire after one second instead of sending again.
       return { outcome: 'unknown', code: 'NO_ANSWER', retryAfterMs: 1_000 }
     }
   },
@@ -58,7 +58,7 @@ await symphony.close()
 operator.close()
 
 /* prints
-the operator pays, transfer MM-1, and the line breaks
-the operator is asked what became of it
+the operator pays, transfer MM-1, and its answer is lost
+the operator is asked about the transfer
 recorded as paid; transfers made: 1
 */

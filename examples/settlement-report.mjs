@@ -1,4 +1,4 @@
-// Every evening at six in Nairobi, a report: a cron job becomes a message, and a handler does the work.
+// A report every evening at 18:00 in Nairobi: a cron job becomes a message, which a handler processes.
 import { Symphony } from 'symphony-pg'
 import { deploy } from 'symphony-pg/admin'
 
@@ -23,7 +23,7 @@ const job = {
   topic: 'settlement-report',
   payload: { title: 'Settlement' },
 }
-// The name is the identity of a job: every start of the program defines it, and there is one.
+// A job is identified by its name, so every start of the program updates the same job.
 await symphony.scheduler.createOrUpdateJob({ name: 'evening-settlement', ...job })
 const { nextDueAt } = await symphony.scheduler.readJob('evening-settlement')
 console.log(`next: ${nextDueAt.toISOString().slice(11, 16)} UTC`)

@@ -1,4 +1,5 @@
-// A bank reports credits by signed webhooks, and repeats itself. Each credit is booked once, in the transaction that says "handled".
+// A bank reports credits by signed webhooks and repeats them. Each credit is booked once, in the transaction of its
+// handler.
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { createServer } from 'node:http'
 import { buffer } from 'node:stream/consumers'
@@ -23,7 +24,7 @@ const receiver = createServer(async (request, response) => {
   if (signature.length !== 32 || !timingSafeEqual(signature, sign(body))) return response.writeHead(401).end()
   const { id, ...credit } = JSON.parse(body)
   const { created } = await symphony.inbox.enqueue({ source: 'bank', messageId: id, topic: 'credit', payload: credit })
-  // The answer follows the commit, not the handler: the bank does not wait for the work.
+  // The answer is sent after the commit, without waiting for the handler.
   response.writeHead(created ? 202 : 200).end()
 })
 await new Promise((resolve) => receiver.listen(0, '127.0.0.1', resolve))
@@ -33,14 +34,14 @@ const handlers = {
     await tx.query('INSERT INTO public.credits VALUES ($1, $2)', [payload.invoice, payload.amount])
   },
 }
-// Handlers run in the rights of the login: here the administrator, in production one that may write your tables.
+// Handlers run with the rights of the login: here the administrator, in production a login that may write your tables.
 const worker = symphony.worker({ inbox: { handlers } })
 
 const body = JSON.stringify({ id: 'evt-1', invoice: 'INV-7', amount: '12.50' })
 const send = async (signature) => {
   const address = `http://127.0.0.1:${receiver.address().port}`
   const { status } = await fetch(address, { method: 'POST', body, headers: { 'bank-signature': signature } })
-  console.log(`the bank is told ${status}`)
+  console.log(`the bank receives ${status}`)
 }
 await send(sign(body).toString('hex'))
 await send(sign(body).toString('hex'))
@@ -55,8 +56,8 @@ await client.end()
 await symphony.close()
 
 /* prints
-the bank is told 202
-the bank is told 200
-the bank is told 401
+the bank receives 202
+the bank receives 200
+the bank receives 401
 handled: 1; booked: 1 credit of 12.50
 */

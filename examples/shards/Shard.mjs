@@ -1,5 +1,5 @@
-// One PostgreSQL cluster of the example: a primary, and a standby that can take its place. On one machine, with the embedded
-// server; in life this is what Patroni does.
+// PostgreSQL cluster of the example: a primary and a standby that can replace it, on one machine, with the embedded
+// server. In production, Patroni does this.
 import { execFile } from 'node:child_process'
 import { chown, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ export class Shard {
     this.#folder = join(folder, name)
   }
 
-  /** Where the primary is now. */
+  /** Returns the address of the current primary. */
   get url() {
     return this.#primary.url
   }
@@ -30,7 +30,7 @@ export class Shard {
     await deploy({ url: this.url })
   }
 
-  /** A copy of the primary that streams from it, and that commits wait for from now on. */
+  /** Adds a synchronous standby: a copy of the primary that streams from it. */
   async follow() {
     const [first, second] = ['first', 'second'].map((name) => join(this.#folder, name))
     await this.#primary.stop()
@@ -43,7 +43,7 @@ export class Shard {
     const { hostname, port, username, password } = new URL(this.url)
     const conninfo = `host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}`
     const standbyPort = this.#primary.port + 1
-    // A start counts as done when the server can be written to, which is when it was promoted.
+    // The start is done when the server accepts writes, i.e. after its promotion.
     this.#promoting = startEmbedded({ dataDir: second, port: standbyPort, settings: { primary_conninfo: conninfo } })
     this.#promoting.catch(() => {})
     this.#standbyUrl = Object.assign(new URL(this.url), { port: String(standbyPort) }).href
@@ -53,7 +53,7 @@ export class Shard {
     await until(() => ask(this.url, `SELECT sync_state = 'sync' AS answer FROM pg_stat_replication`))
   }
 
-  /** `kill -9` of the primary, and the standby takes its place at another address. */
+  /** Kills the primary with SIGKILL and promotes the standby, which has another address. */
   async failOver() {
     const pidFile = join(this.#folder, 'first', 'postgres', 'data', 'postmaster.pid')
     process.kill(Number.parseInt(await readFile(pidFile, 'utf8'), 10), 'SIGKILL')

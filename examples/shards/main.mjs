@@ -1,5 +1,5 @@
-// One fleet over three PostgreSQL clusters, sharded by participant: node examples/shards/main.mjs, or npm run shards. In the midst
-// of the payments one cluster fails over to its standby, at another address; the others do not notice.
+// One fleet over three PostgreSQL clusters, sharded by participant: node examples/shards/main.mjs, or npm run shards.
+// While payments run, one cluster fails over to its standby at another address; the others are not affected.
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,19 +9,22 @@ import { Shard } from './Shard.mjs'
 
 const PAYMENTS = 900
 const folder = await mkdtemp(join(tmpdir(), 'symphony-shards-'))
-// As root, the servers run as another account, which must be able to pass.
+// As root, the servers run under another account, which must be able to traverse the folder.
 await chmod(folder, 0o711)
 const shards = ['north', 'south', 'west'].map((name) => new Shard(name, folder))
 const south = shards[1]
 
-/** Says where the primary of each cluster is now. In life: from a registry, DNS, or a file that Patroni's callbacks write. */
+/**
+ * Returns the current primary of each cluster. In production: from a registry, DNS, or a file that Patroni's callbacks
+ * write.
+ */
 class ShardDirectory extends PlatformDiscovery {
   async databases() {
     return shards.map(({ name, url }) => ({ name, url }))
   }
 }
 
-/** The rail, and its book: which references it has paid, for whom, and when. */
+/** Rail book: references that the rail has paid, with participant and time. */
 const book = new Map()
 const bank = {
   type: 'bank',
@@ -48,7 +51,7 @@ try {
   let [failedOver, lostAtMs, backAtMs] = [Promise.resolve(0), 0, 0]
   for (let number = 1; number <= PAYMENTS; number += 1) {
     const payment = paymentOf(number)
-    // Every payment of a participant goes to the same cluster, whichever process enqueues it, and however often.
+    // All payments of a participant go to the same cluster, whichever process enqueues them.
     await insist(() => {
       const shard = fleet.forKey(payment.participantId)
       return shard.transaction((tx) => shard.enqueue(payment, { tx }))
@@ -68,7 +71,7 @@ try {
   )
   for (const [name, count] of placed) console.log(`${name}: ${count} payments`)
   console.log(`south failed over; meanwhile the others made ${meanwhile.length > 0 ? 'payments' : 'no payment'}`)
-  console.log(`${book.size} of ${PAYMENTS} payments are in the rail's book`)
+  console.log(`${book.size} of ${PAYMENTS} payments are in the rail book`)
   if (book.size !== PAYMENTS || meanwhile.length === 0) process.exitCode = 1
 } finally {
   await fleet?.close()
@@ -90,14 +93,14 @@ function nameForKey(key) {
   return fleet.names.find((name) => fleet.of(name) === fleet.forKey(key))
 }
 
-/** Payments that are pending on all of them. */
+/** Returns the number of pending payments in all clusters. */
 async function waiting() {
   const statuses = fleet.names.map((name) => fleet.of(name).payments.status())
   const counts = await Promise.all(statuses).catch(() => [{ pendingCount: 1n }])
   return counts.reduce((sum, { pendingCount }) => sum + Number(pendingCount), 0)
 }
 
-/** A client that was not answered asks again under the same id. */
+/** Repeats a call without an answer. The same id makes this safe. */
 async function insist(call) {
   for (;;) {
     try {

@@ -1,4 +1,4 @@
-// Express and Prisma: an order and its payment in one transaction. The login may enqueue, and nothing else.
+// Express and Prisma: an order and its payment in one transaction. The login may only enqueue.
 import { PrismaPg } from '@prisma/adapter-pg'
 import { PrismaClient } from '@prisma/client'
 import express from 'express'

@@ -1,4 +1,4 @@
-// Stands for the client of a bank: pays once per reference, and finds a payment by its reference.
+// Simulated client of a bank: pays once per reference, and finds a payment by its reference.
 const paid = new Map<string, { readonly id: string }>()
 
 export async function callTheBank(reference: string, invoice: string, signal: AbortSignal) {

@@ -1,4 +1,4 @@
-// Shared by the web process and the worker: the name of a rail and the payloads that it takes.
+// Shared by the web process and the worker: the name of a rail and the schema of its payloads.
 import { z } from 'zod'
 
 const Sepa = z.object({ amount: z.string(), currency: z.literal('EUR'), destination: z.string(), invoice: z.string() })

@@ -9,6 +9,6 @@ for await (const { outboxId } of ada.operator.holds({ railType: 'SEPA' })) {
   const reason = 'in the statement of 16 November'
   const decision = { outboxId, decision: 'DISPATCHED', railReference: found.id, reason } as const
   const { proposalId } = await ada.operator.resolveHold(decision)
-  // Ada herself would be refused: APPROVAL_REQUIRED.
+  // Ada cannot approve her own proposal: APPROVAL_REQUIRED.
   console.log(`another operator runs: grace.operator.approve({ proposalId: '${proposalId}' })`)
 }

@@ -1,4 +1,4 @@
-// A test of an application: a database, a rail and the time of its own.
+// Test of an application, with its own database, rail and time.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memoryRail, withTestSymphony } from 'symphony-pg/testing'

@@ -1,4 +1,4 @@
-// Stands for the work of a leader: three rounds, then it wants to stop.
+// Simulated work of a leader: stops after three rounds.
 export const stop = new AbortController()
 let rounds = 0
 
