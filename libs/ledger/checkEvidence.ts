@@ -124,7 +124,7 @@ function requireBlocks(text: string): Head[] {
     if (head === undefined) throw broken(`line ${index + 1} of blocks.ndjson is not a block`)
     const follows = head.no === (previous?.no ?? 0n) + 1n && head.prevHash === (previous?.hash ?? null)
     if (!follows || hashOfHead(head) !== head.hash) {
-      throw broken(`block ${head.no} does not follow the one before it, or is not what its hash says`)
+      throw broken(`block ${head.no} does not follow the block before it, or does not match its hash`)
     }
     previous = head
     return head
@@ -160,7 +160,7 @@ function requireFunctions(text: string): void {
   for (const [name, one] of Object.entries(typeof functions === 'object' && functions !== null ? functions : {})) {
     const { definition, sha256: sum }: { definition?: unknown; sha256?: unknown } =
       typeof one === 'object' ? { ...one } : {}
-    if (sha256(stableJson(definition)) !== sum) throw broken(`the function ${name} is not what its hash says`)
+    if (sha256(stableJson(definition)) !== sum) throw broken(`the function ${name} does not match its hash`)
   }
 }
 

@@ -12,16 +12,16 @@ export interface InvariantVerdict {
 }
 
 const INVARIANTS: Readonly<Record<InvariantId, string>> = Object.freeze({
-  I1: 'everything accepted is pending or has ended',
+  I1: 'every accepted payment is pending or has ended',
   I2: 'a payment ends at most once',
-  I3: 'each DISPATCHED payment is in the rail’s book under its reference',
+  I3: 'each DISPATCHED payment is in the rail book under its reference',
   I4: 'the rail paid each reference at most once',
   I5: 'no FAILED payment was paid',
   I6: 'attempts and events are numbered 1, 2, 3 …',
   I7: 'sequences have no gap',
-  I8: 'no lease stands long after its end',
+  I8: 'no expired lease stays unrepaired for long',
   I9: 'no row of the ledger was changed',
-  I10: 'after healing, everything drains',
+  I10: 'only held items are pending after a drain',
 })
 
 export function verdict(id: InvariantId, found: readonly string[]): InvariantVerdict {

@@ -82,7 +82,7 @@ class Verification {
       this.#blocks += 1
       this.#blocksSinceCheckpoint += 1
       const follows = block.no === (previous?.no ?? 0n) + 1n
-      if (!follows) this.#addBlock(block, 'number missing: the block before it is gone')
+      if (!follows) this.#addBlock(block, 'number missing: the block before it is missing')
       else if (block.prevHash !== (previous?.hash ?? null)) this.#addBlock(block, 'does not follow its predecessor')
       if (blockHash(block) !== block.hash || rootOf(block.entries) !== block.root) {
         this.#addBlock(block, 'content differs from its hash')
@@ -155,7 +155,7 @@ class Verification {
       if (BigInt(checkpoint.block) < (this.#options.after?.no ?? 0n)) continue
       this.#addCheckpoint(
         checkpoint,
-        `block ${checkpoint.block} was signed and is gone: the ledger ends at block ${head?.no ?? 0n}, as after a restore or a truncation`,
+        `block ${checkpoint.block} was signed and is missing: the ledger ends at block ${head?.no ?? 0n}, as after a restore or a truncation`,
       )
     }
   }

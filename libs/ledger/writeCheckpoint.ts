@@ -80,7 +80,7 @@ async function requireSigned(source: LedgerSource, { block, blockHash: signedHas
     if (found.hash === signedHash && blockHash(found) === signedHash) return found
     throw refused(`block ${block} is not the one that was signed: history was rewritten since, or forked`)
   }
-  throw refused(`block ${block} was signed and is gone: the ledger was restored to an earlier state, or truncated`)
+  throw refused(`block ${block} was signed and is missing: the ledger was restored to an earlier state, or truncated`)
 }
 
 /** Prevents concurrent writes: two lines with the same predecessor would break the file for ever. */

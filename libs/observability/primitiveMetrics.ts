@@ -43,7 +43,7 @@ export class InboxMetrics {
     )
     this.#fenceLost = counter(
       'inbox_fence_lost_total',
-      'Claims that expired before their handlers ended. This is expected, not an error.',
+      'Claims that were lost before their handlers ended. This is expected, not an error.',
     )
     this.#takeovers = counter('inbox_takeovers_total', 'Messages claimed again because the previous claim had expired.')
     this.#faults = faultsCounter(registry)

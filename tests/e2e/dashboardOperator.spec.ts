@@ -549,7 +549,7 @@ test('a contradiction shows both references until a review with a reason', async
   expect(await row.innerText()).toContain('ref-1')
   await row.getByRole('button', { name: 'Review' }).click()
   const question = await page.getByRole('dialog').innerText()
-  expect(question).toMatch(/The ledger says dispatched \(ref-\d\); .+ reported dispatched \(ref-\d\)/)
+  expect(question).toMatch(/The ledger records dispatched \(ref-\d\); .+ reported dispatched \(ref-\d\)/)
   await giveReason(page, 'Record the review')
   await row.waitFor({ state: 'detached' })
   const { rows } = await fixture.db.queryNoRole('SELECT reviewed_by FROM outbox_contradictions WHERE event_id = $1', [

@@ -77,7 +77,7 @@ describe('enqueue', () => {
     expect(first).toMatchObject({ instructionId: instruction, state: 'PENDING', created: true })
     expect(await json([...words, payload])).toEqual({ ...first, created: false })
     expect(await refusal([...words, '{"amount":"12.51"}'])).toEqual({ exitCode: 1, code: 'IDEMPOTENCY_CONFLICT' })
-    expect((await command([...words, payload])).stdout).toContain(`${instruction} was there already, and is PENDING`)
+    expect((await command([...words, payload])).stdout).toContain(`${instruction} already existed and is PENDING`)
   })
 
   test('stores --key, --not-before and --ordered in the queue', async () => {

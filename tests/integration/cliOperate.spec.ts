@@ -191,7 +191,7 @@ describe('filters of lists and of bulk decisions', () => {
   test('accept a rail that has only failed payments, even if nothing matches', async () => {
     const [item] = await failed(1)
     const rail = ['--rail', item!.railType]
-    expect((await command(['holds', 'list', ...rail])).stdout).toContain('Nothing is held.')
+    expect((await command(['holds', 'list', ...rail])).stdout).toContain('No payment is held.')
     expect((await command(['dlq', 'list', ...rail, '--error-code', 'OTHER'])).stdout).toContain(
       'No failed payment matches',
     )
@@ -202,7 +202,7 @@ describe('filters of lists and of bulk decisions', () => {
 
 describe('approve and withdraw', () => {
   test.for([
-    ['approve', [], 'APPROVE_REFUSED', 'is sent again as'],
+    ['approve', [], 'APPROVE_REFUSED', 'is redriven as'],
     ['withdraw', ['--reason', 'r'], 'WITHDRAW_REFUSED', 'is withdrawn'],
   ] as const)('%s continues after a refusal and names each refused id', async ([verb, more, code, done]) => {
     const [item] = await failed(2)
@@ -314,7 +314,7 @@ describe('pause and resume', () => {
     expect(status.stdout).toContain('SymphonyAllPaused')
     expect((await json(['status'], reader))['allPausedAgeSeconds']).toBeGreaterThan(0)
     const resumed = await command(['resume', 'all', '--reason', 'the books agree'])
-    expect(resumed.stdout).toBe('Everything goes on.\n')
+    expect(resumed.stdout).toBe('Everything is resumed.\n')
     expect(await claim(db, railType)).toHaveLength(1)
     const named = await command(['pause', 'all', railType, '--reason', 'odd'])
     expect(named.stderr).toContain('expected none for all')
@@ -332,12 +332,12 @@ describe('freeze', () => {
     const trial = ['freeze', 'place', '--reason', 'snapshot of 03:00', '--dry-run']
     expect(await json(trial)).toEqual({ possible: true, waiting })
     expect((await command(trial)).stdout).toContain(
-      `marks ${waiting} waiting payment${waiting === 1 ? '' : 's'} as of unknown outcome: the rail may have paid.`,
+      `marks ${waiting} pending payment${waiting === 1 ? '' : 's'} as of unknown outcome: the rail may have paid.`,
     )
     expect(await json(['freeze', 'lift', '--reason', 'compared', '--dry-run'])).toEqual({ possible: false })
     expect((await json(['status']))['dispatchFrozen']).toBe(false)
     const placed = await command(['freeze', 'place', '--reason', 'snapshot of 03:00'])
-    expect(placed.stdout).toMatch(/^Dispatch is frozen\. A worker, or the lifting, marks \d+ waiting payments? as /)
+    expect(placed.stdout).toMatch(/^Dispatch is frozen\. A worker or the lift marks \d+ pending payments? as /)
     expect(placed.stdout).toContain('symphony pause all')
     expect(await json(['freeze', 'place', '--reason', 'again'])).toEqual({ frozen: true, changed: false })
     expect(await json(['freeze', 'show'])).toMatchObject({ frozen: true, freezeReason: 'snapshot of 03:00' })

@@ -75,9 +75,9 @@ describe('checkpoints', () => {
   })
 
   test.each<[TamperKind, RegExp]>([
-    ['restore', /was signed and is gone: the ledger was restored/],
+    ['restore', /was signed and is missing: the ledger was restored/],
     ['fork', /is not the one that was signed: history was rewritten since, or forked/],
-    ['rewrite a payment and all blocks', /is not the one that was signed|was signed and is gone/],
+    ['rewrite a payment and all blocks', /is not the one that was signed|was signed and is missing/],
   ])('are refused for a ledger after %s (CHECKPOINT_REFUSED)', async (kind, message) => {
     const file = fixture.file(`${kind}.ndjson`)
     await fixture.checkpoint(file)

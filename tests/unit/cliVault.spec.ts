@@ -90,7 +90,7 @@ describe('a rail with encrypted fields', () => {
     expect(refused.stderr).toContain('FIELD_KEY_MISSING')
     const words = ['--rails', rails, '--vault-keys', keys]
     expect((await enqueue('p-1', { iban: SECRET }, ...words)).stdout).toContain('was enqueued')
-    expect((await enqueue('p-1', { iban: SECRET }, ...words)).stdout).toContain('was there already')
+    expect((await enqueue('p-1', { iban: SECRET }, ...words)).stdout).toContain('already existed')
     const file = join(folder, 'payments.ndjson')
     await writeFile(file, [line('p-1', { iban: SECRET }), line('p-2', { iban: SECRET })].join('\n'))
     expect((await symphony(['enqueue', '--file', file, ...words], env)).stdout).toContain('1 enqueued, 1 were there')

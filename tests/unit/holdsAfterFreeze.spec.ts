@@ -116,7 +116,7 @@ describe('symphony holds resolve', () => {
     await enqueueUnknown(db)
     const all = ['holds', 'resolve', '--all', '--rail', railType, ...decision]
     const planned = await commandLine(...all, '--dry-run')
-    expect(planned.stdout).toContain('FAILED of 2: 2 would wait for someone else')
+    expect(planned.stdout).toContain('FAILED of 2: 2 would need the approval of someone else')
     const unconfirmed = await commandLine(...all)
     expect([unconfirmed.exitCode, unconfirmed.stderr]).toEqual([
       expect.not.stringMatching(/^0$/),

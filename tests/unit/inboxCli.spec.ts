@@ -55,7 +55,7 @@ describe('symphony inbox list', () => {
     const { stdout } = await inbox('list', '--state', 'seen')
     expect(stdout).toContain(waiting.source)
     expect(stdout).not.toContain(dead.source)
-    expect((await inbox('list', '--state', 'done')).stdout).toContain('Nothing is done.')
+    expect((await inbox('list', '--state', 'done')).stdout).toContain('No message is done.')
     expect((await inbox('list')).stdout).not.toContain('CANARY')
     expect((await inbox('list', '--json')).stdout).not.toContain('CANARY')
   })

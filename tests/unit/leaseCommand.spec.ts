@@ -26,7 +26,7 @@ describe('symphony leases list', () => {
   test('prints that nothing is held', async () => {
     await using empty = await createTestDatabase()
     const env = { DATABASE_URL: empty.url, SYMPHONY_SCHEMA: empty.schema }
-    expect(await symphony(['leases', 'list'], env)).toEqual({ exitCode: 0, stdout: 'Nothing is held.\n', stderr: '' })
+    expect(await symphony(['leases', 'list'], env)).toEqual({ exitCode: 0, stdout: 'No lease is held.\n', stderr: '' })
     expect((await symphony(['leases', 'list', '--json'], env)).stdout).toBe('{"leases":[]}\n')
   })
 

@@ -58,8 +58,8 @@ function print(item: ContradictionView, { terminal }: Cli): void {
   const { bold, dim } = terminal.colors
   const { recorded, reported } = item
   terminal.print(`${bold(item.eventId)} ${item.instructionId} on ${item.railType}, payment ${item.outboxId}`)
-  terminal.print(`  ${dim('the ledger says')} ${recorded.state}, rail reference ${recorded.railReference ?? 'none'}`)
-  terminal.print(`  ${dim('also reported')}   ${reported.state}, rail reference ${reported.railReference ?? 'none'}`)
+  terminal.print(`  ${dim('recorded')} ${recorded.state}, rail reference ${recorded.railReference ?? 'none'}`)
+  terminal.print(`  ${dim('reported')} ${reported.state}, rail reference ${reported.railReference ?? 'none'}`)
   terminal.print(`  ${dim('found')} at ${item.recordedAt} by ${item.actor}`)
   if (item.reviewedAt !== null)
     terminal.print(`  ${dim('reviewed')} at ${item.reviewedAt} by ${item.reviewedBy}: ${item.reviewReason}`)

@@ -138,12 +138,12 @@ async function redriveOne(control: RoleHandle, outboxId: string, flags: GivenFla
       throw new SymphonyError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
     const possible = item.state === 'FAILED'
     const sentence = possible
-      ? `${outboxId} would be proposed to be sent again; someone else must approve it.`
-      : `${outboxId} is ${item.state}: only what has failed can be sent again.`
+      ? `A redrive of ${outboxId} would be proposed; someone else must approve it.`
+      : `${outboxId} is ${item.state}: only a FAILED payment can be redriven.`
     return printResult({ outboxId, state: item.state, possible, secondPerson: true }, sentence, flags, cli)
   }
   const { proposalId } = await redriveOutboxItem(control, outboxId, requiredReason(flags))
-  const sentence = `${outboxId} is proposed to be sent again. Someone else must approve it: symphony approve ${proposalId}`
+  const sentence = `A redrive of ${outboxId} is proposed. Someone else must approve it: symphony approve ${proposalId}`
   printResult({ outboxId, status: 'PROPOSED', proposalId }, sentence, flags, cli)
 }
 
@@ -159,7 +159,7 @@ async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Pro
   const outboxIds = failed.map(({ item }) => item.outboxId)
   const more = next === null ? '' : ' These are the newest; run it again for the others, or raise --limit.'
   if (flags['dryRun'] === true) {
-    const sentence = [...outboxIds, `${outboxIds.length} would be proposed to be sent again.${more}`].join('\n')
+    const sentence = [...outboxIds, `${outboxIds.length} redrives would be proposed.${more}`].join('\n')
     return printResult({ outboxIds, more: next !== null, secondPerson: true }, sentence, flags, cli)
   }
   const reason = requiredReason(flags)
@@ -168,7 +168,7 @@ async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Pro
   const lines = [
     ...proposed.map(({ outboxId, proposalId }) => `${outboxId}: symphony approve ${proposalId}`),
     ...describeRefusals(decided),
-    `${proposed.length} are proposed to be sent again; someone else must approve them.${more}`,
+    `${proposed.length} redrives are proposed; someone else must approve them.${more}`,
   ]
   printResult({ proposed, refused: decided.refused, more: next !== null }, lines.join('\n'), flags, cli)
   requireNoRefusal('REDRIVE_REFUSED', decided)

@@ -79,7 +79,7 @@ async function runFile(file: string, settings: EnqueueSettings, { json }: GivenF
     ),
   )
   if (json === true) return cli.terminal.printJson({ ...counts, ...jsonOf(warnings) })
-  cli.terminal.print(`${counts.read} read: ${counts.created} enqueued, ${counts.existing} were there already.`)
+  cli.terminal.print(`${counts.read} read: ${counts.created} enqueued, ${counts.existing} already existed.`)
   noteEach(warnings, cli)
 }
 
@@ -100,7 +100,7 @@ async function runOne(
     }),
   )
   if (json === true) return terminal.printJson({ instructionId, ...item, ...jsonOf(warnings) })
-  const verb = item.created ? 'was enqueued' : `was there already, and is ${item.state}`
+  const verb = item.created ? 'was enqueued' : `already existed and is ${item.state}`
   terminal.print(`${instructionId} ${verb}: outbox item ${item.outboxId}, number ${item.sequenceId}.`)
   noteEach(warnings, cli)
 }

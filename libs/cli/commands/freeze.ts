@@ -106,9 +106,9 @@ async function countUnmarked(control: RoleHandle): Promise<number> {
 }
 
 function describeWaiting(waiting: number): string {
-  const marked = countOf(waiting, 'waiting payment')
-  return `A worker, or the lifting, marks ${marked} as of unknown outcome: the rail may have paid.
-After the lifting, the policy of each rail decides: it asks the rail, sends again or holds.
+  const marked = countOf(waiting, 'pending payment')
+  return `A worker or the lift marks ${marked} as of unknown outcome: the rail may have paid.
+After the lift, the policy of each rail decides: inquire, resend or hold.
 To stop claims without such marks: symphony pause all --reason "…"`
 }
 
@@ -118,12 +118,17 @@ async function lift(flags: GivenFlags, cli: Cli): Promise<void> {
     if (flags['dryRun'] === true) {
       const possible = (await readDispatchEpoch(control))?.frozen === true
       const sentence = possible
-        ? 'Dispatch would go on. Payments of unknown outcome would be asked about, sent again or held, as their rails declare.'
+        ? 'The freeze would be lifted. Payments of unknown outcome would be inquired about, resent or held, as their rails declare.'
         : 'Dispatch is not frozen.'
       return printResult({ possible }, sentence, flags, cli)
     }
     const changed = await liftDispatchFreeze(control, reason)
-    printResult({ frozen: false, changed }, `Dispatch ${changed ? 'goes on' : 'was not frozen'}.`, flags, cli)
+    printResult(
+      { frozen: false, changed },
+      `Dispatch ${changed ? 'is no longer frozen' : 'was not frozen'}.`,
+      flags,
+      cli,
+    )
   }
   await asControl('freeze', flags, cli, body, { statementTimeoutMs: LIFT_TIMEOUT_MS })
 }

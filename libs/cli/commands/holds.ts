@@ -60,9 +60,9 @@ export function registerHolds(program: Command, cli: Cli): void {
     addOperatorOptions(
       addExamples(
         holds.command('resolve'),
-        'symphony holds resolve 01981… --decision failed --reason "not in the bank’s book" --dry-run',
+        'symphony holds resolve 01981… --decision failed --reason "not in the bank’s records" --dry-run',
         'symphony holds resolve 01981… --decision dispatched --rail-reference TX-17 --reason "seen in the report"',
-        'symphony holds resolve --all --rail sepa --decision retry --reason "restored, not in the book" --dry-run',
+        'symphony holds resolve --all --rail sepa --decision retry --reason "restored, not in the bank’s records" --dry-run',
       )
         .description('resolve held payments: one decision and one reason for all of them')
         .argument('[outbox-id...]'),
@@ -105,7 +105,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
     const held = items.map(({ item, proposal }) => ({ ...item, proposal }))
     return cli.terminal.printJson({ held, otherProposals: others, next })
   }
-  if (items.length === 0) cli.terminal.print('Nothing is held.')
+  if (items.length === 0) cli.terminal.print('No payment is held.')
   for (const held of items) printHeld(held, cli)
   for (const proposal of others) cli.terminal.print(describeProposal(proposal))
   if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
@@ -125,7 +125,7 @@ function printHeld({ item, proposal }: HeldItemView, { terminal }: Cli): void {
 
 function describeProposal(proposal: ProposalView): string {
   const { proposalId, outboxId, decision, proposedBy, reason } = proposal
-  return `${decision} of ${outboxId} (${describeMoney(proposal)}) is proposed by ${proposedBy} (${reason}); someone else may: symphony approve ${proposalId}`
+  return `${decision} of ${outboxId} (${describeMoney(proposal)}) is proposed by ${proposedBy} (${reason}); someone else can approve it: symphony approve ${proposalId}`
 }
 
 async function place(outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
@@ -188,7 +188,7 @@ async function resolveMany(
   const further = more ? ' These are the newest; run it again for the others, or raise --limit.' : ''
   if (flags['dryRun'] === true) {
     const proposed = items.filter((item) => needsSecondPerson(item, decision)).length
-    const sentence = `${decision} of ${items.length}: ${proposed} would wait for someone else, the others are done at once.${further}`
+    const sentence = `${decision} of ${items.length}: ${proposed} would need the approval of someone else, the others take effect at once.${further}`
     return printResult(
       { outboxIds, decision, more, secondPerson: proposed },
       [...listed, sentence].join('\n'),
@@ -233,7 +233,7 @@ async function selected(control: RoleHandle, ids: readonly string[], flags: Give
 
 function describeDecided(decision: HoldDecision, { outboxId, status, proposalId }: DecidedHold): string {
   return status === 'APPLIED'
-    ? `The hold of ${outboxId} is lifted; it will be sent.`
+    ? `The hold of ${outboxId} is resolved; the payment is due.`
     : `${decision} of ${outboxId} is proposed. Someone else must approve it: symphony approve ${proposalId}`
 }
 
@@ -261,7 +261,7 @@ function printPlan(item: ItemStatus, decision: HoldDecision, flags: GivenFlags, 
   const { outboxId, state } = item
   const possible = state === 'HELD'
   const secondPerson = needsSecondPerson(item, decision)
-  const consequence = secondPerson ? 'a proposal that someone else must approve' : 'done at once'
+  const consequence = secondPerson ? 'a proposal that someone else must approve' : 'applied at once'
   printResult(
     { outboxId, state, decision, possible, secondPerson },
     possible ? `${decision} of ${outboxId} would be ${consequence}.` : `${outboxId} is ${state}, not held.`,

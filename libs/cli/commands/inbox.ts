@@ -69,9 +69,9 @@ async function list(flags: GivenFlags & ListFlags, cli: Cli): Promise<void> {
   const limit = boundedInteger('--limit', flags.limit, BATCH_SIZE)
   const messages = await asReader(flags, cli, (role) => readInboxMessages(role, flags.state, limit))
   if (flags['json'] === true) return cli.terminal.printJson({ messages })
-  if (messages.length === 0) cli.terminal.print(`Nothing is ${flags.state}.`)
+  if (messages.length === 0) cli.terminal.print(`No message is ${flags.state}.`)
   for (const message of messages) printMessage(message, cli)
-  if (messages.length === limit) cli.terminal.note(`These are the latest ${limit}; there may be more.`)
+  if (messages.length === limit) cli.terminal.note(`These are the newest ${limit}; there may be more.`)
 }
 
 async function show(key: InboxKey, flags: GivenFlags, cli: Cli): Promise<void> {

@@ -35,7 +35,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
     readLeases(database.as('symphony_readonly'), { released: flags['all'] === true, limit: LISTED_MAX }),
   )
   if (flags['json'] === true) return terminal.printJson({ leases })
-  if (leases.length === 0) terminal.print('Nothing is held.')
+  if (leases.length === 0) terminal.print('No lease is held.')
   for (const lease of leases) {
     const { bold, dim } = terminal.colors
     terminal.print(`${bold(lease.resource)} ${describe(lease)} ${dim(`(token ${lease.fencingToken})`)}`)

@@ -45,7 +45,7 @@ async function runPause(kind: PauseKind, name: string, flags: GivenFlags, cli: C
     if (flags['dryRun'] === true) {
       const pauses = await readPauses(control)
       const possible = !pauses.some((pause) => pause.kind === kind && pause.name === name)
-      const sentence = `${subject} ${possible ? 'would be paused; what is in flight would go on' : 'is paused already'}.${scope}`
+      const sentence = `${subject} ${possible ? 'would be paused; calls in flight would continue' : 'is paused already'}.${scope}`
       return printResult({ kind, name, possible }, sentence, flags, cli)
     }
     const changed = await pauseOutbox(control, kind, name, reason)
@@ -83,11 +83,11 @@ async function runResume(kind: PauseKind, name: string, flags: GivenFlags, cli: 
       const sentence =
         pause === undefined
           ? `${subject} is not paused.`
-          : `${subject} would go on; ${pause.pausedBy} paused it: ${pause.reason}${describeSkipped(skipped)}`
+          : `${subject} would be resumed; ${pause.pausedBy} paused it: ${pause.reason}${describeSkipped(skipped)}`
       return printResult({ kind, name, possible: pause !== undefined, skipped }, sentence, flags, cli)
     }
     const changed = await resumeOutbox(control, kind, name, reason)
-    const sentence = changed ? `${subject} goes on.${describeSkipped(skipped)}` : `${subject} was not paused.`
+    const sentence = changed ? `${subject} is resumed.${describeSkipped(skipped)}` : `${subject} was not paused.`
     printResult({ kind, name, changed, skipped }, sentence, flags, cli)
   })
 }

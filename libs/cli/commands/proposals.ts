@@ -59,7 +59,7 @@ async function approve(control: RoleHandle, proposalId: string, flags: GivenFlag
   const approved = await approveOutboxProposal(control, proposalId)
   const { decision, outboxId, redrivenAs } = approved
   const sentence =
-    redrivenAs === null ? `${outboxId} is decided: ${decision}.` : `${outboxId} is sent again as ${redrivenAs}.`
+    redrivenAs === null ? `${outboxId} is decided: ${decision}.` : `${outboxId} is redriven as ${redrivenAs}.`
   printResult({ proposalId, ...approved, ...facts }, `${sentence}${payment}`, flags, cli)
 }
 

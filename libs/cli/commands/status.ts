@@ -106,7 +106,7 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta 
     [
       'unknown',
       status.outcomeUnknownCount,
-      'of the pending: the rail may have paid, no answer says so',
+      'pending payments that the rail may have paid',
       alarming(status.outcomeUnknownCount, magenta),
     ],
     ['dispatched', status.dispatchedTotal, `${status.dispatchedLastHour} in the last hour`, bold],

@@ -21,7 +21,7 @@ export function describeFreeze(epoch: DispatchEpoch | undefined): readonly strin
   if (epoch?.frozen !== true) return []
   const { frozenAt, freezeCause, freezeReason, frozenBy } = epoch
   return [
-    `Dispatch is FROZEN since ${frozenAt?.toISOString()}: nothing is sent. Found by ${frozenBy}.`,
+    `Dispatch is FROZEN since ${frozenAt?.toISOString()}: nothing is sent. Frozen by ${frozenBy}.`,
     `  ${freezeCause}: ${freezeReason}.`,
     `  ${freezeCause === null ? '' : describeFreezeCause(freezeCause)}`,
     `  ${describeMarks(epoch)}`,
@@ -32,7 +32,7 @@ export function describeFreeze(epoch: DispatchEpoch | undefined): readonly strin
 /** Returns a sentence about the payments that a freeze has marked. */
 export function describeMarks({ markedAt, itemsMarked }: DispatchEpoch): string {
   if (markedAt === null) return 'Pending payments are not marked yet: a worker or the lift marks them.'
-  return `${itemsMarked} waiting payments were marked as of unknown outcome; the policy of each rail decides about them.`
+  return `${itemsMarked} pending payments were marked as of unknown outcome; the policy of each rail decides them.`
 }
 
 /** Returns which freeze made the outcome of an item unknown. */

@@ -113,7 +113,7 @@ function newToken(): string {
 
 function printPlace(server: OpenedServer, report: DeployReport, { findings }: Diagnosis, { terminal }: Cli): void {
   terminal.print(describeServer(server))
-  const verb = report.outcome === 'deployed' ? 'was deployed' : 'was there already'
+  const verb = report.outcome === 'deployed' ? 'was deployed' : 'was already deployed'
   terminal.print(`Release ${report.release} ${verb} in the schema ${report.schema}, and the doctor found it sound.`)
   if (findings.length > 0) terminal.print(`It reports ${countOf(findings.length, 'note')}: symphony doctor`)
 }

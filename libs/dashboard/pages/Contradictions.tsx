@@ -31,7 +31,7 @@ export function Contradictions() {
         <PagedTable
           label="Contradictions"
           from={open}
-          columns={['Payment', 'Rail', 'The ledger says', 'Also reported', 'Found', '']}
+          columns={['Payment', 'Rail', 'Recorded', 'Reported', 'Found', '']}
           row={(value) => <Row key={value.eventId} contradiction={value} onChoose={() => setChosen(value)} />}
           empty={
             <Empty title="No contradiction">
@@ -44,7 +44,7 @@ export function Contradictions() {
         <ReasonDialog
           title={`Review ${chosen.instructionId}`}
           action="Record the review"
-          explanation={`The ledger says ${textOf(chosen.recorded)}; ${chosen.actor} reported ${textOf(chosen.reported)}. The alert ends with your review. The recorded outcome of the payment stays as it is.`}
+          explanation={`The ledger records ${textOf(chosen.recorded)}; ${chosen.actor} reported ${textOf(chosen.reported)}. The alert ends with your review. The recorded outcome of the payment stays as it is.`}
           onClose={() => setChosen(null)}
           act={async (reason) => {
             await reviewContradiction(chosen.eventId, reason)
@@ -71,10 +71,10 @@ function Row({ contradiction, onChoose }: RowProps) {
         <div class="quiet">{participantId}</div>
       </td>
       <td data-label="Rail">{railType}</td>
-      <td data-label="The ledger says">
+      <td data-label="Recorded">
         <Outcome outcome={recorded} />
       </td>
-      <td data-label="Also reported">
+      <td data-label="Reported">
         <Outcome outcome={reported} />
       </td>
       <td data-label="Found">

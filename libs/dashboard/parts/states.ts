@@ -14,7 +14,7 @@ interface StateStyle {
 const STYLES: Readonly<Record<string, StateStyle>> = {
   DUE: style('Due', 'due', 'wait', 'Waits for the next free worker.'),
   SCHEDULED: style('Scheduled', 'scheduled', 'wait', 'Waits for a retry, or for its earliest time.'),
-  LEASED: style('In flight', 'flight', 'flight', 'A worker holds its lease and calls the rail.'),
+  LEASED: style('In flight', 'flight', 'flight', 'A worker has leased it and dispatches it.'),
   EXPIRED: style(
     'Lease expired',
     'expired',

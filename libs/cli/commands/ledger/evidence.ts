@@ -80,7 +80,7 @@ async function runEvidenceCheck(folder: string, flags: GivenFlags, cli: Cli): Pr
   if (flags['json'] === true) return cli.terminal.printJson({ folder, ok: true, ...check })
   const { files, sha256, signed, blocks, checkpoints } = check
   cli.terminal.print(
-    `${folder}: ${countOf(files, 'file is as it was', 'files are as they were')} written, ${countOf(blocks, 'block')} in order,`,
+    `${folder}: ${countOf(files, 'file is', 'files are')} unchanged, ${countOf(blocks, 'block')} in order,`,
   )
   cli.terminal.print(
     `${countOf(checkpoints, 'checkpoint fits', 'checkpoints fit')}. The SHA-256 of the manifest is ${sha256}`,

@@ -58,7 +58,7 @@ async function readBookOf(file: string) {
   try {
     return await readRailEffects(file)
   } catch (error) {
-    throw new SymphonyError('BOOK_UNREADABLE', `The rail’s book ${file} cannot be read.`, { cause: error })
+    throw new SymphonyError('BOOK_UNREADABLE', `The rail book ${file} cannot be read.`, { cause: error })
   }
 }
 
@@ -75,12 +75,12 @@ export function printReport(
       `${countOf(chain.blocks, 'block')}: ${countOf(chain.breakCount, 'place does', 'places do')} not fit.`,
   )
   terminal.print(yellow(openWindow(chain)))
-  if (invariants.some(({ id }) => id === 'I4')) terminal.print(`${railEffects} payments are in the rail’s book.`)
+  if (invariants.some(({ id }) => id === 'I4')) terminal.print(`${railEffects} payments are in the rail book.`)
   for (const { id, sentence, ok, found } of invariants) {
     terminal.print(`${ok ? green('holds ') : red('BROKEN')} ${id.padEnd(3)} ${sentence}`)
     for (const one of found) terminal.print(`           ${dim(one)}`)
   }
-  if (notJudged.length > 0) terminal.print(dim(`not judged: ${notJudged.join(', ')}`))
+  if (notJudged.length > 0) terminal.print(dim(`not checked: ${notJudged.join(', ')}`))
 }
 
 /** Returns how far detection reaches. Every report states it, because a result without it would promise too much. */
@@ -99,7 +99,7 @@ function requireSound({ ok, invariants, chain }: AuditReport): void {
   const broken = invariants.filter((one) => !one.ok).map(({ id }) => id)
   throw new SymphonyError(
     'LEDGER_BROKEN',
-    `The ledger does not hold: ${broken.join(', ')}; ${chain.breakCount} broken hashes.`,
+    `The ledger failed verification: ${broken.join(', ')}; ${chain.breakCount} broken hashes.`,
     {
       remedy: 'Keep the database as it is and find out what wrote to it; the findings are listed above.',
     },

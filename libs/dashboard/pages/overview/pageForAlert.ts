@@ -9,7 +9,7 @@ interface AlertPage {
 const PAGES: ReadonlyMap<string, AlertPage> = new Map([
   ['SymphonyOldestPendingAge', { title: 'Due payments', href: pathTo(['payments'], { state: 'DUE' }) }],
   ['SymphonyOldestUnfinishedAge', { title: 'Payments', href: pathTo(['payments']) }],
-  ['SymphonyDispatchFrozen', { title: 'Why it is frozen, and how to go on', href: pathTo(['dispatch']) }],
+  ['SymphonyDispatchFrozen', { title: 'Why it is frozen, and how to lift the freeze', href: pathTo(['dispatch']) }],
   ['SymphonyAllPaused', { title: 'Who paused it, and how to resume', href: pathTo(['dispatch']) }],
   ['SymphonyDlqGrowing', { title: 'Dead letters', href: pathTo(['dlq']) }],
   [
