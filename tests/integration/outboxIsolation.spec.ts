@@ -26,8 +26,8 @@ import {
 import { failureOf, openConnection, race, type Connection } from '../support/race.js'
 
 /**
- * The functions need READ COMMITTED. A caller under a stricter level is told to try again (40001) or gets the right
- * answer; a frozen snapshot never becomes a wrong one.
+ * The functions need READ COMMITTED. Under a stricter level a call fails with 40001 or returns the right answer. An old
+ * snapshot never leads to a wrong answer.
  */
 
 let db: TestDatabase
@@ -46,8 +46,8 @@ const acts: readonly ((connection: Connection, lease: Lease) => Promise<unknown>
   (connection, lease) => renewOutboxLease(connection, lease, WORKER, 600),
 ]
 
-describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) => {
-  /** A transaction whose snapshot is taken, so that what others commit from now on is invisible to it. */
+describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions under %s', (level) => {
+  /** Opens a transaction and takes its snapshot, so that later commits are invisible to it. */
   async function oldSnapshot(role: string): Promise<Connection> {
     const connection = await openConnection(db, role)
     await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
@@ -55,7 +55,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     return connection
   }
 
-  /** What every caller of a stricter level does: the whole transaction again, while it is told so. */
+  /** Repeats the transaction while it fails with 40001 or 40P01, as a caller under a stricter level must. */
   async function retrying<T>(connection: Connection, body: () => Promise<T>): Promise<T> {
     for (;;) {
       await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
@@ -71,7 +71,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     }
   }
 
-  test('an enqueue of a key that another took meanwhile must be tried again, and then gets the first item', async () => {
+  test('fail an enqueue of a key that was taken meanwhile (40001); a retry returns that item', async () => {
     const connection = await oldSnapshot('symphony_ingest')
     const first = await enqueue(db)
     expect(await failureOf(enqueuePaymentOutbox(connection, first))).toMatchObject(SERIALIZATION_FAILURE)
@@ -82,7 +82,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     await connection.close()
   })
 
-  test('an enqueue of a key that another took for another participant must be tried again, and is then refused', async () => {
+  test('fail an enqueue of a key taken by another participant (40001); a retry is a conflict', async () => {
     const connection = await oldSnapshot('symphony_ingest')
     const other = { ...(await enqueue(db)), participantId: buildInstruction().participantId }
     expect(await failureOf(enqueuePaymentOutbox(connection, other))).toMatchObject(SERIALIZATION_FAILURE)
@@ -93,7 +93,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     await connection.close()
   })
 
-  test('an enqueue behind another of the same participant must be tried again, or takes the next number', async () => {
+  test('fail an enqueue after another of its participant (40001); a retry takes the next number', async () => {
     const { participantId } = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     await enqueue(db, { participantId })
@@ -107,14 +107,14 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     await connection.close()
   })
 
-  test('an enqueue of a key that is known gets the first item', async () => {
+  test('return the existing item for a known key', async () => {
     const first = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     expect(await enqueuePaymentOutbox(connection, first)).toMatchObject({ outboxId: first.outboxId, created: false })
     await connection.close()
   })
 
-  test('an enqueue of a new key before a known one gets a new item and the first item', async () => {
+  test('return a new item and the existing one for a batch of a new and a known key', async () => {
     const known = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     const fresh = buildInstruction({ participantId: known.participantId })
@@ -125,7 +125,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     await connection.close()
   })
 
-  test('racing callers that try again make one item of one key, and no gap in the numbers', async () => {
+  test('create one item per key and no gap in the sequence for concurrent callers that retry', async () => {
     const shared = buildInstruction()
     const { values, errors } = await race(db, 'symphony_ingest', 16, (connection) =>
       retrying(connection, () =>
@@ -139,7 +139,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     expect(await sequenceOf(db, shared.participantId)).toEqual({ taken: numbers, next: 18n })
   })
 
-  test('a claim of an item that another claimed meanwhile must be tried again, and then does not get it', async () => {
+  test('fail a claim of an item that was claimed meanwhile (40001); a retry returns no item', async () => {
     const item = await enqueue(db)
     const connection = await oldSnapshot('symphony_executor')
     const claimIt = () => claimOutboxBatch(connection, 10, 'worker-2', 60, { rails: [item.railType] })
@@ -151,7 +151,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     await connection.close()
   })
 
-  test('claimers that try again take every item, and none of them twice', async () => {
+  test('lease every item once to concurrent claimers that retry', async () => {
     const rails = [buildInstruction().railType, buildInstruction().railType]
     const items = await enqueuePaymentOutboxBatch(
       db.as('symphony_ingest'),
@@ -169,7 +169,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     })
     expect(errors).toEqual([])
     const ids = values.flat().map(({ outboxId }) => outboxId)
-    // A claimer that saw only rows which others held stopped early; what is left is still there for the next.
+    // A claimer that saw only rows of others stopped early. The last claim gets the remaining items.
     const rest = await claim(db, rails)
     expect([...ids, ...rest.map(({ outboxId }) => outboxId)].toSorted()).toEqual(
       items.map((i) => i.outboxId).toSorted(),
@@ -185,7 +185,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
         await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
       },
     ],
-  ] as const)('an act on a lease that was %s meanwhile must be tried again, and then finds it lost', async (given) => {
+  ] as const)('fail a call with a lease that was %s meanwhile (40001); a retry gets LeaseLostError', async (given) => {
     const [, meanwhile] = given
     for (const act of acts) {
       const held = await enqueueAndClaim(db)
@@ -200,7 +200,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     }
   })
 
-  test('an act on an item that is younger than the snapshot is not told that nothing was recorded', async () => {
+  test('fail a call on an item younger than the snapshot (40001) instead of denying its record', async () => {
     const connection = await oldSnapshot('symphony_executor')
     const held = await enqueueAndClaim(db)
     const { outboxId, leaseToken } = held
@@ -222,7 +222,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     await connection.close()
   })
 
-  test('racing completions that try again record one outcome, and the others learn which', async () => {
+  test('record one outcome of concurrent completions that retry; the others get its state', async () => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const { values, errors } = await race(db, 'symphony_executor', 16, (connection) =>
       retrying(connection, () =>
@@ -235,7 +235,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('repair of a lease that was repaired meanwhile appends nothing', async () => {
+  test('fail the repair of a lease that was repaired meanwhile (40001); a retry repairs nothing', async () => {
     const { outboxId } = await enqueueAndClaim(db)
     await db.expireLease(outboxId)
     const connection = await oldSnapshot('symphony_executor')
@@ -247,7 +247,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     await connection.close()
   })
 
-  test('late words about an item that has ended are each kept once', async () => {
+  test('record each late outcome of a terminal item once', async () => {
     const lost = await enqueueAndClaim(db)
     await db.expireLease(lost.outboxId)
     const [next] = await claim(db, lost.railType)
@@ -273,7 +273,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
     ])
   })
 
-  test('undisturbed, all of them give the same answers as under READ COMMITTED', async () => {
+  test('give the same answers as under READ COMMITTED without concurrent calls', async () => {
     const ingest = await openConnection(db, 'symphony_ingest')
     const executor = await openConnection(db, 'symphony_executor')
     const instruction = buildInstruction()
@@ -302,7 +302,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under %s', (level) =
   })
 })
 
-test('READ UNCOMMITTED, which PostgreSQL reads as READ COMMITTED, gets its answers at once', async () => {
+test('an enqueue under READ UNCOMMITTED succeeds without a retry, as under READ COMMITTED', async () => {
   const instruction = buildInstruction()
   const first = await openConnection(db, 'symphony_ingest')
   await first.query('BEGIN')
@@ -324,7 +324,7 @@ test('READ UNCOMMITTED, which PostgreSQL reads as READ COMMITTED, gets its answe
   await first.close()
 })
 
-/** COMMIT is sent by the test itself, so its failure is the driver's own. */
+/** Returns the SQLSTATE of a driver error. The test sends COMMIT itself, so its failure is no DatabaseError. */
 function sqlstateOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined
 }

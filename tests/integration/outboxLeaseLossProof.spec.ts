@@ -28,7 +28,7 @@ import {
 } from '../support/outboxItems.js'
 import { failureOf, openConnection, race, untilWaiting, type Connection } from '../support/race.js'
 
-/** A worker that lost its lease, in whatever way and whenever it notices, changes nothing. */
+/** Tests that a worker without a live lease changes nothing. */
 
 let db: TestDatabase
 beforeAll(async () => {
@@ -36,7 +36,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Everything a lease allows. */
+/** Calls that need a live lease. */
 const acts: Readonly<Record<string, (role: Queryable, lease: LeaseRef, workerId: string) => Promise<unknown>>> = {
   'complete as DISPATCHED': (role, { outboxId, leaseToken }, workerId) =>
     completeOutboxAttempt(role, workerId, { outboxId, leaseToken, state: 'DISPATCHED' }),
@@ -55,15 +55,15 @@ interface Loss {
   readonly outboxId: string
   readonly leaseToken: string
   readonly workerId: string
-  /** What this very token had recorded, as the error says it. */
+  /** Outcome that this token had recorded, as the error reports it. */
   readonly recorded?: { readonly attemptNo: number; readonly state: string }
 }
 
-/** Each way of not having a live lease. */
+/** Ways to have no live lease. */
 const losses: Readonly<Record<string, () => Promise<Loss>>> = {
   'a wrong token': async () => ({ ...(await createLease()), leaseToken: randomUUID() }),
   'the token of another item': async () => ({ ...(await createLease()), leaseToken: (await createLease()).leaseToken }),
-  'a wrong worker': async () => ({ ...(await createLease()), workerId: 'somebody-else' }),
+  'a wrong worker': async () => ({ ...(await createLease()), workerId: 'another-worker' }),
   'an unknown item': async () => ({ ...(await createLease()), outboxId: randomUUID() }),
   'an expired lease': async () => {
     const lost = await createLease()
@@ -88,7 +88,7 @@ const losses: Readonly<Record<string, () => Promise<Loss>>> = {
     await claimOnly(db, lost.railType)
     return lost
   },
-  'a lease that was given back': async () => {
+  'a released lease': async () => {
     const lost = await createLease()
     await releaseOutboxLease(db.as('symphony_executor'), lost, WORKER)
     return lost
@@ -103,7 +103,7 @@ const losses: Readonly<Record<string, () => Promise<Loss>>> = {
     await complete(db, lost, { state: 'DISPATCHED' })
     return { ...lost, recorded: { attemptNo: 1, state: 'DISPATCHED' } }
   },
-  'an item that another has completed since': async () => {
+  'an item that another worker has completed since': async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await complete(db, await claimOnly(db, lost.railType), { state: 'DISPATCHED' })
@@ -114,7 +114,7 @@ const losses: Readonly<Record<string, () => Promise<Loss>>> = {
     await complete(db, lost, { state: 'RETRYABLE' })
     return { ...lost, recorded: { attemptNo: 1, state: 'RETRYABLE' } }
   },
-  'a recorded retry, of an item that has gone on since': async () => {
+  'a recorded retry of an item that was dispatched since': async () => {
     const lost = await createLease()
     await complete(db, lost, { state: 'RETRYABLE' })
     await complete(db, await makeDueAndClaim(db, lost), { state: 'DISPATCHED' })
@@ -126,13 +126,13 @@ async function createLease(): Promise<ClaimedItem & { readonly workerId: string 
   return { ...(await enqueueAndClaim(db)), workerId: WORKER }
 }
 
-/** The whole of the item, wherever it is. */
+/** Returns the pending row, the attempts and the events of the item. */
 async function traces(outboxId: string) {
   return [await pendingRow(db, outboxId), await attemptRows(db, outboxId), await eventRows(db, outboxId)]
 }
 
-describe.for(Object.entries(losses))('with %s', ([, lose]) => {
-  test.for(names)('a worker cannot %s, and is told whether this token had recorded anything', async (name) => {
+describe.for(Object.entries(losses))('a worker with %s', ([, lose]) => {
+  test.for(names)('cannot %s (P7002); the error says whether its token recorded an outcome', async (name) => {
     const lost = await lose()
     const before = await traces(lost.outboxId)
     const refusal = await failureOf(acts[name]!(db.as('symphony_executor'), lost, lost.workerId))
@@ -145,7 +145,7 @@ describe.for(Object.entries(losses))('with %s', ([, lose]) => {
     expect(await traces(lost.outboxId)).toEqual(before)
   })
 
-  test('a batch says the same as a verdict', async () => {
+  test('gets the verdict LEASE_LOST or ALREADY_RECORDED from a batch', async () => {
     const { outboxId, leaseToken, workerId, recorded } = await lose()
     const before = await traces(outboxId)
     const verdicts = await completeOutboxAttempts(db.as('symphony_executor'), workerId, [
@@ -160,22 +160,22 @@ describe.for(Object.entries(losses))('with %s', ([, lose]) => {
   })
 })
 
-test.for(names)('with a live lease of its own a worker can %s', async (name) => {
+test.for(names)('a worker with a live lease can %s', async (name) => {
   const held = await createLease()
   const before = await traces(held.outboxId)
   await acts[name]!(db.as('symphony_executor'), held, WORKER)
   expect(await traces(held.outboxId)).not.toEqual(before)
 })
 
-describe.for(names)('%s', (name) => {
+describe.for(names)('%s after the lease has expired', (name) => {
   const act = acts[name]!
 
-  test('in a transaction that began while the lease was live is judged by the clock of now', async () => {
+  test('fails in a transaction that began while the lease was live', async () => {
     const held = await createLease()
     const old = await openConnection(db, 'symphony_executor')
     await old.query('BEGIN')
     await old.query('SELECT 1')
-    // Expired by now, and not yet expired when the transaction began.
+    // The lease was live when the transaction began and expires now.
     await expireNow(held.outboxId)
     const before = await traces(held.outboxId)
     expect(await failureOf(act(old, held, WORKER))).toBeInstanceOf(LeaseLostError)
@@ -184,14 +184,14 @@ describe.for(names)('%s', (name) => {
     await old.close()
   })
 
-  test('that waited for the row is judged by the clock and the lease it finds then', async () => {
+  test('fails if the lease expires while the call waits for the row lock', async () => {
     const held = await createLease()
     const waiting = await openConnection(db, 'symphony_executor')
     const holder = await openConnection(db)
     await lock(holder, held.outboxId)
     const call = failureOf(act(waiting, held, WORKER))
     await untilWaiting(db, waiting)
-    // The end of the lease lies after the call began and before the lock is released.
+    // The lease expires after the call began and before the lock is released.
     await expireNow(held.outboxId, holder)
     await holder.query('COMMIT')
     expect(await call).toBeInstanceOf(LeaseLostError)
@@ -200,7 +200,7 @@ describe.for(names)('%s', (name) => {
     await Promise.all([waiting.close(), holder.close()])
   })
 
-  test('that comes while another worker takes the item over finds its lease lost', async () => {
+  test('fails while another worker takes over the item', async () => {
     const held = await createLease()
     await db.expireLease(held.outboxId)
     const waiting = await openConnection(db, 'symphony_executor')
@@ -208,7 +208,7 @@ describe.for(names)('%s', (name) => {
     await heir.query('BEGIN')
     const [taken] = await claimOutboxBatch(heir, 1, 'heir', 600, { rails: [held.railType] })
     const call = failureOf(act(waiting, held, WORKER))
-    // What was paid is looked for under a live lease alone: it need not wait to learn that there is none.
+    // The fast path of DISPATCHED looks only for a live lease, so it does not wait for the row lock.
     if (name !== 'complete as DISPATCHED') await untilWaiting(db, waiting)
     await heir.query('COMMIT')
     const refusal = await call
@@ -220,14 +220,14 @@ describe.for(names)('%s', (name) => {
   })
 })
 
-describe('a renewal', () => {
+describe('a lease renewal', () => {
   test.for([
     ['repair', (role: Queryable) => repairExpiredLeases(role, 1000, 'repair-1')],
     ['a claim', (role: Queryable, rail: string) => claimOutboxBatch(role, 10, 'heir', 600, { rails: [rail] })],
-  ] as const)('that is being committed keeps its lease from %s, which does not wait for it', async ([, take]) => {
+  ] as const)('protects its lease from %s even before it commits, without making it wait', async ([, take]) => {
     const held = await createLease()
     await db.expireLease(held.outboxId)
-    // As if it had been renewed just before it expired, in a transaction that has not ended.
+    // Imitates a renewal just before the expiry, in a transaction that is still open.
     const renewing = await openConnection(db)
     await renewing.query('BEGIN')
     await renewing.query(
@@ -241,10 +241,10 @@ describe('a renewal', () => {
     await renewing.close()
   })
 
-  test('races repair: either the lease lives and nothing is recorded, or it is lost and the ledger says so', async () => {
+  test('excludes a concurrent repair: the lease is renewed or recorded as expired, never both', async () => {
     for (let round = 0; round < 10; round++) {
       const held = await createLease()
-      // Ends while they run.
+      // Expires while the calls run.
       await db.queryNoRole(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '2 milliseconds' WHERE outbox_id = $1`,
         [held.outboxId],
@@ -259,14 +259,14 @@ describe('a renewal', () => {
       const pending = await pendingRow(db, held.outboxId)
       const repaired = (await ledger(db, held.outboxId)).length === 1
       expect(pending!.lease_token).toBe(repaired ? null : held.leaseToken)
-      // A lease that was renewed lasts ten minutes: nothing took it within this test.
+      // A renewed lease lasts ten minutes, so no repair takes it within this test.
       expect(renewed && repaired).toBe(false)
     }
   })
 })
 
-describe('a worker and its heir', () => {
-  test('racing to complete record one ending: of the live lease', async () => {
+describe('a worker that lost its lease, and the next holder', () => {
+  test('complete concurrently: only the outcome of the live lease is recorded', async () => {
     for (let round = 0; round < 5; round++) {
       const lost = await createLease()
       await db.expireLease(lost.outboxId)
@@ -278,13 +278,13 @@ describe('a worker and its heir', () => {
       })
       expect(values).toEqual([{ attemptNo: 2, state: 'DISPATCHED', held: false }])
       expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
-      // The worker that lost its lease recorded nothing; the heir's other calls recorded what the first one did.
+      // The lost lease recorded nothing. The other seven calls of the next holder get the state of its first one.
       expect(errors.filter((error) => error instanceof LeaseLostError && error.recorded !== undefined)).toHaveLength(7)
       expect(await ledger(db, lost.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 DISPATCHED'])
     }
   })
 
-  test('what the worker learned is kept, once, however often and from wherever it says so', async () => {
+  test('record one event for 32 concurrent reports of the same late outcome', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await claimOnly(db, lost.railType, { workerId: 'heir' })
@@ -301,7 +301,7 @@ describe('a worker and its heir', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('a late word that waits for the heir to end the item is judged by that ending', async () => {
+  test('contradict each other if a late success waits for FAILED (TERMINAL_BLOCKED)', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'heir' })
@@ -323,7 +323,7 @@ describe('a worker and its heir', () => {
     await Promise.all([heir.close(), late.close()])
   })
 
-  test('a completion that waits for a late success to be recorded cannot be FAILED any more', async () => {
+  test('hold the item as RETRYABLE if FAILED waits for a late success', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'heir' })
@@ -351,7 +351,7 @@ function detailOf({ recorded }: Loss): string {
     : `{"recorded" : true, "attempt_no" : ${recorded.attemptNo}, "state" : "${recorded.state}"}`
 }
 
-/** The lease ends at this very moment. */
+/** Sets the expiry of the lease to now. */
 async function expireNow(outboxId: string, by?: Connection): Promise<void> {
   const text = 'UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() WHERE outbox_id = $1'
   await (by === undefined ? db.queryNoRole(text, [outboxId]) : by.query(text, [outboxId]))

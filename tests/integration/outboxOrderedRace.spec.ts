@@ -27,7 +27,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-/** Whether everything was enqueued and has ended. What takes far too long is stranded: then it says what. */
+/** Returns whether every item is terminal. Throws with the open items after the deadline. */
 async function isDrained(): Promise<boolean> {
   const { rows } = await db.queryNoRole<{ ended: bigint }>(
     `SELECT count(*) AS ended FROM payment_outbox_attempts WHERE state IN ('DISPATCHED', 'FAILED')`,
@@ -44,7 +44,7 @@ async function isDrained(): Promise<boolean> {
 
 const participants = Array.from({ length: PARTICIPANTS }, (_, index) => `participant-${index}`)
 
-/** Enqueues its share of the participants' items, a few at a time, in transactions that stay open for a while. */
+/** Enqueues its share of the items, three per participant at a time, in transactions that stay open for a while. */
 async function enqueueShare(connection: Connection, share: number): Promise<void> {
   const mine = participants.filter((_, index) => index % ENQUEUERS === share)
   for (let done = 0; done < ITEMS_EACH; done += 3) {
@@ -58,12 +58,12 @@ async function enqueueShare(connection: Connection, share: number): Promise<void
   }
 }
 
-/** Claims and ends what it gets, now well, now badly, until everything has ended. */
+/** Claims and completes items with random outcomes, expiries and rollbacks until every item is terminal. */
 async function work(connection: Connection, workerId: string): Promise<void> {
   while (!(await isDrained())) {
     const items = await claimOutboxBatch(connection, 1 + Math.floor(Math.random() * 8), workerId, 60)
     for (const item of items) {
-      // One that dies with the lease in its hand: time passes, and somebody else finds it.
+      // Imitates a worker that died: its lease expires.
       if (Math.random() < 0.1) await db.expireLease(item.outboxId)
     }
     await connection.query('BEGIN')
@@ -76,11 +76,11 @@ async function work(connection: Connection, workerId: string): Promise<void> {
 
 function buildOutcome({ outboxId, leaseToken }: ClaimedItem): AttemptOutcome {
   const state = pick(['DISPATCHED', 'DISPATCHED', 'DISPATCHED', 'FAILED', 'RETRYABLE'] as const)
-  // An unknown outcome is never FAILED by a worker: it would be held, and wait for people.
+  // An unknown outcome would be held instead of FAILED, and nothing here resolves holds.
   return { outboxId, leaseToken, state, outcomeUnknown: false, retryDelaySeconds: 0 }
 }
 
-/** A completion that was rolled back leaves its leases behind, as a crash would. Repair finds them. */
+/** Expires the leases that a rolled-back completion left, as a crash would. */
 async function expireWhatIsLeft(items: readonly ClaimedItem[]): Promise<void> {
   for (const { leaseToken } of items) {
     await db.queryNoRole(
@@ -91,7 +91,7 @@ async function expireWhatIsLeft(items: readonly ClaimedItem[]): Promise<void> {
   }
 }
 
-/** Repair reschedules by a second, which nobody here has the time to wait for. */
+/** Makes rescheduled items due at once. Repair reschedules them by a second. */
 async function hurry(connection: Connection): Promise<void> {
   while (!(await isDrained())) {
     await connection.query(
@@ -103,7 +103,7 @@ async function hurry(connection: Connection): Promise<void> {
   }
 }
 
-/** Pauses one participant, stream or rail after the other, and resumes it. */
+/** Pauses and resumes one random participant, stream or rail after the other. */
 async function interfere(connection: Connection): Promise<void> {
   while (!(await isDrained())) {
     const kind = pick(['participant', 'stream', 'rail'] as const)
@@ -118,7 +118,7 @@ function pick<T>(choices: readonly T[]): T {
 }
 
 test(
-  `${PARTICIPANTS} streams of ${ITEMS_EACH} items arrive in order and drain, however workers, crashes, enqueuers and pauses meet`,
+  `${PARTICIPANTS} streams of ${ITEMS_EACH} items drain in order despite crashes and pauses`,
   { timeout: 120_000 },
   async () => {
     const connections = await Promise.all([

@@ -31,7 +31,7 @@ const counts = async (participantId: string) => {
   return rows[0]
 }
 
-test('what is enqueued is committed with the caller’s own change', async () => {
+test('enqueue commits with the transaction of the caller', async () => {
   const instruction = buildInstruction()
   await client.query('BEGIN')
   const item = await enqueue(instruction, { tx: client, schema: db.schema })
@@ -40,7 +40,7 @@ test('what is enqueued is committed with the caller’s own change', async () =>
   expect(await counts(instruction.participantId)).toEqual({ items: 1, next: '2' })
 })
 
-test('a rollback leaves nothing queued, no number taken and nobody notified', async () => {
+test('a rollback of an enqueue leaves no item, no sequence number and no notification', async () => {
   const instruction = buildInstruction()
   await listener.query('SELECT 1')
   const before = heard.length
@@ -52,7 +52,7 @@ test('a rollback leaves nothing queued, no number taken and nobody notified', as
   expect(await counts(instruction.participantId)).toEqual({ items: 0, next: null })
 })
 
-test('the same again returns the first item; other content under the key is refused', async () => {
+test('a repeated enqueue returns the first item; other content is an IdempotencyConflictError', async () => {
   const instruction = buildInstruction()
   await client.query('BEGIN')
   const first = await enqueue(instruction, { tx: client, schema: db.schema })
@@ -63,7 +63,7 @@ test('the same again returns the first item; other content under the key is refu
   await client.query('ROLLBACK')
 })
 
-test('many go in statements of a thousand, numbered in the order given', async () => {
+test('enqueueMany numbers 1,500 items in the given order', async () => {
   const { participantId, railType } = buildInstruction()
   const instructions = Array.from({ length: 1_500 }, () => buildInstruction({ participantId, railType }))
   await client.query('BEGIN')

@@ -28,7 +28,7 @@ async function stateOf(outboxId: string): Promise<Record<string, unknown>> {
   return rows[0] ?? {}
 }
 
-/** Moves the item's last attempt back, an hour unless told otherwise, and makes it due: a late request would have arrived by now. */
+/** Moves the item's attempts back in time and makes it due, so that a late request would have arrived by now. */
 async function settle(outboxId: string, ago = '1 hour'): Promise<void> {
   await db.queryNoRole('ALTER TABLE payment_outbox_attempts DISABLE TRIGGER payment_outbox_attempts_is_append_only')
   await db.queryNoRole(`UPDATE payment_outbox_attempts SET completed_at = now() - $2::interval WHERE outbox_id = $1`, [
@@ -41,7 +41,7 @@ async function settle(outboxId: string, ago = '1 hour'): Promise<void> {
   await db.makeDue(outboxId)
 }
 
-/** An item of which nobody knows what became, not due for an hour. Its outbox id. */
+/** Enqueues an item with an unknown outcome that is due in an hour. Returns its outbox id. */
 async function enqueueUnknown(railType: string): Promise<string> {
   const lease = await enqueueAndClaim(db, { railType })
   await complete(db, lease, {
@@ -53,8 +53,8 @@ async function enqueueUnknown(railType: string): Promise<string> {
   return lease.outboxId
 }
 
-describe('one round', () => {
-  test('a due item is sent once, under its outbox id, and recorded with the rail’s reference', async () => {
+describe('OutboxRelayer.runOnce', () => {
+  test('sends a due item once, under its outbox id, and records the rail reference', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType })
     const item = await enqueue(db, { railType })
@@ -69,7 +69,7 @@ describe('one round', () => {
     })
   })
 
-  test('a refusal ends the item as FAILED with the rail’s code', async () => {
+  test('records a refusal as FAILED with the code of the rail', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, () => ({ outcome: 'terminal', code: 'NO_SUCH_ACCOUNT' }))
     const item = await enqueue(db, { railType })
@@ -77,7 +77,7 @@ describe('one round', () => {
     expect(await stateOf(item.outboxId)).toMatchObject({ state: 'FAILED', last_error_code: 'NO_SUCH_ACCOUNT' })
   })
 
-  test('an adapter that throws leaves the outcome unknown, and the next round follows the rail’s policy', async () => {
+  test('holds an item whose hold rail throws (OUTCOME_UNKNOWN)', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType, onUnknown: 'hold' }, () => {
       throw new Error('socket closed')
@@ -92,7 +92,7 @@ describe('one round', () => {
     expect(rail.calls).toHaveLength(1)
   })
 
-  test('an invalid payment is FAILED with its code, and the rail is never called', async () => {
+  test('records an invalid payment as FAILED (INVALID_AMOUNT) without calling the rail', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType, money: true })
     const item = await enqueue(db, { railType, payload: { amount: '0', currency: 'EUR', destination: 'X' } })
@@ -102,8 +102,8 @@ describe('one round', () => {
   })
 })
 
-describe('unknown outcomes', () => {
-  test('a payment that was made but never answered is completed by inquiry, without a second dispatch', async () => {
+describe('an unknown outcome', () => {
+  test('is completed by inquiry without a second dispatch if the rail has paid', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail(
       {
@@ -130,8 +130,8 @@ describe('unknown outcomes', () => {
   })
 })
 
-describe('unknown outcomes, by policy', () => {
-  test('absent at the rail, and settled: it is sent, and a refusal may then be called one', async () => {
+describe('an item with an unknown outcome', () => {
+  test('is sent again if an inquiry after the settle time says absent; a refusal is FAILED', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
@@ -150,7 +150,7 @@ describe('unknown outcomes, by policy', () => {
     expect(rail.calls).toHaveLength(2)
   })
 
-  test('absent too early is not believed: nothing is sent until a late request has had time to arrive', async () => {
+  test('is not sent if an inquiry before the settle time says absent (INQUIRY_TOO_EARLY)', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
@@ -169,7 +169,7 @@ describe('unknown outcomes, by policy', () => {
     expect(rail.calls).toHaveLength(1)
   })
 
-  test('absent too early is asked again when it can be believed: the inquiry itself starts the time anew', async () => {
+  test('is inquired again a full settle time after an inquiry that was too early', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
@@ -186,7 +186,7 @@ describe('unknown outcomes, by policy', () => {
     expect(rail.calls).toHaveLength(2)
   })
 
-  test('an idempotent rail is sent the same reference again, and its refusal ends the item', async () => {
+  test('is sent again under the same reference to a resend rail; a refusal is FAILED', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
@@ -202,7 +202,7 @@ describe('unknown outcomes, by policy', () => {
     expect(await stateOf(item.outboxId)).toMatchObject({ state: 'FAILED' })
   })
 
-  test('what a worker learned after its lease ended completes the item without another call', async () => {
+  test('is completed by a late success without another call', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await db.expireLease(reference)
@@ -220,7 +220,7 @@ describe('unknown outcomes, by policy', () => {
     expect(rail.calls).toHaveLength(1)
   })
 
-  test('an item whose lease expired three times in a row is held, not sent a fourth time', async () => {
+  test('is held after three expired leases in a row (REPEATED_LEASE_EXPIRY)', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType })
     const item = await enqueue(db, { railType })
@@ -234,7 +234,7 @@ describe('unknown outcomes, by policy', () => {
     expect(rail.calls).toEqual([])
   })
 
-  test('an item whose lease expired before is dispatched alone', async () => {
+  test('is dispatched alone if its lease expired before', async () => {
     const { railType } = buildInstruction()
     const quarantined = await Promise.all(Array.from({ length: 3 }, () => enqueue(db, { railType })))
     await claim(db, railType)
@@ -257,8 +257,8 @@ describe('unknown outcomes, by policy', () => {
   })
 })
 
-describe('options', () => {
-  test('a lease that would end before its call is refused, with the figures', () => {
+describe('OutboxRelayer options', () => {
+  test('refuse a lease without renewal that is shorter than a call, and name both durations', () => {
     const rail = recordingRail({ type: 'SLOW', timeoutMs: 30_000 })
     expect(() => relayerFor(rail, { leaseSeconds: 32, renewLeases: false })).toThrow(
       'rail SLOW: a lease of 32 s does not outlive a call of up to 30000 ms by more than 2000 ms',
@@ -267,16 +267,16 @@ describe('options', () => {
     expect(() => relayerFor(rail, { leaseSeconds: 5 })).not.toThrow()
   })
 
-  test('neither listening nor polling is refused', () => {
+  test('refuse listen: false together with poll: false', () => {
     expect(() => relayerFor(recordingRail({ type: 'R' }), { listen: false, poll: false })).toThrow('both off')
   })
 })
 
-describe('waking', () => {
+describe('a started relayer', () => {
   test.each([
     { path: 'notifications alone', options: { poll: false } },
     { path: 'polling alone', options: { listen: false, pollMs: 20 } },
-  ])('$path find the work', async ({ options }) => {
+  ])('dispatches an item by $path', async ({ options }) => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType })
     const { relayer } = relayerFor(rail, options)
@@ -286,7 +286,7 @@ describe('waking', () => {
     await relayer.stop()
   })
 
-  test('a retry is made when it is due, without a notification', async () => {
+  test('makes a retry when it is due, without a notification', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [{ outcome: 'retryable', code: 'BUSY', retryAfterMs: 1_000 }]
     const rail = recordingRail(
@@ -302,8 +302,8 @@ describe('waking', () => {
   })
 })
 
-describe('a rail in trouble', () => {
-  test('a rail that is down gets a rest, and while it rests no attempt is spent', async () => {
+describe('a failing rail', () => {
+  test('opens its circuit breaker; while it is open no attempt is recorded', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, () => {
       throw new NotSentError('connection refused')
@@ -317,7 +317,7 @@ describe('a rail in trouble', () => {
     const recorded = () => events.filter(({ type }) => type === 'outbox.recorded').length
     await expect.poll(() => recorded() === rail.calls.length).toBe(true)
     await relayer.stop()
-    // Three failures open it; a call beside them may have been under way.
+    // Three failures open the breaker. One more call may have been in flight.
     expect(rail.calls.length).toBeLessThanOrEqual(4)
     const { rows } = await db.queryNoRole<{ leased: number; waiting: number }>(
       `SELECT count(lease_token)::int AS leased, count(*) FILTER (WHERE attempt_count = 0)::int AS waiting
@@ -327,7 +327,7 @@ describe('a rail in trouble', () => {
     expect(rows).toEqual([{ leased: 0, waiting: items.length - rail.calls.length }])
   })
 
-  test('the trial after its rest may be an item that is not sent at all: the next one is then the trial', async () => {
+  test('makes the next item the trial call if the first one is refused before the call', async () => {
     const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({ type: railType, money: true }, ({ reference }) => {
@@ -352,7 +352,7 @@ describe('a rail in trouble', () => {
     expect(rail.calls.map(({ reference }) => reference)).toEqual([first.outboxId, good.outboxId])
   })
 
-  test('a rail that can only be asked is known to be down, and up again, by its answers', async () => {
+  test('opens and closes its circuit breaker by inquiries alone', async () => {
     const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({
@@ -373,7 +373,7 @@ describe('a rail in trouble', () => {
       .toBe(true)
     expect(rail.inquiries.length).toBeLessThan(items.length)
     isDown = false
-    // Those that were asked about in vain wait for longer than this test.
+    // Makes the items due whose inquiries failed. Their backoff is longer than this test.
     await db.queryNoRole(
       'UPDATE payment_outbox_pending SET next_attempt_at = now() WHERE rail_type = $1 AND lease_token IS NULL',
       [railType],
@@ -384,7 +384,7 @@ describe('a rail in trouble', () => {
     expect(rail.calls).toEqual([])
   })
 
-  test('a call that outlasts its lease renews it, and nobody else gets the item', async () => {
+  test('is called once if it is slower than the lease, because the lease is renewed', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await sleep(2_500)
@@ -401,7 +401,7 @@ describe('a rail in trouble', () => {
 })
 
 describe('ordered items', () => {
-  test('arrive in sequence, one at a time for each participant, whatever fails in between', async () => {
+  test('are dispatched in sequence for each participant, despite retries and failures', async () => {
     const { railType } = buildInstruction()
     const participants = Array.from({ length: 8 }, () => buildInstruction().participantId)
     const arrived = new Map<string, bigint[]>()
@@ -427,8 +427,8 @@ describe('ordered items', () => {
   })
 })
 
-describe('running', () => {
-  test('items are carried as they come, never more at once than the rail allows, and a stop leaves no lease', async () => {
+describe('a running relayer', () => {
+  test('dispatches new items within the concurrency of the rail until none is pending', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType, concurrency: 3 })
     const { relayer, events } = relayerFor(rail, { pollMs: 50 })
@@ -444,10 +444,10 @@ describe('running', () => {
     expect(rows).toEqual([])
   })
 
-  test('what was leased ahead and never began goes back at a stop, and costs no attempt', async () => {
+  test('releases prefetched items at a stop and records no attempt for them', async () => {
     const { railType } = buildInstruction()
     const items = await Promise.all(Array.from({ length: 300 }, () => enqueue(db, { railType })))
-    // Quick until it has leased ahead, then one call that does not end by itself.
+    // Answers quickly until the relayer has prefetched items. Then one call never ends.
     let isStuck = false
     const rail = recordingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
       await sleep(1)
@@ -463,7 +463,7 @@ describe('running', () => {
       'SELECT lease_token IS NOT NULL AS leased, attempt_count FROM payment_outbox_pending WHERE rail_type = $1',
       [railType],
     )
-    // All but the calls that were made, of which the last one is unknown.
+    // Every item is left except the answered calls. The outcome of the last call is unknown.
     expect(rows).toHaveLength(items.length - rail.calls.length + 1)
     expect(rows.filter(({ leased }) => leased)).toEqual([])
     expect(rows.filter((row) => row.attempt_count > 0)).toHaveLength(1)

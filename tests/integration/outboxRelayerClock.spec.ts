@@ -14,12 +14,12 @@ afterAll(() => db.drop())
 
 const LEASE_SECONDS = 600
 
-/** A worker whose monotonic clock can be moved; to it that looks as if the database's had moved the other way. */
+/** Builds a worker with a movable monotonic clock. Moving it looks like a move of the database clock the other way. */
 function buildWorker() {
   const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType })
   const events: RelayerEvent[] = []
-  // A machine that has been up for a day: its clock can be moved both ways.
+  // The clock starts at one day, so that it can be moved both ways.
   let shiftMs = 86_400_000
   const clock = { now: () => new Date(), monotonicMs: () => performance.now() + shiftMs }
   const options = { leaseSeconds: LEASE_SECONDS }
@@ -28,7 +28,7 @@ function buildWorker() {
     move: (ms: number) => (shiftMs += ms),
     jumps: () =>
       events.flatMap((event) => (event.type === 'outbox.clockJumped' ? [Math.round(event.byMs / 1_000)] : [])),
-    /** One item more, and a round: how many were dispatched in it. */
+    /** Enqueues an item, runs a round and returns the number of dispatched items. */
     round: async () => {
       await enqueue(db, { railType })
       return (await relayer.runOnce()).dispatched
@@ -40,12 +40,12 @@ test.each([
   ['forward', -7_200],
   ['back', 7_200],
 ])(
-  'a database whose clock is set two hours %s raises the alarm, and claims pause for one lease',
+  'a database clock set two hours %s emits outbox.clockJumped and stops claims for one lease',
   async (_way, seconds) => {
     const { move, jumps, round } = buildWorker()
     expect(await round()).toBe(1)
     move(seconds * 1_000)
-    // The claim by which it is noticed is carried; the next one is not made.
+    // The items of the claim that reveals the jump are dispatched. The next claim is not made.
     expect(await round()).toBe(1)
     expect(jumps()).toEqual([-seconds])
     expect(await round()).toBe(0)
@@ -54,7 +54,7 @@ test.each([
   },
 )
 
-test('after the pause the worker claims again, what came in meanwhile included', async () => {
+test('a worker claims again one lease after a clock jump, also items enqueued meanwhile', async () => {
   const { move, round } = buildWorker()
   await round()
   move(7_200_000)
@@ -64,7 +64,7 @@ test('after the pause the worker claims again, what came in meanwhile included',
   expect(await round()).toBe(2)
 })
 
-test('a difference of less than five seconds is no jump', async () => {
+test('a clock difference of less than five seconds is no jump', async () => {
   const { move, jumps, round } = buildWorker()
   await round()
   move(4_000)

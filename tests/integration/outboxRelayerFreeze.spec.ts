@@ -34,13 +34,13 @@ function relayerFor(rail: RecordingRail, options: RelayerOptions = {}) {
 
 const control = () => db.as('symphony_control')
 
-/** Checks a payload, and freezes dispatch between the claim and the call. */
+/** Freezes dispatch during the payload validation, which is between the claim and the call. */
 async function freezing(value: unknown) {
   await freezeDispatch(control(), 'restored by hand')
   return { value }
 }
 
-test('a relayer that remembers what the database has forgotten sends nothing, says so once, and goes on when it is lifted', async () => {
+test('a relayer sends nothing after lost commits (LOST_COMMITS) until the freeze is lifted', async () => {
   const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType })
   const { relayer, told } = relayerFor(rail)
@@ -62,19 +62,19 @@ test('a relayer that remembers what the database has forgotten sends nothing, sa
   expect(told('outbox.fault')).toEqual([])
 })
 
-test('a restart of the server is looked at before the next claim, and stops nobody', async () => {
+test('a restart of the server is checked before the next claim, and does not freeze dispatch', async () => {
   const { railType } = buildInstruction()
   const { relayer, told } = relayerFor(recordingRail({ type: railType }))
   await relayer.runOnce()
   await rewindEpoch(db)
   await enqueue(db, { railType })
-  // The claim is refused and the next turn, which checks first, claims.
+  // The first claim is refused. The next round checks the epoch before it claims.
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
   expect([...told('outbox.frozen'), ...told('outbox.fault')]).toEqual([])
 })
 
-test('rounds alone keep the memory fresh: what happened since the first of them is missed, too', async () => {
+test('rounds without a heartbeat update the epoch record, so that a later loss is detected', async () => {
   const { railType } = buildInstruction()
   let nowMs = 0
   const clock = { now: () => new Date(), monotonicMs: () => nowMs }
@@ -93,7 +93,7 @@ test('rounds alone keep the memory fresh: what happened since the first of them 
   expect(events.filter(({ type }) => type === 'outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
 })
 
-test('a worker that comes after a restore notices it by what the one before has kept in a file', async () => {
+test('a new worker detects a restore by the epoch file of an earlier worker', async () => {
   const { railType } = buildInstruction()
   const folder = await mkdtemp(join(tmpdir(), 'symphony-epoch-'))
   onTestFinished(() => rm(folder, { recursive: true }))
@@ -115,7 +115,7 @@ test('a worker that comes after a restore notices it by what the one before has 
   await writeFile(path, '{"epochId":')
   await expect(epochFile.load()).rejects.toMatchObject({ code: 'EPOCH_FILE_UNREADABLE' })
   expect(await new EpochFile(join(folder, 'none')).load()).toBeUndefined()
-  // A folder that is gone: the worker says so, and works on.
+  // A failed save is only reported, and the worker continues.
   const homeless = relayerFor(recordingRail({ type: railType }), {
     epochFile: join(folder, 'no', 'file'),
   })
@@ -123,7 +123,7 @@ test('a worker that comes after a restore notices it by what the one before has 
   expect(homeless.told('outbox.fault')).toMatchObject([{ during: 'saving epoch' }])
 })
 
-test('what waits in a relayer when somebody freezes dispatch is given back; what is under way is recorded', async () => {
+test('a freeze by an operator releases waiting items and records the call in flight', async () => {
   const { railType } = buildInstruction()
   const answered = gate()
   const rail = recordingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
@@ -145,7 +145,7 @@ test('what waits in a relayer when somebody freezes dispatch is given back; what
   expect(told('outbox.fault')).toEqual([])
 })
 
-test('a marked call that a freeze forestalls is not made, and its lease goes back', async () => {
+test('a freeze before a marked call prevents the call and releases its lease', async () => {
   const { railType } = buildInstruction()
   const payload = { '~standard': { version: 1, vendor: 'test', validate: freezing } } as const
   const rail = recordingRail({ type: railType, onUnknown: 'hold', payload })

@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => db.drop())
 
-test('while an item whose lease expired before is dispatched, no other item of its rail is leased', async () => {
+test('no other item of a rail is leased while its quarantined item is dispatched', async () => {
   const { railType } = buildInstruction()
   const answered = gate()
   const rail = recordingRail({ type: railType }, async ({ reference }) => {
@@ -36,7 +36,7 @@ test('while an item whose lease expired before is dispatched, no other item of i
   expect(await pendingRow(db, other.outboxId)).toBeUndefined()
 })
 
-/** A rail whose calls are answered when the test opens its gate. */
+/** Creates a rail that answers when the test opens its gate. */
 function gatedRail() {
   const { railType } = buildInstruction()
   const { opened, open } = gate()
@@ -47,7 +47,7 @@ function gatedRail() {
   return { railType, rail, open, called: () => rail.calls.map(({ reference }) => reference) }
 }
 
-test('after one expiry an item waits for its own rail alone, and keeps no other rail waiting', async () => {
+test('an item with one expiry waits only for its own rail, and delays no other rail', async () => {
   const [hung, quarantineRail, other] = [gatedRail(), gatedRail(), gatedRail()]
   const rails = new Map([...hung.rail.rails, ...quarantineRail.rail.rails, ...other.rail.rails])
   const quarantined = (await enqueue(db, { railType: quarantineRail.railType })).outboxId
@@ -69,7 +69,7 @@ test('after one expiry an item waits for its own rail alone, and keeps no other 
   expect(quarantineRail.rail.gauge.most).toBe(1)
 })
 
-test('after two expiries in a row an item waits until nothing is in flight in the process', async () => {
+test('an item with two expiries in a row waits until nothing is in flight in the process', async () => {
   const [hung, quarantineRail] = [gatedRail(), gatedRail()]
   quarantineRail.open()
   const relayer = new OutboxRelayer(db.database, new Map([...hung.rail.rails, ...quarantineRail.rail.rails]))
@@ -90,7 +90,7 @@ test('after two expiries in a row an item waits until nothing is in flight in th
 })
 
 test.each([1, 2])(
-  'of items whose leases expired together %d times, one is dispatched, the others are released',
+  'items whose leases expired together (%d times) are dispatched singly; the rest is released',
   async (expiries) => {
     const { railType, rail, open, called } = gatedRail()
     const items = await Promise.all([1, 2, 3].map(() => enqueue(db, { railType })))
@@ -114,7 +114,7 @@ test.each([1, 2])(
   },
 )
 
-test('after three expiries a late success completes the item, without a call and without a hold', async () => {
+test('a late success completes an item with three expiries, without a call or a hold', async () => {
   const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType }, () => ({ outcome: 'success', reference: 'paid-again' }))
   const { outboxId } = await enqueue(db, { railType })

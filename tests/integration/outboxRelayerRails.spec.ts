@@ -24,7 +24,7 @@ afterAll(() => db.drop())
 interface Observed {
   readonly relayer: OutboxRelayer
   readonly metricsPage: () => Promise<string>
-  /** The most items that were ever on their way to this rail at once, by the events that feed the gauge. */
+  /** Maximum of concurrent dispatches to the rail, by the events that feed the gauge. */
   readonly mostInFlight: (railType: string) => number
   readonly recorded: (railType: string) => number
 }
@@ -63,7 +63,7 @@ async function enqueueMany(railType: string, count: number): Promise<string[]> {
   return items.map(({ outboxId }) => outboxId)
 }
 
-/** Items that a worker leased and died with. */
+/** Enqueues items whose leases have expired, so that they are quarantined. */
 async function enqueueSuspects(railType: string, count: number): Promise<string[]> {
   const outboxIds = await enqueueMany(railType, count)
   await claim(db, railType)
@@ -71,7 +71,7 @@ async function enqueueSuspects(railType: string, count: number): Promise<string[
   return outboxIds
 }
 
-/** A rail none of whose calls is answered before so many are under way at once. */
+/** Creates a rail that answers no call before `crowd` calls are in flight. */
 function crowdedRail(railType: string, crowd: number): RecordingRail {
   const crowded = gate()
   const rail: RecordingRail = recordingRail({ type: railType }, async ({ reference }) => {
@@ -82,13 +82,13 @@ function crowdedRail(railType: string, crowd: number): RecordingRail {
   return rail
 }
 
-describe('a slow rail beside a fast one', () => {
+describe('the slots of a relayer', () => {
   const CONCURRENCY = 10
 
   test.each([
-    { beside: 'nothing', slowItems: 0 },
-    { beside: 'a slow rail with all its calls under way', slowItems: 12 },
-  ])('beside $beside the fast rail has every slot there is, and drains', async ({ slowItems }) => {
+    { beside: 'no other rail', slowItems: 0 },
+    { beside: 'a slow rail with all its calls in flight', slowItems: 12 },
+  ])('are all available to a fast rail beside $beside', async ({ slowItems }) => {
     const [slowType, fastType] = [buildInstruction().railType, buildInstruction().railType]
     const answered = gate()
     const slow = recordingRail({ type: slowType, concurrency: 5 }, async ({ reference }) => {
@@ -105,7 +105,7 @@ describe('a slow rail beside a fast one', () => {
     const slowCalls = Math.min(slowItems, 5)
     await expect.poll(() => slow.gauge.now, POLL_OPTIONS).toBe(slowCalls)
     await enqueueMany(fastType, 100)
-    // No slow call has been answered yet, and none of the fast ones is before all ten of its slots are taken.
+    // No slow call is answered yet. The fast rail answers only when all its ten slots are taken.
     await expect.poll(() => recorded(fastType), POLL_OPTIONS).toBe(100)
     expect(fast.gauge.most).toBe(CONCURRENCY)
     expect(slow.gauge.now).toBe(slowCalls)
@@ -118,7 +118,7 @@ describe('a slow rail beside a fast one', () => {
     expect([fast.gauge.most, mostInFlight(fastType)]).toEqual([CONCURRENCY, CONCURRENCY])
   })
 
-  test('rails that say nothing of their own share the slots of the process, and are never more together', async () => {
+  test('are shared by rails without a concurrency of their own, and never exceeded', async () => {
     const rails = Array.from({ length: 3 }, () => buildInstruction().railType)
     const together = { now: 0, most: 0 }
     const crowded = gate()
@@ -141,15 +141,15 @@ describe('a slow rail beside a fast one', () => {
   })
 })
 
-describe('items whose lease expired before', () => {
-  test('cost no attempt either while their rail gets a rest', async () => {
+describe('quarantined items', () => {
+  test('record no attempt while the circuit breaker of their rail is open', async () => {
     const { railType } = buildInstruction()
     const outboxIds = await enqueueSuspects(railType, 8)
     const rail = recordingRail({ type: railType }, () => {
       throw new NotSentError('connection refused')
     })
     const { relayer } = observe([rail], { breakerFailures: 3, breakerOpenMs: 600_000 })
-    // One at a time: what would wait beside it goes back. The third failure is the last before the rest.
+    // One item is dispatched at a time, and its batch-mates are released. The third failure opens the breaker.
     expect(await relayer.runOnce()).toMatchObject({ claimed: 8, retryable: 1, released: 7 })
     expect(await relayer.runOnce()).toMatchObject({ claimed: 1, retryable: 1, released: 0 })
     expect(await relayer.runOnce()).toMatchObject({ claimed: 1, retryable: 1, released: 0 })
@@ -160,11 +160,11 @@ describe('items whose lease expired before', () => {
        FROM payment_outbox_pending WHERE outbox_id = ANY ($1)`,
       [outboxIds],
     )
-    // One attempt each is the expiry itself.
+    // The one attempt of each untouched item is the expiry itself.
     expect(rows).toEqual([{ leased: 0, untouched: 5 }])
   })
 
-  test('depart when what was leased beside them is back, also if another call ends meanwhile', async () => {
+  test('are dispatched after their batch-mates are released, even if another call ends meanwhile', async () => {
     const [suspicious, other] = [buildInstruction().railType, buildInstruction().railType]
     const answered = gate()
     const slow = recordingRail({ type: other }, async ({ reference }) => {
@@ -181,7 +181,7 @@ describe('items whose lease expired before', () => {
     const rails = new Map([...slow.rails, ...deadly.rails])
     const relayer = new OutboxRelayer(db.database, rails, { pollMs: 50 }, (event) => {
       events.push(event)
-      // The other call ends in the midst of the claim: what can depart, departs.
+      // Ends the other call during the claim, which starts every dispatch that can start.
       if (event.type === 'outbox.claimed' && event.items === 8) answered.open()
     })
     await enqueueMany(other, 1)
@@ -207,7 +207,7 @@ describe('items whose lease expired before', () => {
     expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   })
 
-  test('go back with the others when their rail is paused in this process', async () => {
+  test('are released with their batch-mates when their rail is paused in this process', async () => {
     const { railType } = buildInstruction()
     const outboxIds = await enqueueSuspects(railType, 3)
     const answered = gate()

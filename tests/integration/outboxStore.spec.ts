@@ -36,7 +36,7 @@ interface Payloads {
   farewell: { readonly email: string }
 }
 
-test('handlers by topic are run by the relayer: done, tried again, or ended for good, and a missing one alerts', async () => {
+test('topic handlers end as DISPATCHED, FAILED or RETRYABLE; a missing handler is reported', async () => {
   const seen: string[] = []
   const missed: TopicMessage[] = []
   const rails = topicRails<Payloads>(
@@ -54,7 +54,7 @@ test('handlers by topic are run by the relayer: done, tried again, or ended for 
   const bad = await store.enqueue({ topic: 'welcome', payload: { email: 'bad@' }, messageId: 'm-2' })
   const busy = await store.enqueue({ topic: 'welcome', payload: { email: 'busy@' }, messageId: 'm-3' })
   const bye = await store.enqueue({ topic: 'farewell', payload: { email: 'a@' } })
-  const lost = await store.enqueue({ topic: 'forgotten', payload: { what: 'nobody knows' }, messageId: 'm-4' })
+  const lost = await store.enqueue({ topic: 'forgotten', payload: { what: 'unhandled' }, messageId: 'm-4' })
   const elsewhere = await store.enqueue({ topic: 'of-another-process', payload: {} })
 
   const relayer = new OutboxRelayer(db.database, loadRails(rails))
@@ -74,13 +74,13 @@ test('handlers by topic are run by the relayer: done, tried again, or ended for 
   expect(await outcome(bye)).toEqual(['DISPATCHED', bye.messageId, null, null])
   expect(await outcome(lost)).toEqual(['RETRYABLE', null, 'NO_HANDLER', 'no handler for the topic forgotten'])
   expect(missed).toEqual([
-    { messageId: 'm-4', topic: 'forgotten', key: 'm-4', payload: { what: 'nobody knows' }, attempt: 1 },
+    { messageId: 'm-4', topic: 'forgotten', key: 'm-4', payload: { what: 'unhandled' }, attempt: 1 },
   ])
-  // What nobody here was asked to serve is left alone.
+  // A topic that is neither handled nor expected here is not claimed.
   expect(await outcome(elsewhere)).toBeUndefined()
 })
 
-test('a message that nobody can handle is tried for days, and never declared failed', async () => {
+test('a message without a handler is retried for days and ends unknown, never FAILED', async () => {
   const [rail] = topicRails({}, { expected: { topics: ['forgotten'], onMissingHandler: () => {} } })
   const answers = []
   for (let attempt = 1; attempt <= 20; attempt++) {
@@ -91,11 +91,11 @@ test('a message that nobody can handle is tried for days, and never declared fai
   expect(answers.slice(0, 19).every(({ outcome }) => outcome === 'retryable')).toBe(true)
   expect(delays.reduce((sum, delay) => sum + delay, 0)).toBeGreaterThan(2.5 * 86_400_000)
   expect(Math.max(...delays)).toBe(6 * 3_600_000)
-  // Recorded at the ceiling as unknown, it is held.
+  // An unknown outcome at the retry ceiling is held.
   expect(answers[19]).toMatchObject({ outcome: 'unknown', code: 'NO_HANDLER' })
 })
 
-test('a topic that is expected needs somebody to tell, and a handler must be one', () => {
+test('topicRails refuses expected topics without onMissingHandler, and an invalid handler', () => {
   const expected = { topics: ['x'] }
   expect(() => Reflect.apply(topicRails, undefined, [{}, { expected }])).toThrow('onMissingHandler')
   expect(() => Reflect.apply(topicRails, undefined, [{ x: 7 }])).toThrow('handlers.x')

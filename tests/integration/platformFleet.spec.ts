@@ -23,7 +23,7 @@ afterEach(async () => {
 })
 afterAll(() => Promise.all(dbs.map((db) => db.drop())))
 
-/** A discovery that says what the test says. */
+/** Discovery that returns the answer of the test. */
 class ToldDiscovery extends PlatformDiscovery {
   answer: readonly PlatformDatabase[] | Error
 
@@ -40,7 +40,7 @@ class ToldDiscovery extends PlatformDiscovery {
 const entry = (name: string, db: TestDatabase): PlatformDatabase => ({ name, url: db.url, schema: db.schema })
 const all = () => dbs.map((db, index) => entry(`db-${index}`, db))
 
-/** A set of databases with a fleet on it, which the end of the test stops. */
+/** Starts a set of databases and a fleet on it. Both stop at the end of the test. */
 async function fixture(
   serve: (member: Member) => readonly FleetWorker[],
   given: Partial<PlatformOptions> & { readonly discovery?: ToldDiscovery } = {},
@@ -79,7 +79,7 @@ async function pay(db: TestDatabase, railType = 'bank'): Promise<string> {
 const statesOf = async (db: TestDatabase, outboxId: string) =>
   (await attemptRows(db, outboxId)).map(({ state }) => state)
 
-test('one fleet carries the payments of every database', async () => {
+test('a fleet dispatches the payments of every database', async () => {
   await fixture(relayers)
   for (const db of dbs) {
     const outboxId = await pay(db)
@@ -87,7 +87,7 @@ test('one fleet carries the payments of every database', async () => {
   }
 })
 
-test('a database is never served by two dispatchers of one process, however it is called', async () => {
+test('a database under a second name is not served twice in one process (alreadyServed)', async () => {
   const { fleet } = await fixture(relayers)
   const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
   expect(second.events).toContainEqual({ type: 'platform.alreadyServed', database: 'another name' })
@@ -95,7 +95,7 @@ test('a database is never served by two dispatchers of one process, however it i
   expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
 })
 
-test('a fleet that was told so asks again, and serves the database as soon as nobody else does', async () => {
+test('a fleet serves a database as soon as another fleet of the process stops serving it', async () => {
   const { fleet } = await fixture(relayers)
   const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
   const third = await fixture(relayers, { discovery: new ToldDiscovery([entry('a third name', dbs[0]!)]) })
@@ -104,7 +104,7 @@ test('a fleet that was told so asks again, and serves the database as soon as no
   await expect.poll(served, POLL_OPTIONS).toHaveLength(1)
   const outboxId = await pay(dbs[0]!)
   await expect.poll(() => statesOf(dbs[0]!, outboxId), POLL_OPTIONS).toEqual(['DISPATCHED'])
-  // Still one, and said once.
+  // One of the two serves the database, and each has reported alreadyServed once.
   expect(served()).toHaveLength(1)
   for (const { events } of [second, third]) {
     expect(events.filter(({ type }) => type === 'platform.alreadyServed')).toHaveLength(1)
@@ -113,7 +113,7 @@ test('a fleet that was told so asks again, and serves the database as soon as no
   await expect.poll(() => third.fleet.served, POLL_OPTIONS).toEqual([{ database: 'a third name', up: true }])
 })
 
-test('a database that goes down is left alone, the others do not notice, and it is served again when it is back', async () => {
+test('a failed database does not delay the others, and is served again when it is back', async () => {
   const proxy = await TcpProxy.before(dbs[0]!.url)
   stops.push(() => proxy.close())
   const throughProxy = new URL(dbs[0]!.url)
@@ -143,13 +143,13 @@ test('a database that goes down is left alone, the others do not notice, and it 
   expect(events).toContainEqual({ type: 'platform.databaseUp', database: 'shaky' })
 })
 
-test('a database that dies in the middle of a round gives its turn back, and stopping does not wait for it', async () => {
+test('a database that fails during a round returns its slot, and stop() does not wait for it', async () => {
   const proxy = await TcpProxy.before(dbs[0]!.url)
   stops.push(() => proxy.close())
   const throughProxy = new URL(dbs[0]!.url)
   throughProxy.hostname = '127.0.0.1'
   throughProxy.port = String(proxy.port)
-  // Its own rail answers only when the way to the database is gone: the outcome has nowhere to go.
+  // This rail cuts the connection to the database before it answers, so the outcome cannot be recorded.
   const cutting = loadRails([
     {
       type: 'cutting',
@@ -172,7 +172,7 @@ test('a database that dies in the middle of a round gives its turn back, and sto
       toFleetWorker('relayer', new OutboxRelayer(database, rails, { listen: false }), ({ claimed }) => claimed > 0),
     ]
   }
-  // One turn for both of them.
+  // The two databases share one connection slot.
   const { fleet, events } = await fixture(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
   await pay(dbs[0]!, 'cutting')
   await expect.poll(() => events, POLL_OPTIONS).toContainEqual({ type: 'platform.databaseDown', database: 'dying' })
@@ -182,7 +182,7 @@ test('a database that dies in the middle of a round gives its turn back, and sto
 })
 
 describe('discovery', () => {
-  test('adds databases while the fleet runs, and one that is removed is left in peace and closed', async () => {
+  test('adds databases while the fleet runs, and stops serving a removed one', async () => {
     const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
     const { databases, fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = [entry('second', dbs[1]!)]
@@ -198,9 +198,9 @@ describe('discovery', () => {
 
   test.for([
     ['fails', new Error('the registry is down')],
-    ['names a database twice', 'twice'],
-    ['knows none at all', []],
-  ] as const)('that %s keeps the last set', async ([, answer]) => {
+    ['lists a database twice', 'twice'],
+    ['lists no database', []],
+  ] as const)('keeps the last set of databases if it %s', async ([, answer]) => {
     const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
     const { fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = answer === 'twice' ? [entry('a', dbs[1]!), entry('A', dbs[2]!)] : answer
@@ -210,14 +210,14 @@ describe('discovery', () => {
     await expect.poll(() => fleet.served.length, POLL_OPTIONS).toBe(3)
   })
 
-  test('that fails at the start is an error', async () => {
+  test('rejects the start with its error if the first call fails', async () => {
     const discovery = new ToldDiscovery([])
     discovery.answer = new Error('the registry is down')
     const databases = new DatabaseSet(resolvePlatformOptions({ discovery }, undefined), () => {})
     await expect(databases.start()).rejects.toThrow('the registry is down')
   })
 
-  test('that gives a database another password opens it anew', async () => {
+  test('opens a database again if its url changes', async () => {
     const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
     const { databases } = await fixture(() => [], { discovery })
     const before = databases.get('main')
@@ -228,7 +228,7 @@ describe('discovery', () => {
     expect(databases.get('main')).not.toBe(before)
   })
 
-  test('that replaces a database has the new one served before the last round of the old one ends', async () => {
+  test('has a new database served before the last round of the removed one ends', async () => {
     const { opened, open } = gate()
     const serve = ({ name }: Member): FleetWorker[] => [
       {
@@ -251,7 +251,7 @@ describe('discovery', () => {
     expect(fleet.served.map(({ database }) => database)).toEqual(['new'])
   })
 
-  test('that gives a database another password knows it all the while, and has it served by one at a time', async () => {
+  test('changes the url of a database without a gap, and without two fleets serving it', async () => {
     const { opened, open } = gate()
     const working: string[] = []
     const serve = ({ name, database }: Member): FleetWorker[] => [
@@ -272,7 +272,7 @@ describe('discovery', () => {
     const before = databases.get('main')
     discovery.answer = [{ ...entry('main', dbs[0]!), url: `${dbs[0]!.url}?application_name=other` }]
     const refreshed = databases.refresh()
-    // Discovery has answered when this question has been.
+    // A new member means that the refresh has read the new url.
     await expect.poll(() => databases.get('main'), POLL_OPTIONS).not.toBe(before)
     expect([working.length, fleet.served.length]).toEqual([1, 1])
     open()
@@ -282,7 +282,7 @@ describe('discovery', () => {
     expect(events.map(({ type }) => type)).not.toContain('platform.alreadyServed')
   })
 
-  test('that moves a name to another database closes the one and opens the other', async () => {
+  test('closes the old database and opens the new one if a name moves', async () => {
     const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
     const { databases } = await fixture(() => [], { discovery })
     const before = databases.get('MAIN')
@@ -295,8 +295,8 @@ describe('discovery', () => {
   })
 })
 
-describe('keys', () => {
-  test('belong to one database each, spread over all, and most stay where they are when one goes', async () => {
+describe('DatabaseSet.forKey', () => {
+  test('spreads keys over all databases, and moves only those of a removed database', async () => {
     const { databases, discovery } = await fixture(() => [])
     const keys = Array.from({ length: 300 }, (_, n) => `customer-${n}`)
     const before = keys.map((key) => databases.forKey(key).name)
@@ -310,8 +310,8 @@ describe('keys', () => {
   })
 })
 
-describe('with fewer connections than databases', () => {
-  test('only so many are worked on at once, each in its turn, and each gives its connections back', async () => {
+describe('a fleet with fewer connections than databases', () => {
+  test('works on as many as connectionsMax allows, in turn, and closes its connections', async () => {
     const working = new Set<string>()
     let most = 0
     const rounds = new Map<string, number>()
@@ -347,7 +347,7 @@ describe('with fewer connections than databases', () => {
     }
   })
 
-  test('who was down is asked within the budget, too: never while another has the only turn', async () => {
+  test('probes a failed database only while it holds a connection slot', async () => {
     const proxy = await TcpProxy.before(dbs[0]!.url)
     stops.push(() => proxy.close())
     proxy.refusing = true
@@ -374,13 +374,13 @@ describe('with fewer connections than databases', () => {
       },
     ]
     await fixture(serve, { discovery, connectionsMax: 1, connectionsPerDatabase: 1 })
-    // Once in its own turn, then twice as one that was down.
+    // The first visit is a round of the database. The next two are probes after the failure.
     await expect.poll(() => proxy.visits, POLL_OPTIONS).toBeGreaterThanOrEqual(3)
     expect(rounds).toBeGreaterThan(5)
     expect(visitsInRounds).toBe(0)
   })
 
-  test('drain-first stays with a database until it is empty', async () => {
+  test('stays with a database until it is empty under drain-first', async () => {
     const order: string[] = []
     const left = new Map(all().map(({ name }) => [name, 3]))
     const done = gate()

@@ -57,7 +57,7 @@ async function started(): Promise<PlatformServices> {
 }
 
 describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider services and discovery', () => {
-  test('which all resolve', () => {
+  test('resolve returns each of them', () => {
     const services = new PlatformServices()
     expect(() => services.resolve(OutboxStoreProvider)).toThrow('OutboxStoreProvider is not registered')
     addPostgresPlatform(services, { databases: databases() })
@@ -66,7 +66,7 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     }
   })
 
-  test('the outbox works, in the database that was named', async () => {
+  test('OutboxStoreProvider enqueues, claims and acks in the named database only', async () => {
     const stores = (await started()).resolve(OutboxStoreProvider)
     const topic = `topic-${randomUUID()}`
     await stores.of('EU').enqueue({ topic, payload: { n: 1 } })
@@ -78,7 +78,7 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     expect(() => stores.of('asia')).toThrow('no database has the name "asia"')
   })
 
-  test('the inbox works', async () => {
+  test('InboxWorkStoreProvider claims and acks a message', async () => {
     const inboxes = (await started()).resolve(InboxWorkStoreProvider)
     await enqueueInboxMessage(us.as('symphony_ingest'), {
       source: 'bank',
@@ -91,7 +91,7 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     expect(await inboxes.of('us').ack(claimed)).toHaveLength(1)
   })
 
-  test('the scheduler works', async () => {
+  test('SchedulerStoreProvider schedules a timer', async () => {
     const schedulers = (await started()).resolve(SchedulerStoreProvider)
     expect(await schedulers.of('eu').getNextEventTime()).toBeNull()
     const dueAt = new Date(Date.now() + 86_400_000)
@@ -99,7 +99,7 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     expect(await schedulers.of('eu').getNextEventTime()).toEqual(dueAt)
   })
 
-  test('leases work, and a key always leads to the same database', async () => {
+  test('LeaseProvider.forKey returns the same database for a key, so that its lease excludes', async () => {
     const leases = (await started()).resolve(LeaseProvider)
     const resource = `report-${randomUUID()}`
     const held = await leases.forKey(resource).acquire(resource, { durationMs: 60_000 })
@@ -107,7 +107,7 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     await held!.release()
   })
 
-  test('a discovery of the application is used, and stays the one that is registered', async () => {
+  test('a PlatformDiscovery that the application registered is used and not replaced', async () => {
     const services = new PlatformServices()
     const own = new StaticDiscovery(databases().slice(1))
     services.add(PlatformDiscovery, own)
@@ -119,22 +119,22 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
   })
 })
 
-describe('PRIM-POSTGRES-API-002 a registration that is refused', () => {
-  test('changes nothing: validation comes first', () => {
+describe('PRIM-POSTGRES-API-002 addPostgresPlatform with a conflict or invalid options', () => {
+  test('registers nothing if the options are invalid', () => {
     const services = new PlatformServices()
     expect(() => addPostgresPlatform(services, { databases: [] })).toThrow(PlatformOptionsError)
     for (const service of EVERYTHING) expect(services.has(service)).toBe(false)
     addPostgresPlatform(services, { databases: databases() })
   })
 
-  test('is any second one, whatever it says', () => {
+  test('refuses a second registration and keeps the first', () => {
     const services = new PlatformServices()
     const first = addPostgresPlatform(services, { databases: databases() })
     expect(() => addPostgresPlatform(services, { databases: databases().slice(1) })).toThrow('registered already')
     expect(services.resolve(PostgresPlatform)).toBe(first)
   })
 
-  test('is one that finds a service of its own registered by another, and says so before it adds any', () => {
+  test('names a service that the application has registered, and registers nothing', () => {
     const services = new PlatformServices()
     const { databases: set } = addPostgresPlatform(new PlatformServices(), { databases: databases() })
     services.add(LeaseProvider, new LeaseProvider(set, () => expect.unreachable()))
@@ -143,10 +143,10 @@ describe('PRIM-POSTGRES-API-002 a registration that is refused', () => {
   })
 })
 
-describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
+describe('PRIM-POSTGRES-API-003 CleanupWorker', () => {
   const retention = { inboxDays: 2, jobRunsDays: 3, timersDays: 4, leasesDays: 5 }
 
-  test('removes what is finished and past its retention, of each kind by its own, and nothing else', async () => {
+  test('removes finished rows past the retention of their kind, and no others', async () => {
     const { inbox, runs, timers, leases } = await finished(eu)
     const worker = new CleanupWorker(eu.as('symphony_executor'), { intervalMs: 1_000, retention })
     expect(await worker.runOnce()).toEqual({ inboxMessages: 1, jobRuns: 1, timers: 1, leases: 1, more: false })
@@ -159,7 +159,7 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     })
   })
 
-  test('removes a thousand of a kind in one round, and comes again at once while there are more', async () => {
+  test('removes 1,000 rows of a kind per round, and continues at once while there are more', async () => {
     await eu.queryNoRole(
       `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at, state, finished_at)
        SELECT gen_random_uuid(), 'crowd', '{}', 'outbox', now(), 'CANCELLED', now() - interval '9 days'
@@ -183,7 +183,7 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
     ])
   })
 
-  test('runs in every database of a platform, at the interval it was given', async () => {
+  test('runs in every database of a platform at cleanupIntervalMs', async () => {
     const before = await finished(us)
     const options = { databases: databases(), cleanupIntervalMs: 1_000, retention }
     const platform = addPostgresPlatform(new PlatformServices(), options)
@@ -199,7 +199,7 @@ describe('PRIM-POSTGRES-API-003 the cleanup worker', () => {
   })
 })
 
-test('a platform whose first discovery failed starts at the next call', async () => {
+test('PostgresPlatform.start succeeds on a second call after the first discovery failed', async () => {
   const services = new PlatformServices()
   let asked = 0
   class Flaky extends PlatformDiscovery {
@@ -218,7 +218,7 @@ test('a platform whose first discovery failed starts at the next call', async ()
   expect(services.resolve(OutboxStoreProvider).of('us')).toBeDefined()
 })
 
-test('a fleet seals the ledger of each database, at the interval it was given', async () => {
+test('a fleet seals the ledger of each database at sealIntervalMs', async () => {
   const fleet = new SymphonyFleet({ databases: databases(), sealIntervalMs: 100 })
   stops.push(() => fleet.close())
   await fleet.worker().start()
@@ -236,7 +236,7 @@ test('a fleet seals the ledger of each database, at the interval it was given', 
   }
 })
 
-test('the databases of a platform are told with what waits in each; one that does not answer is down', async () => {
+test('describeDatabases counts pending and held items per database; a silent one is down', async () => {
   const nowhere = new URL(eu.url)
   nowhere.port = '1'
   const services = new PlatformServices()
@@ -260,7 +260,7 @@ interface Finished {
   readonly young: string[]
 }
 
-/** Of each kind one that ended longer ago than it is kept, and one that did not. */
+/** Creates one row of each kind that is older than its retention, and one that is younger. */
 async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'timers' | 'leases', Finished>> {
   const inbox = { old: `old-${randomUUID()}`, young: [`young-${randomUUID()}`] }
   for (const [messageId, days] of [
@@ -278,7 +278,7 @@ async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'ti
     [leases.old, 5.5],
     [leases.young[0], 4.5],
   ] as const) {
-    await acquireLease(db.as('symphony_executor'), { resource: resource!, owner: 'somebody', durationMs: 1_000 })
+    await acquireLease(db.as('symphony_executor'), { resource: resource!, owner: 'holder', durationMs: 1_000 })
     await db.queryNoRole(
       `UPDATE symphony_leases SET acquired_at = now() - $2 * interval '1 day', renewed_at = now() - $2 * interval '1 day',
          expires_at = now() - $2 * interval '1 day' WHERE resource = $1`,
@@ -317,7 +317,7 @@ async function remaining(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 't
   return {
     inbox: await idsOf(`SELECT message_id AS id FROM inbox_messages WHERE topic IS NULL`),
     runs: await idsOf('SELECT run_id AS id FROM scheduler_job_runs'),
-    leases: await idsOf(`SELECT resource AS id FROM symphony_leases WHERE owner = 'somebody'`),
+    leases: await idsOf(`SELECT resource AS id FROM symphony_leases WHERE owner = 'holder'`),
     timers: await idsOf(`SELECT timer_id AS id FROM scheduler_timers WHERE state = 'CANCELLED'`),
   }
 }

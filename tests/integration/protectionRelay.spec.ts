@@ -48,7 +48,7 @@ async function ledgerText(): Promise<string> {
 }
 
 describe('a payment with an encrypted field', () => {
-  test('reaches its rail decrypted, and nothing else ever holds the plaintext', async () => {
+  test('reaches its rail decrypted; ledger, queue and events never contain the plaintext', async () => {
     const made = fixture({}, (request) => ({
       outcome: 'terminal',
       code: 'NO',
@@ -64,7 +64,7 @@ describe('a payment with an encrypted field', () => {
     )
   })
 
-  test('that was redriven is the same payment to its key', async () => {
+  test('is decrypted again after a redrive', async () => {
     const made = fixture({}, ({ idempotencyKey }) =>
       idempotencyKey.includes('redrive')
         ? { outcome: 'success', reference: 'paid' }
@@ -78,7 +78,7 @@ describe('a payment with an encrypted field', () => {
     expect(made.rail.calls.map(({ payload }) => payload['iban'])).toEqual([SECRET, SECRET])
   })
 
-  test('is carried after a rotation, by a worker that has only the new key', async () => {
+  test('is dispatched after a rotation by a worker that has only the new master key', async () => {
     const made = fixture()
     await made.enqueue(buildEncrypted(made))
     const next = buildMasterKey('next')
@@ -88,7 +88,7 @@ describe('a payment with an encrypted field', () => {
     await new Vault(db).rotate({ masterKeys: new KeyRing([first, next], 'first') })
   })
 
-  test('is asked about with its fields in the clear, and only then', async () => {
+  test('is inquired about with decrypted fields', async () => {
     const made = fixture({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'success', reference: 'found' }) })
     const { outboxId } = await made.enqueue(buildEncrypted(made))
     const [railType = ''] = made.rail.rails.keys()
@@ -104,7 +104,7 @@ describe('a payment with an encrypted field', () => {
   })
 })
 
-describe('a payment that cannot be decrypted is held, and neither sent nor asked about nor failed', () => {
+describe('a payment whose fields cannot be decrypted', () => {
   test.each<
     [
       string,
@@ -119,7 +119,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
       (made) => made.relay([{ ...buildMasterKey('first') }]),
     ],
     [
-      'the worker was given no vault at all',
+      'the worker has no vault',
       'FIELD_KEY_MISSING',
       async ({ rail }) => {
         const relayer = new OutboxRelayer(db.database, rail.rails)
@@ -136,7 +136,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
       },
     ],
     [
-      'nobody knows the data key',
+      'the data key is missing',
       'FIELD_KEY_MISSING',
       async (made, { who }) => {
         await db.queryNoRole('DELETE FROM subject_keys WHERE subject = $1', [who])
@@ -159,7 +159,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
       },
     ],
     [
-      'the ciphertext is damaged beyond its form',
+      'the ciphertext is malformed',
       'FIELD_UNREADABLE',
       async (made, { outboxId }) => {
         await db.queryNoRole(
@@ -169,7 +169,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
         await made.relay()
       },
     ],
-  ])('%s: %s', async (_why, reason, relay) => {
+  ])('is held without a call or an inquiry if %s (%s)', async (_why, reason, relay) => {
     const made = fixture({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'absent' }) })
     const instruction = buildEncrypted(made)
     const { outboxId } = await made.enqueue(instruction)
@@ -179,7 +179,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
     expect(await attemptRows(db, outboxId)).toEqual([])
   })
 
-  test('one in the clear, from before the rail encrypted, is carried with or without keys', async () => {
+  test('differs from one in plaintext, which is dispatched with or without keys', async () => {
     const made = fixture()
     const [railType = ''] = made.rail.rails.keys()
     await enqueue(db, { railType, payload: { iban: SECRET } })
@@ -191,7 +191,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
     expect(made.rail.calls).toHaveLength(2)
   })
 
-  test('a database that does not answer the question for a key holds nothing: the lease goes back', async () => {
+  test('is released and not held if the data key cannot be read from the database', async () => {
     const made = fixture()
     const { outboxId } = await made.enqueue(buildEncrypted(made))
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION read_subject_keys(uuid[]) FROM symphony_executor')
@@ -209,7 +209,7 @@ describe('a payment that cannot be decrypted is held, and neither sent nor asked
   })
 })
 
-test('after a subject was shredded its fields are unreadable, and the ledger verifies as before, row by row', async () => {
+test('shredding a subject makes its fields unreadable; the ledger stays unchanged and verifies', async () => {
   const made = fixture()
   const instruction = buildEncrypted(made)
   const { outboxId } = await made.enqueue(instruction)

@@ -37,13 +37,13 @@ function references(count: number): string[] {
   return Array.from({ length: count }, () => randomUUID())
 }
 
-/** From dist/: the program it starts is a file beside it. */
+/** Loads startRailBook from dist/, because the program that it starts is a file beside it. */
 async function builtStarter(): Promise<typeof startRailBook> {
   const built: { startRailBook: typeof startRailBook } = await import(builtPath('libs/rails/index.js'))
   return built.startRailBook
 }
 
-/** The book in a process of its own, as the demo and the chaos runs use it. */
+/** Starts the rail book in its own process, as the demo and the chaos runs do. */
 async function startBook() {
   const start = await builtStarter()
   const book = await start({ file: bookFile })
@@ -51,45 +51,45 @@ async function startBook() {
   return book
 }
 
-/** Each form of the book, as options of the rail that uses it. */
+/** Forms of the rail book, as options of the rail that uses it. */
 const FORMS = [
-  ['a file that all share', async () => ({ bookFile })],
-  ['a process of its own', async () => ({ bookUrl: (await startBook()).url })],
+  ['a file', async () => ({ bookFile })],
+  ['its own process', async () => ({ bookUrl: (await startBook()).url })],
 ] as const
 
-describe.each(FORMS)('four processes at once, and the book is %s', (_, openBook) => {
-  it(
-    'pay each reference once, and all name the same payment, if the rail is idempotent',
-    { timeout: 120_000 },
-    async () => {
-      const options: SimulatedRailOptions = { onUnknown: 'resend', ...(await openBook()) }
-      const payments = references(150)
-      const workers = await Promise.all([1, 2, 3, 4].map(() => startRailWorker(options, payments)))
-      for (const worker of workers) worker.go()
-      await Promise.all(workers.map((worker) => worker.done()))
-      const book = await readBook(bookFile)
-      expect(book.size).toBe(150)
-      for (const [reference, { count, railReference }] of book) {
-        expect(count).toBe(1)
-        for (const { answered } of workers) expect(answered.get(reference)).toBe(railReference)
-      }
-    },
-  )
-
-  it('pay each reference four times if it is not, and the book has all of it', { timeout: 120_000 }, async () => {
-    const options: SimulatedRailOptions = { onUnknown: 'hold', ...(await openBook()) }
-    const payments = references(80)
+describe.each(FORMS)('four processes that share a rail book in %s', (_, openBook) => {
+  it('pay each reference once under one rail reference if the rail is idempotent', { timeout: 120_000 }, async () => {
+    const options: SimulatedRailOptions = { onUnknown: 'resend', ...(await openBook()) }
+    const payments = references(150)
     const workers = await Promise.all([1, 2, 3, 4].map(() => startRailWorker(options, payments)))
     for (const worker of workers) worker.go()
     await Promise.all(workers.map((worker) => worker.done()))
     const book = await readBook(bookFile)
-    expect(book.size).toBe(80)
-    for (const { count } of book.values()) expect(count).toBe(4)
+    expect(book.size).toBe(150)
+    for (const [reference, { count, railReference }] of book) {
+      expect(count).toBe(1)
+      for (const { answered } of workers) expect(answered.get(reference)).toBe(railReference)
+    }
   })
+
+  it(
+    'pay each reference four times if the rail is not idempotent; the book records each',
+    { timeout: 120_000 },
+    async () => {
+      const options: SimulatedRailOptions = { onUnknown: 'hold', ...(await openBook()) }
+      const payments = references(80)
+      const workers = await Promise.all([1, 2, 3, 4].map(() => startRailWorker(options, payments)))
+      for (const worker of workers) worker.go()
+      await Promise.all(workers.map((worker) => worker.done()))
+      const book = await readBook(bookFile)
+      expect(book.size).toBe(80)
+      for (const { count } of book.values()) expect(count).toBe(4)
+    },
+  )
 })
 
-describe.each(FORMS)('workers killed at any instant, and the book is %s', (_, openBook) => {
-  it('leave the truth: what was answered is in it, and nothing twice', { timeout: 120_000 }, async () => {
+describe.each(FORMS)('workers that are killed beside a rail book in %s', (_, openBook) => {
+  it('leave each answered payment in the book, and none twice', { timeout: 120_000 }, async () => {
     const options: SimulatedRailOptions = { onUnknown: 'resend', ...(await openBook()) }
     const payments = references(4_000)
     const answers = new Map<string, string>()
@@ -100,7 +100,7 @@ describe.each(FORMS)('workers killed at any instant, and the book is %s', (_, op
       await sleep(Math.random() * 5)
       await worker.kill()
       for (const [reference, railReference] of worker.answered) {
-        // An answer given in one life holds in the next.
+        // A restarted worker gets the same rail reference.
         expect(answers.get(reference) ?? railReference).toBe(railReference)
         answers.set(reference, railReference)
       }
@@ -113,8 +113,8 @@ describe.each(FORMS)('workers killed at any instant, and the book is %s', (_, op
   })
 })
 
-describe('the process of the book', () => {
-  it('that is killed forgets nothing', async () => {
+describe('the process of a rail book', () => {
+  it('loses no payment when it is killed', async () => {
     const first = await startBook()
     const request = railRequest()
     const rail = loadRail(simulatedRail({ onUnknown: 'resend', bookUrl: first.url }))
@@ -129,7 +129,7 @@ describe('the process of the book', () => {
     await Promise.all([rail.close(), next.close()])
   })
 
-  it('ends with the process that started it, however that ends', async () => {
+  it('ends when the process that started it is killed', async () => {
     const program = `
       const { startRailBook } = await import(process.argv[1])
       const book = await startRailBook({ file: process.argv[2] })
@@ -146,7 +146,7 @@ describe('the process of the book', () => {
     await expect.poll(() => isAlive(Number(pid)), { timeout: 60_000 }).toBe(false)
   })
 
-  it('that cannot have its file says so', async () => {
+  it('fails to start without a file (RAIL_BOOK_NOT_STARTED)', async () => {
     const start = await builtStarter()
     await expect(start({ file: '' })).rejects.toMatchObject({
       code: 'RAIL_BOOK_NOT_STARTED',

@@ -38,8 +38,8 @@ function railTo(http: HttpOptions, declared: object = {}): LoadedRail {
 
 const paid: Respond = (_, response) => answerJson(response, 200, { reference: 'r-1' })
 
-describe('a request', () => {
-  it('carries the reference, the end of the lease, the trace and the payload', async () => {
+describe('a request of httpRail', () => {
+  it('has the reference, the end of the lease, the trace and the payload', async () => {
     const server = await serve(paid)
     const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
     const request = railRequest({ traceparent })
@@ -64,7 +64,7 @@ describe('a request', () => {
     })
   })
 
-  it('is the same on every attempt, so that a rail that compares bodies sees a repeat', async () => {
+  it('has the same body and key on every attempt, so that the rail can detect a repeat', async () => {
     const server = await serve(paid)
     const rail = railTo({ url: server.url })
     const request = railRequest()
@@ -75,7 +75,7 @@ describe('a request', () => {
     expect(second?.headers['idempotency-key']).toBe(first?.headers['idempotency-key'])
   })
 
-  it('can be shaped: method, address, headers, body', async () => {
+  it('has the method, url, headers and body of the options', async () => {
     const server = await serve(paid)
     const rail = railTo({
       url: `${server.url}/v2/{reference}?by={reference}`,
@@ -109,7 +109,7 @@ describe('a request', () => {
     expect(signature).toBe(createHmac('sha256', secret).update(signed.join('\n')).digest('hex'))
   })
 
-  it('has another signature when any part of it changes', () => {
+  it('has another signature if any signed part changes', () => {
     const parts = { timestampSeconds: 1, method: 'POST', path: '/p', reference: 'r', notAfter: 'n', body: '{}' }
     const key = { keyId: 'k', secret: 'a secret of more than 16 bytes' }
     const variants = [
@@ -125,7 +125,7 @@ describe('a request', () => {
   })
 })
 
-describe('an answer', () => {
+describe('an answer to httpRail', () => {
   it.each([
     [200, { reference: 'r-1' }, 'success', 'OK'],
     [201, { reference: 'r-1', code: 'DONE' }, 'success', 'DONE'],
@@ -157,7 +157,7 @@ describe('an answer', () => {
     [502, {}, 'unknown', 'HTTP_502'],
     [503, {}, 'unknown', 'HTTP_503'],
     [504, {}, 'unknown', 'HTTP_504'],
-  ])('%i %j is %s (%s)', async (status, body, kind, code) => {
+  ])('is classified by status: %i, body %j is %s (%s)', async (status, body, kind, code) => {
     const server = await serve((_, response) =>
       body === undefined ? response.writeHead(status).end() : answerJson(response, status, body),
     )
@@ -170,13 +170,13 @@ describe('an answer', () => {
     ['two references', '{"reference":"r-1","reference":"r-2"}'],
     ['a reference whose digits a double loses', '{"reference":9007199254740993}'],
     ['bytes that are not UTF-8', Buffer.from([0x7b, 0xff, 0x7d])],
-    ['nothing', ''],
-  ])('of 200 with %s is unknown', async (_, body) => {
+    ['empty', ''],
+  ])('is unknown if its status is 200 and its body is %s', async (_, body) => {
     const server = await serve((_request, response) => response.writeHead(200).end(body))
     expect(await callRail(railTo({ url: server.url }), railRequest())).toMatchObject({ kind: 'unknown' })
   })
 
-  it('is read where the pointers say', async () => {
+  it('is read by the JSON pointers of the options', async () => {
     const server = await serve((_, response) =>
       answerJson(response, 200, { data: [{ 'a/b': 'r-9' }], constructor: 'x' }),
     )
@@ -188,7 +188,7 @@ describe('an answer', () => {
     }
   })
 
-  it('means what statusOutcomes says, where that differs', async () => {
+  it('is classified by statusOutcomes instead of the default', async () => {
     const server = await serve((_, response) => answerJson(response, 503, {}))
     const rail = railTo({ url: server.url, statusOutcomes: { 503: 'retryable' } })
     expect((await callRail(rail, railRequest())).kind).toBe('retryable')
@@ -207,7 +207,7 @@ describe('an answer', () => {
     [500, { code: 'CLOSED' }, 'unknown', true],
     [200, { reference: 'r', code: 'NEW' }, 'unknown', true],
     [422, { code: 'NEW' }, 'unknown', true],
-  ])('with a table of codes, %i %j is %s', async (status, body, kind, unknownCode) => {
+  ])('is classified by a table of codes: status %i, body %j is %s', async (status, body, kind, unknownCode) => {
     const server = await serve((_, response) => answerJson(response, status, body))
     const verdict = await callRail(railTo({ url: server.url }, { codes: CODES }), railRequest())
     expect(verdict.kind).toBe(kind)
@@ -218,7 +218,7 @@ describe('an answer', () => {
     ['seconds', () => '7', 7_000, 7_000],
     ['a date', () => new Date(Date.now() + 30_000).toUTCString(), 20_000, 31_000],
     ['a date in the past', () => 'Wed, 21 Oct 2015 07:28:00 GMT', 1_000, 1_000],
-  ])('asks to come back after %s', async (_, retryAfter, atLeast, atMost) => {
+  ])('sets retryAfterMs from a Retry-After with %s', async (_, retryAfter, atLeast, atMost) => {
     const server = await serve((_request, response) => answerJson(response, 429, {}, { 'retry-after': retryAfter() }))
     const { retryAfterMs } = await callRail(railTo({ url: server.url }), railRequest())
     expect(retryAfterMs).toBeGreaterThanOrEqual(atLeast)
@@ -226,14 +226,14 @@ describe('an answer', () => {
   })
 
   it.each(['soon', '-5', '1.5', '2026-10-17', '12'.repeat(10)])(
-    'a Retry-After of "%s" is ignored',
+    'sets no retryAfterMs from the invalid Retry-After "%s"',
     async (retryAfter) => {
       const server = await serve((_, response) => answerJson(response, 429, {}, { 'retry-after': retryAfter }))
       expect((await callRail(railTo({ url: server.url }), railRequest())).retryAfterMs).toBeUndefined()
     },
   )
 
-  it('that redirects is not followed', async () => {
+  it('is unknown if it is a redirect, which is not followed (HTTP_307)', async () => {
     const elsewhere = await serve(paid)
     const server = await serve((_, response) => response.writeHead(307, { location: elsewhere.url }).end())
     expect(await callRail(railTo({ url: server.url }), railRequest())).toMatchObject({
@@ -243,7 +243,7 @@ describe('an answer', () => {
     expect(elsewhere.received).toEqual([])
   })
 
-  it('that is larger than its bound is not read: unknown; at the bound it is', async () => {
+  it('is unknown if it is longer than responseBytesMax', async () => {
     const body = JSON.stringify({ reference: 'r-1', filler: 'x'.repeat(1_000) })
     const server = await serve((_, response) => response.writeHead(200).end(body))
     const responseBytesMax = Buffer.byteLength(body)
@@ -253,7 +253,7 @@ describe('an answer', () => {
     expect(verdict).toMatchObject({ kind: 'unknown', message: expect.stringContaining('longer than') })
   })
 
-  it('without an end does not fill the memory', async () => {
+  it('is unknown if its body never ends', async () => {
     const server = await serve((_, response) => {
       response.writeHead(200)
       const more = () => {
@@ -266,19 +266,19 @@ describe('an answer', () => {
   })
 })
 
-describe('what was surely not sent', () => {
-  it('a connection refused', async () => {
+describe('a call of httpRail before a request is sent', () => {
+  it('is notSent if the connection is refused', async () => {
     const server = await startRailServer(paid)
     await server.close()
     const verdict = await callRail(railTo({ url: server.url }), railRequest())
     expect(verdict).toMatchObject({ kind: 'notSent', message: expect.stringContaining('ECONNREFUSED') })
   })
 
-  it('a name that does not resolve', async () => {
+  it('is notSent if the host name does not resolve', async () => {
     expect((await callRail(railTo({ url: 'https://rail.invalid/pay' }), railRequest())).kind).toBe('notSent')
   })
 
-  it('a connection cut before anything could be sent: in the handshake', async () => {
+  it('is notSent if the connection is cut in the TLS handshake', async () => {
     const server = createTcpServer((socket) => socket.destroy()).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const verdict = await callRail(railTo({ url: `https://127.0.0.1:${portOf(server)}` }), railRequest())
@@ -286,11 +286,11 @@ describe('what was surely not sent', () => {
     server.close()
   })
 
-  it('a call that timed out while it waited for a connection; and it is not sent later', async () => {
+  it('is notSent if it times out while it waits for a connection, and is not sent later', async () => {
     const unanswered: ServerResponse[] = []
     const server = await serve((_, response) => void unanswered.push(response))
     const rail = railTo({ url: server.url, connectionsMax: 1 }, { timeoutMs: 300 })
-    // It has the one connection for longer than the other waits.
+    // The first call keeps the only connection for longer than the second one waits.
     const first = callRail({ ...rail, timeoutMs: 60_000 }, railRequest({ reference: 'first' }))
     const second = callRail(rail, railRequest({ reference: 'second' }))
     expect((await second).kind).toBe('notSent')
@@ -300,7 +300,7 @@ describe('what was surely not sent', () => {
     expect(server.received.map(({ headers }) => headers['idempotency-key'])).not.toContain('second')
   })
 
-  it('a request whose lease has ended', async () => {
+  it('is notSent if the lease has expired', async () => {
     const server = await serve(paid)
     const verdict = await callRail(railTo({ url: server.url }), railRequest({ notAfter: new Date(Date.now() - 1) }))
     expect(verdict).toMatchObject({ kind: 'notSent', message: expect.stringContaining('lease') })
@@ -311,29 +311,29 @@ describe('what was surely not sent', () => {
     ['a token that cannot be fetched', { headers: () => Promise.reject(new Error('token service is down')) }],
     ['a header that HTTP forbids', { headers: () => ({ 'x-note': 'a\r\nb' }) }],
     [
-      'a body that cannot be made',
+      'a body function that throws',
       {
         body: () => {
           throw new Error('no mapping')
         },
       },
     ],
-  ])('%s', async (_, http) => {
+  ])('is notSent because of %s', async (_, http) => {
     const server = await serve(paid)
     expect((await callRail(railTo({ url: server.url, ...http }), railRequest())).kind).toBe('notSent')
     expect(server.received).toEqual([])
   })
 })
 
-describe('what may have been sent is unknown', () => {
-  it('a connection cut after the request was read', async () => {
+describe('a call of httpRail after a request may have been sent', () => {
+  it('is unknown if the connection is cut after the request was read', async () => {
     const server = await serve((_, response) => response.destroy())
     const verdict = await callRail(railTo({ url: server.url }), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.threw })
     expect(server.received).toHaveLength(1)
   })
 
-  it('a connection cut as soon as it stood', async () => {
+  it('is unknown if the connection is cut at once', async () => {
     const server = createTcpServer((socket) => socket.destroy()).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const verdict = await callRail(railTo({ url: `http://127.0.0.1:${portOf(server)}` }), railRequest())
@@ -341,7 +341,7 @@ describe('what may have been sent is unknown', () => {
     server.close()
   })
 
-  it('an answer cut in its body', async () => {
+  it('is unknown if the body of a success is cut', async () => {
     const server = await serve((_, response) => {
       response.writeHead(200, { 'content-length': '1000' })
       response.write('{"reference":"r-1"}', () => response.destroy())
@@ -349,7 +349,7 @@ describe('what may have been sent is unknown', () => {
     expect((await callRail(railTo({ url: server.url }), railRequest())).kind).toBe('unknown')
   })
 
-  it('a refusal cut in its body: the code that would have decided is lost', async () => {
+  it('is unknown if the body of a refusal is cut, because its code is lost', async () => {
     const server = await serve((_, response) => {
       response.writeHead(400, { 'content-length': '1000' })
       response.write('{"code":', () => response.destroy())
@@ -357,14 +357,14 @@ describe('what may have been sent is unknown', () => {
     expect((await callRail(railTo({ url: server.url }), railRequest())).kind).toBe('unknown')
   })
 
-  it('an answer whose headers never come; the connection is given up', async () => {
+  it('is unknown after timeoutMs without an answer, and closes its connection', async () => {
     const server = await serve(() => {})
     const rail = railTo({ url: server.url }, { timeoutMs: 100 })
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.timeout })
     await expect.poll(() => server.connections.open).toBe(0)
   })
 
-  it('an answer whose body never ends', async () => {
+  it('is unknown after timeoutMs within the body', async () => {
     const server = await serve((_, response) => {
       response.writeHead(200)
       response.write('{"reference":')
@@ -373,7 +373,7 @@ describe('what may have been sent is unknown', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.timeout })
   })
 
-  it('what is no HTTP', async () => {
+  it('is unknown if the answer is no HTTP', async () => {
     const server = createTcpServer((socket) => socket.once('data', () => socket.end('220 mail.example ESMTP\r\n')))
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')
@@ -383,8 +383,8 @@ describe('what may have been sent is unknown', () => {
   })
 })
 
-describe('connections', () => {
-  it('are reused, and closed by close()', async () => {
+describe('connections of httpRail', () => {
+  it('are reused, and close() closes them', async () => {
     const server = await serve(paid)
     const rail = loadRail(httpRail({ type: 'http', onUnknown: 'resend', http: { url: server.url, connectionsMax: 1 } }))
     for (let call = 0; call < 5; call += 1) await callRail(rail, railRequest())
@@ -393,14 +393,14 @@ describe('connections', () => {
     await expect.poll(() => server.connections.open).toBe(0)
   })
 
-  it('are fresh for each payment where an unknown outcome needs a person', async () => {
+  it('are new for each payment of a hold rail', async () => {
     const server = await serve(paid)
     const rail = railTo({ url: server.url }, { onUnknown: 'hold' })
     for (let call = 0; call < 3; call += 1) await callRail(rail, railRequest())
     expect(server.connections.opened).toBe(3)
   })
 
-  it('are bounded', async () => {
+  it('are limited by connectionsMax', async () => {
     const server = await serve(
       (_, response) => void setTimeout(() => answerJson(response, 200, { reference: 'r' }), 20),
     )
@@ -410,7 +410,7 @@ describe('connections', () => {
   })
 })
 
-describe('TLS', () => {
+describe('TLS of httpRail', () => {
   let authority: Certificate
   let localhost: Certificate
   let client: Certificate
@@ -421,20 +421,20 @@ describe('TLS', () => {
     client = makeCertificate({ name: 'symphony', issuer: authority })
   })
 
-  it('a server of a known authority is trusted', async () => {
+  it('accepts a server with a certificate of the given authority', async () => {
     const server = await serve(paid, { cert: localhost.cert, key: localhost.key })
     const rail = railTo({ url: server.url, tls: { ca: authority.cert } })
     expect((await callRail(rail, railRequest())).kind).toBe('success')
   })
 
-  it('a server of an unknown authority is not, and gets nothing', async () => {
+  it('refuses a server of an unknown authority (notSent)', async () => {
     const server = await serve(paid, { cert: localhost.cert, key: localhost.key })
     const verdict = await callRail(railTo({ url: server.url }), railRequest())
     expect(verdict).toMatchObject({ kind: 'notSent', message: expect.stringMatching(/certificate|issuer/i) })
     expect(server.received).toEqual([])
   })
 
-  it('a server with the name of another is not', async () => {
+  it('refuses a certificate with another host name (notSent)', async () => {
     const other = makeCertificate({ name: 'other.example', issuer: authority })
     const server = await serve(paid, { cert: other.cert, key: other.key })
     const verdict = await callRail(railTo({ url: server.url, tls: { ca: authority.cert } }), railRequest())
@@ -442,14 +442,14 @@ describe('TLS', () => {
     expect(server.received).toEqual([])
   })
 
-  it('an expired certificate is not', async () => {
+  it('refuses an expired certificate (notSent)', async () => {
     const expired = makeCertificate({ name: 'localhost', issuer: authority, notAfter: new Date(Date.now() - 1_000) })
     const server = await serve(paid, { cert: expired.cert, key: expired.key })
     const verdict = await callRail(railTo({ url: server.url, tls: { ca: authority.cert } }), railRequest())
     expect(verdict.kind).toBe('notSent')
   })
 
-  it('a client shows its certificate to a server that asks for one', async () => {
+  it('sends a client certificate to a server that requires one', async () => {
     const mutual = { cert: localhost.cert, key: localhost.key, ca: authority.cert, requestCert: true }
     const server = await serve(paid, { ...mutual, rejectUnauthorized: true })
     const tls = { ca: authority.cert, cert: client.cert, key: client.key }
@@ -465,8 +465,8 @@ function asking(server: RailServer, status: Partial<HttpOptions['status']> = {})
   return railTo({ url: server.url, status: { url, ...status } }, { onUnknown: 'inquire' })
 }
 
-describe('the status of a reference', () => {
-  it('is asked with GET, under the same key, and signed without a body', async () => {
+describe('an inquiry of httpRail', () => {
+  it('uses GET and the same key, and is signed without a body', async () => {
     const server = await serve(paid)
     const http = { url: server.url, status: { url: `${server.url}/payments/{reference}` } }
     const rail = railTo({ ...http, signing: { keyId: 'k', secret: 'a secret of more than 16 bytes' } })
@@ -491,7 +491,7 @@ describe('the status of a reference', () => {
     [302, '', 'unknown'],
     [500, '{}', 'unknown'],
     [503, '{"reference":"r-1"}', 'unknown'],
-  ])('%i %s is %s', async (status, body, kind) => {
+  ])('returns for status %i and body %s the result %s', async (status, body, kind) => {
     const server = await serve((_, response) => response.writeHead(status).end(body))
     expect((await inquireRail(asking(server), railRequest())).kind).toBe(kind)
   })
@@ -503,14 +503,14 @@ describe('the status of a reference', () => {
     ['PENDING', 'unknown'],
     ['SOMETHING_NEW', 'unknown'],
     [undefined, 'unknown'],
-  ])('described by the state %s is %s', async (state, kind) => {
+  ])('returns for the state %s the result %s', async (state, kind) => {
     const server = await serve((_, response) => answerJson(response, 200, { reference: 'r-1', state }))
     const outcomes = { PAID: 'success', REFUSED: 'terminal', NEVER_SEEN: 'absent', PENDING: 'unknown' } as const
     const rail = asking(server, { states: { pointer: '/state', outcomes } })
     expect((await inquireRail(rail, railRequest())).kind).toBe(kind)
   })
 
-  it('is unknown when nobody answers', async () => {
+  it('returns unknown if the connection is refused', async () => {
     const server = await startRailServer(paid)
     await server.close()
     expect((await inquireRail(asking(server), railRequest())).kind).toBe('unknown')

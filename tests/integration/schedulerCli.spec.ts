@@ -20,7 +20,7 @@ function command(words: readonly string[], signal?: AbortSignal): Promise<Comman
   return symphony(words, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema }, signal)
 }
 
-/** The JSON a command printed; fails if it did anything else. */
+/** Returns the JSON that a command printed. Fails if it wrote to stderr or exited with an error. */
 async function json(words: readonly string[]): Promise<Record<string, unknown>> {
   const { exitCode, stdout, stderr } = await command([...words, '--json'])
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
@@ -31,7 +31,7 @@ async function json(words: readonly string[]): Promise<Record<string, unknown>> 
 const REPORT = ['jobs', 'add', 'report', '--cron', '0 0 1 1 *', '--topic', 'reports']
 
 describe('symphony jobs', () => {
-  test('a job is added, listed, updated, paused, resumed, triggered and deleted; each says so in words and as JSON', async () => {
+  test('adds, lists, updates, pauses, resumes, triggers and deletes a job, as text and JSON', async () => {
     expect((await command(['jobs', 'list'])).stdout).toBe('There are no jobs.\n')
     expect(await json(REPORT)).toMatchObject({ name: 'report', created: true, state: 'ACTIVE' })
     const options = ['--time-zone', 'Africa/Cairo', '--missed-runs', 'skip', '--participant', 'ACME']
@@ -76,15 +76,15 @@ describe('symphony jobs', () => {
     expect(stderr).toContain(named)
   })
 
-  test('an unknown job is an error with its code', async () => {
-    const { exitCode, stderr } = await command(['jobs', 'trigger', 'nobody', '--json'])
+  test('exits with 1 for an unknown job (UNKNOWN_JOB)', async () => {
+    const { exitCode, stderr } = await command(['jobs', 'trigger', 'unknown', '--json'])
     expect(exitCode).toBe(1)
     expect(JSON.parse(stderr)).toMatchObject({ error: { code: 'UNKNOWN_JOB' } })
   })
 })
 
 describe('symphony timers', () => {
-  test('timers are listed, those due first at the top, and cancelled by an operator; each says so in words and as JSON', async () => {
+  test('lists timers by due time and cancels one, as text and JSON', async () => {
     expect((await command(['timers', 'list'])).stdout).toBe('There are no timers that are READY.\n')
     const later = await createTimer(db, { topic: 'reminders', dueAt: new Date('2100-01-02T00:00:00Z') })
     const sooner = await createTimer(db, { topic: 'reminders', dueAt: new Date('2100-01-01T00:00:00Z') })
@@ -114,7 +114,7 @@ describe('symphony timers', () => {
   })
 })
 
-test('symphony scheduler makes messages of what is due until it is told to stop', async () => {
+test('symphony scheduler enqueues due timers until it is stopped', async () => {
   const stopping = new AbortController()
   const running = command(['scheduler', '--no-http', '--log-level', 'silent'], stopping.signal)
   const { timerId } = await createTimer(db)
@@ -127,7 +127,7 @@ test('symphony scheduler makes messages of what is due until it is told to stop'
   })
 })
 
-test('symphony scheduler removes what is past the retention that it was given, and nothing younger', async () => {
+test('symphony scheduler purges timers older than --timer-retention-days, and no younger one', async () => {
   const old = await createEndedTimer(db, '49 hours')
   const young = await createEndedTimer(db, '47 hours')
   const stopping = new AbortController()

@@ -8,8 +8,8 @@ import { createTestDatabase, type TestDatabase, type TestLogin } from '../suppor
 import { buildJobDefinition } from '../support/scheduled.js'
 
 /**
- * Processes of schedulers, killed one after the other while jobs are due every second. In the suite a short form; the long one,
- * ten processes and a hundred jobs for so many seconds: SYMPHONY_TEST_SCHEDULER_SECONDS=60 npx vitest run <this file>
+ * Kills scheduler processes one after the other while jobs are due every second. The long form runs ten processes and
+ * 100 jobs for the given time: SYMPHONY_TEST_SCHEDULER_SECONDS=60 npx vitest run <this file>
  */
 const asked = process.env['SYMPHONY_TEST_SCHEDULER_SECONDS']
 const SCALE =
@@ -48,14 +48,14 @@ async function killed(child: ChildProcess): Promise<void> {
 interface JobRow {
   readonly job_name: string
   readonly runs: number
-  /** From the first occurrence to the one before the next that is due. */
+  /** Number of occurrences from the first run to the last one before `next_due_at`. */
   readonly occurrences: number
   readonly enqueued: number
   readonly messages: number
 }
 
 test(
-  `PRIM-POSTGRES-SCHED-009 with ${SCALE.processes} scheduler processes and ${SCALE.jobs} jobs of every second, killed at random for ${SCALE.seconds} seconds, there is exactly one run, and one message, per occurrence`,
+  `PRIM-POSTGRES-SCHED-009 ${SCALE.processes} schedulers killed at random make one run and message per occurrence`,
   { timeout: (SCALE.seconds + 110) * 1_000 },
   async () => {
     const control = db.as('symphony_control')

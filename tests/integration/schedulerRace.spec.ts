@@ -42,15 +42,15 @@ beforeEach(async () => {
 
 const control = () => db.as('symphony_control')
 
-describe('schedulers', () => {
-  test('PRIM-POSTGRES-SCHED-009 ten schedulers that see the same jobs due make exactly one run per occurrence', async () => {
+describe('ten concurrent schedulers', () => {
+  test('PRIM-POSTGRES-SCHED-009 create exactly one run per occurrence of the same due jobs', async () => {
     const cron = quietCron()
     const jobs = Array.from({ length: 6 }, (_, index) =>
       buildJobDefinition({ name: `job-${index}`, cron, missedRuns: 'all' }),
     )
     for (const job of jobs) await createOrUpdateJob(control(), job)
     await db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = next_due_at - interval '25 minutes'`)
-    // All may look, and nobody may act until all have looked.
+    // The lock lets every scheduler read the due jobs before one of them writes.
     const holder = await openConnection(db)
     await holder.query('BEGIN')
     await holder.query('LOCK TABLE scheduler_jobs IN EXCLUSIVE MODE')
@@ -76,7 +76,7 @@ describe('schedulers', () => {
     expect(due).toEqual([])
   })
 
-  test('each due run and timer becomes one message, whichever of ten schedulers takes it', async () => {
+  test('enqueue one message for each due run and timer', async () => {
     const { topic } = buildTimerDefinition()
     for (let count = 0; count < 60; count += 1) await createTimer(db, { topic })
     const job = buildJobDefinition()
@@ -100,7 +100,7 @@ describe('schedulers', () => {
   })
 })
 
-test('PRIM-POSTGRES-SCHED-002 claims of ten workers are disjoint, and together complete', async () => {
+test('PRIM-POSTGRES-SCHED-002 concurrent timer claims of ten workers are disjoint and complete', async () => {
   const { topic } = buildTimerDefinition()
   for (let count = 0; count < 50; count += 1) await createTimer(db, { topic })
   const { values, errors } = await race(db, 'symphony_executor', TEN, (role, index) =>
@@ -114,7 +114,7 @@ test('PRIM-POSTGRES-SCHED-002 claims of ten workers are disjoint, and together c
   expect(new Set(ids).size).toBe(50)
 })
 
-test('PRIM-POSTGRES-SCHED-005 ten who define one job at once have one job, created once', async () => {
+test('PRIM-POSTGRES-SCHED-005 ten concurrent definitions of one job create it once', async () => {
   const job = buildJobDefinition()
   const { values, errors } = await race(db, 'symphony_control', TEN, (role) => createOrUpdateJob(role, job))
   expect(errors).toEqual([])
@@ -124,7 +124,7 @@ test('PRIM-POSTGRES-SCHED-005 ten who define one job at once have one job, creat
   expect(rows).toEqual([{ revision: BigInt(TEN) }])
 })
 
-test('PRIM-POSTGRES-SCHED-006 runs triggered at the same moment are as many as were asked for', async () => {
+test('PRIM-POSTGRES-SCHED-006 ten concurrent triggers of one job create ten runs', async () => {
   const job = buildJobDefinition()
   await createOrUpdateJob(control(), job)
   const { values, errors } = await race(db, 'symphony_control', TEN, (role) => triggerJob(role, job.name))
@@ -134,8 +134,8 @@ test('PRIM-POSTGRES-SCHED-006 runs triggered at the same moment are as many as w
   expect(claimed).toHaveLength(TEN)
 })
 
-describe('while a job is being deleted', () => {
-  test('PRIM-POSTGRES-SCHED-008 a run given back meanwhile is cancelled, not left behind ready', async () => {
+describe('deleteJob', () => {
+  test('PRIM-POSTGRES-SCHED-008 cancels a run that is abandoned during the deletion', async () => {
     const claimed = await createClaimedJobRun(db)
     const deleter = await openConnection(db, 'symphony_control')
     const worker = await openConnection(db, 'symphony_executor')
@@ -149,7 +149,7 @@ describe('while a job is being deleted', () => {
     await Promise.all([deleter.close(), worker.close()])
   })
 
-  test('PRIM-POSTGRES-SCHED-008 a run triggered before is removed with it, and one after is refused', async () => {
+  test('PRIM-POSTGRES-SCHED-008 removes a run triggered before; a later trigger is UNKNOWN_JOB', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const operator = await openConnection(db, 'symphony_control')
@@ -166,7 +166,7 @@ describe('while a job is being deleted', () => {
   })
 })
 
-test('one timer scheduled by many at once under one id is one timer, and who has other content is refused', async () => {
+test('ten concurrent calls of scheduleTimer with one id create one timer; other content is P7004', async () => {
   const timer = buildTimerDefinition({ timerId: randomUUID() })
   const { values, errors } = await race(db, 'symphony_ingest', TEN, (role) => scheduleTimer(role, timer))
   expect(errors).toEqual([])
@@ -183,7 +183,7 @@ test('one timer scheduled by many at once under one id is one timer, and who has
   await Promise.all([first.close(), second.close()])
 })
 
-test('PRIM-POSTGRES-SCHED-004 a timer that is cancelled while it is being made a message is one or the other, never both', async () => {
+test('PRIM-POSTGRES-SCHED-004 a timer is either cancelled or enqueued by concurrent calls, never both', async () => {
   const timerId = await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
   const scheduler = await openConnection(db, 'symphony_executor')
   const application = await openConnection(db, 'symphony_ingest')
@@ -197,7 +197,7 @@ test('PRIM-POSTGRES-SCHED-004 a timer that is cancelled while it is being made a
   const other = await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
   await application.query('BEGIN')
   expect(await cancelTimer(application, other)).toBe(true)
-  // Not waited for: somebody has it in hand.
+  // The timer is locked by the cancellation, so the scheduler skips it without waiting.
   expect(await enqueueDueTimers(scheduler, 10)).toEqual([])
   await application.query('COMMIT')
   expect(await enqueueDueTimers(scheduler, 10)).toEqual([])

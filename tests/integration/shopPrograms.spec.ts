@@ -14,7 +14,7 @@ const LINES_MAX = 25
 const payload = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000', invoice: 'INV-1' }
 const payment = { railType: 'SEPA', instructionId: 'INV-1', participantId: 'shop', payload }
 
-/** A folder of a user: the programs, compiled strictly, and the packages that they import. */
+/** Folder with the compiled programs and the packages that they import. */
 let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'symphony-shop-'))
@@ -50,7 +50,7 @@ async function stop({ child, ended }: Running): Promise<void> {
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
 }
 
-test('each program of the shop is at most 25 lines long, as formatted', async () => {
+test('each program of examples/shop and the README is at most 25 lines long', async () => {
   const names = (await readdir(sources)).filter((name) => name.endsWith('.ts'))
   const lengths = await Promise.all(
     names.map(async (name) => [name, (await readFile(join(sources, name), 'utf8')).split('\n').length - 1] as const),
@@ -62,7 +62,7 @@ test('each program of the shop is at most 25 lines long, as formatted', async ()
   expect(program).toContain('new Symphony(')
 })
 
-test('worker.ts pays through its rail and stops at SIGTERM', async () => {
+test('worker.ts pays through its rail and exits with 0 on SIGTERM', async () => {
   await using db = await createTestDatabase({ schema: 'symphony' })
   await using symphony = new Symphony({ url: db.url })
   const { outboxId } = await symphony.transaction((tx) => symphony.enqueue(payment, { tx }))
@@ -73,7 +73,7 @@ test('worker.ts pays through its rail and stops at SIGTERM', async () => {
   await stop(worker)
 })
 
-test('inbox.ts books a message once, however often it runs', async () => {
+test('inbox.ts records a message once in two runs', async () => {
   await using db = await createTestDatabase({ schema: 'symphony' })
   await db.queryNoRole('CREATE SCHEMA shop')
   await db.queryNoRole('CREATE TABLE shop.invoices (id text PRIMARY KEY, paid numeric NOT NULL)')
@@ -127,7 +127,7 @@ test('operator.ts proposes, another operator approves, and the payment is record
   expect(await grace.payments.get({ outboxId })).toMatchObject({ state: 'DISPATCHED' })
 })
 
-test('payout.test.ts is a test that passes', async () => {
+test('payout.test.ts passes under node --test', async () => {
   const env = { ...process.env, TEST_DATABASE_URL: inject('serverUrl') }
   const words = ['--test', '--test-reporter=tap', 'payout.test.js']
   const { stdout } = await run(process.execPath, words, { cwd: folder, env, timeout: 100_000 })

@@ -15,7 +15,7 @@ afterAll(() => Promise.all(dbs.map((db) => db.drop())))
 const listed = (): PlatformDatabase[] =>
   dbs.map(({ url, schema }, index) => ({ name: ['north', 'south'][index]!, url, schema }))
 
-/** A rail that pays at once, and its closes. */
+/** Creates a rail that pays at once and records its closing. */
 function bankOf(closed: string[] = []) {
   return {
     type: 'bank',
@@ -27,7 +27,7 @@ function bankOf(closed: string[] = []) {
 
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
-test('a fleet pays in every database, and its worker seals and repairs there', async () => {
+test('a fleet pays and seals in every database; close() closes its rails', async () => {
   const closed: string[] = []
   await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf(closed)], pollMs: 20 })
   const events: FleetEvent[] = []
@@ -51,13 +51,13 @@ test('a fleet pays in every database, and its worker seals and repairs there', a
   expect(closed).toEqual(['bank'])
 })
 
-test('a fleet refuses an epoch file, which serves one database', async () => {
+test('a fleet refuses epochFile, because the file belongs to one database', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf()] })
   // @ts-expect-error: the workers of the other databases would freeze theirs
   expect(() => fleet.worker({ epochFile: 'epoch.json' })).toThrow('epochFile: expected none')
 })
 
-test('a fleet hands messages, inbox and due timers of each database to one set of handlers', async () => {
+test('a fleet gives messages, inbox and due timers of each database to one set of handlers', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), pollMs: 20 })
   const heard: string[] = []
   const worker = fleet.worker({
@@ -72,7 +72,7 @@ test('a fleet hands messages, inbox and due timers of each database to one set o
   await expect.poll(() => heard.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
 })
 
-test('a key belongs to one database, and its Symphony is the same object each time', async () => {
+test('SymphonyFleet.forKey returns the same Symphony for a key; an unknown name is refused', async () => {
   await using fleet = new SymphonyFleet({ databases: listed() })
   expect(() => fleet.of('north')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
   await fleet.start()
@@ -82,7 +82,7 @@ test('a key belongs to one database, and its Symphony is the same object each ti
   expect(() => fleet.of('west')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
 })
 
-test('a database that discovery no longer lists stops its workers; the rails stay open for the others', async () => {
+test('a database that discovery drops is closed; the rails stay open for the others', async () => {
   const closed: string[] = []
   const gone = new Set<string>()
   class Directory extends PlatformDiscovery {
@@ -105,7 +105,7 @@ test('a database that discovery no longer lists stops its workers; the rails sta
   expect({ names: fleet.names, closed }).toEqual({ names: ['north'], closed: [] })
 })
 
-test('wrong options of a fleet are refused all at once, and wrong rails before a database is opened', () => {
+test('SymphonyFleet refuses all invalid options at once, and an invalid rail', () => {
   expect(() => new SymphonyFleet({ databases: [], pollMs: 1, connectionsMax: 0 })).toThrow(
     expect.objectContaining({ code: 'INVALID_PLATFORM_OPTIONS', failures: expect.objectContaining({ length: 4 }) }),
   )

@@ -13,14 +13,14 @@ async function withClient<T>(url: string, body: (client: Client) => Promise<T>):
   }
 }
 
-test('a server of its own: a template that cannot be brought up to date is made anew; all is gone afterwards', async () => {
+test('startTestServer creates an invalid template again, and is gone after stop()', async () => {
   const server = await startTestServer()
   const template = new URL(server.url)
   template.pathname = `/${templateName('symphony')}`
   try {
     await withClient(server.url, (client) => client.query(`CREATE DATABASE ${templateName('symphony')}`))
     await withClient(template.href, (client) =>
-      client.query('CREATE SCHEMA symphony; CREATE TABLE symphony.payment_outbox_pending (of_somebody_else int)'),
+      client.query('CREATE SCHEMA symphony; CREATE TABLE symphony.payment_outbox_pending (foreign_column int)'),
     )
     await using symphony = await createTestSymphony({ serverUrl: server.url })
     const { rows } = await withClient(symphony.url, (client) =>

@@ -23,7 +23,7 @@ import {
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { createJob, createTimer } from '../support/scheduled.js'
 
-/** Observers fail in three ways. `log` is the log of a worker, over a sink that cannot write. */
+/** Ways in which a listener fails. The last one logs to a sink that throws. */
 type Mode = 'throws' | 'rejects' | 'has a log sink that throws'
 const MODES: readonly Mode[] = ['throws', 'rejects', 'has a log sink that throws']
 
@@ -36,7 +36,7 @@ const brokenLog = pino(
   },
 )
 
-/** A listener that fails at every event and remembers their types. */
+/** Creates a listener that fails at every event and records the event types. */
 function failing<Event extends { readonly type: string }>(mode: Mode, log: (event: Event) => void) {
   const seen = new Set<string>()
   const listener = (event: Event): unknown => {
@@ -55,7 +55,7 @@ beforeEach(async () => {
 afterEach(() => db.drop())
 
 describe.for(MODES)('a listener that %s', (mode) => {
-  test('leaves no slot, no lease and no repeated call behind in a relayer', async () => {
+  test('leaks no slot or lease and causes no repeated call in a relayer', async () => {
     const { seen, listener } = failing<RelayerEvent>(mode, logEvents(brokenLog))
     const calls = new Map<string, number>()
     const prefix = buildInstruction().railType
@@ -126,7 +126,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
     )
   })
 
-  test('leaves no claim behind in an inbox worker', async () => {
+  test('leaks no claim in an inbox worker', async () => {
     const { seen, listener } = failing<InboxWorkerEvent>(mode, logEvents(brokenLog))
     const { name: handlerRole } = await db.createLogin('handler')
     await db.queryNoRole(`GRANT ${handlerRole} TO symphony_test_login`)
@@ -176,7 +176,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
     ])
   })
 
-  test('enqueues each due timer and run once in a scheduler', async () => {
+  test('does not make a scheduler enqueue a due timer or run twice', async () => {
     const { seen, listener } = failing<SchedulerEvent>(mode, logEvents(brokenLog))
     const { topic } = await createTimer(db)
     const job = await createJob(db)
@@ -192,7 +192,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
     )
   })
 
-  test('does not keep a lease from being acquired, renewed and released', async () => {
+  test('does not prevent a lease from being acquired, renewed and released', async () => {
     const { seen, listener } = failing<LeaseEvent>(mode, logEvents(brokenLog))
     const leases = new Leases(db.as('symphony_executor'), { onEvent: listener })
     const resource = 'resource'
@@ -217,7 +217,7 @@ describe.for(MODES)('a listener that %s', (mode) => {
   })
 })
 
-test('a missing-handler callback that throws does not make the outcome of its message unknown', async () => {
+test('an onMissingHandler that throws does not make the outcome of its message unknown', async () => {
   const topic = buildInstruction().railType
   const rails = topicRails(
     {},
@@ -238,38 +238,41 @@ test('a missing-handler callback that throws does not make the outcome of its me
   expect(await pendingRow(db, item.outboxId)).toMatchObject({ outcome_unknown: false })
 })
 
-test.for(['onStart', 'onEnd'] as const)('a span processor whose %s throws costs no payment', async (method) => {
-  const processor: SpanProcessor = {
-    onStart: () => {},
-    onEnd: () => {},
-    forceFlush: async () => {},
-    shutdown: async () => {},
-    [method]: () => {
-      throw new Error('the collector is down')
-    },
-  }
-  trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [processor] }))
-  onTestFinished(() => {
-    trace.disable()
-    context.disable()
-  })
-  const { railType } = buildInstruction()
-  let calls = 0
-  const rails = loadRails([
-    {
-      type: railType,
-      onUnknown: 'hold',
-      money: false,
-      dispatch: ({ reference }: RailRequest) => {
-        calls += 1
-        return { outcome: 'success', reference }
+test.for(['onStart', 'onEnd'] as const)(
+  'a span processor whose %s throws does not affect the payment',
+  async (method) => {
+    const processor: SpanProcessor = {
+      onStart: () => {},
+      onEnd: () => {},
+      forceFlush: async () => {},
+      shutdown: async () => {},
+      [method]: () => {
+        throw new Error('the collector is down')
       },
-    },
-  ])
-  const item = await enqueue(db, { railType })
-  const relayer = new OutboxRelayer(db.database, rails, { listen: false })
-  expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
-  await relayer.stop()
-  expect(calls).toBe(1)
-  expect((await attemptRows(db, item.outboxId)).map(({ state }) => state)).toEqual(['DISPATCHED'])
-})
+    }
+    trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [processor] }))
+    onTestFinished(() => {
+      trace.disable()
+      context.disable()
+    })
+    const { railType } = buildInstruction()
+    let calls = 0
+    const rails = loadRails([
+      {
+        type: railType,
+        onUnknown: 'hold',
+        money: false,
+        dispatch: ({ reference }: RailRequest) => {
+          calls += 1
+          return { outcome: 'success', reference }
+        },
+      },
+    ])
+    const item = await enqueue(db, { railType })
+    const relayer = new OutboxRelayer(db.database, rails, { listen: false })
+    expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
+    await relayer.stop()
+    expect(calls).toBe(1)
+    expect((await attemptRows(db, item.outboxId)).map(({ state }) => state)).toEqual(['DISPATCHED'])
+  },
+)
