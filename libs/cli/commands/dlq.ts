@@ -108,8 +108,8 @@ export function registerRedrive(program: Command, cli: Cli): void {
   command.addHelpText(
     'after',
     `
-A failed payment of a halted ordered stream keeps its place: redrive it, have the redrive approved, then "symphony resume
-stream PARTICIPANT". The redrive is refused once a later payment of the stream was sent.`,
+A failed payment of a halted ordered stream keeps its place: redrive it, have the redrive approved, then run
+"symphony resume stream PARTICIPANT". The redrive is refused once a later payment of the stream was sent.`,
   )
   addExamples(
     command,

@@ -52,8 +52,8 @@ export function registerEnqueue(program: Command, cli: Cli): void {
 const HELP = `
 A line of a file: {"instructionId":"INV-1","participantId":"ACME","railType":"sepa","payload":{"amount":"12.50",
 "currency":"EUR","destination":"DE89370400440532013000"}}, and optionally idempotencyKey, notBefore, ordered.
-With --rails, the rail validates each new payment before it is enqueued, and its field classes apply: forbidden fields are
-refused, encrypted fields need --vault-keys. An existing payment is not validated again: its record is returned.
+With --rails, the rail validates each new payment before it is enqueued, and its field classes apply: forbidden fields
+are refused, encrypted fields need --vault-keys. An existing payment is not validated again: its record is returned.
 If no worker has served the rail within a day, the command prints a warning and enqueues the payment.
 
 Examples:

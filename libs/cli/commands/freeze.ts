@@ -47,8 +47,8 @@ export function registerFreeze(program: Command, cli: Cli): void {
 
 const HELP = `
 During a freeze workers claim nothing and start no marked call. Enqueueing and completing items in flight continue.
-The outcome of every pending payment becomes unknown: the payment is inquired about, resent or held, as its rail declares.
-"symphony pause all" stops claims without marking payments.
+The outcome of every pending payment becomes unknown: the payment is inquired about, resent or held, as its rail
+declares. "symphony pause all" stops claims without marking payments.
 
 Examples:
   symphony freeze show

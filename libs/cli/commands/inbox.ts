@@ -51,8 +51,9 @@ export function registerInbox(program: Command, cli: Cli): void {
 const STATES: readonly InboxState[] = ['seen', 'processing', 'done', 'dead']
 
 const HELP = `
-A message is identified by its source and its id. It is dead after its handler declared it dead, or after its last attempt
-failed; then an operator can revive it. The login of --database-url is recorded as the actor. Payloads are never shown.
+A message is identified by its source and its id. It is dead after its handler declared it dead, or after its last
+attempt failed; then an operator can revive it. The login of --database-url is recorded as the actor.
+Payloads are never shown.
 
 Examples:
   symphony inbox list

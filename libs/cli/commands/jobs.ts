@@ -76,7 +76,8 @@ const VERBS: readonly (readonly [string, string, (name: string, flags: GivenFlag
 ]
 
 const HELP = `
-"symphony scheduler" or "symphony start" creates runs; "symphony worker" dispatches them. The login needs the role control.
+"symphony scheduler" or "symphony start" creates runs; "symphony worker" dispatches them. The login needs the role
+control.
 
 Examples:
   symphony jobs add nightly-report --cron "0 2 * * *" --time-zone Africa/Cairo --topic reports --payload '{"kind":"nightly"}'
@@ -200,8 +201,8 @@ export function registerTimers(program: Command, cli: Cli): void {
 }
 
 const TIMERS_HELP = `
-An application schedules a timer in its own transaction. When the timer is due, it becomes a message. The login needs the
-role control.
+An application schedules a timer in its own transaction. When the timer is due, it becomes a message. The login needs
+the role control.
 
 Examples:
   symphony timers list --topic reminders --limit 100

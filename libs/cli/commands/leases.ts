@@ -22,7 +22,8 @@ export function registerLeases(program: Command, cli: Cli): void {
 }
 
 const HELP = `
-HELD: no other process can acquire the lease. EXPIRED: the holder did not renew it, and no other process acquired it since.
+HELD: no other process can acquire the lease. EXPIRED: the holder did not renew it, and no other process acquired it
+since.
 
 Examples:
   symphony leases list --all

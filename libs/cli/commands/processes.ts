@@ -42,9 +42,9 @@ export function registerStart(program: Command, cli: Cli): void {
 }
 
 const START_HELP = `
-Without --database-url and DATABASE_URL the command starts a PostgreSQL in --data-dir. It deploys the schema and creates a
-login for its processes, which inherits no privileges. Without --rails there is one simulated rail, named "simulated"; its
-book is rail-book.ndjson in --data-dir.
+Without --database-url and DATABASE_URL the command starts a PostgreSQL in --data-dir. It deploys the schema and
+creates a login for its processes, which inherits no privileges. Without --rails there is one simulated rail, named
+"simulated"; its book is rail-book.ndjson in --data-dir.
 
 Examples:
   symphony start
@@ -67,9 +67,9 @@ export function registerApi(program: Command, cli: Cli): void {
 
 const API_HELP = `
 A request presents a key (symphony keys create), a token of the identity provider that --oidc names, or the token of
-SYMPHONY_ACCESS_TOKEN, which has every scope. The API listens on this machine only, unless --host says otherwise; put a TLS
-proxy in front of it for other machines. The login needs the privileges of "symphony deploy --create-login NAME=api". With
---rails the API applies their field classes: it masks and refuses fields, and encrypts them with --vault-keys.
+SYMPHONY_ACCESS_TOKEN, which has every scope. The API listens on this machine only, unless --host says otherwise; put
+a TLS proxy in front of it for other machines. With --rails the API applies their field classes: it masks and refuses
+fields, and encrypts them with --vault-keys. Create its login with "symphony deploy --create-login NAME=api".
 
 Examples:
   symphony deploy --create-login web=api
@@ -96,9 +96,9 @@ export function registerWorker(program: Command, cli: Cli): void {
 }
 
 const WORKER_HELP = `
-The file of --rails is an ES module whose default export is an array of rails; the worker serves only these. The login needs
-the role executor, and readonly for /readyz and /metrics. SIGTERM and SIGINT stop the worker: it claims nothing more, waits
-up to --shutdown-ms for calls in progress and releases its leases. A second signal ends it at once.
+The file of --rails is an ES module whose default export is an array of rails; the worker serves only these. The login
+needs the role executor, and readonly for /readyz and /metrics. SIGTERM and SIGINT stop the worker: it claims nothing
+more, waits up to --shutdown-ms for calls in progress and releases its leases. A second signal ends it at once.
 
 Examples:
   symphony deploy --create-login relayer=executor+readonly
@@ -128,9 +128,9 @@ export function registerScheduler(program: Command, cli: Cli): void {
 }
 
 const SCHEDULER_HELP = `
-Start any number of them: each occurrence of a job runs once. The login needs the role executor, and readonly for /readyz
-and /metrics. "symphony worker" dispatches the messages. The scheduler also removes rows past their retention: finished
-runs and timers, handled messages of the inbox, leases without a holder.
+Start any number of them: each occurrence of a job runs once. The login needs the role executor, and readonly for
+/readyz and /metrics. "symphony worker" dispatches the messages. The scheduler also removes rows past their retention:
+finished runs and timers, handled messages of the inbox, leases without a holder.
 
 Examples:
   symphony deploy --create-login scheduler=executor+readonly

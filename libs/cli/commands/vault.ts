@@ -46,9 +46,10 @@ export function registerVault(program: Command, cli: Cli): void {
 }
 
 const HELP = `
-A rail declares which fields of its payloads are encrypted. They are encrypted before they reach the database and decrypted
-just before the call of the rail. Each subject has its own data key. The database stores it wrapped by a master key, which
-the database never receives. Payments of a subject whose key is destroyed are held: complete them first.
+A rail declares which fields of its payloads are encrypted. They are encrypted before they reach the database and
+decrypted just before the call of the rail. Each subject has its own data key. The database stores it wrapped by a
+master key, which the database never receives. Payments of a subject whose key is destroyed are held: complete them
+first.
 
 Examples:
   symphony vault keygen vault.json

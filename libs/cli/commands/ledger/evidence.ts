@@ -43,8 +43,9 @@ export function registerEvidence(program: Command, cli: Cli): void {
 }
 
 const HELP = `
-The same state of the database gives the same bytes. Nothing is written, and the exit code is 1, if the schema is not what was
-deployed (symphony doctor) or the ledger is broken (symphony ledger verify). The login must be a member of symphony_auditor.
+The same state of the database gives the same bytes. Nothing is written, and the exit code is 1, if the schema is not
+what was deployed (symphony doctor) or the ledger is broken (symphony ledger verify). The login must be a member of
+symphony_auditor.
 
 Examples:
   symphony evidence --out ./evidence --checkpoints checkpoints.ndjson --public-key checkpoint-public.pem

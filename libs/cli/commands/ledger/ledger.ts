@@ -41,7 +41,8 @@ function registerVerify(ledger: Command, cli: Cli): void {
 
 const VERIFY_HELP = `
 Each finding names its place: table, item or scope, attempt or event, block. Without checkpoints, a superuser of the
-database could have rewritten the whole ledger; with them, only the rows after the last one. The output states this window.
+database could have rewritten the whole ledger; with them, only the rows after the last one. The output states this
+window.
 
 The result is recorded in the database (not with --export, not on a standby). Every process sets its alert by it.
 
@@ -67,8 +68,9 @@ function registerCheckpoint(ledger: Command, cli: Cli): void {
 }
 
 const CHECKPOINT_HELP = `
-Keep key and file where administrators of the database cannot write. A ledger that contradicts the last checkpoint (restored,
-truncated, forked) is not signed: exit code 1. Without a new block nothing is appended, and the exit code is 0.
+Keep key and file where administrators of the database cannot write. A ledger that contradicts the last checkpoint
+(restored, truncated, forked) is not signed: exit code 1. Without a new block nothing is appended, and the exit code
+is 0.
 
 Examples:
   symphony ledger checkpoint --key /secure/checkpoint.pem --out /secure/checkpoints.ndjson`
