@@ -129,7 +129,7 @@ describe('a Ledger', () => {
     expect(await exported.audit({ checkpoints: { publicKey } })).toMatchObject({ ok: true, chain: { checkpoints: 1 } })
   })
 
-  test('opened from an export refuses each call that needs the database (INVALID_ARGUMENT)', async () => {
+  test('refuses each call that needs the database if it reads an export (INVALID_ARGUMENT)', async () => {
     const exported = await openLedger({ exportFolder: file('export') })
     const report = await exported.audit()
     const calls = [

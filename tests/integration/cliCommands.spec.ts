@@ -67,7 +67,7 @@ async function file(content: string): Promise<string> {
   return path
 }
 
-describe('enqueue', () => {
+describe('symphony enqueue', () => {
   const payload = '{"amount":"12.50","currency":"EUR"}'
 
   test('adds one payment by options; a repeat changes nothing; other content is a conflict', async () => {
@@ -150,7 +150,7 @@ describe('enqueue', () => {
   })
 })
 
-describe('status', () => {
+describe('symphony status', () => {
   test('prints the numbers of supervisor_outbox_status, as JSON and as text', async () => {
     await enqueue(db)
     const { rows } = await db.queryNoRole<{ pending_count: bigint }>(
@@ -187,7 +187,7 @@ test('status and show report an unknown outcome apart from other retries', async
   )
 })
 
-describe('show', () => {
+describe('symphony show', () => {
   test('prints the attempts and events of an instruction in order', async () => {
     const item = await enqueueFailed(db)
     const printed = await command(['show', item.instructionId])
@@ -222,8 +222,8 @@ describe('show', () => {
   })
 })
 
-describe('holds', () => {
-  test('place and list an item; one person may decide retry if no outcome is unknown', async () => {
+describe('symphony holds', () => {
+  test('places and lists an item; one person may decide retry if no outcome is unknown', async () => {
     const { outboxId, railType } = await enqueue(db)
     await json(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
     expect(await claim(db, railType)).toEqual([])
@@ -234,7 +234,7 @@ describe('holds', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('need a second person for an unknown outcome (APPROVAL_REQUIRED for the proposer)', async () => {
+  test('needs a second person for an unknown outcome (APPROVAL_REQUIRED for the proposer)', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const words = ['holds', 'resolve', outboxId, '--decision', 'dispatched', '--reason', 'seen at the bank']
     const { status, proposalId } = await json([...words, '--rail-reference', 'TX-17'], people.alice)
@@ -273,7 +273,7 @@ describe('holds', () => {
     }
   })
 
-  test('keep the item held after a proposal is withdrawn; withdraw needs a reason', async () => {
+  test('keeps the item held after a proposal is withdrawn; withdraw needs a reason', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const { proposalId } = await json(
       ['holds', 'resolve', outboxId, '--decision', 'failed', '--reason', 'not paid'],
@@ -323,7 +323,7 @@ describe('holds', () => {
   })
 })
 
-describe('pause and resume', () => {
+describe('symphony pause and resume', () => {
   test('stop and restart claims from a rail; a repeat changes nothing', async () => {
     const { railType } = await enqueue(db)
     const words = [railType, '--reason', 'maintenance']
@@ -340,7 +340,7 @@ describe('pause and resume', () => {
   })
 })
 
-describe('ledger verify', () => {
+describe('symphony ledger verify', () => {
   test('checks the ledger and, with --book, the rail book; a book that differs exits with 1', async () => {
     const { outboxId, railType } = await enqueue(db)
     await complete(db, await claimOnly(db, railType), { state: 'DISPATCHED', railReference: 'TX-1' })

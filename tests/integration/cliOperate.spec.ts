@@ -48,7 +48,7 @@ async function failed(count: number, railType = `rail-${randomUUID()}`): Promise
   return items
 }
 
-describe('dlq list', () => {
+describe('symphony dlq list', () => {
   test('lists failed payments with their error, latest first, in pages', async () => {
     const items = await failed(3)
     const railType = items[0]!.railType
@@ -90,7 +90,7 @@ describe('dlq list', () => {
   })
 })
 
-describe('redrive', () => {
+describe('symphony redrive', () => {
   test('proposes one payment after a dry run; a second person approves it', async () => {
     const [item] = await failed(1)
     const { outboxId, railType } = item!
@@ -200,7 +200,7 @@ describe('filters of lists and of bulk decisions', () => {
   })
 })
 
-describe('approve and withdraw', () => {
+describe('symphony approve and withdraw', () => {
   test.for([
     ['approve', [], 'APPROVE_REFUSED', 'is redriven as'],
     ['withdraw', ['--reason', 'r'], 'WITHDRAW_REFUSED', 'is withdrawn'],
@@ -235,7 +235,7 @@ describe('approve and withdraw', () => {
   })
 })
 
-describe('holds list', () => {
+describe('symphony holds list', () => {
   test('filters by rail, participant and time, in pages, newest first', async () => {
     const railType = `rail-${randomUUID()}`
     const items = [await enqueueUnknown(db, { railType }), await enqueueUnknown(db, { railType })]
@@ -249,7 +249,7 @@ describe('holds list', () => {
   })
 })
 
-describe('pause and resume', () => {
+describe('symphony pause and resume', () => {
   test('say in a dry run whether they are possible, and change nothing', async () => {
     const { railType } = await enqueue(db)
     const trial = (verb: string) => json([verb, 'rail', railType, '--reason', 'closed', '--dry-run'])
@@ -321,7 +321,7 @@ describe('pause and resume', () => {
   })
 })
 
-describe('freeze', () => {
+describe('symphony freeze', () => {
   test('is placed and lifted; show, status and doctor report it with the remedy', async () => {
     await forgetEpochs(db)
     expect((await command(['freeze', 'show'])).stdout).toBe('Dispatch is open.\n')

@@ -267,7 +267,7 @@ describe('symphony worker', () => {
     expect(await row()).toEqual([{ state: 'SCHEDULED', outcome_unknown: true }])
   })
 
-  test('fails with PORT_TAKEN if --port is taken, and leaves a taken default port for another', async () => {
+  test('fails with PORT_TAKEN if --port is taken, and uses another port if the default is taken', async () => {
     const dispatch = `dispatch: () => ({ outcome: 'unknown', code: 'X' })`
     const taken = createServer().listen(0, '127.0.0.1')
     onTestFinished(() => void taken.close())

@@ -70,7 +70,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a cut connection', (p
     expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
-  test('leaves a statement unknown that committed, if its answer was lost', async () => {
+  test('leaves a committed statement unknown if its answer was lost', async () => {
     const attempt = database
       .queryAsRole(fixture.worker, `${INSERT} RETURNING pg_catalog.pg_sleep(0.3)`, [1])
       .catch(caught)
@@ -105,14 +105,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a cut connection', (p
     expect(await entries()).toEqual([])
   })
 
-  test('leaves a transaction unknown that committed, if the answer to COMMIT was lost', async () => {
+  test('leaves a committed transaction unknown if the answer to COMMIT was lost', async () => {
     const attempt = commitWhile('answers vanish')
     await expect.poll(entries, POLL_OPTIONS).toEqual([1])
     proxy.cut()
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
   })
 
-  test('leaves a transaction unknown that did not commit, if COMMIT was lost', async () => {
+  test('leaves an uncommitted transaction unknown if COMMIT was lost', async () => {
     const attempt = commitWhile('vanishes')
     setTimeout(() => proxy.cut(), 200)
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
@@ -191,7 +191,7 @@ test.for(['none', 'transaction'] as const)(
   },
 )
 
-describe('connecting', () => {
+describe('connecting to the database', () => {
   test('fails with CONNECT_FAILED if no server listens on the port', async () => {
     const { port } = proxy
     await proxy.close()

@@ -63,7 +63,7 @@ async function serverIsGone(dataDir: string): Promise<void> {
 }
 
 describe('startEmbedded', () => {
-  test('called by four processes in an empty folder starts one server; three adopt it', async () => {
+  test('starts one server if four processes call it in an empty folder; three adopt it', async () => {
     const dataDir = await freshDataDir()
     const starters = await Promise.all(Array.from({ length: 4 }, () => kit.start({ dataDir })))
     const reports = starters.map((starter) => starter.report)
@@ -92,7 +92,7 @@ describe('startEmbedded', () => {
     await server.stop()
   })
 
-  test('called by four processes after a crash recovers one server; three adopt it', async () => {
+  test('recovers one server if four processes call it after a crash; three adopt it', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await insertOne(first.url)
@@ -122,7 +122,7 @@ describe('an owned server', () => {
     await next.stop()
   })
 
-  test.each(['exit', 'idle'] as const)('ends with a starter that never stops it: %s', async (how) => {
+  test.each(['exit', 'idle'] as const)('ends when its starter ends without stopping it: %s', async (how) => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     expect(await starter.end(how)).toBe(0)
@@ -181,7 +181,7 @@ describe('a detached server', () => {
     expect(await stopEmbedded(dataDir)).toBe(false)
   })
 
-  test('differs from an owned one, which stopEmbedded stops only with force (EMBEDDED_OWNED)', async () => {
+  test('an owned server is stopped by stopEmbedded only with force (EMBEDDED_OWNED)', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     await expect(stopEmbedded(dataDir)).rejects.toMatchObject({

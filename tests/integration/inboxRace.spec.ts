@@ -91,7 +91,7 @@ test('a purge skips messages that another transaction is purging', async () => {
   })
 })
 
-test('concurrent claims are disjoint and complete, also of expired leases', async () => {
+test('concurrent claims are disjoint and complete, for due messages and expired claims', async () => {
   await withTestDatabase(async (own) => {
     const messages = Array.from({ length: 300 }, (_, n) => buildMessage({ source: 's', messageId: `m-${n}` }))
     await enqueueInboxMessages(own.as('symphony_ingest'), messages)

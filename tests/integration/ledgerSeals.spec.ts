@@ -54,7 +54,7 @@ async function expectSealedAfterAll(): Promise<void> {
   await expectSealedOnce()
 }
 
-describe('sealing', () => {
+describe('seal_ledger_block', () => {
   test('covers each identity, attempt and event once, in blocks that verify', async () => {
     await fixture.play()
     const before = await blockTotals()

@@ -4,7 +4,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { buildInstruction, enqueue } from '../support/outboxItems.js'
 import { recordingRail } from '../support/relayRail.js'
 
-/** The database's clock and a worker's monotonic one run at one pace. When their distance changes, one of them was set. */
+/** A changed distance between the database clock and the monotonic clock of a worker means a clock jump. */
 
 let db: TestDatabase
 beforeAll(async () => {

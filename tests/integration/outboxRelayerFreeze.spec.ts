@@ -17,7 +17,7 @@ import { buildInstruction, enqueue, pendingRow } from '../support/outboxItems.js
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
-/** A relayer and a freeze: one of its own finding, and one of somebody else's. */
+/** Tests freezes that a relayer places and freezes by an operator. */
 
 let db: TestDatabase
 beforeAll(async () => {

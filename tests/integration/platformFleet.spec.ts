@@ -87,7 +87,7 @@ test('a fleet dispatches the payments of every database', async () => {
   }
 })
 
-test('a database under a second name is not served twice in one process (alreadyServed)', async () => {
+test('a database under a second name is not served twice in a process (platform.alreadyServed)', async () => {
   const { fleet } = await fixture(relayers)
   const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
   expect(second.events).toContainEqual({ type: 'platform.alreadyServed', database: 'another name' })

@@ -99,7 +99,7 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     expect(await schedulers.of('eu').getNextEventTime()).toEqual(dueAt)
   })
 
-  test('LeaseProvider.forKey returns the same database for a key, so that its lease excludes', async () => {
+  test('LeaseProvider.forKey keeps a key in one database, so that a second acquire is null', async () => {
     const leases = (await started()).resolve(LeaseProvider)
     const resource = `report-${randomUUID()}`
     const held = await leases.forKey(resource).acquire(resource, { durationMs: 60_000 })

@@ -10,7 +10,7 @@ import { buildInstruction, attemptRows, claimOnly, complete, enqueue, pendingRow
 import { approve, createPerson, propose } from '../support/outboxPeople.js'
 import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 
-/** From a producer to a rail and back, with fields that nobody in between can read. */
+/** Tests encrypted fields from the producer to the rail. */
 
 const SECRET = 'DE89370400440532013000'
 const first = buildMasterKey('first')
@@ -179,7 +179,7 @@ describe('a payment whose fields cannot be decrypted', () => {
     expect(await attemptRows(db, outboxId)).toEqual([])
   })
 
-  test('differs from one in plaintext, which is dispatched with or without keys', async () => {
+  test('a payment in plaintext is dispatched with or without keys', async () => {
     const made = fixture()
     const [railType = ''] = made.rail.rails.keys()
     await enqueue(db, { railType, payload: { iban: SECRET } })

@@ -157,7 +157,7 @@ describe('an answer to httpRail', () => {
     [502, {}, 'unknown', 'HTTP_502'],
     [503, {}, 'unknown', 'HTTP_503'],
     [504, {}, 'unknown', 'HTTP_504'],
-  ])('is classified by status: %i, body %j is %s (%s)', async (status, body, kind, code) => {
+  ])('is classified: status %i with body %j is %s (%s)', async (status, body, kind, code) => {
     const server = await serve((_, response) =>
       body === undefined ? response.writeHead(status).end() : answerJson(response, status, body),
     )
@@ -207,7 +207,7 @@ describe('an answer to httpRail', () => {
     [500, { code: 'CLOSED' }, 'unknown', true],
     [200, { reference: 'r', code: 'NEW' }, 'unknown', true],
     [422, { code: 'NEW' }, 'unknown', true],
-  ])('is classified by a table of codes: status %i, body %j is %s', async (status, body, kind, unknownCode) => {
+  ])('is classified by a table of codes: status %i with body %j is %s', async (status, body, kind, unknownCode) => {
     const server = await serve((_, response) => answerJson(response, status, body))
     const verdict = await callRail(railTo({ url: server.url }, { codes: CODES }), railRequest())
     expect(verdict.kind).toBe(kind)
@@ -491,7 +491,7 @@ describe('an inquiry of httpRail', () => {
     [302, '', 'unknown'],
     [500, '{}', 'unknown'],
     [503, '{"reference":"r-1"}', 'unknown'],
-  ])('returns for status %i and body %s the result %s', async (status, body, kind) => {
+  ])('classifies status %i with body %s as %s', async (status, body, kind) => {
     const server = await serve((_, response) => response.writeHead(status).end(body))
     expect((await inquireRail(asking(server), railRequest())).kind).toBe(kind)
   })
@@ -503,7 +503,7 @@ describe('an inquiry of httpRail', () => {
     ['PENDING', 'unknown'],
     ['SOMETHING_NEW', 'unknown'],
     [undefined, 'unknown'],
-  ])('returns for the state %s the result %s', async (state, kind) => {
+  ])('classifies the state %s as %s', async (state, kind) => {
     const server = await serve((_, response) => answerJson(response, 200, { reference: 'r-1', state }))
     const outcomes = { PAID: 'success', REFUSED: 'terminal', NEVER_SEEN: 'absent', PENDING: 'unknown' } as const
     const rail = asking(server, { states: { pointer: '/state', outcomes } })

@@ -26,7 +26,7 @@ import {
   quietCron,
 } from '../support/scheduled.js'
 
-/** Many schedulers, claimers and operators at once. */
+/** Runs schedulers, claims and operator calls concurrently. */
 
 const TEN = 10
 

@@ -13,7 +13,7 @@ async function withClient<T>(url: string, body: (client: Client) => Promise<T>):
   }
 }
 
-test('startTestServer creates an invalid template again, and is gone after stop()', async () => {
+test('createTestSymphony replaces an invalid template of a test server; stop() ends the server', async () => {
   const server = await startTestServer()
   const template = new URL(server.url)
   template.pathname = `/${templateName('symphony')}`
