@@ -293,7 +293,7 @@ describe('LedgerSealer', () => {
     [{ intervalMs: 3_600_001 }, /intervalMs/],
     [{ rowsMax: 0 }, /rowsMax/],
     [{ rowsMax: 100_001 }, /rowsMax/],
-  ])('refuses %j', (options, message) => {
+  ])('refuses the options %j', (options, message) => {
     expect(() => new LedgerSealer(fixture.db.as('symphony_executor'), options)).toThrow(message)
   })
 })

@@ -165,13 +165,13 @@ describe('an answer to httpRail', () => {
   })
 
   it.each([
-    ['HTML', '<html><h1>Welcome</h1></html>'],
+    ['only HTML', '<html><h1>Welcome</h1></html>'],
     ['cut JSON', '{"reference":"r-1"'],
     ['two references', '{"reference":"r-1","reference":"r-2"}'],
     ['a reference whose digits a double loses', '{"reference":9007199254740993}'],
     ['bytes that are not UTF-8', Buffer.from([0x7b, 0xff, 0x7d])],
-    ['empty', ''],
-  ])('is unknown if its status is 200 and its body is %s', async (_, body) => {
+    ['no content', ''],
+  ])('is unknown if its status is 200 and its body has %s', async (_, body) => {
     const server = await serve((_request, response) => response.writeHead(200).end(body))
     expect(await callRail(railTo({ url: server.url }), railRequest())).toMatchObject({ kind: 'unknown' })
   })
