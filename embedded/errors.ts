@@ -26,7 +26,6 @@ export type EmbeddedErrorCode =
 
 export class EmbeddedError extends Error {
   readonly code: EmbeddedErrorCode
-  /** Instruction for the person who reads the error. */
   readonly remedy: string | undefined
   /** Last lines of the server or initdb for this attempt; empty if there are none. */
   readonly logTail: string

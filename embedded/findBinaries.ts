@@ -13,7 +13,6 @@ interface Wanted {
   readonly home: ClusterHome
   readonly binaries?: string | undefined
   readonly searchPath: string
-  /** Major version of an existing cluster. */
   readonly clusterVersion: number | undefined
 }
 

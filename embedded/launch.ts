@@ -30,7 +30,6 @@ export interface Launched {
   release(): void
 }
 
-/** Starts the server process and its watchdog. */
 export async function launch(options: LaunchOptions): Promise<Launched> {
   const { home, binaries, log } = options
   const file = await log.open()

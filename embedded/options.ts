@@ -1,7 +1,6 @@
 import { resolve } from 'node:path'
 import { EmbeddedError } from './errors.js'
 
-/** Bounds of `startTimeoutMs`. */
 export const START_TIMEOUT_MS = { min: 100, max: 3_600_000 }
 
 export interface StartOptions {

@@ -8,7 +8,6 @@ export interface TypeOrmTransaction {
   query(text: string, parameters?: unknown[]): Promise<unknown>
   /** Runner of a manager. `dataSource.manager` has none. */
   readonly queryRunner?: { readonly isTransactionActive: boolean } | undefined
-  /** State of a runner. */
   readonly isTransactionActive?: boolean
   /** Present only on a `DataSource`. */
   readonly initialize?: never

@@ -28,7 +28,6 @@ function element(value: unknown): string {
 export interface CutStatement {
   /** Texts around the placeholders, one more than there are placeholders. */
   readonly fragments: string[]
-  /** Parameter of each placeholder. */
   readonly values: unknown[]
 }
 

@@ -32,7 +32,6 @@ export function withoutParameters(error: unknown): unknown {
   )
 }
 
-/** Returns a property of an unknown value, if it is text. */
 export function textIn(value: unknown, name: string): string | undefined {
   const found: unknown = typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
   return typeof found === 'string' ? found : undefined

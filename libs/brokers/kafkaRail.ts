@@ -34,7 +34,6 @@ export interface KafkaOptions<Payload extends object = JsonObject> extends Broke
   readonly key?: (request: RailRequest<Payload>) => string
 }
 
-/** Method of `kafkajs` that the rail calls. */
 export interface KafkaProducer {
   send(record: KafkaRecord): Promise<readonly KafkaRecordMetadata[]>
 }

@@ -64,7 +64,6 @@ const SERVER_FACTS = `
   LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $1
   WHERE me.rolname = session_user`
 
-/** Object in the schema, with its readable name. */
 export interface NamedObject {
   readonly type: string
   readonly identity: string
@@ -125,7 +124,6 @@ export async function readDeploymentRecord(tx: Queryable, schema: string): Promi
   }
 }
 
-/** File of a deployment, as it was recorded. */
 export interface DeployedFile {
   readonly deployment: number
   readonly file: string
@@ -192,7 +190,6 @@ export interface ServerEnvironment {
   readonly version: number
   readonly login: string
   readonly loginIsSuperuser: boolean
-  /** True if the login can switch to the auditor role. */
   readonly mayActAsAuditor: boolean
   readonly isDeployed: boolean
   /** Owner of the schema if our owner role owns none of its tables: a dump was restored before the roles existed. */

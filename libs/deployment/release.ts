@@ -3,7 +3,6 @@ import { dirname, join } from 'node:path'
 import { readSchemaFiles, schemaFolder } from './schemaFiles.js'
 
 export interface Release {
-  /** Version of the package. */
   readonly version: string
   /** 1 plus the number of migrations. An older release must not be deployed over a migrated table. */
   readonly schemaLevel: number

@@ -4,12 +4,10 @@ import { dirname, join, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { DeploymentError } from './errors.js'
 
-/** File of `schema/`. */
 export interface SchemaFile {
   /** Path from `schema/`, with forward slashes: `v1/011_payment_outbox.sql`. */
   readonly name: string
   readonly sql: string
-  /** SHA-256 of the file, in hexadecimal. */
   readonly sha256: string
 }
 
@@ -66,7 +64,6 @@ function byBytes(left: string, right: string): number {
   return Buffer.compare(Buffer.from(left), Buffer.from(right))
 }
 
-/** Query from a file. */
 export interface SqlQuery {
   /** File name without its suffix. */
   readonly name: string

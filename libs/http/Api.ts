@@ -35,7 +35,6 @@ export interface Api {
   readonly roles: ApiRoles
   /** Name of the database in answers. Never its address. */
   readonly databaseName: string
-  /** Reads the databases that this process serves. */
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
   /** Reads the status. Resolves even if the database does not answer. */
   readonly readStatusSnapshot: () => Promise<StatusSnapshot>

@@ -56,7 +56,6 @@ export interface Problem {
   readonly status: number
   readonly code: ProblemCode
   readonly detail?: string
-  /** Name of the invalid argument. */
   readonly argument?: string
   /** Instruction that the key belongs to. Only with KEY_REUSED. */
   readonly instructionId?: string

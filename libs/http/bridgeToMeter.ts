@@ -3,14 +3,12 @@ import type { Registry } from 'prom-client'
 import { createStatusRegistry, type Metrics, type SystemStatus } from '../observability/index.js'
 import { partsOf, readSystemStatus, type AnySymphony } from '../symphony/index.js'
 
-/** Methods of a meter that the bridge uses. */
 export type ObservingMeter = Pick<
   Meter,
   'createObservableCounter' | 'createObservableGauge' | 'addBatchObservableCallback' | 'removeBatchObservableCallback'
 >
 
 export interface BridgeOptions {
-  /** Meter of your SDK. */
   readonly meter: ObservingMeter
   /** Metrics of this process. `symphony.events.on('*', metrics.onEvent)` makes them count. */
   readonly metrics: Metrics

@@ -1,6 +1,5 @@
 import { boundedInteger } from '../core/index.js'
 
-/** Limits of one server. */
 export interface HttpLimits {
   /**
    * Requests per second of one key, token or person, with bursts of twice as many. Each further 16 KiB of a body counts

@@ -106,7 +106,6 @@ function jsonOf(schema: TSchema, example: unknown): object {
   return { 'application/json': { schema, ...(example === undefined ? {} : { example }) } }
 }
 
-/** Returns the problems of a route by status, with examples. */
 function problemsOf(route: Route): Record<string, object> {
   const byStatus = new Map<number, ProblemCode[]>()
   for (const code of problemCodesOf(route)) {
@@ -163,7 +162,6 @@ const KNOWN: readonly ProblemCode[] = [
 ]
 const BODY: readonly ProblemCode[] = ['MALFORMED_JSON', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE']
 
-/** Schema of a response that is not a success (RFC 9457). */
 const ProblemShape = shape(
   {
     type: Type.String({ pattern: '^urn:symphony:problem:[a-z-]+$' }),

@@ -38,7 +38,6 @@ export interface WebhookSource {
 
 export type WebhookSources = Readonly<Record<string, WebhookSource>>
 
-/** Checked source with its defaults. */
 export interface ResolvedWebhookSource {
   readonly keys: readonly Buffer[]
   readonly topic: { readonly fixed: string } | { readonly pointer: JsonPointer }

@@ -36,7 +36,6 @@ export class LedgerRow implements Position {
     return this.#end
   }
 
-  /** Size in bytes. */
   get size(): number {
     return this.#end - this.#at
   }
@@ -87,7 +86,6 @@ export class LedgerRow implements Position {
     return column === -1 ? null : columnText(this.record, column)
   }
 
-  /** Writes the entry of this row in a block. */
   writeEntry(target: Buffer, at: number): void {
     const from = this.#at + PREFIX_BYTES
     target[at] = 0

@@ -34,7 +34,6 @@ export async function checkEvidence({
   return checkBundle(await readBundle(folder), key)
 }
 
-/** Checks files in memory, by name. */
 export function checkBundle(bundle: ReadonlyMap<string, Buffer>, publicKey?: KeyObject): EvidenceCheck {
   const files = textsOf(bundle)
   const manifest = take(files, EVIDENCE_MANIFEST)

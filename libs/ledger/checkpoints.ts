@@ -37,7 +37,6 @@ interface Statement {
   readonly sealedAt: string
   /** SHA-256 of the line before. */
   readonly previous: string | null
-  /** SHA-256 of the public key. */
   readonly key: string
 }
 

@@ -64,7 +64,6 @@ function wrongEncoding(encoding: string): SymphonyError {
   )
 }
 
-/** Reads rows of one kind and item, from a number on. */
 export function readItemRows(
   role: Queryable,
   kind: RowKind,
@@ -208,7 +207,6 @@ export async function sealLedgerBlock(
   return row === undefined ? undefined : { blockNo: BigInt(row.block_no), rowCount: row.row_count }
 }
 
-/** Block that the database compared with its rows. */
 export interface VerifiedBlock {
   readonly blockNo: bigint
   readonly rowCount: number
@@ -317,7 +315,6 @@ async function ids(role: Queryable, text: string, values: readonly unknown[] = [
   return rows.map(({ id }) => id)
 }
 
-/** Number of examples per check. */
 const EXAMPLES_MAX = 10
 
 /** Records the result of a verification, as symphony_auditor. Every process derives its alert from the last record. */

@@ -6,7 +6,6 @@ import type { CleanupEvent, PlatformEvent } from '../platform/index.js'
 import type { RepairEvent } from '../repair/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
 
-/** Every event of a Symphony and of a fleet. */
 export type WorkerEvent =
   | RelayerEvent
   | RepairEvent

@@ -229,7 +229,6 @@ function kindOfFault({ during, error }: Fault): string {
 interface Faults {
   /** Number of faults since the last line. */
   count: number
-  /** Writes the latest fault. */
   write: (repeats: number) => void
 }
 
@@ -247,7 +246,6 @@ export class FaultLog {
     this.#intervalMs = intervalMs
   }
 
-  /** Logs a failed run of a worker. */
   writeFault(level: 'warn' | 'error', fault: Fault, message: string): void {
     this.write(level, kindOfFault(fault), { during: fault.during, err: fault.error }, message)
   }

@@ -5,7 +5,6 @@ import type { PlatformEvent } from '../platform/index.js'
 import type { SchedulerEvent } from '../scheduler/index.js'
 import { faultsCounter } from './OutboxMetrics.js'
 
-/** Result of receiving a message. */
 export interface ReceivedMessage {
   readonly created: boolean
   readonly contentDiffers: boolean
@@ -78,7 +77,6 @@ export class InboxMetrics {
   }
 }
 
-/** Counters of the scheduler in this process. */
 export class SchedulerMetrics {
   readonly #runsCreated: Counter
   readonly #lateRuns: Counter
@@ -145,7 +143,6 @@ export class SchedulerMetrics {
 /** A running scheduler is late by only one or two round trips. */
 const LATE_MS = 1_000
 
-/** Counters of named leases in this process. */
 export class LeaseMetrics {
   readonly #acquired: Counter
   readonly #renewed: Counter
@@ -224,7 +221,6 @@ export class FleetMetrics {
   }
 }
 
-/** Result of a verification of the ledger. */
 export interface VerifiedLedger {
   readonly breakCount: number
 }

@@ -6,7 +6,6 @@ import { checkDatabases, type CheckedDatabase } from './discovery.js'
 import type { OnPlatformEvent } from './events.js'
 import { PlatformOptionsError, type ResolvedPlatformOptions } from './options.js'
 
-/** Open database of the platform. */
 export interface Member {
   readonly name: string
   readonly database: Database

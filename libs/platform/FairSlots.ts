@@ -1,4 +1,3 @@
-/** Caller that waits for a slot. */
 interface Waiter {
   readonly name: string
   readonly enter: () => void

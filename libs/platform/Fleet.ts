@@ -25,7 +25,6 @@ export interface FleetWorker {
   readonly stop: () => Promise<void>
 }
 
-/** Creates the workers of one database. */
 export type WorkerFactory = (member: Member) => readonly FleetWorker[]
 
 /** Time from a failure to the first probe of a database. It doubles, at most sixteenfold. */

@@ -19,7 +19,6 @@ export abstract class PlatformDiscovery {
   abstract databases(): Promise<readonly PlatformDatabase[]>
 }
 
-/** Discovery with a fixed list. */
 export class StaticDiscovery extends PlatformDiscovery {
   readonly #databases: readonly PlatformDatabase[]
 
@@ -33,7 +32,6 @@ export class StaticDiscovery extends PlatformDiscovery {
   }
 }
 
-/** Invalid option and its error. */
 export interface OptionFailure {
   readonly option: string
   readonly message: string

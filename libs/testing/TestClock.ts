@@ -20,7 +20,6 @@ export class TestClock implements Clock {
     return this.#monotonicMs
   }
 
-  /** Moves the clock forwards. */
   advance(ms: number): void {
     if (!Number.isSafeInteger(ms) || ms < 0) {
       throw new ArgumentRangeError('ms', `expected whole milliseconds, 0 or more, got ${String(ms)}`)

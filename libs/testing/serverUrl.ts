@@ -1,5 +1,3 @@
-/** Functions for addresses of servers. */
-
 export function urlTo(serverUrl: string, database: string): string {
   const url = new URL(serverUrl)
   url.pathname = `/${encodeURIComponent(database)}`

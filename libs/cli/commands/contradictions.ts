@@ -5,7 +5,6 @@ import { addExamples, parseWholeNumber } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony contradictions`: lists and reviews late outcomes that contradict the ledger. */
 export function registerContradictions(program: Command, cli: Cli): void {
   const contradictions = program
     .command('contradictions')

@@ -8,7 +8,6 @@ interface DbOptions {
   readonly json?: boolean
 }
 
-/** Registers `symphony db`: starts, stops and addresses the embedded PostgreSQL. */
 export function registerDb(program: Command, cli: Cli): void {
   const db = program
     .command('db')

@@ -16,7 +16,6 @@ interface DeployCommandOptions extends DatabaseFlags {
   readonly json?: boolean
 }
 
-/** Registers `symphony deploy`: deploys the schema of this release. */
 export function registerDeploy(program: Command, cli: Cli): void {
   addDatabaseSettings(
     program.command('deploy').description('deploy the schema of this release to a database; safe to repeat'),
@@ -113,7 +112,6 @@ interface DoctorCommandOptions extends DatabaseFlags {
   readonly json?: boolean
 }
 
-/** Registers `symphony doctor`: compares a database with this release and checks the invariants of its data. */
 export function registerDoctor(program: Command, cli: Cli): void {
   addDatabaseSettings(
     program.command('doctor').description('compare a database with what this release deploys; changes nothing'),

@@ -22,7 +22,6 @@ import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony dlq`: lists payments that ended FAILED. */
 export function registerDlq(program: Command, cli: Cli): void {
   const dlq = program.command('dlq').description('payments that ended as FAILED')
   addExamples(dlq, 'symphony dlq list --rail sepa', 'symphony redrive 01981… --reason "the account was opened"')
@@ -54,7 +53,6 @@ async function runList(flags: GivenFlags, cli: Cli): Promise<void> {
   if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
 }
 
-/** Returns the fields to print: the last attempt, its error, and the redrive. */
 function listed({ item, errorMessage, proposal, redrivenAs }: FailedItemView) {
   const { outboxId, instructionId, idempotencyKey, participantId, sequenceId, railType } = item
   return {
@@ -90,7 +88,6 @@ function print(item: ReturnType<typeof listed>, { terminal }: Cli): void {
     terminal.print(`  ${dim('redrive proposed')}; someone else must approve it: symphony approve ${item.proposalId}`)
 }
 
-/** Registers `symphony redrive`: proposes redrives of failed payments. */
 export function registerRedrive(program: Command, cli: Cli): void {
   const command = addSelection(
     addOperatorOptions(

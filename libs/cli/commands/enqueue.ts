@@ -30,7 +30,6 @@ import { ProgressBar, type Cli } from '../terminal/Terminal.js'
 const SETTINGS_TAKEN = [...TARGET, ...PROTECTION] as const
 type EnqueueSettings = TargetSettings & ProtectionSettings
 
-/** Registers `symphony enqueue`: enqueues one payment, or a file of payments. */
 export function registerEnqueue(program: Command, cli: Cli): void {
   addSettings(
     program.command('enqueue').description('enqueue one payment, or a file of them; repeating it changes nothing'),
@@ -141,11 +140,9 @@ interface EnqueuedCounts {
 }
 
 interface EnqueuedFile extends EnqueuedCounts {
-  /** Warnings, one per rail without a worker. */
   readonly warnings: readonly EnqueueWarning[]
 }
 
-/** Database role, rails and encryption that instructions go through. */
 interface EnqueueTarget {
   readonly ingest: Queryable
   readonly rails: KnownContracts

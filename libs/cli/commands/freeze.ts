@@ -12,7 +12,6 @@ import { describeFreeze, describeMarks } from '../operator/wording.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony freeze`: shows, places and lifts a freeze of dispatch. */
 export function registerFreeze(program: Command, cli: Cli): void {
   const freeze = program
     .command('freeze')

@@ -34,7 +34,6 @@ import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony holds`: lists, places and resolves holds. */
 export function registerHolds(program: Command, cli: Cli): void {
   const holds = program.command('holds').description('payments held until operators decide').addHelpText('after', HELP)
 

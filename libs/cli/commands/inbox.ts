@@ -18,7 +18,6 @@ import { resolveSettings, type GivenFlags } from '../settings/resolveSettings.js
 import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony inbox`: lists, shows and revives messages from other systems. */
 export function registerInbox(program: Command, cli: Cli): void {
   const inbox = program.command('inbox').description('messages received from other systems').addHelpText('after', HELP)
 

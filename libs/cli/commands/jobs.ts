@@ -23,7 +23,6 @@ import { addExamples, parseWholeNumber } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony jobs`: manages cron jobs and lists their runs. */
 export function registerJobs(program: Command, cli: Cli): void {
   const jobs = program.command('jobs').description('cron jobs and their runs').addHelpText('after', HELP)
 
@@ -177,7 +176,6 @@ function printRun(run: JobRunStatus, { terminal }: Cli): void {
 
 type TimerFlags = GivenFlags & { readonly state?: WorkState; readonly topic?: string; readonly limit?: number }
 
-/** Registers `symphony timers`: lists timers and cancels one. Applications schedule timers. */
 export function registerTimers(program: Command, cli: Cli): void {
   const timers = program.command('timers').description('one-shot timers').addHelpText('after', TIMERS_HELP)
 

@@ -8,7 +8,6 @@ import { resolveSettings, type GivenFlags } from '../settings/resolveSettings.js
 import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony keys`: creates, lists and revokes keys of the HTTP API. */
 export function registerKeys(program: Command, cli: Cli): void {
   const keys = program.command('keys').description('keys of the HTTP API').addHelpText('after', HELP)
 

@@ -6,7 +6,6 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony leases`: lists named leases. No command ends a lease. */
 export function registerLeases(program: Command, cli: Cli): void {
   const leases = program.command('leases').description('named leases and their holders').addHelpText('after', HELP)
 

@@ -14,7 +14,6 @@ import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony pause`: stops claims for a rail, a participant, a stream or everything. */
 export function registerPause(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(
@@ -54,7 +53,6 @@ async function runPause(kind: PauseKind, name: string, flags: GivenFlags, cli: C
   })
 }
 
-/** Registers `symphony resume`: ends a pause. */
 export function registerResume(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(
@@ -106,7 +104,6 @@ function pauseNameArgument(): Argument {
   return new Argument('[name]', 'rail or participant; none for all')
 }
 
-/** Returns the name of a pause. Every kind except `all` requires one. */
 function pauseName(kind: PauseKind, name: string | undefined): string {
   if (kind !== 'all' && name === undefined) throw new InvalidArgumentError('name', `expected the name of the ${kind}`)
   if (kind === 'all' && name !== undefined) throw new InvalidArgumentError('name', 'expected none for all')

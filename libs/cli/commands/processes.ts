@@ -26,7 +26,6 @@ const START_SETTINGS = [...TARGET, ...RELAY, ...SCHEDULER, ...CLEANUP, ...PROCES
  */
 const START_DEFAULTS: Partial<Settings> = { shutdownMs: 1_500, logLevel: 'warn' }
 
-/** Registers `symphony start`: runs everything in one process, in the foreground. */
 export function registerStart(program: Command, cli: Cli): void {
   addSettings(
     program
@@ -58,7 +57,6 @@ async function start(flags: GivenFlags, cli: Cli): Promise<void> {
 
 const API_SETTINGS = [...TARGET, ...PROTECTION, ...PROCESS, ...API, ...ALERTS] as const
 
-/** Registers `symphony api`: serves the HTTP API and the dashboard. */
 export function registerApi(program: Command, cli: Cli): void {
   addSettings(program.command('api').description('serve the HTTP API and the dashboard until stopped'), API_SETTINGS)
     .addHelpText('after', API_HELP)
@@ -84,7 +82,6 @@ async function api(flags: GivenFlags, cli: Cli): Promise<void> {
 
 const WORKER_SETTINGS = [...TARGET, ...RELAY, ...PROCESS, 'http'] as const
 
-/** Registers `symphony worker`: runs the relayer and lease repair. */
 export function registerWorker(program: Command, cli: Cli): void {
   addSettings(
     program.command('worker').description('dispatch items to your rails until stopped: relayer and lease repair'),
@@ -117,7 +114,6 @@ async function worker(flags: GivenFlags, cli: Cli): Promise<void> {
 
 const SCHEDULER_SETTINGS = [...TARGET, ...SCHEDULER, ...CLEANUP, 'listen', ...PROCESS, 'http'] as const
 
-/** Registers `symphony scheduler`: runs timers, jobs and retention. */
 export function registerScheduler(program: Command, cli: Cli): void {
   addSettings(
     program.command('scheduler').description('turn due timers and jobs into messages until stopped'),

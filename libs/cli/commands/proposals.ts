@@ -22,7 +22,6 @@ import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony approve`: approves proposals of another person. */
 export function registerApprove(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(
@@ -91,7 +90,6 @@ async function requiredProposal(control: RoleHandle, proposalId: string): Promis
   })
 }
 
-/** Registers `symphony withdraw`: the proposer withdraws a proposal, or another person refuses it. */
 export function registerWithdraw(program: Command, cli: Cli): void {
   addOperatorOptions(
     addExamples(program.command('withdraw'), 'symphony withdraw 01981… --reason "it was paid after all"')

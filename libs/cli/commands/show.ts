@@ -21,7 +21,6 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { TARGET } from '../settings/settings.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony show`: prints the timeline of one payment. */
 export function registerShow(program: Command, cli: Cli): void {
   addSettings(
     addExamples(
@@ -124,7 +123,6 @@ function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
 interface Moment {
   readonly at: Date | null
   readonly line: string
-  /** True if the outcome is unknown after this entry. */
   readonly isUnknown: boolean
 }
 

@@ -11,7 +11,6 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { ALERTS, TARGET, type AlertSettings } from '../settings/settings.js'
 import type { Cli, Colors } from '../terminal/Terminal.js'
 
-/** Registers `symphony status`: prints the counts of the queue and the active alerts. */
 export function registerStatus(program: Command, cli: Cli): void {
   addSettings(program.command('status').description('show the counts of the queue and the active alerts'), [
     ...TARGET,
@@ -142,7 +141,6 @@ function duration(seconds: number): string {
   return `${Math.floor(whole / 3_600)} h`
 }
 
-/** Registers `symphony workers`: lists relayers that run or died. */
 export function registerWorkers(program: Command, cli: Cli): void {
   const workers = addSettings(
     program
@@ -176,7 +174,6 @@ function printWorker(worker: WorkerReport & { readonly deadSince: string | null 
   if (clockJump !== undefined) terminal.print(dim(`  last clock jump: ${JSON.stringify(clockJump)}`))
 }
 
-/** Registers `symphony alerts`: prints the alert rules, as text or for Prometheus. */
 export function registerAlerts(program: Command, cli: Cli): void {
   addSettings(program.command('alerts').description('list the alert rules with their thresholds'), ALERTS)
     .option('--prometheus', 'print a rules file for Prometheus')

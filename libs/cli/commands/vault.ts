@@ -9,7 +9,6 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { TARGET } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Registers `symphony vault`: manages the keys of encrypted fields. */
 export function registerVault(program: Command, cli: Cli): void {
   const vault = program.command('vault').description('keys of encrypted fields').addHelpText('after', HELP)
 

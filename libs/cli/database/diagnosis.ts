@@ -41,7 +41,6 @@ function describe({ object, expected, found }: Finding): string {
   return `${object}: expected ${expected}, found ${found}`
 }
 
-/** Prints each finding as a paragraph: object, expected, found and remedy. */
 export function printDiagnosis({ schema, ok, findings }: Diagnosis, { terminal }: Cli): void {
   for (const { severity, code, object, expected, found, remedy } of findings) {
     terminal.print(`${colored(severity, terminal.colors)} ${terminal.colors.dim(code)} ${object}`)

@@ -38,7 +38,6 @@ export async function openServer(
   return { url: server.url, embedded: server, stop: server.stop }
 }
 
-/** Returns the connection options of the settings. */
 export function targetOptions(
   url: string,
   { schema, pooler, listenUrl }: TargetSettings,
@@ -56,7 +55,6 @@ export function targetOptions(
 /** Limits for a statement that may run longer than those of a worker. */
 export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs'>
 
-/** Opens the target for one command, and closes it afterwards. */
 export function withTarget<T>(
   settings: TargetSettings,
   application: string,
@@ -113,7 +111,6 @@ async function schemaRefusal(error: unknown, url: string, schema: string): Promi
 /** Settings of commands that open the database themselves, e.g. before anything is deployed. */
 const DATABASE = ['databaseUrl', 'schema', 'dataDir'] as const
 
-/** Flags of these settings, as commander parsed them. */
 export interface DatabaseFlags {
   readonly databaseUrl?: string
   readonly schema?: string
@@ -125,7 +122,6 @@ export function addDatabaseSettings(command: Command): Command {
   return addSettings(command, DATABASE)
 }
 
-/** Returns the address, given or of the embedded server in the data folder, and the schema. */
 export async function resolveDatabase(
   { databaseUrl, schema, dataDir, config }: DatabaseFlags,
   cli: Cli,

@@ -22,7 +22,6 @@ export function requiredReason({ reason }: GivenFlags): string {
   throw new InvalidArgumentError('--reason', 'expected a reason; it is stored in the ledger for ever')
 }
 
-/** Runs an operator's action in the role `symphony_control`. */
 export async function asControl<T>(
   name: string,
   flags: GivenFlags,
@@ -34,13 +33,11 @@ export async function asControl<T>(
   return withTarget(settings, name, (database) => body(database.as('symphony_control')), limits)
 }
 
-/** Prints the result as JSON, or as a sentence. */
 export function printResult(result: object, sentence: string, { json }: GivenFlags, { terminal }: Cli): void {
   if (json === true) terminal.printJson(result)
   else terminal.print(sentence)
 }
 
-/** Adds the filters of the operators' lists. */
 export function addSelection(command: Command): Command {
   return command
     .option('--rail <name>', 'only payments of this rail')
@@ -52,7 +49,6 @@ export function addSelection(command: Command): Command {
     )
 }
 
-/** Adds the cursor of the next page. */
 export function addPaging(command: Command): Command {
   return command.option('--before <cursor>', 'next page: the value that the previous page printed')
 }
@@ -87,7 +83,6 @@ interface FoundPage {
   readonly next: string | null
 }
 
-/** True if the search has a filter. */
 export function hasFilter({ railType, participants, since, until, errorCode }: ItemSelection): boolean {
   return [railType, participants, since, until, errorCode].some((value) => value !== undefined)
 }

@@ -29,13 +29,11 @@ export function describeFreeze(epoch: DispatchEpoch | undefined): readonly strin
   ]
 }
 
-/** Returns a sentence about the payments that a freeze has marked. */
 export function describeMarks({ markedAt, itemsMarked }: DispatchEpoch): string {
   if (markedAt === null) return 'Pending payments are not marked yet: a worker or the lift marks them.'
   return `${itemsMarked} pending payments were marked as of unknown outcome; the policy of each rail decides them.`
 }
 
-/** Returns which freeze made the outcome of an item unknown. */
 export function describeItemFreeze({ epochNo, cause, reason, frozenAt }: ItemFreeze): string {
   return `unknown since the freeze of epoch ${epochNo} at ${frozenAt}, ${cause}: ${reason}`
 }

@@ -21,13 +21,10 @@ interface ProcessHttpServerOptions extends Pick<HttpServerOptions, 'symphony'> {
   readonly accessToken: string | undefined
   /** Options of the API and the dashboard; undefined serves neither. */
   readonly api?: Pick<HttpServerOptions, 'accessTokenOwner' | 'oidc' | 'limits' | 'alertRules'>
-  /** Senders whose webhooks are received. */
   readonly webhooks?: WebhookSources | undefined
 }
 
-/** HTTP server of a process. */
 export class ProcessHttpServer {
-  /** Metrics that the workers of this process update. */
   readonly metrics = new Metrics({ version: packageVersion() })
   readonly #server: HttpServer
 

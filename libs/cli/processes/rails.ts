@@ -43,7 +43,6 @@ const TYPESCRIPT = /\.[cm]?tsx?$/i
 const TYPESCRIPT_REMEDY =
   'Compile it (npx tsc rails.ts --module nodenext --target es2022) and give --rails the .js file. Node.js 20 reads no TypeScript; Node.js 24 reads a .ts or .mts file without enums, namespaces and parameter properties, outside node_modules.'
 
-/** Rails, and the vault that encrypts and masks fields of their payloads. */
 export interface Protection {
   readonly rails: ReadonlyMap<string, LoadedRail>
   readonly vault: FieldVault

@@ -21,7 +21,6 @@ import { openSymphony } from './workerOptions.js'
 
 export type ApiProcessSettings = TargetSettings & ProtectionSettings & ProcessSettings & ApiSettings & AlertSettings
 
-/** Serves the API and the dashboard until stopped, then closes its connections. */
 export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<void> {
   const { strict, schema, accessToken, rails: railsFile } = settings
   const files = await loadApiFiles(settings)

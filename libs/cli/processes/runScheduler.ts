@@ -17,7 +17,6 @@ export type SchedulerProcessSettings = TargetSettings &
   ProcessSettings &
   Pick<Settings, 'listen' | 'http'>
 
-/** Runs until stopped, then closes its connections. */
 export async function runScheduler(settings: SchedulerProcessSettings, cli: Cli): Promise<void> {
   const { strict, schema } = settings
   const url = await urlOfTarget(settings)

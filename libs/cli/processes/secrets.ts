@@ -68,7 +68,6 @@ export async function loginOf(dataDir: string): Promise<ProcessLogin> {
   return { name, password }
 }
 
-/** Returns the address of the same database with another login. */
 export function urlOfLogin(url: string, { name, password }: ProcessLogin): string {
   // An empty host means this machine. WHATWG URLs refuse it beside credentials.
   const address = new URL(url.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost'))

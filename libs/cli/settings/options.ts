@@ -1,6 +1,5 @@
 import { InvalidArgumentError as CommanderArgumentError, Option, type Command } from 'commander'
 
-/** Options that several commands share. */
 export function dataDirOption(): Option {
   return new Option('--data-dir <folder>', 'folder of the embedded PostgreSQL').default('.symphony')
 }
@@ -19,7 +18,6 @@ export function databaseUrlOption(): Option {
   return new Option('--database-url <url>', 'connection URL of the database')
 }
 
-/** Adds examples to the help of a command. */
 export function addExamples(command: Command, ...lines: readonly string[]): Command {
   return command.addHelpText('after', `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}`)
 }

@@ -13,7 +13,6 @@ import type { Cli } from '../terminal/Terminal.js'
 import type { Place, SettingKind } from './settingKinds.js'
 import { SETTINGS, type SettingName, type Settings } from './settings.js'
 
-/** Adds the flags of these settings and `--config` to a command. */
 export function addSettings(
   command: Command,
   names: readonly SettingName[],

@@ -5,7 +5,6 @@ import { boundedInteger, InvalidArgumentError, requiredText, type Bounds, type J
 export interface Place {
   /** `--lease-seconds`, `LEASE_SECONDS` or `leaseSeconds in symphony.json`. */
   readonly name: string
-  /** Configuration file that holds the value. */
   readonly file?: string
 }
 

@@ -6,7 +6,6 @@ import { choice, path, switchedOn, text, wholeNumber, type SettingKind } from '.
 interface Setting<Value, Default> {
   /** Flag as commander spells it. The key of the configuration file is its name in camel case. Secrets have no flag. */
   readonly flag?: string
-  /** Flag that turns a switch off. */
   readonly offFlag?: string
   readonly env?: string
   readonly kind: SettingKind<Value>
@@ -360,7 +359,6 @@ export type SettingName = keyof typeof SETTINGS
 type ValueOf<S> =
   S extends Setting<infer Value, infer Default> ? Value | (undefined extends Default ? undefined : never) : never
 
-/** Checked values of all settings. */
 export type Settings = { readonly [Name in SettingName]: ValueOf<(typeof SETTINGS)[Name]> }
 
 /** Settings that name the database. */
@@ -389,10 +387,8 @@ export const RELAY = [
 /** Settings of field protection, for a process that enqueues or shows payloads. */
 export const PROTECTION = ['rails', 'vaultKeys'] as const
 
-/** Settings of timers and jobs. */
 export const SCHEDULER = ['schedulerPollMs', 'missedAfterMs'] as const
 
-/** Settings of retention. */
 export const CLEANUP = [
   'cleanupIntervalMs',
   'inboxRetentionDays',
@@ -407,7 +403,6 @@ export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as 
 /** Settings of the API: identity, limits and webhooks. */
 export const API = ['webhooks', 'oidc', 'requestsPerSecond', 'streamsMax'] as const
 
-/** Thresholds of the alert rules. */
 export const ALERTS = [
   'alertDueSeconds',
   'alertUnfinishedSeconds',

@@ -119,7 +119,6 @@ export class ProgressBar {
     )
   }
 
-  /** Removes the line. */
   clear(): void {
     this.#terminal.redraw('')
   }

@@ -5,13 +5,10 @@ import type { Terminal } from './Terminal.js'
 
 interface ReportOptions {
   readonly terminal: Terminal
-  /** True writes the error as one JSON object. */
   readonly json: boolean
-  /** True adds stack traces. */
   readonly debug: boolean
 }
 
-/** Prints the error and its remedy, and returns the exit code. */
 export function reportError(error: unknown, { terminal, json, debug }: ReportOptions): number {
   // The help or the version was printed on request.
   if (error instanceof CommanderError && error.exitCode === 0) return EXIT.ok
@@ -125,7 +122,6 @@ export const EXIT = Object.freeze({
   terminated: 143,
 })
 
-/** Text below `symphony --help`. */
 export const EXIT_CODES_HELP = `
 Exit codes:
   0    done; for a check: everything holds; for start, worker, api and scheduler: stopped by SIGINT or SIGTERM
@@ -158,12 +154,10 @@ const USAGE_CODES: ReadonlySet<string> = new Set([
   'VAULT_KEYS_MISSING',
 ])
 
-/** Exit code of a process that a signal stopped. */
 export const EXIT_OF = { SIGINT: EXIT.interrupted, SIGTERM: EXIT.terminated } as const
 
 export type StopSignal = keyof typeof EXIT_OF
 
-/** Thrown when SIGINT or SIGTERM stopped a command. */
 export class InterruptedError extends SymphonyError {
   readonly exitCode: number
 

@@ -41,7 +41,6 @@ export function surfaceOf(command: Command, path: readonly string[] = []): Comma
   }
 }
 
-/** Returns the program and every command below it, groups included. */
 export function everyCommand(surface: CommandSurface): readonly CommandSurface[] {
   return [surface, ...surface.commands.flatMap(everyCommand)]
 }
@@ -69,7 +68,6 @@ function choicesIn({ flags }: Option): readonly string[] {
   return placeholder?.split('|') ?? []
 }
 
-/** Returns the page `docs/reference/cli.md`. */
 export function cliReference(program: Command): string {
   const commands = program.commands.flatMap((command) => withDescendants(command, []))
   return `# Command line reference
@@ -107,7 +105,6 @@ function section({ command, path }: Placed): string {
   return `## symphony ${path.join(' ')}\n\n\`\`\`text\n${helpOf(command).trim()}\n\`\`\``
 }
 
-/** Returns the help of a command, 120 characters wide. */
 export function helpOf(command: Command): string {
   let text = ''
   command.configureOutput({

@@ -18,7 +18,6 @@ import { NAV_ITEMS, visibleNavItems, type NavItem } from './navItems.js'
 import { pathTo, route } from './router.js'
 import { theme, toggleTheme } from './theme.js'
 
-/** Frame around every page. */
 export function Shell({ children }: { readonly children: ComponentChildren }) {
   const main = useRef<HTMLElement>(null)
   const address = route.value.parts.join('/')

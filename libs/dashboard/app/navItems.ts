@@ -1,12 +1,10 @@
 import { boundTo } from '../data/me.js'
 import type { IconName } from '../parts/Icon.js'
 
-/** Page in the navigation. */
 export interface NavItem {
   /** First part of the address; empty for the overview. */
   readonly path: string
   readonly title: string
-  /** Title in the narrow bar of a phone. */
   readonly shortTitle: string
   readonly icon: IconName
   /** Key that opens the page after `g`. */

@@ -32,7 +32,6 @@ const LAYERS: readonly Layer[] = [
   { name: 'failed', state: 'FAILED', colour: '--bad', count: ({ failed }) => failed },
 ]
 
-/** Stacked attempts per minute over the last hour, with the numbers as a legend below. */
 export function ThroughputChart({ minutes }: { readonly minutes: readonly ThroughputMinute[] }) {
   const [pointedAt, setPointedAt] = useState<number | null>(null)
   const { place, isDrawn } = useStackedBars(minutes, setPointedAt)

@@ -32,7 +32,6 @@ import type {
 } from '../../http/index.js'
 import { request } from './client.js'
 
-/** Requests of the dashboard, with the types of their answers. */
 interface PageQuery {
   readonly cursor?: string
   readonly limit?: number
@@ -57,7 +56,6 @@ export const listPayments = (filter: PaymentFilter & PageQuery, signal: AbortSig
   request<OutboxPage>('/v1/outbox', { query: { ...filter }, signal })
 export const readTimeline = (outboxId: string, signal: AbortSignal) =>
   request<Timeline>(`/v1/outbox/${e(outboxId)}`, { signal })
-/** Reads all pages. */
 export async function readProof(outboxId: string, signal: AbortSignal): Promise<Proof> {
   const rows: Proof['rows'][number][] = []
   const blocks = new Map<string, Proof['blocks'][number]>()

@@ -1,4 +1,3 @@
-/** Formats of numbers and times, the same on every page. */
 const GROUPED = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
 

@@ -8,7 +8,6 @@ export function itemsOf({ type, data }: ServerEvent): ItemsEvent | undefined {
   return items
 }
 
-/** True if an event may concern this payment. */
 export function mentions(event: ServerEvent, outboxId: string): boolean {
   const told = itemsOf(event)
   return told !== undefined && (told.truncated || told.items.some((item) => item.outboxId === outboxId))

@@ -52,12 +52,10 @@ export async function checkProof({ outboxId, rows, blocks }: Proof): Promise<Che
   return checked
 }
 
-/** Returns the first row with a defect. */
 export function firstBreak(rows: readonly CheckedRow[]): CheckedRow | undefined {
   return rows.find(({ defect }) => defect !== undefined)
 }
 
-/** Returns the payload of the last attempt, as text. */
 export function payloadIn({ rows }: Proof): string | null {
   const attempt = rows.findLast(({ kind }) => kind === 'attempt')
   if (attempt === undefined || attempt.record === null) return attempt?.payload ?? null
@@ -152,7 +150,6 @@ function integerOf(bytes: Uint8Array | null | undefined): bigint {
   return integerIn(hexOf(bytes))
 }
 
-/** Returns a signed integer of the given bytes. */
 function integerIn(hex: string): bigint {
   return BigInt.asIntN(hex.length * 4, BigInt(`0x0${hex}`))
 }

@@ -1,4 +1,3 @@
-/** Server-sent event. */
 export interface ServerEvent {
   readonly type: string
   readonly data: string

@@ -19,7 +19,6 @@ interface Badge {
   readonly meaning: string
 }
 
-/** Badges of the navigation by page. */
 export const navBadges = signal<Readonly<Record<string, Badge>>>({})
 
 /** Interval of requests for the status, in addition to the pushed events. */

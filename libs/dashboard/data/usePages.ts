@@ -2,7 +2,6 @@ import { useEffect, useMemo } from 'preact/hooks'
 import { signal, type ReadonlySignal } from '@preact/signals'
 import { problemOf, type ShownProblem } from './client.js'
 
-/** List that is loaded page by page. */
 interface PagedList<T> {
   readonly rows: readonly T[]
   /** Cursor of the next page; undefined before the first page is read, null after the last. */
@@ -17,7 +16,6 @@ export interface PagesHandle<T> {
   /** Loads the first page again. The rows stay until the answer arrives. */
   readonly refresh: () => void
   readonly more: () => void
-  /** Changes loaded rows after an event. */
   readonly patch: (change: (row: T) => T) => void
 }
 

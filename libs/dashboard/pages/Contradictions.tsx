@@ -12,7 +12,6 @@ import { ReasonDialog } from '../parts/ReasonDialog.js'
 import { styleOfState } from '../parts/states.js'
 import { StateTag } from '../parts/StateTag.js'
 
-/** Payments for which a worker reported a different outcome than the ledger records, until an operator reviews them. */
 export function Contradictions() {
   const open = usePages<Contradiction>('open', (cursor, signal) =>
     listContradictions(cursor === undefined ? {} : { cursor }, signal),

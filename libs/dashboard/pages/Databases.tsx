@@ -6,7 +6,6 @@ import { Icon } from '../parts/Icon.js'
 import { ResourceView } from '../parts/ResourceView.js'
 import { Scrollable } from '../parts/Scrollable.js'
 
-/** Databases that this process serves. */
 export function Databases() {
   const databases = useResource({ key: 'databases', load: readDatabases, everyMs: 5_000 })
   return (

@@ -15,7 +15,6 @@ import { listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { BulkRedriveDialog, RedriveDialog } from './payment/dialogs.js'
 
-/** Payments that ended FAILED. Two people can redrive one. */
 export function DeadLetters() {
   const filter = listFilterOf(route.value.query)
   const dead = usePages<DeadLetter>(JSON.stringify(filter), (cursor, signal) =>

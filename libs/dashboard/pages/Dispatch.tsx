@@ -1,7 +1,6 @@
 import { FreezePanel } from './dispatch/FreezePanel.js'
 import { PausesPanel } from './dispatch/PausesPanel.js'
 
-/** Freezes and pauses. */
 export function Dispatch() {
   return (
     <>

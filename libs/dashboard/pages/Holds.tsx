@@ -16,7 +16,6 @@ import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
 import { ResolveDialog } from './payment/dialogs.js'
 
-/** Held payments, and proposals about them. */
 export function Holds() {
   const filter = listFilterOf(route.value.query)
   const holds = usePages<Hold>(JSON.stringify(filter), (cursor, signal) =>

@@ -15,7 +15,6 @@ import { styleOfState } from '../parts/states.js'
 
 const STATES = ['dead', 'seen', 'processing', 'done']
 
-/** Messages from other systems. */
 export function Inbox() {
   const state = route.value.query['state'] ?? 'dead'
   const messages = usePages<InboxMessageView>(state, (cursor, signal) =>

@@ -9,7 +9,6 @@ import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { StateTag } from '../parts/StateTag.js'
 
-/** Named leases. */
 export function Leases() {
   const released = route.value.query['released'] === 'true'
   const leases = usePages<LeaseView>(String(released), (cursor, signal) =>

@@ -17,7 +17,6 @@ import { ParticipantPayments } from './overview/ParticipantPayments.js'
 import { WatchedPayment } from './overview/WatchedPayment.js'
 import { WorkersPanel } from './overview/WorkersPanel.js'
 
-/** Payment that was enqueued from this page. */
 const watched = signal<string | null>(null)
 
 export function Overview() {

@@ -20,7 +20,6 @@ import { StateTag } from '../parts/StateTag.js'
 import { useAction } from '../parts/useAction.js'
 import { Scrollable } from '../parts/Scrollable.js'
 
-/** Jobs and timers. */
 export function Scheduler() {
   return (
     <>

@@ -3,14 +3,12 @@ import { ProblemNote } from './ProblemNote.js'
 import { useAction } from './useAction.js'
 
 interface ActionFormProps {
-  /** Text of the button. */
   readonly action: string
   /** Runs the action and resolves with a sentence to announce, or an empty text. */
   readonly act: (form: FormData) => Promise<string>
   readonly onDone?: () => void
   /** True enables the button. @default true */
   readonly isReady?: boolean
-  /** Another button beside that of the form. */
   readonly beside?: ComponentChildren
   readonly children: ComponentChildren
 }

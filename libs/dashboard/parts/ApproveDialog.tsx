@@ -12,7 +12,6 @@ interface ApproveDialogProps {
   readonly onDone: () => void
 }
 
-/** Asks the second person to approve, and shows all facts of the decision. */
 export function ApproveDialog({ proposal, onClose, onDone }: ApproveDialogProps) {
   const { proposalId, decision, instructionId, outboxId, railReference, reason, proposedBy } = proposal
   const { meaning, short, effect } = DECISIONS[decision]

@@ -7,18 +7,15 @@ import { Dialog } from './Dialog.js'
 
 interface BulkActionDialogProps<T> {
   readonly title: string
-  /** Text of the button. */
   readonly action: string
   readonly explanation: ComponentChildren
   readonly all: readonly T[]
   readonly act: (one: T, reason: string) => Promise<unknown>
-  /** Sentence to announce afterwards. */
   readonly said: string
   /** True asks for a reason, which is recorded for each item. @default true */
   readonly needsReason?: boolean
   readonly onClose: () => void
   readonly onDone: () => void
-  /** Content below the explanation. */
   readonly children?: ComponentChildren
 }
 

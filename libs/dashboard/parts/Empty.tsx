@@ -1,6 +1,5 @@
 import type { ComponentChildren } from 'preact'
 
-/** Explanation of an empty list. */
 export function Empty({ title, children }: { readonly title: string; readonly children: ComponentChildren }) {
   return (
     <div class="empty">

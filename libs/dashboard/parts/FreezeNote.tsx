@@ -2,7 +2,6 @@ import type { OutboxItem } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
 import { RelativeTime } from './RelativeTime.js'
 
-/** Says which freeze made the outcome of a payment unknown. */
 export function FreezeNote({ freeze }: { readonly freeze: OutboxItem['freeze'] }) {
   if (freeze === null) return null
   return (

@@ -11,7 +11,6 @@ interface IdProps {
   readonly whole?: boolean
 }
 
-/** Id with a copy button and an optional link. */
 export function Id({ value, label, href, whole = false }: IdProps) {
   const text = whole ? value : shortId(value)
   return (

@@ -1,4 +1,3 @@
-/** Logo of the product. */
 export function Logo() {
   return (
     <svg width="20" height="20" viewBox="0 0 16 16" aria-hidden="true">

@@ -8,7 +8,6 @@ interface PagedTableProps<T> {
   readonly label: string
   readonly from: PagesHandle<T>
   readonly columns: readonly string[]
-  /** Returns a row with one cell per column. */
   readonly row: (value: T) => ComponentChildren
   readonly empty: ComponentChildren
 }

@@ -5,7 +5,6 @@ import { Dialog } from './Dialog.js'
 
 interface ReasonDialogProps {
   readonly title: string
-  /** Text of the button. */
   readonly action: string
   readonly explanation: ComponentChildren
   readonly onClose: () => void

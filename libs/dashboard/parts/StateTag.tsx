@@ -3,7 +3,6 @@ import { styleOfState } from './states.js'
 
 interface StateTagProps {
   readonly state: string
-  /** Shorter word where space is short. */
   readonly short?: string
 }
 

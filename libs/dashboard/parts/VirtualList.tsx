@@ -12,7 +12,6 @@ interface VirtualListProps<T extends object> {
    */
   readonly cells: (row: T) => readonly ComponentChildren[]
   readonly className: string
-  /** Called when the end of the list is near. */
   readonly onNearEnd: () => void
 }
 

@@ -1,11 +1,9 @@
 import type { Proposal } from '../../http/index.js'
 
 interface DecisionWords {
-  /** Sentence. */
   readonly meaning: string
   /** Text on a button, after a verb and a colon. */
   readonly short: string
-  /** Consequence of an approval. */
   readonly effect: string
 }
 

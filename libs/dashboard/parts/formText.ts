@@ -1,4 +1,3 @@
-/** Returns the trimmed value of a form field. */
 export function formText(form: FormData, name: string): string {
   const value = form.get(name)
   return typeof value === 'string' ? value.trim() : ''

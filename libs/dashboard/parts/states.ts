@@ -6,7 +6,6 @@ interface StateStyle {
   readonly word: string
   readonly icon: IconName
   readonly tone: Tone
-  /** Explanation of the state. */
   readonly meaning: string
 }
 

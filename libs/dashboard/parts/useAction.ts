@@ -9,7 +9,6 @@ interface Action {
   readonly run: (act: () => Promise<string>) => void
 }
 
-/** Runs the action of a button, and announces its result. */
 export function useAction(): Action {
   const [isRunning, setIsRunning] = useState(false)
   const [problem, setProblem] = useState<ShownProblem | null>(null)

@@ -51,7 +51,6 @@ export class ApiKeyAuthenticator {
     return key
   }
 
-  /** Drops the oldest answers above the bound. */
   #evict(): void {
     for (const name of this.#cached.keys()) {
       if (this.#cached.size <= CACHED_MAX) return

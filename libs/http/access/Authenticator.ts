@@ -8,7 +8,6 @@ import type { OidcAuthenticator } from './OidcAuthenticator.js'
 interface AuthenticatorOptions {
   /** Token with every scope, for the operator of the process; undefined if there is none. */
   readonly accessToken: string | undefined
-  /** Person that the token stands for. */
   readonly accessTokenOwner: string
   readonly keys?: ApiKeyAuthenticator | undefined
   readonly oidc?: OidcAuthenticator | undefined

@@ -8,7 +8,6 @@ import { EXAMPLE } from './examples.js'
 import { decodeCursor, encodeCursor, isVisible, LIMIT_DEFAULT, ofParticipants, page, UUID_PART } from './parameters.js'
 import { route, type Route } from './route.js'
 
-/** Routes for payments whose reported outcome contradicts the ledger. */
 export function contradictionRoutes({ roles }: Api): readonly Route[] {
   const common = { tag: 'decisions', participants: 'filtered' } as const
   return [

@@ -43,7 +43,6 @@ import { route, type RouteResponse, type Example, type Route } from './route.js'
 const listQuery = { rail: Type.Optional(Id), participant: Type.Optional(Id), ...page }
 const REASON = { reason: 'seen in the bank’s report' }
 
-/** Dead letters, holds and proposals, and the decisions about them. */
 export function decisionRoutes({ roles }: Api): readonly Route[] {
   return [
     route({
@@ -196,7 +195,6 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
   ]
 }
 
-/** Differences between decisions. */
 interface Decision<Body extends TSchema> {
   readonly path: string
   readonly summary: string

@@ -41,7 +41,6 @@ const Epoch = shape({
   synchronous: Type.Boolean({ description: 'true if commits waited for a standby at the last heartbeat' }),
 })
 
-/** Freeze state of dispatch. */
 export const Dispatch = shape({
   frozen: Type.Boolean(),
   freeze: nullable(Freeze),
@@ -144,7 +143,6 @@ function dispatchOf(epoch: DispatchEpoch | undefined): Dispatch {
   }
 }
 
-/** Returns the current freeze; null if there is none. */
 function freezeIn({ frozen, frozenAt, frozenBy, freezeCause, freezeReason, markedAt, itemsMarked }: DispatchEpoch) {
   if (!frozen || frozenAt === null || freezeCause === null) return null
   return {

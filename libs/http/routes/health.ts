@@ -11,7 +11,6 @@ interface Health {
 
 const Verdict = Type.Object({ status: Type.Enum(['ok', 'unavailable']) }, { additionalProperties: false })
 
-/** Routes of every process. */
 export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
   const open = { method: 'GET', tag: 'health', access: 'open', participants: 'filtered', problems: [] } as const
   return [

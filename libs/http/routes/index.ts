@@ -24,7 +24,6 @@ interface ApiParts {
   readonly clock: Clock
 }
 
-/** Returns every route of the API. */
 export function apiRoutes({ api, statusCache, connections, authenticator, clock }: ApiParts): readonly Route[] {
   return [
     ...overviewRoutes(api, statusCache),

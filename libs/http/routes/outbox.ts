@@ -247,7 +247,6 @@ async function provenRows(role: Role, outboxId: string, cursor: string | undefin
 
 const FIRST_ROW = { kind: 'identity', number: 0n } as const
 
-/** Returns the rows of a page and the heads of their blocks. */
 function proofPage(rows: readonly ProvenRow[], show: ShowPayload | undefined): Omit<Proof, 'outboxId'> {
   const shown: ProofRow[] = []
   const blocks = new Map<string, ProofBlock>()

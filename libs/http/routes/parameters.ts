@@ -3,7 +3,6 @@ import type { Identity } from '../access/Identity.js'
 import { ProblemError } from '../Problem.js'
 import { Cursor, Id, Uuid } from '../shapes/common.js'
 
-/** Parameters of several routes. */
 export const LIMIT_DEFAULT = 100
 
 export const page = {

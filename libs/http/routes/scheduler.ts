@@ -43,7 +43,6 @@ const WORK_STATES = ['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLE
 const RUNS = { list: 'runs', parts: { micros: MICROS_PART, id: UUID_PART } }
 const TIMERS = { list: 'timers', parts: { micros: MICROS_PART, id: UUID_PART } }
 
-/** Routes for jobs, their runs, and timers. */
 export function schedulerRoutes({ roles }: Api): readonly Route[] {
   return [
     route({

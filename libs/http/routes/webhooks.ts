@@ -155,7 +155,6 @@ function headerOf(headers: IncomingHttpHeaders, name: string): string {
   return typeof value === 'string' ? value : ''
 }
 
-/** Maximum size of a payload. */
 const BODY_BYTES_MAX = 65_536
 const TIMESTAMP = /^\d{1,12}$/
 

@@ -4,7 +4,6 @@ import { DecisionShape, OutboxItem, Proposal } from './outbox.js'
 
 const Reason = Type.String({ minLength: 1, maxLength: 1_000, description: 'reason, stored for ever' })
 
-/** Held item and its open proposal. */
 export const Hold = shape({ item: OutboxItem, proposal: nullable(Proposal) })
 export type Hold = Static<typeof Hold>
 

@@ -130,7 +130,6 @@ export type Proposal = Static<typeof Proposal>
 export const InstructionItem = shape({ ...itemFields, attempts: Type.Array(Attempt) })
 export type InstructionItem = Static<typeof InstructionItem>
 
-/** Timeline of one item. */
 export const Timeline = shape({
   item: OutboxItem,
   attempts: Type.Array(Attempt),

@@ -2,7 +2,6 @@ import { Type, type Static } from 'typebox'
 import { Id, nullable, oneOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
 import { ItemStateShape } from './outbox.js'
 
-/** State of one alert. */
 export const Alert = shape({
   name: Type.String(),
   state: oneOf(['pending', 'firing'], 'pending: its condition is met, but not for long enough yet'),
@@ -10,7 +9,6 @@ export const Alert = shape({
   summary: Type.String(),
   firstLook: Type.String(),
   remedy: Type.String(),
-  /** Value that the rule compares. */
   value: nullable(Type.Number()),
   since: Timestamp,
   forSeconds: Type.Number(),
@@ -18,7 +16,6 @@ export const Alert = shape({
 })
 export type Alert = Static<typeof Alert>
 
-/** Alert rule, firing or not. */
 const AlertRule = shape({
   name: Type.String(),
   severity: oneOf(['warning', 'critical']),
@@ -113,7 +110,6 @@ export type Databases = Static<typeof Databases>
 const ScopeShape = oneOf(['ingest', 'read', 'audit', 'operate'])
 export type Scope = Static<typeof ScopeShape>
 
-/** Identity of the caller. */
 export const Me = shape({
   owner: Type.String({ description: 'person of two-person decisions' }),
   scopes: Type.Array(ScopeShape),
@@ -148,7 +144,6 @@ export const QueueStats = shape({
 })
 export type QueueStats = Static<typeof QueueStats>
 
-/** Attempts recorded in one minute. */
 export const ThroughputMinute = shape({
   minute: Timestamp,
   dispatched: Type.Integer(),

@@ -58,7 +58,6 @@ export class ChangePoller {
     this.#connections.delete(connection)
   }
 
-  /** Ends every connection, and waits for the poll in progress. */
   async stop(): Promise<void> {
     for (const connection of this.#connections) connection.end()
     await this.#loop.stop()

@@ -59,7 +59,6 @@ const above = (left: Quantity, right: Quantity): Condition => ({ is: 'above', le
 const below = (left: Quantity, right: Quantity): Condition => ({ is: 'below', left, right })
 const all = (...of: readonly Condition[]): Condition => ({ is: 'all', of })
 
-/** Returns the rules with these thresholds. */
 export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
   const threshold = (setting: keyof AlertThresholds) => ({ setting, value: thresholds[setting] })
   const {

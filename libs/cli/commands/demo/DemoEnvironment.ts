@@ -12,7 +12,6 @@ interface DemoEnvironmentOptions {
   readonly signal: AbortSignal
 }
 
-/** Server, schema, login and rail book of a demo. */
 export class DemoEnvironment {
   readonly folder: string
   readonly bookFile: string

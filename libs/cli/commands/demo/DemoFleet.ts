@@ -10,7 +10,6 @@ interface DemoFleetOptions {
   /** Arguments of a worker process, after `node`. */
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, string | undefined>>
-  /** File that receives the workers' logs. */
   readonly logFile: string
   readonly random: Random
 }

@@ -13,7 +13,6 @@ interface DemoCommandOptions {
   readonly json?: boolean
 }
 
-/** Registers `symphony demo`: kills workers while payments run, then compares the ledger with the rail book. */
 export function registerDemo(program: Command, cli: Cli): void {
   program
     .command('demo')

@@ -2,11 +2,9 @@ import type { OutboxInstruction } from '../../../outbox/index.js'
 import { simulatedRail, type SimulatedBehaviour } from '../../../rails/index.js'
 import { between, type Random } from './seededRandom.js'
 
-/** The rails of the demo, by their policy for an unknown outcome. */
 const INQUIRING_RAIL = 'demo-inquire'
 const RESENDING_RAIL = 'demo-resend'
 
-/** Environment variable with the address of the rail book, for the workers of the demo. */
 export const BOOK_URL = 'SYMPHONY_DEMO_BOOK_URL'
 
 const shared = {
@@ -35,7 +33,6 @@ const FATES: readonly { readonly perThousand: number; readonly script: readonly 
   { perThousand: 30, script: ['duplicate', 'success'] },
 ]
 
-/** Returns a payment with random fields and a random behaviour of its rail. */
 export function demoPayment(number: number, run: string, random: Random): OutboxInstruction {
   const instructionId = `${run}-${String(number).padStart(7, '0')}`
   const script = chooseScript(random)

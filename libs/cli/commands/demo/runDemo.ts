@@ -18,7 +18,6 @@ export interface DemoOptions {
   readonly databaseUrl: string | undefined
 }
 
-/** Output of `--json`. */
 export interface DemoResult {
   readonly payments: number
   readonly dispatched: number

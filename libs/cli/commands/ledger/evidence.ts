@@ -16,7 +16,6 @@ import {
 } from './withLedger.js'
 import { printReport } from './verify.js'
 
-/** Registers `symphony evidence`: writes and checks evidence bundles for auditors. */
 export function registerEvidence(program: Command, cli: Cli): void {
   const evidence = addSettings(
     program.command('evidence').description('write an evidence bundle: the deployed schema and the verified ledger'),

@@ -7,7 +7,6 @@ import { countOf, type Cli } from '../../terminal/Terminal.js'
 import { runVerify } from './verify.js'
 import { checkpointsOption, publicKeyOption, requiredFlag, textFlag, withLedger, withProgress } from './withLedger.js'
 
-/** Registers `symphony ledger`: verifies, signs and exports the ledger. */
 export function registerLedger(program: Command, cli: Cli): void {
   const ledger = addExamples(program.command('ledger'), 'symphony ledger verify --json').description(
     'verify, sign and export the ledger',

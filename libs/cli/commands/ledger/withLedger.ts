@@ -6,12 +6,10 @@ import type { GivenFlags } from '../../settings/resolveSettings.js'
 import type { TargetSettings } from '../../settings/settings.js'
 import { ProgressBar, type Cli } from '../../terminal/Terminal.js'
 
-/** Opens the ledger of the target for one command, and closes it afterwards. */
 export function withLedger<T>(settings: TargetSettings, body: (ledger: Ledger) => Promise<T>): Promise<T> {
   return withOpened(settings, 'ledger', openLedger, body)
 }
 
-/** Shows a progress bar while `body` runs. */
 export async function withProgress<T>(
   { terminal }: Cli,
   note: string,
@@ -28,7 +26,6 @@ export async function withProgress<T>(
   }
 }
 
-/** Returns the checkpoint files as an option for methods of the ledger. */
 export function checkpointsOf(flags: GivenFlags): { readonly checkpoints?: CheckpointFiles } {
   const file = textFlag(flags, 'checkpoints')
   const publicKey = textFlag(flags, 'publicKey')

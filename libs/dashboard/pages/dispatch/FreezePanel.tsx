@@ -12,7 +12,6 @@ import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { ReasonDialog } from '../../parts/ReasonDialog.js'
 
-/** Shows whether dispatch is frozen, why, and what to do before the freeze is lifted. */
 export function FreezePanel() {
   const dispatch = useResource({
     key: 'dispatch',

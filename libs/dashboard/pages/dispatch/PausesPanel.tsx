@@ -18,7 +18,6 @@ const KINDS = { rail: 'Rail', participant: 'Participant', stream: 'Ordered strea
 
 type Kind = keyof typeof KINDS
 
-/** Pauses of rails, participants, ordered streams of participants, or everything. */
 export function PausesPanel() {
   const pauses = useResource({
     key: 'pauses',

@@ -11,7 +11,6 @@ import { pageForAlert } from './pageForAlert.js'
 
 const TONES = { critical: 'bad', warning: 'warn' } as const
 
-/** Alerts by severity, or one line if there are none. */
 export function Alerts({ alerts }: { readonly alerts: readonly Alert[] }) {
   const raised = alerts.toSorted((a, b) => rank(a) - rank(b))
   return (

@@ -8,7 +8,6 @@ import { Scrollable } from '../../parts/Scrollable.js'
 
 const SHOWN_MAX = 5
 
-/** Errors of the last hour, most frequent first. */
 export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] }) {
   const shown = errors.slice(0, SHOWN_MAX)
   const most = Math.max(1, ...shown.map((error) => error.count))

@@ -7,7 +7,6 @@ import { Panel } from '../../parts/Panel.js'
 import { Skeleton } from '../../parts/Skeleton.js'
 import { EnqueueForm, SIMULATED } from './EnqueueForm.js'
 
-/** Explains an empty system and offers the first payment. */
 export function FirstVisit({
   rails,
   onAccepted,

@@ -60,7 +60,6 @@ function itemsOf(page: {
 interface ListProps {
   readonly title: string
   readonly from: ResourceHandle<Shortlist>
-  /** Page with the whole list. */
   readonly href: string
   readonly nothing: ComponentChildren
 }

@@ -6,7 +6,6 @@ import { count, duration, milliseconds, plural, share } from '../../data/format.
 import { Icon } from '../../parts/Icon.js'
 import { styleOfState, type Tone } from '../../parts/states.js'
 
-/** Counts of the queue, linked to the pages with the payments. */
 export function QueueStatsPanel({ status }: { readonly status: Status }) {
   const { queue, latency } = status
   const ended = Number(queue.dispatchedLastHour) + Number(queue.failedLastHour)
@@ -66,7 +65,6 @@ interface StatTileProps {
   readonly name: string
   readonly value: string
   readonly href?: string
-  /** Tone that highlights the tile. */
   readonly tone?: Tone | undefined
   readonly children: ComponentChildren
 }

@@ -11,7 +11,6 @@ import { ReasonDialog } from '../../parts/ReasonDialog.js'
 import { StateTag } from '../../parts/StateTag.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
-/** Rails with their queues, circuit breakers and pauses. */
 export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
   const [chosen, setChosen] = useState<Rail | null>(null)
   return (

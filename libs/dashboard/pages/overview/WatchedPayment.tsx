@@ -8,7 +8,6 @@ import { Panel } from '../../parts/Panel.js'
 import { StateTag } from '../../parts/StateTag.js'
 import { styleOfState } from '../../parts/states.js'
 
-/** State of the payment that was enqueued from this page. */
 export function WatchedPayment({ outboxId }: { readonly outboxId: string }) {
   const timeline = useResource({
     key: outboxId,

@@ -9,7 +9,6 @@ import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
-/** Workers and the number of leases of each. */
 export function WorkersPanel() {
   const workers = useResource({
     key: 'workers',

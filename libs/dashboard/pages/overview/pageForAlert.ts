@@ -5,7 +5,6 @@ interface AlertPage {
   readonly href: string
 }
 
-/** Pages that show the cause of an alert, or its remedy. */
 const PAGES: ReadonlyMap<string, AlertPage> = new Map([
   ['SymphonyOldestPendingAge', { title: 'Due payments', href: pathTo(['payments'], { state: 'DUE' }) }],
   ['SymphonyOldestUnfinishedAge', { title: 'Payments', href: pathTo(['payments']) }],

@@ -3,21 +3,18 @@ import { milliseconds } from '../../data/format.js'
 import type { IconName } from '../../parts/Icon.js'
 import { styleOfState, shownState, type Tone } from '../../parts/states.js'
 
-/** Entry of the timeline. */
 export interface Entry {
   readonly key: string
   readonly at: string
   readonly title: string
   readonly icon: IconName
   readonly tone: Tone
-  /** Worker or person who did it. */
   readonly actor: string | null
   /** Explanation for a first-time reader. */
   readonly note: string | null
   readonly facts: readonly (readonly [string, string])[]
 }
 
-/** Returns the attempts and events of a payment by time. */
 export function timelineEntries({ item, attempts, events }: Timeline): readonly Entry[] {
   const enqueued: Entry = {
     key: 'enqueued',
