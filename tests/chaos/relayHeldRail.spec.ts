@@ -1,9 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, OutboxRelayer } from '../../libs/outbox/index.js'
 import { LeaseRepairWorker } from '../../libs/repair/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { KillableWorker } from '../support/killableWorker.js'
 import { buildInstruction } from '../support/outboxItems.js'
 import { createPerson, approve, propose } from '../support/outboxPeople.js'
@@ -16,11 +16,7 @@ const PAYMENTS = 200
 const WORKERS = 4
 const CALLS_EACH = 25
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase({ countBranches: false })
 
 test(
   `workers killed in ${PAYMENTS} calls of a hold rail: each call is made once, held and resolved`,

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { between, seededRandom, type Random } from '../../libs/cli/commands/demo/seededRandom.js'
 import { enqueuePaymentOutboxBatch, resumeOutbox, setParticipantOutboxPolicy } from '../../libs/outbox/index.js'
 import { sleep } from '../../libs/worker/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { KillableWorker } from '../support/killableWorker.js'
 import { OrderedBook, orderDefects } from '../support/orderedBook.js'
 import { buildInstruction } from '../support/outboxItems.js'
@@ -21,11 +21,7 @@ const WORKERS = 3
 const HANGING = 4
 const KILLS_AT_RANDOM = 3
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase({ countBranches: false })
 
 /** Makes retries due at once. Leased items stay as they are. */
 async function hurry(): Promise<void> {

@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
 /** Checks the deployed schema against the catalog of PostgreSQL. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  // Functions with branch counters have other bodies than those that are shipped.
-  db = await createTestDatabase({ countBranches: false })
-})
-afterAll(() => db.drop())
+// Functions with branch counters have other bodies than those that are shipped.
+const db = await useTestDatabase({ countBranches: false })
 
 /** Runs a query in which `ours` is the schema. */
 async function ask<R>(sql: string): Promise<R[]> {

@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { HEAD_COLUMNS } from '../../libs/ledger/blocks.js'
 import { EXPRESSIONS, FORMATS, KINDS, NEWEST_FORMAT, TABLE_OF, UNCOVERED } from '../../libs/ledger/formats.js'
 import { openExport } from '../../libs/ledger/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 
 /** Columns of the ledger tables and bodies of the hashing functions, from the catalog. */
 interface Catalog {
@@ -14,13 +14,11 @@ interface Catalog {
   readonly verify: string
 }
 
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 let catalog: Catalog
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   catalog = await readCatalog()
 })
-afterAll(() => db.drop())
 
 async function readCatalog(): Promise<Catalog> {
   const { rows } = await db.queryNoRole<{ table: string; name: string; type: string }>(

@@ -1,16 +1,13 @@
 import type { CDPSession } from 'playwright-core'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DashboardFixture, visit } from '../support/dashboardFixture.js'
 import { TOKEN } from '../support/httpFixture.js'
 import { buildInstruction, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let fixture: DashboardFixture
-beforeAll(async () => {
-  fixture = await DashboardFixture.set()
-})
-afterAll(() => fixture.close())
+const fixture = closeAfterAll(await DashboardFixture.set())
 
 test('a broken connection is shown, is reopened, and missed changes appear', async () => {
   const proxy = await TcpProxy.before(fixture.http.address)

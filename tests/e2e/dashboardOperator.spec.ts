@@ -1,5 +1,5 @@
 import type { Locator, Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { Alert } from '../../libs/http/index.js'
 import { failInboxMessages } from '../../libs/inbox/index.js'
 import { ALERT_RULES } from '../../libs/observability/index.js'
@@ -11,6 +11,7 @@ import {
   readItems,
   resolveOutboxHold,
 } from '../../libs/outbox/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { DashboardFixture, type Visit } from '../support/dashboardFixture.js'
 import { createKey, apiRolesOf } from '../support/httpFixture.js'
@@ -20,20 +21,18 @@ import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 import { createJob, createTimer } from '../support/scheduled.js'
 import { sealLedger } from '../support/sealLedger.js'
 
-let fixture: DashboardFixture
+const fixture = closeAfterAll(await DashboardFixture.set({ api: { readStatusSnapshot: async () => ({ alerts }) } }))
 let olga: Visit
 let pavel: Visit
 /** Alerts that the server reports, set by the tests. */
 let alerts: readonly Alert[] = []
 beforeAll(async () => {
-  fixture = await DashboardFixture.set({ api: { readStatusSnapshot: async () => ({ alerts }) } })
   await declareOutboxRails(fixture.db.as('symphony_executor'), [{ type: DECLARED, money: true, fields: [] }], 'w', {
     serving: true,
   })
   olga = await fixture.open(await fixture.tokenOf('olga'))
   pavel = await fixture.open(await fixture.tokenOf('pavel'))
 })
-afterAll(() => fixture.close())
 
 async function stateOf(outboxId: string): Promise<string | undefined> {
   const [item] = await readItems(fixture.db.as('symphony_readonly'), { outboxId })

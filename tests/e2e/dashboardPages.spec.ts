@@ -2,18 +2,17 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DASHBOARD_LOOKS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { seedDashboardData, type DashboardData } from '../support/dashboardData.js'
 import { DashboardFixture, visit } from '../support/dashboardFixture.js'
 
-let fixture: DashboardFixture
+const fixture = closeAfterAll(await DashboardFixture.set())
 let data: DashboardData
 beforeAll(async () => {
-  fixture = await DashboardFixture.set()
   data = await seedDashboardData(fixture.db)
 })
-afterAll(() => fixture.close())
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 

@@ -1,14 +1,14 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DashboardFixture } from '../support/dashboardFixture.js'
 import { claimOnly, complete, enqueue, makeDueAndClaim, type Enqueued } from '../support/outboxItems.js'
 
 /** The dashboard shows a timed-out call as an unknown outcome, not as a failure or a retry. */
 
-let fixture: DashboardFixture
+const fixture = closeAfterAll(await DashboardFixture.set())
 let timedOut: Enqueued
 let inquired: Enqueued
 beforeAll(async () => {
-  fixture = await DashboardFixture.set()
   timedOut = await enqueue(fixture.db, { railType: 'hold-bank' })
   await complete(fixture.db, await claimOnly(fixture.db, 'hold-bank'), {
     state: 'RETRYABLE',
@@ -27,7 +27,6 @@ beforeAll(async () => {
   const refused = await enqueue(fixture.db, { railType: 'busy-bank' })
   await complete(fixture.db, await claimOnly(fixture.db, refused.railType), { state: 'RETRYABLE', errorCode: 'BUSY' })
 })
-afterAll(() => fixture.close())
 
 test('the timeline shows a timed-out call as an unknown outcome, never as a retry', async () => {
   const { page, goTo } = await fixture.open()

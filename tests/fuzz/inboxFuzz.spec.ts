@@ -1,18 +1,14 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { beforeAll, expect, test } from 'vitest'
+import { useTestDatabase } from '../support/database.js'
 import { fuzz, fuzzSettings, FUZZ_TIMEOUT_MS } from './fuzz.js'
 import { InboxPlayer } from './InboxPlayer.js'
 import { inboxStep } from './inboxSteps.js'
 
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 let player: InboxPlayer
-
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   player = await InboxPlayer.open(db)
 })
-
-afterAll(() => db.drop())
 
 test(
   'PRIM-POSTGRES-FUZZ-001 the inbox matches its model in every random sequence',

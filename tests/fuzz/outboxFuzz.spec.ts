@@ -1,19 +1,15 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { fuzz, fuzzSettings, FUZZ_TIMEOUT_MS } from './fuzz.js'
 import { OutboxPlayer } from './OutboxPlayer.js'
 import { outboxStep } from './outboxSteps.js'
 
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 let player: OutboxPlayer
-
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   player = await OutboxPlayer.open(db)
 })
-
-afterAll(() => db.drop())
 
 test(
   'PRIM-POSTGRES-FUZZ-001 the outbox matches its model in every random sequence',

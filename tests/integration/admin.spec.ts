@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   ApiKeys,
   checkEvidence,
@@ -12,6 +12,7 @@ import {
 } from '../../libs/entry/admin.js'
 import { Symphony } from '../../libs/index.js'
 import { KeyRing } from '../../libs/protection/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import type { TestDatabase } from '../support/database.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { buildMasterKey } from '../support/protectionFixture.js'
@@ -19,15 +20,13 @@ import { failureOf } from '../support/race.js'
 
 /** Uses the entry point `symphony-pg/admin` as a program does: with a url and no open connection. */
 
-let fixture: LedgerFixture
+// The doctor compares functions with the release: those that count their branches would be drift.
+const fixture = closeAfterAll(await LedgerFixture.open({ countBranches: false }))
 let db: TestDatabase
 const file = (name: string) => fixture.file(name)
 beforeAll(async () => {
-  // The doctor compares functions with the release: those that count their branches would be drift.
-  fixture = await LedgerFixture.open({ countBranches: false })
   db = fixture.db
 })
-afterAll(() => fixture.close())
 
 const keys = () => ({ privateKey: file('key.pem'), publicKey: file('pub.pem') })
 const checkpoints = () => ({ file: file('checkpoints.ndjson'), publicKey: file('pub.pem') })

@@ -1,23 +1,21 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { readDispatchEpoch, setParticipantOutboxPolicy } from '../../libs/outbox/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, type Enqueued } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let reader: string
 const people = { alice: '', bob: '' }
 beforeAll(async () => {
-  db = await createTestDatabase()
   const roles = ['symphony_readonly', 'symphony_auditor']
   reader = (await db.createLogin('reader', { roles })).url
   people.alice = (await db.createLogin('alice', { roles: ['symphony_control', 'symphony_readonly'] })).url
   people.bob = (await db.createLogin('bob', { roles: ['symphony_control'] })).url
 })
-afterAll(() => db.drop())
 
 function command(words: readonly string[], as = people.alice): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: as, SYMPHONY_SCHEMA: db.schema })

@@ -7,7 +7,7 @@ import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { readTimer } from '../../libs/scheduler/index.js'
 import { spawnSymphony, symphony, type Running } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { createTestDatabase, type TestDatabase, useTestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { portOf } from '../support/portOf.js'
@@ -15,11 +15,7 @@ import { writeRailsFile } from '../support/railsFile.js'
 import { createEndedTimer, createTimer } from '../support/scheduled.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase({ countBranches: false })
 
 /** Allows for a busy machine on which the process starts a server, deploys and runs its start checks. */
 const SLOWLY = { timeout: 60_000, interval: 100 }

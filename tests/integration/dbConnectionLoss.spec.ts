@@ -1,18 +1,18 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { TransactionPoolerError, type Database } from '../../libs/db/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { gate } from '../support/gate.js'
 import { portOf } from '../support/portOf.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let fixture: DbFixture
+const fixture = closeAfterAll(await DbFixture.set())
 let proxy: TcpProxy
 
 beforeAll(async () => {
-  fixture = await DbFixture.set()
   await fixture.admin.query(`
     CREATE TABLE symphony.entry (n int PRIMARY KEY);
     GRANT ALL ON symphony.entry TO ${fixture.worker}`)
@@ -24,7 +24,6 @@ beforeEach(async () => {
   proxy = await TcpProxy.before(fixture.url())
 })
 afterEach(() => proxy.close())
-afterAll(() => fixture.remove())
 
 const INSERT = 'INSERT INTO symphony.entry (n) VALUES ($1)'
 

@@ -1,20 +1,17 @@
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { afterEach, expect, test } from 'vitest'
 import { TransactionPoolerError, type ListenOptions, type Listener, type ListenState } from '../../libs/db/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let fixture: DbFixture
+const fixture = closeAfterAll(await DbFixture.set())
 let ear: Ear | undefined
 
-beforeAll(async () => {
-  fixture = await DbFixture.set()
-})
 afterEach(async () => {
   await ear?.listener.close()
   ear = undefined
 })
-afterAll(() => fixture.remove())
 
 const CHANNEL = 'Some "Channel"'
 

@@ -1,5 +1,5 @@
 import { Client } from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import {
   call,
   DatabaseError,
@@ -8,17 +8,17 @@ import {
   type Disposition,
   type Transaction,
 } from '../../libs/db/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { gate } from '../support/gate.js'
 
 /** Provokes each SQLSTATE by its real cause on a real server, and checks its disposition. */
 
-let fixture: DbFixture
+const fixture = closeAfterAll(await DbFixture.set())
 let database: Database
 
 beforeAll(async () => {
-  fixture = await DbFixture.set()
   await fixture.admin.query(`
     CREATE TABLE symphony.thing (
       n int PRIMARY KEY,
@@ -38,7 +38,6 @@ beforeAll(async () => {
     ALTER ROLE ${fixture.login} SET work_mem = '64kB'`)
   database = fixture.open({ lockTimeoutMs: 100 })
 })
-afterAll(() => fixture.remove())
 
 /** Statements that fail alone, in a role without special rights. */
 const STATEMENTS = [

@@ -5,20 +5,18 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { OutboxRelayer } from '../../libs/outbox/index.js'
 import { loadRails } from '../../libs/rails/index.js'
 import { spawnSymphony, type Running } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, attemptRows, enqueue, eventRows, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { PAYABLE } from '../support/railRequest.js'
 
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 let folder: string
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   folder = await mkdtemp(join(tmpdir(), 'symphony-hostile-rails-'))
 })
 afterAll(async () => {
   await rm(folder, { recursive: true })
-  await db.drop()
 })
 
 const fail = (): never => {

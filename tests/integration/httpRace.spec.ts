@@ -1,18 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
+import { expect, test } from 'vitest'
+import { closeAfterAll } from '../support/afterAll.js'
+import { useTestDatabase } from '../support/database.js'
+import { bodyOf, openHttpFixture } from '../support/httpFixture.js'
 
-let db: TestDatabase
-let fixture: HttpFixture
-beforeAll(async () => {
-  db = await createTestDatabase()
-  fixture = await openHttpFixture(db)
-})
-afterAll(async () => {
-  await fixture.close()
-  await db.drop()
-})
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db))
 
 const RACERS = 24
 

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import {
   ackInboxMessages,
   claimInboxBatch,
@@ -9,15 +9,11 @@ import {
   recordInboxSighting,
   type InboxClaim,
 } from '../../libs/inbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import { buildMessage, endedAgo, enqueuedAndClaimed, rowOf, WORKER } from '../support/inboxMessages.js'
 import { openConnection, race, untilWaiting } from '../support/race.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 test('twenty concurrent enqueues of one message create one row and count twenty sightings', async () => {
   const message = buildMessage()

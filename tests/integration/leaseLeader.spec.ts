@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, describe, test } from 'vitest'
+import { describe, test } from 'vitest'
 import { openDatabase } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type LeaseEvent, type Leadership } from '../../libs/lease/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { buildResource, expireResource, leaseRow } from '../support/leaseRows.js'
 import { failureOf } from '../support/race.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 /** Retries and renews often, so that tests end soon. */
 const OFTEN = { retryMs: 100, renewEveryMs: 100 }

@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, describe, test, type TestContext } from 'vitest'
+import { describe, test, type TestContext } from 'vitest'
 import { openDatabase, type Queryable } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { createTestDatabase, useTestDatabase } from '../support/database.js'
 import { freezeServer } from '../support/freezeServer.js'
 import { buildResource, leaseRow, LIVELY } from '../support/leaseRows.js'
 import { startPrivateServer } from '../support/server.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 /** Opens leases through a proxy that the test can interrupt. */
 async function leasesBehindProxy(

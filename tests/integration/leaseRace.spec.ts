@@ -1,14 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { acquireLease, Leases, purgeIdleLeases, renewLease, releaseLease } from '../../libs/lease/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildResource, expireResource, leaseRow, LONG } from '../support/leaseRows.js'
 import { openConnection, race, untilWaiting } from '../support/race.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const executor = () => db.as('symphony_executor')
 const HOUR_SECONDS = 3_600

@@ -1,20 +1,20 @@
 import { createPrivateKey, sign, type KeyObject } from 'node:crypto'
 import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import { checkEvidence, createCheckpointKeys } from '../../libs/ledger/index.js'
 import { checkBundle } from '../../libs/ledger/checkEvidence.js'
 import { manifestOf } from '../../libs/ledger/evidence.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { failureOf } from '../support/race.js'
 
-let fixture: LedgerFixture
+// The catalog is compared with the manifest: functions that count their branches would be drift.
+const fixture = closeAfterAll(await LedgerFixture.open({ countBranches: false }))
 let words: readonly string[]
 beforeAll(async () => {
-  // The catalog is compared with the manifest: functions that count their branches would be drift.
-  fixture = await LedgerFixture.open({ countBranches: false })
   await fixture.play()
   await fixture.sealAll(5)
   const key = fixture.file('key.pem')
@@ -24,7 +24,6 @@ beforeAll(async () => {
   await command('ledger', 'checkpoint', '--key', key, '--out', out)
   words = ['evidence', '--checkpoints', out, '--public-key', pub]
 })
-afterAll(() => fixture.close())
 
 function command(...given: readonly string[]): Promise<CommandOutput> {
   return symphony(given, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })

@@ -1,7 +1,7 @@
 import { createHash, generateKeyPairSync } from 'node:crypto'
 import { appendFile, cp, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import {
   databaseSource,
@@ -13,19 +13,18 @@ import {
   type ExportManifest,
 } from '../../libs/ledger/index.js'
 import { writeManifest } from '../../libs/ledger/exportLedger.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { BLOCK_ROWS, disableGuards, tamper, type TamperKind } from '../support/ledgerTampers.js'
 import { enqueue } from '../support/outboxItems.js'
 import { failureOf, openConnection } from '../support/race.js'
 
-let fixture: LedgerFixture
+const fixture = closeAfterAll(await LedgerFixture.open())
 beforeAll(async () => {
-  fixture = await LedgerFixture.open()
   await fixture.play()
   await fixture.sealAll(BLOCK_ROWS)
 })
-afterAll(() => fixture.close())
 
 function command(words: readonly string[]): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { call } from '../../libs/db/index.js'
 import {
   databaseSource,
@@ -19,16 +19,13 @@ import {
 } from '../../libs/outbox/index.js'
 import { alertRules, ALERT_THRESHOLDS, AlertWatch } from '../../libs/observability/index.js'
 import { readSystemStatus } from '../../libs/symphony/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { buildInstruction, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
-let fixture: LedgerFixture
-beforeAll(async () => {
-  fixture = await LedgerFixture.open()
-})
-afterAll(() => fixture.close())
+const fixture = closeAfterAll(await LedgerFixture.open())
 
 /** Seals every row before each test. */
 beforeEach(() => fixture.sealAll())

@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { Queryable } from '../../libs/db/index.js'
 import { sealLedgerBlock, verifyLedgerBlock } from '../../libs/ledger/db.js'
 import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import type { TestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText, type LedgerText } from '../support/ledgerRules.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
@@ -61,10 +62,9 @@ async function oddHands(database: TestDatabase): Promise<RandomWorkers> {
   }
 }
 
-let fixture: LedgerFixture
+const fixture = closeAfterAll(await LedgerFixture.open())
 let ledger: LedgerText
 beforeAll(async () => {
-  fixture = await LedgerFixture.open()
   const { db } = fixture
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
   const hands = await oddHands(db)
@@ -76,7 +76,6 @@ beforeAll(async () => {
   while ((await sealLedgerBlock(hands.executor(), 50)) !== undefined);
   await fixture.sealAll()
 })
-afterAll(() => fixture.close())
 
 describe('a ledger written and sealed by sessions with unusual settings', () => {
   test('breaks no ledger rule and has every kind of row', () => {

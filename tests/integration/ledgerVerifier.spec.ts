@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import type { Queryable } from '../../libs/db/index.js'
 import { sealLedgerBlock, verifyLedgerBlock, type VerifiedBlock } from '../../libs/ledger/db.js'
 import { LedgerVerifier, type VerifierEvent } from '../../libs/ledger/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
@@ -9,18 +10,16 @@ import { openConnection, type Connection } from '../support/race.js'
 
 /** Tests verify_ledger_block and the worker that calls it, on a ledger of more than five blocks. */
 
-let fixture: LedgerFixture
+const fixture = closeAfterAll(await LedgerFixture.open())
 let blockCount: number
 let rowCount: number
 beforeAll(async () => {
-  fixture = await LedgerFixture.open()
   await fixture.play()
   await fixture.sealAll(4)
   const { blocks, identities, attempts, events } = await fixture.verify()
   blockCount = blocks
   rowCount = identities + attempts + events
 })
-afterAll(() => fixture.close())
 
 let earlierRecords = 0
 /** Makes a new pass due before each test. */

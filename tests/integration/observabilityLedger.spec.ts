@@ -4,7 +4,7 @@ import type { Database } from '../../libs/db/index.js'
 import { beginOutboxDispatch, OutboxRelayer, placeOutboxHold, type RelayerOptions } from '../../libs/outbox/index.js'
 import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
 import { LeaseRepairWorker } from '../../libs/repair/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { claim, enqueue, ledger } from '../support/outboxItems.js'
@@ -13,17 +13,15 @@ import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let fixture: HttpFixture
 beforeAll(async () => {
-  db = await createTestDatabase()
   // Records an event of every step, so that the ledger names the actor of each.
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
   fixture = await openHttpFixture(db)
 })
 afterAll(async () => {
   await fixture.close()
-  await db.drop()
 })
 
 /** Worker that leases items and dies. No metric counts it, and it writes nothing to the ledger. */

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import type { BatchObservableCallback, Observable, ObservableResult } from '@opentelemetry/api'
 import { partsOf, readSystemStatus, Symphony } from '../../libs/symphony/index.js'
 import { PermanentFailureError } from '../../libs/core/index.js'
@@ -8,20 +8,18 @@ import { recordLedgerVerification } from '../../libs/ledger/index.js'
 import { bridgeToMeter, type ObservingMeter } from '../../libs/http/index.js'
 import { createStatusRegistry, Metrics } from '../../libs/observability/index.js'
 import { SchedulerWorker, scheduleTimer } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { openHttpFixture } from '../support/httpFixture.js'
 import { enqueued } from '../support/inboxMessages.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { createJob, buildTimerDefinition } from '../support/scheduled.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let metrics: Metrics
 beforeAll(async () => {
-  db = await createTestDatabase()
   metrics = new Metrics({ version: '9.9.9' })
 })
-afterAll(() => db.drop())
 
 /** Returns the value of each series: counted in this process, and read from the database. */
 async function figures(database = db.database): Promise<Record<string, number>> {

@@ -1,9 +1,9 @@
 import { SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { enqueue, OutboxRelayer } from '../../libs/outbox/index.js'
 import { httpRail, loadRails, type LoadedRail } from '../../libs/rails/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { bodyOf, openHttpFixture } from '../support/httpFixture.js'
 import { buildInstruction, ledger } from '../support/outboxItems.js'
 import { answerJson, startRailServer, type RailServer, type Respond } from '../support/railServer.js'
@@ -12,11 +12,7 @@ import { startTracing, type Tracing } from '../support/tracing.js'
 const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736'
 const CALLER = `00-${TRACE_ID}-00f067aa0ba902b7-01`
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 /** Creates an HTTP rail with a real server behind it. */
 async function createRail(respond: Respond): Promise<{ server: RailServer; rails: ReadonlyMap<string, LoadedRail> }> {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { LeaseLostError } from '../../libs/db/index.js'
 import {
   completeOutboxAttempt,
@@ -12,7 +12,7 @@ import {
   type ClaimedItem,
   type CompletionState,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
   attemptRows,
@@ -28,11 +28,7 @@ import { openConnection, race, untilWaiting, type Connection } from '../support/
 const RACERS = 64
 const STATES = ['DISPATCHED', 'FAILED', 'RETRYABLE'] as const
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 async function leases(count: number): Promise<ClaimedItem[]> {
   const { railType } = buildInstruction()

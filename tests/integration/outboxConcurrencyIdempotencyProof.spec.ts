@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { IdempotencyConflictError } from '../../libs/db/index.js'
 import {
   claimOutboxBatch,
@@ -6,7 +6,7 @@ import {
   enqueuePaymentOutboxBatch,
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, complete, enqueue, makeDueAndClaim, sequenceOf } from '../support/outboxItems.js'
 import { openConnection, race, untilWaiting } from '../support/race.js'
 
@@ -17,11 +17,7 @@ import { openConnection, race, untilWaiting } from '../support/race.js'
 
 const RACERS = 64
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 /** Enqueues in an open transaction. Another enqueue of the same instruction waits until it ends. */
 async function uncommitted(

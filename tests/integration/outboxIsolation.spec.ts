@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { DatabaseError, IdempotencyConflictError, LeaseLostError } from '../../libs/db/index.js'
 import {
   claimOutboxBatch,
@@ -10,7 +10,7 @@ import {
   renewOutboxLease,
   repairExpiredLeases,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
   claim,
@@ -30,11 +30,7 @@ import { failureOf, openConnection, race, type Connection } from '../support/rac
  * snapshot never leads to a wrong answer.
  */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const SERIALIZATION_FAILURE = { sqlstate: '40001', disposition: 'retry' }
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { LeaseLostError, type Queryable } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
@@ -14,7 +14,7 @@ import {
   type ClaimedItem,
   type LeaseRef,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   attemptRows,
   claimOnly,
@@ -30,11 +30,7 @@ import { failureOf, openConnection, race, untilWaiting, type Connection } from '
 
 /** Tests that a worker without a live lease changes nothing. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 /** Calls that need a live lease. */
 const acts: Readonly<Record<string, (role: Queryable, lease: LeaseRef, workerId: string) => Promise<unknown>>> = {

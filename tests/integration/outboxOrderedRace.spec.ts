@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import {
   claimOutboxBatch,
   completeOutboxAttempts,
@@ -9,7 +9,7 @@ import {
   type AttemptOutcome,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import { buildInstruction } from '../support/outboxItems.js'
 import { openConnection, type Connection } from '../support/race.js'
@@ -19,13 +19,11 @@ const ITEMS_EACH = 30
 const WORKERS = 6
 const ENQUEUERS = 4
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let deadline: number
 beforeAll(async () => {
-  db = await createTestDatabase()
   deadline = Date.now() + 90_000
 })
-afterAll(() => db.drop())
 
 /** Returns whether every item is terminal. Throws with the open items after the deadline. */
 async function isDrained(): Promise<boolean> {

@@ -1,18 +1,17 @@
 import type { Client } from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { IdempotencyConflictError } from '../../libs/db/index.js'
 import { enqueue, enqueueMany } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { type TestLogin, useTestDatabase } from '../support/database.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
 /** The caller's own client, as an application has it: a login that inherits symphony_ingest and switches no role. */
-let db: TestDatabase
+const db = await useTestDatabase()
 let login: TestLogin
 let client: Client
 let heard: string[]
 let listener: Client
 beforeAll(async () => {
-  db = await createTestDatabase()
   login = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
   client = await login.connect()
   listener = await db.connect()
@@ -20,7 +19,6 @@ beforeAll(async () => {
   listener.on('notification', ({ channel }) => heard.push(channel))
   await listener.query('LISTEN outbox_pending')
 })
-afterAll(() => db.drop())
 
 const counts = async (participantId: string) => {
   const { rows } = await db.queryNoRole<{ items: number; next: string | null }>(

@@ -1,18 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { OutboxRelayer, type RelayerEvent, type RelayerOptions } from '../../libs/outbox/index.js'
 import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
 import { sleep } from '../../libs/worker/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, complete, enqueue, enqueueAndClaim, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { PAYABLE } from '../support/railRequest.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 function relayerFor(rail: RecordingRail, options: RelayerOptions = {}) {
   const events: RelayerEvent[] = []

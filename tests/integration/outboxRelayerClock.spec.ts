@@ -1,16 +1,12 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { OutboxRelayer, type RelayerEvent } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, enqueue } from '../support/outboxItems.js'
 import { recordingRail } from '../support/relayRail.js'
 
 /** A changed distance between the database clock and the monotonic clock of a worker means a clock jump. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const LEASE_SECONDS = 600
 

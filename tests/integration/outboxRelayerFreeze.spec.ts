@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
+import { beforeEach, expect, onTestFinished, test } from 'vitest'
 import {
   EpochFile,
   freezeDispatch,
@@ -10,7 +10,7 @@ import {
   type RelayerEvent,
   type RelayerOptions,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { rewindEpoch, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
 import { buildInstruction, enqueue, pendingRow } from '../support/outboxItems.js'
@@ -19,11 +19,7 @@ import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
 /** Tests freezes that a relayer places and freezes by an operator. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 beforeEach(() => forgetEpochs(db))
 
 function relayerFor(rail: RecordingRail, options: RelayerOptions = {}) {

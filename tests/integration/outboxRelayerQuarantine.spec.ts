@@ -1,16 +1,12 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { OutboxRelayer, recordLateOutcome } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { buildInstruction, attemptRows, claim, claimOnly, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail } from '../support/relayRail.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 test('no other item of a rail is leased while its quarantined item is dispatched', async () => {
   const { railType } = buildInstruction()

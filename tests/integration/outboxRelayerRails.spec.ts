@@ -1,5 +1,5 @@
 import { Registry } from 'prom-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { Clock } from '../../libs/core/index.js'
 import { OutboxMetrics } from '../../libs/observability/index.js'
 import {
@@ -9,17 +9,13 @@ import {
   type RelayerOptions,
 } from '../../libs/outbox/index.js'
 import { NotSentError } from '../../libs/rails/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { buildInstruction, claim } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 interface Observed {
   readonly relayer: OutboxRelayer

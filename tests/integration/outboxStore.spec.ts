@@ -1,18 +1,16 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { OutboxRelayer, OutboxStore, topicRails, type TopicMessage } from '../../libs/outbox/index.js'
 import { PermanentFailureError } from '../../libs/core/index.js'
 import { loadRails } from '../../libs/rails/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { attemptRows } from '../support/outboxItems.js'
 import { railRequest } from '../support/railRequest.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let store: OutboxStore
 beforeAll(async () => {
-  db = await createTestDatabase()
   store = new OutboxStore(db.database)
 })
-afterAll(() => db.drop())
 
 test('PRIM-POSTGRES-OUTBOX-002 concurrent claims are disjoint and complete', async () => {
   const ids = await Promise.all(

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { JsonObject } from '../../libs/core/index.js'
 import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
 import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { KeyRing, Vault } from '../../libs/protection/index.js'
 import type { Rail, RailAnswer, RailRequest } from '../../libs/rails/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, attemptRows, claimOnly, complete, enqueue, pendingRow } from '../support/outboxItems.js'
 import { approve, createPerson, propose } from '../support/outboxPeople.js'
 import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
@@ -14,11 +14,7 @@ import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.
 
 const SECRET = 'DE89370400440532013000'
 const first = buildMasterKey('first')
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 function fixture(declared: Partial<Rail> = {}, answer?: (request: RailRequest) => RailAnswer): ProtectionFixture {
   return new ProtectionFixture(

@@ -1,16 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { readJob, readTimer } from '../../libs/scheduler/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { createEndedTimer, createTimer } from '../support/scheduled.js'
 
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 let url: string
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   url = (await db.createLogin('cli', { roles: ['symphony_control', 'symphony_executor', 'symphony_readonly'] })).url
 })
-afterAll(() => db.drop())
 // What is listed depends on everything there is.
 beforeEach(async () => {
   for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)

@@ -1,10 +1,10 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { pathToFileURL } from 'node:url'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import { createOrUpdateJob } from '../../libs/scheduler/index.js'
 import { builtPath } from '../support/builtPath.js'
-import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { type TestLogin, useTestDatabase } from '../support/database.js'
 import { buildJobDefinition } from '../support/scheduled.js'
 
 /**
@@ -15,13 +15,11 @@ const asked = process.env['SYMPHONY_TEST_SCHEDULER_SECONDS']
 const SCALE =
   asked === undefined ? { processes: 4, jobs: 40, seconds: 3 } : { processes: 10, jobs: 100, seconds: Number(asked) }
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let login: TestLogin
 beforeAll(async () => {
-  db = await createTestDatabase()
   login = await db.createLogin('scheduler', { roles: ['symphony_executor'] })
 })
-afterAll(() => db.drop())
 
 const PROGRAM = `
 const [, database, scheduler, url, schema] = process.argv

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import {
   abandonJobRuns,
   cancelTimer,
@@ -15,7 +15,7 @@ import {
   scheduleTimer,
   triggerJob,
 } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { WORKER } from '../support/outboxItems.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 import {
@@ -30,11 +30,7 @@ import {
 
 const TEN = 10
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 // What one test left due is no business of the next.
 beforeEach(async () => {
   for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)

@@ -23,7 +23,7 @@ import {
 } from '../../libs/rails/index.js'
 import { SchedulerStore } from '../../libs/scheduler/index.js'
 import { symphony } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { tableNames } from '../support/fingerprint.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { buildInstruction } from '../support/outboxItems.js'
@@ -51,7 +51,7 @@ const CANARIES: readonly string[] = [
 const PAYLOAD: JsonObject = { amount: '1.00', currency: 'EUR', card: CARD, login: { password: PASSWORD }, n: 1 }
 const FIELDS = { '/card': 'encrypted', '/login': 'encrypted', '/note': 'forbidden' } as const
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let folder: string
 /** Texts that each path left behind, by its name. */
 const left = new Map<string, string>()
@@ -71,7 +71,6 @@ let received = 0
 let plainProof = ''
 
 beforeAll(async () => {
-  db = await createTestDatabase()
   folder = await mkdtemp(join(tmpdir(), 'symphony-canary-'))
   await failingRails()
   await failingChecks()
@@ -83,7 +82,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await rm(folder, { recursive: true })
-  await db.drop()
 })
 
 function keep(path: string, found: unknown): void {

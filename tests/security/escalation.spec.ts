@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { Client } from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { newApiKey, parseApiKey } from '../../libs/access/index.js'
 import { withActor, quoteIdentifier } from '../../libs/db/index.js'
 import { placeOutboxHold, resolveOutboxHold, type ClaimedItem } from '../../libs/outbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { type TestDatabase, type TestLogin, useTestDatabase, withTestDatabase } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import { createKey } from '../support/httpFixture.js'
@@ -413,12 +413,11 @@ const ATTEMPTS: readonly Attempt[] = [
   attempt('auth', 'the status view', 'SELECT * FROM $S.supervisor_outbox_status'),
 ]
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let leased: ClaimedItem
 const logins = new Map<Role, TestLogin>()
 
 beforeAll(async () => {
-  db = await createTestDatabase()
   await db.queryNoRole(`GRANT TEMP ON DATABASE ${db.name} TO PUBLIC`)
   leased = await enqueueAndClaim(db)
   await complete(db, await enqueueAndClaim(db), { state: 'RETRYABLE', errorCode: 'BUSY', retryDelaySeconds: 3600 })
@@ -428,7 +427,6 @@ beforeAll(async () => {
     logins.set(role, login)
   }
 })
-afterAll(() => db.drop())
 
 describe('a stolen login of one role', () => {
   let before: Fingerprint

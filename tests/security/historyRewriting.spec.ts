@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
 import { pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { databaseSource, describeBreak, verifyLedger } from '../../libs/ledger/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import type { TestDatabase } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
@@ -17,13 +18,12 @@ const LEDGERS = ['payment_outbox_attempts', 'payment_outbox_identities', 'paymen
 type Ledger = (typeof LEDGERS)[number]
 const ROLES = ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth'] as const
 
-let fixture: LedgerFixture
+const fixture = closeAfterAll(await LedgerFixture.open())
 let db: TestDatabase
 /** An item with three attempts and four events. */
 let outboxId: string
 
 beforeAll(async () => {
-  fixture = await LedgerFixture.open()
   db = fixture.db
   const item = await enqueueAndFail(db, 2)
   outboxId = item.outboxId
@@ -37,7 +37,6 @@ beforeAll(async () => {
   await pauseOutbox(control, 'rail', 'rail-1', 'maintenance')
   await fixture.sealAll()
 })
-afterAll(() => fixture.close())
 
 /** Statements, given a qualified table and our schema. */
 const WAYS: readonly { readonly title: string; readonly sql: (table: string, schema: string) => string }[] = [

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
 import { commitSeed, commitSlice } from '../support/commitSlice.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   throughCommandLine,
   throughHttp,
@@ -44,14 +44,13 @@ const PLACES: Readonly<Record<string, (value: unknown) => object>> = {
   ordered: (ordered) => ({ ordered }),
 }
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let fixture: HttpFixture
 let folder: string
 let expected: Answers
 const given: Record<string, Partial<Record<Way, string>>> = {}
 
 beforeAll(async () => {
-  db = await createTestDatabase()
   folder = await mkdtemp(join(tmpdir(), 'symphony-hostile-'))
   expected = JSON.parse(await readFile(ANSWERS, 'utf8').catch(() => '{}'))
   fixture = await openHttpFixture(db, {
@@ -88,13 +87,15 @@ beforeAll(async () => {
   // After an intended change, write the answers again and review the difference.
   if (process.env['SYMPHONY_TEST_WRITE_ANSWERS'] === '1') {
     expected = { ...expected, ...given }
-    await writeFile(ANSWERS, `${JSON.stringify(expected, undefined, 2)}\n`)
+    const lines = Object.entries(expected).map(
+      ([name, answers]) => `${JSON.stringify(name)}: ${JSON.stringify(answers)}`,
+    )
+    await writeFile(ANSWERS, `{\n${lines.join(',\n')}\n}\n`)
   }
 })
 afterAll(async () => {
   await fixture.close()
   await rm(folder, { recursive: true })
-  await db.drop()
 })
 
 async function tryValues(): Promise<void> {

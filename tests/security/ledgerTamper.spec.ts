@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import { describeBreak, type Checkpoint } from '../../libs/ledger/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { commitSeed } from '../support/commitSlice.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { BLOCK_ROWS, disableGuards, tamper, TAMPER_KINDS } from '../support/ledgerTampers.js'
@@ -16,11 +17,10 @@ const CLEAN_RUNS = Number(process.env['SYMPHONY_TEST_CLEAN_RUNS'] ?? 20)
 /** Time limit for thousands of tampers. */
 const TIMEOUT_MS = 3_600_000
 
-let fixture: LedgerFixture
+const fixture = closeAfterAll(await LedgerFixture.open())
 let checkpoints: readonly Checkpoint[]
 let superuser: Connection
 beforeAll(async () => {
-  fixture = await LedgerFixture.open()
   for (let round = 0; round < 3; round += 1) {
     await fixture.play()
     await fixture.sealAll(BLOCK_ROWS)
@@ -29,7 +29,6 @@ beforeAll(async () => {
   checkpoints = await fixture.checkpoints()
   superuser = await openConnection(fixture.db)
 })
-afterAll(() => fixture.close())
 
 test('an untouched ledger verifies without a break, every time', async () => {
   for (let run = 0; run < CLEAN_RUNS; run += 1) {

@@ -1,8 +1,8 @@
 import type { Client } from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
 import { deploy } from '../../libs/deployment/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn, sqlstateOf } from '../support/refusal.js'
@@ -12,14 +12,13 @@ import { refusalIn, sqlstateOf } from '../support/refusal.js'
  * and by default privileges of the owner for later ones. Defaults of a schema cannot revoke rights of PUBLIC.
  */
 
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 let schema: string
 /** Login without any role that has USAGE on the schema, so that only object privileges can refuse it. */
 let stranger: Client
 let owner: Client
 
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   schema = quoteIdentifier(db.schema)
   const login = await db.createLogin('stranger')
   await db.queryNoRole(`GRANT USAGE ON SCHEMA ${schema} TO ${quoteIdentifier(login.name)}`)
@@ -27,7 +26,6 @@ beforeAll(async () => {
   stranger = await login.connect()
   owner = await db.connect('symphony_owner')
 })
-afterAll(() => db.drop())
 
 test('a login without roles can execute no function of the schema', async () => {
   const { rows } = await db.queryNoRole<{ call: string }>(

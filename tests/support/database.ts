@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { Client, type ClientConfig } from 'pg'
-import { inject } from 'vitest'
+import { afterAll, inject } from 'vitest'
 import {
   openDatabase,
   quoteIdentifier,
@@ -97,6 +97,13 @@ export async function createTestDatabase(options: TestDatabaseOptions = {}): Pro
     await server.query(`CREATE DATABASE ${name} TEMPLATE ${quoteIdentifier(template)}`)
   })
   return new ClonedDatabase(name, recipe)
+}
+
+/** Creates the database of a spec file and drops it after all other hooks of the file. */
+export async function useTestDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
+  const database = await createTestDatabase(options)
+  afterAll(() => database.drop())
+  return database
 }
 
 /** Runs the body with a new database and drops it afterwards. */

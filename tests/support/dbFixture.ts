@@ -64,7 +64,7 @@ export class DbFixture {
     await this.admin.query(end, [this.login])
   }
 
-  async remove(): Promise<void> {
+  async close(): Promise<void> {
     await Promise.all(this.#opened.map((database) => database.close()))
     await this.admin.end()
     await asServerAdmin(async (server) => {

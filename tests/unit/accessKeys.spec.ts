@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   ApiKeys,
   authenticateApiKey,
@@ -10,17 +10,13 @@ import {
 import { withActor } from '../../libs/db/index.js'
 import { placeOutboxHold, readItemEvents } from '../../libs/outbox/index.js'
 import { triggerJob } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { createKey } from '../support/httpFixture.js'
 import { enqueue } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { createJob } from '../support/scheduled.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const READER: ApiKeyRequest = { scopes: ['read'], owner: 'alice' }
 

@@ -4,17 +4,16 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { MasterKeyFile } from '../../libs/cli/processes/MasterKeyFile.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { failureOf } from '../support/race.js'
 
 const SECRET = 'DE89370400440532013000'
-let db: TestDatabase
+const db = await useTestDatabase()
 let env: Record<string, string>
 let folder: string
 let keys: string
 let rails: string
 beforeAll(async () => {
-  db = await createTestDatabase()
   const login = await db.createLogin('vault', {
     roles: ['symphony_control', 'symphony_ingest', 'symphony_executor', 'symphony_readonly'],
   })
@@ -31,7 +30,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await rm(folder, { recursive: true })
-  await db.drop()
 })
 
 const vault = (...words: readonly string[]): Promise<CommandOutput> => symphony(['vault', ...words], env)

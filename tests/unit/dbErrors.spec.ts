@@ -1,5 +1,5 @@
 import { inspect } from 'node:util'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   call,
   DatabaseError,
@@ -15,14 +15,14 @@ import {
   type Queryable,
 } from '../../libs/db/index.js'
 import { dispositionOf } from '../../libs/db/toDatabaseError.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
 
-let fixture: DbFixture
+const fixture = closeAfterAll(await DbFixture.set())
 let database: Database
 let worker: Queryable
 
 beforeAll(async () => {
-  fixture = await DbFixture.set()
   await fixture.admin.query(`
     CREATE FUNCTION symphony.raise_state(state text, message text, detail text) RETURNS void LANGUAGE plpgsql AS $$
     BEGIN
@@ -41,7 +41,6 @@ beforeAll(async () => {
   database = fixture.open()
   worker = database.as(fixture.worker)
 })
-afterAll(() => fixture.remove())
 
 const raise = (queryable: Queryable, state: string, message = 'no', detail = '') =>
   call(queryable, 'raise_state', [state, message, detail]).catch((error: unknown) => error)

@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await login.close()
-  await fixture.remove()
+  await fixture.close()
 })
 
 const COUNT = 'SELECT pg_catalog.count(*) AS count FROM symphony.entry'

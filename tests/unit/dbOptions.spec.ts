@@ -101,7 +101,7 @@ describe.for(['none', 'transaction'] as const)('session settings with pooler %s'
       ALTER ROLE ${fixture.login} SET synchronous_commit = off;
       ALTER ROLE ${fixture.login} SET search_path = public`)
   })
-  afterAll(() => fixture.remove())
+  afterAll(() => fixture.close())
 
   test('are those of the options on every connection, inside and outside transactions', async () => {
     const database = fixture.open({

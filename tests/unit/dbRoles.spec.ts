@@ -1,19 +1,18 @@
 import { Client } from 'pg'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { call, RoleError, type Database } from '../../libs/db/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { Pooler } from '../support/pooler.js'
 
-let fixture: DbFixture
+const fixture = closeAfterAll(await DbFixture.set())
 
 beforeAll(async () => {
-  fixture = await DbFixture.set()
   await fixture.admin.query(`
     CREATE TABLE symphony.of_worker (n int);
     GRANT SELECT, INSERT ON symphony.of_worker TO ${fixture.worker}`)
 })
-afterAll(() => fixture.remove())
 
 const WHO = 'SELECT current_user AS role, session_user AS login'
 

@@ -84,7 +84,7 @@ describe('a TLS connection', () => {
     authority = makeCertificate({ name: 'Test Authority' })
   })
   afterAll(async () => {
-    await fixture.remove()
+    await fixture.close()
     await Promise.all(proxies.map((proxy) => proxy.close()))
   })
 

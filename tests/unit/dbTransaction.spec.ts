@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   call,
   DatabaseError,
@@ -11,20 +11,19 @@ import {
   type Queryable,
   type Transaction,
 } from '../../libs/db/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { gate } from '../support/gate.js'
 
-let fixture: DbFixture
+const fixture = closeAfterAll(await DbFixture.set())
 
 beforeAll(async () => {
-  fixture = await DbFixture.set()
   await fixture.admin.query(`
     CREATE TABLE symphony.entry (n int PRIMARY KEY, parent int REFERENCES symphony.entry DEFERRABLE INITIALLY DEFERRED);
     GRANT SELECT, INSERT, DELETE ON symphony.entry TO ${fixture.worker}`)
 })
 beforeEach(() => fixture.admin.query('DELETE FROM symphony.entry'))
-afterAll(() => fixture.remove())
 
 const INSERT = 'INSERT INTO symphony.entry (n) VALUES ($1)'
 const PID = 'SELECT pg_catalog.pg_backend_pid() AS pid'

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   RoleError,
   TransactionAbortedError,
@@ -7,14 +7,14 @@ import {
   type Database,
   type Transaction,
 } from '../../libs/db/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
 
 /** Tests of `tx.asRole`: one transaction with the rights of two roles. */
 
-let fixture: DbFixture
+const fixture = closeAfterAll(await DbFixture.set())
 
 beforeAll(async () => {
-  fixture = await DbFixture.set()
   await fixture.admin.query(`
     CREATE TABLE symphony.mine (n int);
     CREATE TABLE symphony.theirs (n int);
@@ -22,7 +22,6 @@ beforeAll(async () => {
     GRANT SELECT, INSERT ON symphony.theirs TO ${fixture.reader}`)
 })
 beforeEach(() => fixture.admin.query('TRUNCATE symphony.mine, symphony.theirs'))
-afterAll(() => fixture.remove())
 
 const MINE = 'INSERT INTO symphony.mine (n) VALUES ($1)'
 const THEIRS = 'INSERT INTO symphony.theirs (n) VALUES ($1)'

@@ -1,16 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { types } from 'pg'
 import { StaleStatementError, type Database } from '../../libs/db/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
 
-let fixture: DbFixture
+const fixture = closeAfterAll(await DbFixture.set())
 let database: Database
 
 beforeAll(async () => {
-  fixture = await DbFixture.set()
   database = fixture.open({ connectionsMax: 3 })
 })
-afterAll(() => fixture.remove())
 
 async function read(expression: string, values?: readonly unknown[]): Promise<unknown> {
   const { rows } = await database.queryAsRole<{ value: unknown }>(

@@ -1,19 +1,15 @@
 import { Client } from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { deploy, parseLoginRequest, type LoginRequest } from '../../libs/deployment/index.js'
 import { scramVerifier } from '../../libs/deployment/logins.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 const created: string[] = []
 
-beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
-})
 afterAll(async () => {
   // Roles belong to the whole server, which other tests share.
   for (const name of created) await db.queryNoRole(`DROP ROLE IF EXISTS "${name}"`)
-  await db.drop()
 })
 
 /** Returns a name that is unique on this server. */

@@ -1,11 +1,7 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { expect, test } from 'vitest'
+import { useTestDatabase } from '../support/database.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 test('a statement runs in the role it names, from a login that is no superuser', async () => {
   const { rows } = await db.as('symphony_executor').query('SELECT current_user, session_user')

@@ -1,25 +1,23 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { checkDispatchEpoch, freezeDispatch, liftDispatchFreeze, readItemViews } from '../../libs/outbox/index.js'
 import { symphony } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
 
 /** Tests of holds after a freeze: the freeze that an item names, and resolving many items at once. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 let pavel: Person
 let url: string
 beforeAll(async () => {
-  db = await createTestDatabase()
   const login = await db.createLogin('olga', { roles: ['symphony_control', 'symphony_readonly'] })
   url = login.url
   olga = { name: login.name, control: login.database.as('symphony_control') }
   pavel = await createPerson(db, 'pavel')
 })
-afterAll(() => db.drop())
 
 /** Runs a command as olga. */
 function commandLine(...words: readonly string[]) {

@@ -1,28 +1,21 @@
 import { randomUUID } from 'node:crypto'
 import { connect } from 'node:net'
 import { Registry } from 'prom-client'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { readSystemStatus } from '../../libs/symphony/index.js'
 import { openDatabase, type Database } from '../../libs/db/index.js'
 import { MetricsEndpoint } from '../../libs/http/index.js'
 import { OutboxMetrics } from '../../libs/observability/index.js'
 import { readOutboxStatus } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, gatewayOf, openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
+import { closeAfterAll } from '../support/afterAll.js'
+import { useTestDatabase } from '../support/database.js'
+import { bodyOf, gatewayOf, openHttpFixture, problemOf, TOKEN } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let db: TestDatabase
-let fixture: HttpFixture
-beforeAll(async () => {
-  db = await createTestDatabase()
-  fixture = await openHttpFixture(db)
-})
-afterAll(async () => {
-  await fixture.close()
-  await db.drop()
-})
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db))
 
 /** Idempotency key of the running test. A key of one caller belongs to one instruction. */
 let key: string

@@ -4,7 +4,7 @@ import { ApiKeys, newApiKey, SCOPES } from '../../libs/access/index.js'
 import type { Clock } from '../../libs/core/index.js'
 import type { Route } from '../../libs/http/index.js'
 import { EXAMPLE } from '../../libs/http/routes/examples.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { createKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
 import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
@@ -12,18 +12,16 @@ import { enqueue } from '../support/outboxItems.js'
 
 /** Tests every route against every way of being refused. The routes come from the server, so that none is left out. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let fixture: HttpFixture
 let exampleIds: ExampleIds
 beforeAll(async () => {
-  db = await createTestDatabase()
   exampleIds = await seedExamples(db)
   fixture = await openHttpFixture(db)
 })
 afterAll(async () => {
   process.stdout.write(`access: ${refusals} refusals\n`)
   await fixture.close()
-  await db.drop()
 })
 
 /** Returns the routes that need a key or a token. */

@@ -1,23 +1,18 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { createKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { beforeAll, expect, test } from 'vitest'
+import { closeAfterAll } from '../support/afterAll.js'
+import { useTestDatabase } from '../support/database.js'
+import { createKey, bodyOf, openHttpFixture, problemOf } from '../support/httpFixture.js'
 import { rewindEpoch } from '../support/outboxEpochs.js'
 import { claim, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { createTimer } from '../support/scheduled.js'
 
 /** Tests of stopping and resuming over HTTP, under the same rules as on the command line. */
 
-let db: TestDatabase
-let fixture: HttpFixture
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db))
 let operator: string
 beforeAll(async () => {
-  db = await createTestDatabase()
-  fixture = await openHttpFixture(db)
   operator = (await createKey(db, { owner: 'olga', scopes: ['read', 'operate'] })).key
-})
-afterAll(async () => {
-  await fixture.close()
-  await db.drop()
 })
 
 function ask(path: string, body?: object, key = operator): Promise<Response> {

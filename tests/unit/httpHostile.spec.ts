@@ -6,23 +6,21 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { problemCodesOf, type Route } from '../../libs/http/index.js'
 import { EXAMPLE } from '../../libs/http/routes/examples.js'
 import { findDefect } from '../../libs/http/routes/route.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
 import { seedExamples, type ExampleIds } from '../support/httpExamples.js'
 import { valueOf, type Schema } from '../support/schemaValues.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let fixture: HttpFixture
 let exampleIds: ExampleIds
 beforeAll(async () => {
-  db = await createTestDatabase()
   exampleIds = await seedExamples(db)
   fixture = await openHttpFixture(db, { limits: { requestsPerSecond: 100_000 } })
 })
 afterAll(async () => {
   await fixture.close()
-  await db.drop()
 })
 
 interface Request {

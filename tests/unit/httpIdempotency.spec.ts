@@ -1,21 +1,14 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { ApiKeys, isActorGateway } from '../../libs/access/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { createKey, bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { closeAfterAll } from '../support/afterAll.js'
+import { useTestDatabase } from '../support/database.js'
+import { createKey, bodyOf, openHttpFixture, problemOf } from '../support/httpFixture.js'
 
 /** Tests of the identity of a payment over HTTP: instruction id and key, and within one caller the key alone. */
 
-let db: TestDatabase
-let fixture: HttpFixture
-beforeAll(async () => {
-  db = await createTestDatabase()
-  fixture = await openHttpFixture(db)
-})
-afterAll(async () => {
-  await fixture.close()
-  await db.drop()
-})
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db))
 
 function buildBody(instructionId?: string) {
   const unique = randomUUID()

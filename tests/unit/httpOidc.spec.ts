@@ -3,7 +3,7 @@ import { exportJWK, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { JsonObject } from '../../libs/core/index.js'
 import { readOidcOptions } from '../../libs/http/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { enqueue } from '../support/outboxItems.js'
 import { portOf } from '../support/portOf.js'
@@ -12,14 +12,13 @@ import { portOf } from '../support/portOf.js'
 
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let fixture: HttpFixture
 let provider: Server
 let jwksUrl: string
 let trusted: KeyPair
 let stranger: KeyPair
 beforeAll(async () => {
-  db = await createTestDatabase()
   trusted = await generateKeyPair('ES256', { extractable: true })
   stranger = await generateKeyPair('ES256', { extractable: true })
   const jwks = JSON.stringify({
@@ -33,7 +32,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await fixture.close()
   await new Promise((resolve) => provider.close(resolve))
-  await db.drop()
 })
 
 const SETTINGS = (overrides: JsonObject = {}): JsonObject => ({

@@ -3,25 +3,23 @@ import type { TSchema } from 'typebox'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { markdownPage } from '../support/markdownPage.js'
 import { problemCodesOf, PROBLEMS, type Example, type Route } from '../../libs/http/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 
 /** Tests that the OpenAPI document is well-formed and that every example in it works. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let fixture: HttpFixture
 let exampleIds: ExampleIds
 let document: OpenApi
 beforeAll(async () => {
-  db = await createTestDatabase()
   exampleIds = await seedExamples(db)
   fixture = await openHttpFixture(db, { accessTokenOwner: 'bob' })
   document = JSON.parse(await (await fetch(`${fixture.address}/openapi.json`)).text())
 })
 afterAll(async () => {
   await fixture.close()
-  await db.drop()
 })
 
 interface Operation {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { SCOPES } from '../../libs/access/index.js'
 import type { HoldPage, OutboxPage, Proof, Status, Timeline } from '../../libs/http/index.js'
 import {
@@ -7,22 +7,17 @@ import {
   recordLateOutcome,
   repairExpiredLeases,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { createKey, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { closeAfterAll } from '../support/afterAll.js'
+import { useTestDatabase } from '../support/database.js'
+import { createKey, openHttpFixture, problemOf } from '../support/httpFixture.js'
 import { buildInstruction, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 
-let db: TestDatabase
-let fixture: HttpFixture
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db))
 const keys = new Map<string, string>()
 beforeAll(async () => {
-  db = await createTestDatabase()
-  fixture = await openHttpFixture(db)
   for (const owner of ['alice', 'bob']) keys.set(owner, (await createKey(db, { scopes: SCOPES, owner })).key)
-})
-afterAll(async () => {
-  await fixture.close()
-  await db.drop()
 })
 
 async function get<Answer>(path: string): Promise<Answer> {

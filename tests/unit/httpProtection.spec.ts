@@ -4,7 +4,7 @@ import type { Proof } from '../../libs/http/index.js'
 import { OutboxRelayer, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { FieldVault, KeyRing, Vault } from '../../libs/protection/index.js'
 import { loadRails, maskPayloadText } from '../../libs/rails/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { buildInstruction } from '../support/outboxItems.js'
 import { buildMasterKey } from '../support/protectionFixture.js'
@@ -26,17 +26,15 @@ const rails = loadRails([
 ])
 const key = buildMasterKey('m')
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let fixture: HttpFixture
 beforeAll(async () => {
-  db = await createTestDatabase()
   fixture = await openHttpFixture(db, {
     api: { protection: protectionWith(new FieldVault(rails, new KeyRing([key], 'm'))) },
   })
 })
 afterAll(async () => {
   await fixture.close()
-  await db.drop()
 })
 
 function protectionWith(vault: FieldVault) {

@@ -1,13 +1,14 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { Proof } from '../../libs/http/index.js'
 import { declareOutboxRails } from '../../libs/outbox/index.js'
 import { loadRails } from '../../libs/rails/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { symphony } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
-import { createKey, openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
+import { type TestLogin, useTestDatabase } from '../support/database.js'
+import { createKey, openHttpFixture } from '../support/httpFixture.js'
 import { createPerson, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { writeRailsFile } from '../support/railsFile.js'
@@ -19,16 +20,14 @@ const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: IBAN, memo: 'SE
 const SHOWN = { amount: '12.50', currency: 'EUR', destination: '••••3000', destinationWithheld: null }
 const RAIL = 'declared'
 
-let db: TestDatabase
-let fixture: HttpFixture
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db))
 let olga: Person
 let held: Awaited<ReturnType<typeof enqueueUnknown>>
 let failed: Awaited<ReturnType<typeof enqueueFailed>>
 let reader: string
 let web: TestLogin
 beforeAll(async () => {
-  db = await createTestDatabase()
-  fixture = await openHttpFixture(db)
   olga = await createPerson(db, 'olga')
   const rails = loadRails([
     {
@@ -46,10 +45,6 @@ beforeAll(async () => {
     roles: ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth'],
   })
   reader = (await createKey(db, { owner: 'carol', scopes: ['read'] })).key
-})
-afterAll(async () => {
-  await fixture.close()
-  await db.drop()
 })
 
 describe('amount, currency and masked destination', () => {

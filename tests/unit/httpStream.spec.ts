@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { ApiKeys } from '../../libs/access/index.js'
 import { openDatabase } from '../../libs/db/index.js'
 import type { ItemsEvent } from '../../libs/http/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { EventStreamClient } from '../support/eventStream.js'
 import {
   createKey,
@@ -16,11 +16,7 @@ import { claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 /** Opens a server that polls often, so that tests are quick. */
 async function quickStage(options: HttpFixtureOptions = {}): Promise<HttpFixture> {

@@ -1,13 +1,12 @@
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { afterEach, beforeAll, expect, test } from 'vitest'
 import { createHttpServer, type HttpServerOptions } from '../../libs/http/index.js'
 import { Symphony, SymphonyFleet } from '../../libs/symphony/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let url: string
 const stops: (() => Promise<unknown>)[] = []
 beforeAll(async () => {
-  db = await createTestDatabase()
   const roles = ['control', 'ingest', 'readonly', 'auditor', 'auth', 'executor'].map((role) => `symphony_${role}`)
   const login = await db.createLogin('http_symphony', { roles })
   await db.queryNoRole('SELECT set_actor_gateway($1, true)', [login.name])
@@ -16,7 +15,6 @@ beforeAll(async () => {
 afterEach(async () => {
   for (const stop of stops.splice(0).toReversed()) await stop()
 })
-afterAll(() => db.drop())
 
 const bank = {
   type: 'bank',

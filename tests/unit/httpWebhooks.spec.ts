@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { systemClock } from '../../libs/core/index.js'
 import { readWebhookSources, type WebhookSources } from '../../libs/http/index.js'
 import { readInboxEvents } from '../../libs/inbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
 import { claimOf, rowOf } from '../support/inboxMessages.js'
 
@@ -28,16 +28,14 @@ const SOURCES: WebhookSources = {
 /** Time at which every test runs. */
 const NOW_SECONDS = 1_767_225_600
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let fixture: HttpFixture
 beforeAll(async () => {
-  db = await createTestDatabase()
   const clock = { ...systemClock, now: () => new Date(NOW_SECONDS * 1_000) }
   fixture = await openHttpFixture(db, { webhooks: { ingest: db.as('symphony_ingest'), sources: SOURCES, clock } })
 })
 afterAll(async () => {
   await fixture.close()
-  await db.drop()
 })
 
 interface Sent {

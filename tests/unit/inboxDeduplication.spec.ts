@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import {
   Inbox,
@@ -11,19 +11,17 @@ import {
   type InboxKey,
   type MessageContent,
 } from '../../libs/inbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildMessage, claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
 import { failureOf, openConnection } from '../support/race.js'
 
 /** Tests of deduplication by marks. No worker claims these messages. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let inbox: Inbox
 beforeAll(async () => {
-  db = await createTestDatabase()
   inbox = new Inbox(db.database)
 })
-afterAll(() => db.drop())
 
 const buildKey = (): InboxKey => ({ source: `source-${randomUUID()}`, messageId: 'message-1' })
 

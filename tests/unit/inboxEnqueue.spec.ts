@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import {
   enqueueInboxMessage,
@@ -8,17 +8,13 @@ import {
   readInboxEvents,
   type InboxMessage,
 } from '../../libs/inbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import { buildMessage, claimOf, enqueued, rowOf } from '../support/inboxMessages.js'
 import { failureOf } from '../support/race.js'
 
 /** Tests of enqueueing: a message is stored once, however often it is sent. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const many = (count: number) =>
   Array.from({ length: count }, (_, n) => buildMessage({ source: 'thousand', messageId: String(n) }))

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { enqueueInboxMessages, type InboxClaim } from '../../libs/inbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildMessage, claimOf, enqueued, WORKER } from '../support/inboxMessages.js'
 import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
 
@@ -17,10 +17,9 @@ const BATCH = 50
 /** Limit of rows read: a few for each message, before, under and after the lock. */
 const ROWS_MAX = 6 * BATCH
 
-let db: TestDatabase
+// Functions that count their branches would read other tables, too.
+const db = await useTestDatabase({ countBranches: false })
 beforeAll(async () => {
-  // Functions that count their branches would read other tables, too.
-  db = await createTestDatabase({ countBranches: false })
   const client = await db.connect()
   await client.query('ANALYZE inbox_messages, inbox_events')
   await insertMany(
@@ -36,7 +35,6 @@ beforeAll(async () => {
        LATERAL (SELECT CASE n % 6 WHEN 0 THEN 'seen' WHEN 1 THEN 'processing' WHEN 2 THEN 'dead' ELSE 'done' END) AS s(state)`,
   )
 })
-afterAll(() => db.drop())
 
 async function batch(): Promise<string> {
   const source = `batch-${randomUUID()}`

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import {
   abandonInboxMessages,
@@ -12,7 +12,7 @@ import {
   type InboxClaim,
   type InboxClaimRef,
 } from '../../libs/inbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import {
   buildMessage,
   claimOf,
@@ -29,13 +29,11 @@ import { failureOf, openConnection, untilWaiting } from '../support/race.js'
 
 /** Tests of the inbox as a queue: claims, their fences and the states of messages. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let store: Inbox
 beforeAll(async () => {
-  db = await createTestDatabase()
   store = new Inbox(db.database, { workerId: WORKER })
 })
-afterAll(() => db.drop())
 
 const keyOf = ({ source, messageId }: InboxClaimRef) => ({ source, messageId })
 

@@ -1,20 +1,18 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { authenticateApiKey, parseApiKey } from '../../libs/access/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { createTestDatabase, useTestDatabase } from '../support/database.js'
 import { createKey } from '../support/httpFixture.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let url: string
 let operator: string
 beforeAll(async () => {
-  db = await createTestDatabase()
   const login = await db.createLogin('operator', { roles: ['symphony_control', 'symphony_readonly'] })
   url = login.url
   operator = login.name
 })
-afterAll(() => db.drop())
 
 function keys(...words: readonly string[]): Promise<CommandOutput> {
   return symphony(['keys', ...words], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })

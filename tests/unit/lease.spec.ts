@@ -1,19 +1,17 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError, type Clock } from '../../libs/core/index.js'
 import { DatabaseClosedError, openDatabase } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type AcquireOptions, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildResource, expireResource, leaseRow, LIVELY, LONG } from '../support/leaseRows.js'
 import { failureOf } from '../support/race.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let leases: Leases
 beforeAll(async () => {
-  db = await createTestDatabase()
   leases = new Leases(db.as('symphony_executor'))
 })
-afterAll(() => db.drop())
 
 /** Acquires a lease that is released when the test ends. */
 async function acquire(resource: string, options: Partial<AcquireOptions> = {}, from = leases): Promise<Lease> {

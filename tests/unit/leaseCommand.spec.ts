@@ -1,16 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { acquireLease, releaseLease } from '../../libs/lease/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { createTestDatabase, useTestDatabase } from '../support/database.js'
 import { expireResource } from '../support/leaseRows.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let url: string
 beforeAll(async () => {
-  db = await createTestDatabase()
   url = (await db.createLogin('watcher', { roles: ['symphony_readonly'] })).url
 })
-afterAll(() => db.drop())
 
 function command(...words: readonly string[]): Promise<CommandOutput> {
   return symphony(['leases', 'list', ...words], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })

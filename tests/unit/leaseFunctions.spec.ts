@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import {
   acquireLease,
@@ -9,17 +9,13 @@ import {
   renewLease,
   type LeaseRef,
 } from '../../libs/lease/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildResource, expireResource, leaseRow } from '../support/leaseRows.js'
 import { failureOf, openConnection } from '../support/race.js'
 
 /** Tests of the SQL functions through their wrappers, without a `Lease`. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const executor = () => db.as('symphony_executor')
 const OWNER = 'owner-1'

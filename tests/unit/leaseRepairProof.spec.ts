@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   enqueuePaymentOutboxBatch,
   pauseOutbox,
@@ -7,7 +7,7 @@ import {
   resumeOutbox,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
   attemptRows,
@@ -26,11 +26,7 @@ import { failureOf } from '../support/race.js'
  * beside it.
  */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const repair = (batchSize = 1000) => repairExpiredLeases(db.as('symphony_executor'), batchSize, 'repair-1')
 

@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { enqueuePaymentOutboxBatch, type ClaimedItem } from '../../libs/outbox/index.js'
 import { LeaseRepairWorker, type LeaseRepairOptions, type RepairEvent } from '../../libs/repair/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, enqueueAndFail, ledger, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
 /** Tests that the worker reports repaired and unrepaired leases, and nothing if none has expired. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 let events: RepairEvent[] = []
 beforeEach(() => {

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier, withSchema, type Queryable } from '../../libs/db/index.js'
 import { readRowPage } from '../../libs/ledger/db.js'
 import { KINDS, NEWEST_FORMAT, TABLE_OF } from '../../libs/ledger/formats.js'
 import { auditDatabase } from '../../libs/ledger/auditor.js'
 import { databaseSource, sealLedgerBlock, verifyLedger } from '../../libs/ledger/index.js'
 import { completeOutboxAttempts, enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
@@ -15,11 +15,7 @@ import { failureOf } from '../support/race.js'
  * and decodes the same bytes. The values include edges that only a forged ledger has.
  */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase({ countBranches: false })
 
 const ODD = 'tables without constraints'
 

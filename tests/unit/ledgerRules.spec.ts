@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { placeOutboxHold, recordLateOutcome } from '../../libs/outbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText, type LedgerText } from '../support/ledgerRules.js'
 import {
   claimOnly,
@@ -15,12 +15,11 @@ import {
 import { openConnection, race } from '../support/race.js'
 
 /** One item with three attempts, the last of them terminal, and two events; and an item without attempts. */
-let db: TestDatabase
+const db = await useTestDatabase()
 let ledger: LedgerText
 let ended: string
 let pending: string
 beforeAll(async () => {
-  db = await createTestDatabase()
   const item = await enqueueAndFail(db, 2)
   const lease = await claimOnly(db, item.railType)
   await complete(db, lease, { state: 'DISPATCHED', railReference: 'TX-1' })
@@ -41,7 +40,6 @@ beforeAll(async () => {
   ).outboxId
   ledger = await readLedgerText(db.as('symphony_auditor'))
 })
-afterAll(() => db.drop())
 
 test('a ledger that the functions wrote breaks no rule', () => {
   expect(ledger.identities).toHaveLength(2)

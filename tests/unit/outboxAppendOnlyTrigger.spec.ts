@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { deploy } from '../../libs/deployment/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import { placeOutboxHold } from '../../libs/outbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { type TestDatabase, useTestDatabase, withTestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
@@ -109,11 +109,9 @@ const MUTATIONS: readonly {
   },
 ]
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let before: Record<string, string>
-
 beforeAll(async () => {
-  db = await createTestDatabase()
   const item = await enqueue(db)
   await complete(db, await enqueueAndClaim(db), { state: 'RETRYABLE', errorCode: 'BUSY' })
   await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED', railReference: 'ref-1' })
@@ -126,7 +124,6 @@ beforeAll(async () => {
   )
   before = await rowHashes(db)
 })
-afterAll(() => db.drop())
 
 test('every table of this file has a row', async () => {
   for (const table of [...LEDGERS, ...NEVER_TRUNCATED.map(([name]) => name)]) {

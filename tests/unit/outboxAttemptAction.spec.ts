@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { call } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
@@ -9,22 +9,20 @@ import {
   type AttemptOutcome,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { claim, complete, enqueueAndClaim, makeDueAndClaim, WORKER } from '../support/outboxItems.js'
 import { approve, createPerson, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
 /** Each ledger row stores the attempt's action and whether the outcome was unknown after it. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let alice: Person
 let bob: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   alice = await createPerson(db, 'alice')
   bob = await createPerson(db, 'bob')
 })
-afterAll(() => db.drop())
 
 /** Returns the ledger of an item, such as `['RETRYABLE sent unknown', 'DISPATCHED inquired']`. */
 async function actions(outboxId: string): Promise<string[]> {

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { releaseOutboxLease, repairExpiredLeases, resolveOutboxHold } from '../../libs/outbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import {
   claim,
   claimOnly,
@@ -19,15 +19,13 @@ import { failureOf } from '../support/race.js'
 /** Retry ceiling: at 20 recorded attempts an item fails if its outcome is known, and is held if it is unknown. */
 const CEILING = 20
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let alice: Person
 let bob: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   alice = await createPerson(db, 'alice')
   bob = await createPerson(db, 'bob')
 })
-afterAll(() => db.drop())
 
 const lastOf = async (item: Enqueued) => (await ledger(db, item.outboxId)).at(-1)
 

@@ -2,30 +2,25 @@ import { randomUUID } from 'node:crypto'
 import { mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { InvalidPayloadError } from '../../libs/core/index.js'
 import { enqueue, enqueueMany, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { loadRails } from '../../libs/rails/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { symphony } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support/httpFixture.js'
+import { useTestDatabase } from '../support/database.js'
+import { bodyOf, openHttpFixture, problemOf } from '../support/httpFixture.js'
 import { sequenceOf } from '../support/outboxItems.js'
 import { failureOf, openConnection } from '../support/race.js'
 
 /** Payments that a process with configured rails refuses before COMMIT. */
 
-let db: TestDatabase
-let fixture: HttpFixture
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db, { api: { rails } }))
 let railsFile: string
 beforeAll(async () => {
-  db = await createTestDatabase()
-  fixture = await openHttpFixture(db, { api: { rails } })
   railsFile = join(await mkdtemp(join(tmpdir(), 'rails-')), 'rails.mjs')
   await writeFile(railsFile, `export default [{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }]\n`)
-})
-afterAll(async () => {
-  await fixture.close()
-  await db.drop()
 })
 
 const rails = loadRails([{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }])

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   beginOutboxDispatch,
   claimOutboxBatch,
@@ -10,7 +10,7 @@ import {
   type EnqueuedItem,
   type UnleasedTakeover,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
   attemptRows,
@@ -25,11 +25,7 @@ import {
 } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const ids = (items: readonly { readonly outboxId: string }[]) => items.map(({ outboxId }) => outboxId)
 

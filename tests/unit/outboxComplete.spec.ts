@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { call, LeaseLostError } from '../../libs/db/index.js'
 import {
   completeOutboxAttempt,
@@ -12,7 +12,7 @@ import {
   type CompletionVerdict,
   type LeaseRef,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
   attemptRows,
@@ -29,11 +29,7 @@ import {
 } from '../support/outboxItems.js'
 import { failureOf, openConnection, untilWaiting } from '../support/race.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const ANSWER = {
   railReference: 'ref-1',

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { readSystemStatus } from '../../libs/symphony/index.js'
 import { AlertWatch } from '../../libs/observability/index.js'
 import {
@@ -11,21 +11,19 @@ import {
   reviewOutboxContradiction,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { createContradiction, claimOnly, enqueueAndClaim, eventRows, ledger } from '../support/outboxItems.js'
 import { approve, createPerson, propose, type Person } from '../support/outboxPeople.js'
 
 /** Two reports about one payment that do not agree are counted and alerted until an operator has reviewed them. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 let pavel: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   olga = await createPerson(db, 'olga')
   pavel = await createPerson(db, 'pavel')
 })
-afterAll(() => db.drop())
 
 const SLOW = 'slow-worker'
 const HEIR = 'heir'

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   pauseOutbox,
@@ -14,7 +14,7 @@ import {
 import { withActor } from '../../libs/db/index.js'
 import { parseApiKey } from '../../libs/access/index.js'
 import { createKey } from '../support/httpFixture.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import {
   attemptRows,
@@ -39,15 +39,13 @@ import {
 } from '../support/outboxPeople.js'
 import { failureOf, openConnection, race, untilWaiting, type Connection } from '../support/race.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 let pavel: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   olga = await createPerson(db, 'olga')
   pavel = await createPerson(db, 'pavel')
 })
-afterAll(() => db.drop())
 
 const MONEY_DECISIONS = ['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'] as const
 

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { DatabaseError, IdempotencyConflictError, qualify, withSchema } from '../../libs/db/index.js'
 import {
   enqueuePaymentOutbox,
@@ -6,7 +6,7 @@ import {
   type EnqueuedItem,
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
   claim,
@@ -18,11 +18,7 @@ import {
 } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 function enqueueAll(instructions: readonly OutboxInstruction[]): Promise<EnqueuedItem[]> {
   return enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)

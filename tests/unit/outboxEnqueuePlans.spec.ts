@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { expect, test } from 'vitest'
+import { createTestDatabase, useTestDatabase } from '../support/database.js'
 import { PlanRecorder, scansOf } from '../support/plans.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase({ countBranches: false })
 
 /** Returns the call of a batch whose first item is known, so that the enqueue queries each key. */
 function mixedBatch(keys: string, options = ''): string {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   beginOutboxDispatch,
   checkDispatchEpoch,
@@ -15,7 +15,7 @@ import {
   repairExpiredLeases,
   type EpochRecord,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { rewindEpoch, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, enqueueAndClaim, pendingRow, WORKER } from '../support/outboxItems.js'
 import { createPerson, type Person } from '../support/outboxPeople.js'
@@ -28,13 +28,11 @@ import { failureOf, race } from '../support/race.js'
  * would leave. tests/chaos promotes, copies and restores real servers.
  */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   olga = await createPerson(db, 'olga')
 })
-afterAll(() => db.drop())
 beforeEach(() => forgetEpochs(db))
 
 const executor = () => db.as('symphony_executor')

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   beginOutboxDispatch,
   holdLeasedOutboxItem,
@@ -10,7 +10,7 @@ import {
   repairExpiredLeases,
   resolveOutboxHold,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   claim,
   claimOnly,
@@ -24,13 +24,11 @@ import {
 } from '../support/outboxItems.js'
 import { createPerson, type Person } from '../support/outboxPeople.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   olga = await createPerson(db, 'olga')
 })
-afterAll(() => db.drop())
 
 test('a claim skips a held item and leases another item of the same rail', async () => {
   const held = await enqueue(db)

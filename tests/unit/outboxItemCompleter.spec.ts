@@ -1,20 +1,16 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { systemClock } from '../../libs/core/index.js'
 import { DatabaseError, type Disposition, type Queryable } from '../../libs/db/index.js'
 import type { AttemptOutcome, ClaimedItem, RelayerEvent } from '../../libs/outbox/index.js'
 import { ItemCompleter } from '../../libs/outbox/ItemCompleter.js'
 import { LeasedItem } from '../../libs/outbox/LeasedItem.js'
 import { Emitter } from '../../libs/worker/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { enqueueAndClaim, ledger, WORKER } from '../support/outboxItems.js'
 
 /** An outcome must reach the ledger even if a database connection fails. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 describe.each<Disposition>(['retry', 'unknown'])('a completion with an error of disposition “%s”', (disposition) => {
   test('is retried if the request failed, and is recorded', async () => {

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { KeyReusedError, type RoleHandle } from '../../libs/db/index.js'
 import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { gatewayOf } from '../support/httpFixture.js'
 import { buildInstruction, claimOnly, complete, enqueue, sequenceOf } from '../support/outboxItems.js'
 import { createPerson, approve, propose } from '../support/outboxPeople.js'
@@ -10,13 +10,11 @@ import { connectionOf, failureOf, untilWaiting, type Connection } from '../suppo
 
 /** Key scopes: within one, an idempotency key names one instruction (P7014). */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let gateway: RoleHandle
 beforeAll(async () => {
-  db = await createTestDatabase()
   gateway = (await gatewayOf(db)).database.as('symphony_ingest')
 })
-afterAll(() => db.drop())
 
 /** Returns a scope that no other test uses. */
 function buildScope(): { readonly keyScope: string } {

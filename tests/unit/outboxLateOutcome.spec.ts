@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { call, LeaseLostError } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
@@ -9,7 +9,7 @@ import {
   type ClaimedItem,
   type LateOutcome,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   attemptRows,
   claim,
@@ -26,11 +26,7 @@ import { failureOf } from '../support/race.js'
 
 /** A late outcome is stored, is used by the next claim, and never makes a second terminal outcome. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const SLOW = 'slow-worker'
 const HEIR = 'heir'

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   claimOutboxBatch,
@@ -13,22 +13,20 @@ import {
   setParticipantOutboxPolicy,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, claimOnly, complete, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
 import { createPerson, approve, propose, type Person } from '../support/outboxPeople.js'
 import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
 import { failureOf, untilWaiting } from '../support/race.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 let pavel: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   olga = await createPerson(db, 'olga')
   pavel = await createPerson(db, 'pavel')
 })
 afterEach(closeTransactions)
-afterAll(() => db.drop())
 
 describe('ordered items of a participant', () => {
   test('are claimed one by one, each after its predecessor has ended', async () => {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import {
   beginOutboxDispatch,
   claimOutboxBatch,
@@ -8,15 +8,10 @@ import {
   type ClaimedItem,
   type UnleasedTakeover,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 
 /** The library reads results packed into one row. They equal those of the functions with one row per item. */
-let db: TestDatabase
-
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const TRACE = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 vendor=a b'
 const executor = () => db.as('symphony_executor')

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   claimOutboxBatch,
@@ -19,22 +19,20 @@ import {
   UnknownNameError,
   type PauseKind,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, ledger, pendingRow, WORKER } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
 import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
 import { failureOf, untilWaiting } from '../support/race.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 let pavel: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   olga = await createPerson(db, 'olga')
   pavel = await createPerson(db, 'pavel')
 })
 afterEach(closeTransactions)
-afterAll(() => db.drop())
 
 const KINDS = ['rail', 'participant', 'stream'] as const
 /** Kinds that mark their items as blocked. */

@@ -20,7 +20,7 @@ import {
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
 import type { ClaimedJobRun, ClaimedTimer } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { type TestLogin, useTestDatabase } from '../support/database.js'
 import { fingerprint, type Fingerprint } from '../support/fingerprint.js'
 import { buildMessage, enqueued, enqueuedAndClaimed } from '../support/inboxMessages.js'
 import {
@@ -480,7 +480,8 @@ interface Relation {
 
 type Call = (...values: unknown[]) => Promise<unknown>
 
-let db: TestDatabase
+// Without branch counts, because they would change the functions in the catalog.
+const db = await useTestDatabase({ countBranches: false })
 let stranger: TestLogin
 let second: TestLogin
 let relations: ReadonlyMap<string, Relation>
@@ -489,8 +490,6 @@ let deployed: Fingerprint
 const clients = new Map<Actor, Client>()
 
 beforeAll(async () => {
-  // Without branch counts, because they would change the functions in the catalog.
-  db = await createTestDatabase({ countBranches: false })
   stranger = await db.createLogin('stranger')
   second = await db.createLogin('second', { roles: ['symphony_control'] })
   deployed = await fingerprint(db)
@@ -505,7 +504,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   process.stdout.write(`privileges: ${statements} statements\n`)
-  await db.drop()
 })
 
 test('every table and view has an entry in READERS', () => {

@@ -2,30 +2,23 @@ import { randomUUID } from 'node:crypto'
 import { mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import type { AcceptedBatch } from '../../libs/http/index.js'
 import { declareOutboxRails, OutboxRelayer, RailWarnings, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { loadRails } from '../../libs/rails/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
 import { symphony } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { apiRolesOf, bodyOf, openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
+import { useTestDatabase } from '../support/database.js'
+import { apiRolesOf, bodyOf, openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete } from '../support/outboxItems.js'
 import { openConnection } from '../support/race.js'
 
 /** Warnings of an accepted payment whose rail no worker has served within a day. */
 
-let db: TestDatabase
-let fixture: HttpFixture
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db, { clock }))
 let nowMs = 1
 const clock = { now: () => new Date(), monotonicMs: () => nowMs }
-beforeAll(async () => {
-  db = await createTestDatabase()
-  fixture = await openHttpFixture(db, { clock })
-})
-afterAll(async () => {
-  await fixture.close()
-  await db.drop()
-})
 
 const newRail = () => `rail-${randomUUID()}`
 const expireCache = () => (nowMs += 10_000)

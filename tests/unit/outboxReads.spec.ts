@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   findItems,
   readFailedItems,
@@ -10,21 +10,19 @@ import {
   withdrawOutboxProposal,
   type ItemSearch,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { claim, complete, enqueue } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
 
 /** Lists and searches of the outbox: filters, order and restriction to participants. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let alice: Person
 let bob: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   alice = await createPerson(db, 'alice')
   bob = await createPerson(db, 'bob')
 })
-afterAll(() => db.drop())
 
 const readonly = () => db.as('symphony_readonly')
 

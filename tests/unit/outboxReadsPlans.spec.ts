@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import type { Queryable } from '../../libs/db/index.js'
 import {
   findItems,
@@ -8,14 +8,13 @@ import {
   searchItems,
   searchParticipant,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 
 /** Each query reads rows in proportion to its result, not to the ledger of 20,000 items. */
 
 const ITEMS = 20_000
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   // Rows like those of the functions, one second apart; every 500th has failed.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_identities
@@ -35,7 +34,6 @@ beforeAll(async () => {
   )
   await db.queryNoRole('ANALYZE')
 })
-afterAll(() => db.drop())
 
 interface PlanNode {
   readonly 'Node Type': string

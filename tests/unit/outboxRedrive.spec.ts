@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   enqueuePaymentOutbox,
@@ -9,7 +9,7 @@ import {
   type ClaimedItem,
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import {
   buildInstruction,
@@ -27,15 +27,13 @@ import {
 import { createPerson, approve, enqueueFailed, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 let pavel: Person
 beforeAll(async () => {
-  db = await createTestDatabase()
   olga = await createPerson(db, 'olga')
   pavel = await createPerson(db, 'pavel')
 })
-afterAll(() => db.drop())
 
 async function redrive(outboxId: string): Promise<string> {
   const { redrivenAs } = await approve(pavel, await propose(olga, outboxId, 'REDRIVE'))

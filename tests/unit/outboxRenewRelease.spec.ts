@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { LeaseLostError } from '../../libs/db/index.js'
 import {
   placeOutboxHold,
@@ -8,7 +8,7 @@ import {
   renewOutboxLease,
   renewOutboxLeases,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   claim,
   claimOnly,
@@ -23,11 +23,7 @@ import {
 } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const executor = () => db.as('symphony_executor')
 

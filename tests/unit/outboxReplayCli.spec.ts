@@ -1,19 +1,17 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
 import type { ItemReplay } from '../../libs/outbox/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { enqueueFailed } from '../support/outboxPeople.js'
 
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 let auditor: string
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   auditor = (await db.createLogin('auditor', { roles: ['symphony_auditor'] })).url
 })
 beforeEach(() => setTrail(true))
-afterAll(() => db.drop())
 
 function setTrail(on: boolean): Promise<unknown> {
   return db.queryNoRole('UPDATE symphony_settings SET full_trail = $1', [on])

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { JsonObject } from '../../libs/core/index.js'
 import {
   claimOutboxBatch,
@@ -9,7 +9,7 @@ import {
   readProposalsOf,
 } from '../../libs/outbox/index.js'
 import { loadRails, type FieldClasses } from '../../libs/rails/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { complete, claimOnly, enqueue } from '../support/outboxItems.js'
 import { createPerson, enqueueUnknown, propose } from '../support/outboxPeople.js'
 import { PlanRecorder, scansOf } from '../support/plans.js'
@@ -20,11 +20,7 @@ const IBAN = 'DE89370400440532013000'
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: IBAN, memo: 'SECRET-MEMO' }
 const PLAIN = { amount: '12.50', currency: 'EUR', destination: '••••3000', destinationWithheld: null }
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase({ countBranches: false })
 
 async function declare(railType: string, fields: FieldClasses): Promise<void> {
   const rails = loadRails([

@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { beforeAll, expect, test } from 'vitest'
+import { useTestDatabase } from '../support/database.js'
 import { enqueue } from '../support/outboxItems.js'
 import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
 
@@ -9,9 +9,8 @@ import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
  */
 
 const ENDED = 5_000
-let db: TestDatabase
+const db = await useTestDatabase({ countBranches: false })
 beforeAll(async () => {
-  db = await createTestDatabase({ countBranches: false })
   const client = await db.connect()
   await insertMany(client, 'inbox_messages', INBOX)
   await insertMany(client, 'scheduler_tasks', TIMERS)
@@ -20,7 +19,6 @@ beforeAll(async () => {
   await client.end()
   await enqueue(db)
 })
-afterAll(() => db.drop())
 
 const MEMORY_OF_PAYMENTS = ['payment_outbox_attempts', 'payment_outbox_identities', 'payment_outbox_events']
 

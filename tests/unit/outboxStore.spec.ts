@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import {
   claimOutboxBatch,
   completeOutboxAttempts,
@@ -13,20 +13,18 @@ import type { JsonObject } from '../../libs/core/index.js'
 import { loadRails } from '../../libs/rails/index.js'
 import { enqueueDueTimers, enqueueDueJobRuns, triggerJob } from '../../libs/scheduler/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, attemptRows, claimOnly, enqueue, ledger, pendingRow } from '../support/outboxItems.js'
 import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { createJob, createTimer } from '../support/scheduled.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let owner: OutboxStore
 let other: OutboxStore
 beforeAll(async () => {
-  db = await createTestDatabase()
   owner = new OutboxStore(db.database, { owner: 'owner-1', leaseSeconds: 600 })
   other = new OutboxStore(db.database, { owner: 'owner-2', leaseSeconds: 600 })
 })
-afterAll(() => db.drop())
 
 /** Enqueues messages of a unique topic, so that the tests of this file share no queue. */
 async function enqueued(count: number, overrides: Partial<Message> = {}) {

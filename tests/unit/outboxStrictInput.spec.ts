@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import { checkDispatchEpoch, pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase, type TestLogin } from '../support/database.js'
+import { type TestLogin, useTestDatabase, withTestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { gatewayOf } from '../support/httpFixture.js'
 import { enqueuedAndClaimed } from '../support/inboxMessages.js'
@@ -688,7 +688,7 @@ const IRREGULAR: Readonly<Record<string, string>> = {
   p_outcomes_unknown: 'p_outcome_unknown',
 }
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let proposer: TestLogin
 const connections = new Map<Subject['role'], Connection>()
 const soundArguments = new Map<string, Arguments>()
@@ -701,7 +701,6 @@ interface Argument {
 }
 
 beforeAll(async () => {
-  db = await createTestDatabase()
   proposer = await db.createLogin('proposer', { roles: ['symphony_control'] })
   signatures = await readSignatures()
   for (const role of ['executor', 'control', 'auditor', 'auth'] as const) {
@@ -716,7 +715,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   process.stdout.write(`strict input: ${calls} calls\n`)
-  await db.drop()
 })
 
 test('every function that a runtime role may call is tested with every argument', () => {

@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { encodeTraceContext } from '../../libs/core/index.js'
 import { enqueue, enqueuePaymentOutbox, enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claimOnly } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, propose } from '../support/outboxPeople.js'
 
@@ -10,11 +10,7 @@ import { createPerson, approve, enqueueFailed, propose } from '../support/outbox
 const TRACEPARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
 const OTHER = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const ingest = () => db.as('symphony_ingest')
 

@@ -4,22 +4,20 @@ import { InvalidArgumentError } from '../../libs/core/index.js'
 import { withSchema } from '../../libs/db/index.js'
 import { enqueue, enqueueMany, OutboxStore } from '../../libs/outbox/index.js'
 import { SchedulerStore } from '../../libs/scheduler/index.js'
-import { createTestDatabase, testSchema, type TestDatabase } from '../support/database.js'
+import { testSchema, useTestDatabase } from '../support/database.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
 const schema = testSchema()
-let db: TestDatabase
+const db = await useTestDatabase()
 let url: string
 let pool: Pool
 beforeAll(async () => {
-  db = await createTestDatabase()
   const login = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
   url = login.url
   pool = new Pool({ connectionString: url })
 })
 afterAll(async () => {
   await pool.end()
-  await db.drop()
 })
 
 async function countItems(participantId: string): Promise<number> {

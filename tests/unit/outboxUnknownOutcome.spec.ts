@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   beginOutboxDispatch,
   holdLeasedOutboxItem,
@@ -8,7 +8,7 @@ import {
   type AttemptOutcome,
   type ClaimedItem,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import {
   attemptRows,
   claim,
@@ -28,11 +28,7 @@ import { failureOf } from '../support/race.js'
  * fails such an item: it is retried where that is safe, or held.
  */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const repair = () => repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
 const begin = (lease: ClaimedItem) => beginOutboxDispatch(db.as('symphony_executor'), lease, WORKER)

@@ -1,26 +1,24 @@
 import { readFile } from 'node:fs/promises'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { readSystemStatus } from '../../libs/symphony/index.js'
 import { createStatusRegistry } from '../../libs/observability/index.js'
 import { pauseOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
-import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
 import { RandomOutbox } from '../support/outboxRandom.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let olga: Person
 let pavel: Person
 /** Expected state of each item. The items cover every state and combination of reasons. */
 let expected: Map<string, string>
 
 beforeAll(async () => {
-  db = await createTestDatabase()
   olga = await createPerson(db, 'olga')
   pavel = await createPerson(db, 'pavel')
   expected = await createItemOfEachKind()
 })
-afterAll(() => db.drop())
 
 const SECRET = 'secret-in-a-payload'
 const tomorrow = () => new Date(Date.now() + 86_400_000)

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { afterEach, expect, test } from 'vitest'
 import {
   deregisterOutboxWorker,
   heartbeatOutboxWorker,
@@ -6,19 +6,15 @@ import {
   readOutboxStatus,
   readWorkerReports,
 } from '../../libs/outbox/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { claimOnly, enqueue } from '../support/outboxItems.js'
 import { closeTransactions, openTransaction } from '../support/outboxStream.js'
 import { symphony } from '../support/commandLine.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail } from '../support/relayRail.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
+const db = await useTestDatabase()
 afterEach(closeTransactions)
-afterAll(() => db.drop())
 
 interface WorkerRow {
   readonly worker_id: string

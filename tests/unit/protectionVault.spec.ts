@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import { enqueue, enqueueMany, type OutboxInstruction } from '../../libs/outbox/index.js'
 import {
@@ -13,7 +13,7 @@ import {
   Vault,
 } from '../../libs/protection/index.js'
 import { loadRails } from '../../libs/rails/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction } from '../support/outboxItems.js'
 import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 import { failureOf, race } from '../support/race.js'
@@ -23,11 +23,7 @@ import { failureOf, race } from '../support/race.js'
 const SECRET = 'DE89370400440532013000'
 const first = buildMasterKey('first')
 const second = buildMasterKey('second')
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const ingest = () => db.as('symphony_ingest')
 const control = () => db.as('symphony_control')

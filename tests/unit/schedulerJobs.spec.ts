@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import { call } from '../../libs/db/index.js'
 import {
@@ -17,16 +17,12 @@ import {
   type MissedRuns,
   type SchedulerEvent,
 } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { createJob, buildJobDefinition, onlyOne, quietCron } from '../support/scheduled.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const control = () => db.as('symphony_control')
 const executor = () => db.as('symphony_executor')

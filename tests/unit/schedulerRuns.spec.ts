@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   abandonJobRuns,
   ackJobRuns,
@@ -13,18 +13,14 @@ import {
   triggerJob,
   type ClaimedJobRun,
 } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { createClaimedJobRun, createJob, buildJobDefinition, onlyOne } from '../support/scheduled.js'
 
 /** Job runs: claimed and ended like timers, or enqueued in the outbox, and their history. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const control = () => db.as('symphony_control')
 const executor = () => db.as('symphony_executor')

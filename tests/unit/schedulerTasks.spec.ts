@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   abandonJobRuns,
   abandonTimers,
@@ -17,7 +17,7 @@ import {
   scheduleTimer,
   triggerJob,
 } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import {
@@ -32,11 +32,7 @@ import {
 
 /** Timers and job runs share the table scheduler_tasks. The functions of one kind must not act on the other. */
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const ingest = () => db.as('symphony_ingest')
 const executor = () => db.as('symphony_executor')

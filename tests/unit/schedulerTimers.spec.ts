@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import {
   abandonTimers,
@@ -14,16 +14,12 @@ import {
   type ClaimedTimer,
   type TimerDefinition,
 } from '../../libs/scheduler/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { createClaimedTimer, createTimer, buildTimerDefinition, onlyOne } from '../support/scheduled.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const ingest = () => db.as('symphony_ingest')
 const executor = () => db.as('symphony_executor')

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import {
   ackTimers,
@@ -19,7 +19,7 @@ import {
   type SchedulerOptions,
 } from '../../libs/scheduler/index.js'
 import { nextSchedulerEvent } from '../../libs/scheduler/db.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import {
@@ -33,12 +33,8 @@ import {
 
 /** One worker and its wake-ups. Each test starts with empty tables, because the next event depends on all rows. */
 
-let db: TestDatabase
+const db = await useTestDatabase()
 const running: SchedulerWorker[] = []
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
 beforeEach(async () => {
   for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
 })

@@ -1,18 +1,16 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import * as sql from '../../libs/entry/sql.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
-let db: TestDatabase
+const db = await useTestDatabase()
 let database: sql.Database
 beforeAll(async () => {
-  db = await createTestDatabase()
   database = sql.openDatabase({ url: db.url, schema: db.schema })
 })
 afterAll(async () => {
   await database.close()
-  await db.drop()
 })
 
 test('the SQL wrappers claim and complete a payment and detect a lost lease', async () => {

@@ -1,18 +1,14 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Transaction } from '../../libs/db/index.js'
 import type { PaymentPayload, StandardSchema } from '../../libs/rails/index.js'
 import { Symphony, type SymphonyEvent, type SymphonyWorker } from '../../libs/symphony/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
-import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { useTestDatabase } from '../support/database.js'
 
-let db: TestDatabase
-beforeAll(async () => {
-  db = await createTestDatabase()
-})
-afterAll(() => db.drop())
+const db = await useTestDatabase()
 
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
