@@ -24,7 +24,7 @@ export async function playScorecard(family, words = process.argv.slice(2)) {
   })
   const runner = createServerModuleRunner(vite.environments.ssr, { hmr: false })
   const load = (file) => runner.import(join(root, file))
-  const { runScorecard } = await load('tests/support/scorecard/runScorecard.ts')
+  const { runScorecard } = await load('tests/scorecard/runScorecard.ts')
   const scenarios = []
   for (const file of scenarioFiles(family)) scenarios.push((await load(file)).default)
   const isJson = words.includes('--json')

@@ -99,7 +99,7 @@ function legs() {
     },
     {
       name: 'every SQL branch was executed',
-      files: ['--config', 'tests/sqlBranches.config.ts'],
+      files: ['--config', 'tests/sqlBranches/vitest.config.ts'],
       env: { SYMPHONY_TEST_SQL_BRANCHES: BRANCH_COUNTS },
     },
   ]

@@ -6,7 +6,7 @@ import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { bodyOf, languageOf } from '../../scripts/guardrails/sqlFragments.js'
 import { child, nodesNamed, parseSql } from '../../scripts/guardrails/sqlParser.js'
-import { markBranches } from '../support/plpgsqlBranches.js'
+import { markBranches } from '../sqlBranches/plpgsqlBranches.js'
 import {
   appendBranchHits,
   describeMissing,
@@ -14,8 +14,8 @@ import {
   mergeBranchHits,
   readBranchHits,
   type BranchHits,
-} from '../support/sqlBranches.js'
-import { verifyMarkedBranches } from '../support/verifyMarkedBranches.js'
+} from '../sqlBranches/sqlBranches.js'
+import { verifyMarkedBranches } from '../sqlBranches/verifyMarkedBranches.js'
 
 const SCHEMA = `Toy's "Schema"`
 const TEMPLATE = `branches_${process.pid}_template`

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import { deploy } from '../../libs/deployment/index.js'
 import { enqueuePaymentOutbox } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { buildPaymentOn } from '../support/scorecard/payments.js'
-import { makeRelease, type OtherRelease } from '../support/scorecard/nextRelease.js'
+import { buildPaymentOn } from '../scorecard/payments.js'
+import { makeRelease, type OtherRelease } from '../scorecard/nextRelease.js'
 
 /** Migration of a later release. See schema/migrations/README.md. */
 const MIGRATION = 'ALTER TABLE payment_outbox_pending ADD COLUMN note text;\n'

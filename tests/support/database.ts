@@ -14,7 +14,7 @@ import { valueParsers } from '../../libs/db/values.js'
 import { deploy } from '../../libs/deployment/index.js'
 import { abandonDatabase } from './abandonedDatabases.js'
 import { quickPassword } from './quickPassword.js'
-import { appendBranchHits, instrumentBranches, readBranchHits } from './sqlBranches.js'
+import { appendBranchHits, instrumentBranches, readBranchHits } from '../sqlBranches/sqlBranches.js'
 
 export interface TestDatabaseOptions {
   /** Server of the database. @default the run's own server */

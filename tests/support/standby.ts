@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../embedded/index.js'
 import { choosePort } from '../../embedded/ports.js'
-import { waitUntil } from './scorecard/waitUntil.js'
+import { waitUntil } from '../scorecard/waitUntil.js'
 import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
 
 /** Copies of stopped servers' folders, with their passwords, for older states or standbys. */

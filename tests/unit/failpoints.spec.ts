@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { expect, test } from 'vitest'
 import { builtPath } from '../support/builtPath.js'
-import { instrument } from '../support/failpoints/instrument.js'
+import { instrument } from '../failpoints/instrument.js'
 
 const SOURCE = `
 export class Store {

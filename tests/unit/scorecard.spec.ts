@@ -2,10 +2,10 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { readOptions } from '../support/scorecard/options.js'
-import { describeFigures, renderReliabilityPage, type PlayedLine } from '../support/scorecard/reliabilityPage.js'
-import { runScorecard } from '../support/scorecard/runScorecard.js'
-import { defineScenario, type Scenario } from '../support/scorecard/Scenario.js'
+import { readOptions } from '../scorecard/options.js'
+import { describeFigures, renderReliabilityPage, type PlayedLine } from '../scorecard/reliabilityPage.js'
+import { runScorecard } from '../scorecard/runScorecard.js'
+import { defineScenario, type Scenario } from '../scorecard/Scenario.js'
 
 function buildScenario(id: string, defects: readonly string[] = []): Scenario {
   return defineScenario({

@@ -1,10 +1,10 @@
 import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
-import { waitUntil } from '../../support/scorecard/waitUntil.js'
-import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+import { buildPayment, USUAL_RAILS } from '../../scorecard/payments.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
+import { waitUntil } from '../../scorecard/waitUntil.js'
+import type { WorkerFleet } from '../../scorecard/WorkerFleet.js'
 
 const WORKERS = 5
 /** Workers that may still be starting at the next kill. Killing a worker before it has leases tests nothing. */

@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
 import { deploy, doctor } from '../../../libs/deployment/index.js'
-import { CoreScenario } from '../../support/failpoints/CoreScenario.js'
-import { buildInstrumented } from '../../support/failpoints/instrumentedBuild.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
+import { CoreScenario } from '../../failpoints/CoreScenario.js'
+import { buildInstrumented } from '../../failpoints/instrumentedBuild.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 
-const RUNTIME = fileURLToPath(new URL('../../support/failpoints/runtime.mjs', import.meta.url))
+const RUNTIME = fileURLToPath(new URL('../../failpoints/runtime.mjs', import.meta.url))
 const DEPLOY = `
 const [, dist, url] = process.argv
 const { deploy } = await import(dist + '/libs/deployment/index.js')

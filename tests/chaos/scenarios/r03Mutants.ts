@@ -1,5 +1,5 @@
-import { runProgram } from '../../support/scorecard/runSpec.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { runProgram } from '../../scorecard/runSpec.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
 
 /** Mutants of the short form: three guards of two-person decisions. All mutants take a quarter of an hour on two cores. */
 const SHORT = [

@@ -1,5 +1,5 @@
-import { runProgram } from '../../support/scorecard/runSpec.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { runProgram } from '../../scorecard/runSpec.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
 
 export default defineScenario({
   id: 'R4',

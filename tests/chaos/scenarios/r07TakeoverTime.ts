@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { buildPaymentOn } from '../../support/scorecard/payments.js'
-import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { waitUntil } from '../../support/scorecard/waitUntil.js'
-import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+import { buildPaymentOn } from '../../scorecard/payments.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import { waitUntil } from '../../scorecard/waitUntil.js'
+import type { WorkerFleet } from '../../scorecard/WorkerFleet.js'
 
 const DEFAULT_LEASE_SECONDS = 60
 const DEFAULT_CONCURRENCY = 10

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScenario, type ServerCycle } from '../../support/scorecard/RelayScenario.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { retryUntilSuccess, waitUntil } from '../../support/scorecard/waitUntil.js'
+import { buildPayment, USUAL_RAILS } from '../../scorecard/payments.js'
+import { RelayScenario, type ServerCycle } from '../../scorecard/RelayScenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import { retryUntilSuccess, waitUntil } from '../../scorecard/waitUntil.js'
 import { ask } from '../../support/standby.js'
 
 const WORKERS = 3

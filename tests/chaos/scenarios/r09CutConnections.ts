@@ -7,9 +7,9 @@ import {
   type CutOperation,
   type Heard,
   type Replayable,
-} from '../../support/scorecard/cutOperations.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { waitUntil } from '../../support/scorecard/waitUntil.js'
+} from '../../scorecard/cutOperations.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import { waitUntil } from '../../scorecard/waitUntil.js'
 import type { Direction } from '../../support/wireMessages.js'
 import { WireProxy, type WireStrike } from '../../support/wireProxy.js'
 

@@ -10,9 +10,9 @@ import {
 } from '../../../libs/outbox/index.js'
 import { simulatedRail } from '../../../libs/rails/index.js'
 import { rowHashes } from '../../support/fingerprint.js'
-import { buildPaymentOn } from '../../support/scorecard/payments.js'
-import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { buildPaymentOn } from '../../scorecard/payments.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
 
 const CLIENTS = 8
 const BATCH = 100

@@ -1,9 +1,9 @@
 import { LeaseRepairWorker } from '../../../libs/repair/index.js'
 import { readBook } from '../../../libs/rails/index.js'
-import { buildPaymentOn } from '../../support/scorecard/payments.js'
-import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { waitUntil } from '../../support/scorecard/waitUntil.js'
+import { buildPaymentOn } from '../../scorecard/payments.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import { waitUntil } from '../../scorecard/waitUntil.js'
 
 const WORKERS = 4
 

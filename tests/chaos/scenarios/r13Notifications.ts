@@ -1,10 +1,10 @@
 import { Client } from 'pg'
 import { setTimeout as delay } from 'node:timers/promises'
 import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { buildPaymentOn, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
+import { buildPaymentOn, USUAL_RAILS } from '../../scorecard/payments.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 import { TcpProxy } from '../../support/tcpProxy.js'
 
 const POLL_MS = 500

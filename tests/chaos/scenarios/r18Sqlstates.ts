@@ -1,11 +1,11 @@
 import { DatabaseError } from '../../../libs/db/index.js'
 import { enqueuePaymentOutboxBatch } from '../../../libs/outbox/index.js'
-import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
-import { runSpec } from '../../support/scorecard/runSpec.js'
-import { defineScenario, type Outcome } from '../../support/scorecard/Scenario.js'
-import { mountSmallDisk } from '../../support/scorecard/smallDisk.js'
-import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
+import { buildPayment, USUAL_RAILS } from '../../scorecard/payments.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
+import { runSpec } from '../../scorecard/runSpec.js'
+import { defineScenario, type Outcome } from '../../scorecard/Scenario.js'
+import { mountSmallDisk } from '../../scorecard/smallDisk.js'
+import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 
 const STATES_MIN = 40
 /** Space that is left for the queue on its disk. */

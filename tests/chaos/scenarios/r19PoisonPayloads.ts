@@ -1,11 +1,11 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { buildPaymentOn } from '../../support/scorecard/payments.js'
-import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
-import { waitUntil } from '../../support/scorecard/waitUntil.js'
-import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+import { buildPaymentOn } from '../../scorecard/payments.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
+import { waitUntil } from '../../scorecard/waitUntil.js'
+import type { WorkerFleet } from '../../scorecard/WorkerFleet.js'
 
 const WORKERS = 4
 const LEASE_SECONDS = 3

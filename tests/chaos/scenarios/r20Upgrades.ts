@@ -4,12 +4,12 @@ import { pathToFileURL } from 'node:url'
 import { DatabaseError } from '../../../libs/db/index.js'
 import { deploy, doctor, type DeployReport } from '../../../libs/deployment/index.js'
 import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../../libs/outbox/index.js'
-import { makeNextRelease } from '../../support/scorecard/nextRelease.js'
-import { buildPayment, USUAL_RAILS } from '../../support/scorecard/payments.js'
-import { RelayScenario } from '../../support/scorecard/RelayScenario.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import { waitUntil } from '../../support/scorecard/waitUntil.js'
-import type { WorkerFleet } from '../../support/scorecard/WorkerFleet.js'
+import { makeNextRelease } from '../../scorecard/nextRelease.js'
+import { buildPayment, USUAL_RAILS } from '../../scorecard/payments.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import { waitUntil } from '../../scorecard/waitUntil.js'
+import type { WorkerFleet } from '../../scorecard/WorkerFleet.js'
 
 const WORKERS = 2
 /** Outcomes that workers of each release must record on each schema before the next deployment. */

@@ -1,5 +1,5 @@
 import { runLeaseStress } from '../../support/leaseStress.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
 
 export default defineScenario({
   id: 'R22',

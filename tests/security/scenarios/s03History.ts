@@ -1,5 +1,5 @@
-import { runSpec } from '../../support/scorecard/runSpec.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { runSpec } from '../../scorecard/runSpec.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
 
 /** `npm test` runs it in full. */
 export default defineScenario({

@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url'
 import { Agent, request } from 'undici'
 import { ApiKeys } from '../../../libs/access/index.js'
 import { spawnSymphony } from '../../support/commandLine.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
-import type { ScenarioFixture } from '../../support/scorecard/ScenarioFixture.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
+import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 
 const MEMORY_MAX_MIB = 256
 const SLOWER_MAX = 2

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { billOfMaterials } from '../../../scripts/billOfMaterials.mjs'
 import { readDependencies } from '../../support/dependencies.js'
-import { defineScenario } from '../../support/scorecard/Scenario.js'
+import { defineScenario } from '../../scorecard/Scenario.js'
 
 const DIRECT_MAX = 15
 export const SBOM_FILE = 'docs/sbom.cdx.json'

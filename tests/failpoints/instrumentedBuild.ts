@@ -1,6 +1,6 @@
 import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
-import { builtPath } from '../builtPath.js'
+import { builtPath } from '../support/builtPath.js'
 import { instrument } from './instrument.js'
 
 /** Modules that change state. Killing a process that only reads leaves no trace. */

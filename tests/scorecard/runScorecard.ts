@@ -1,5 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises'
-import { removeFoldersOfDeadRuns } from '../server.js'
+import { removeFoldersOfDeadRuns } from '../support/server.js'
 import { helpText, readOptions, UsageError, type Family, type ScorecardOptions } from './options.js'
 import { runScenario } from './runScenario.js'
 import { describeFigures, renderReliabilityPage, type PlayedLine } from './reliabilityPage.js'

@@ -1,8 +1,8 @@
-import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import type { JsonObject } from '../../../libs/core/index.js'
-import type { OutboxInstruction } from '../../../libs/outbox/index.js'
-import type { SimulatedBehaviour } from '../../../libs/rails/index.js'
-import { buildInstruction } from '../outboxItems.js'
+import { between, type Random } from '../../libs/cli/commands/demo/seededRandom.js'
+import type { JsonObject } from '../../libs/core/index.js'
+import type { OutboxInstruction } from '../../libs/outbox/index.js'
+import type { SimulatedBehaviour } from '../../libs/rails/index.js'
+import { buildInstruction } from '../support/outboxItems.js'
 
 /** Rails of most scenarios: one with an inquiry, one idempotent. Both are quick, so that the faults set the pace. */
 export const USUAL_RAILS = `[

@@ -1,6 +1,6 @@
-import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import type { Database } from '../../../libs/db/index.js'
-import { acquireLease } from '../../../libs/lease/index.js'
+import { between, type Random } from '../../libs/cli/commands/demo/seededRandom.js'
+import type { Database } from '../../libs/db/index.js'
+import { acquireLease } from '../../libs/lease/index.js'
 import {
   claimOutboxBatch,
   completeOutboxAttempt,
@@ -9,10 +9,10 @@ import {
   renewOutboxLease,
   repairExpiredLeases,
   type CompletionState,
-} from '../../../libs/outbox/index.js'
-import type { Rail } from '../../../libs/rails/index.js'
-import type { TestDatabase } from '../database.js'
-import type { WireProxy } from '../wireProxy.js'
+} from '../../libs/outbox/index.js'
+import type { Rail } from '../../libs/rails/index.js'
+import type { TestDatabase } from '../support/database.js'
+import type { WireProxy } from '../support/wireProxy.js'
 import type { Grant, History } from './history.js'
 import { buildPaymentOn } from './payments.js'
 

@@ -1,4 +1,4 @@
-import { DatabaseError, isLeaseLostError } from '../../../libs/db/index.js'
+import { DatabaseError, isLeaseLostError } from '../../libs/db/index.js'
 
 /** A call and its result, with start and end by a clock that all clients share. */
 export interface Entry {

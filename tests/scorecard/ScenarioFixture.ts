@@ -1,9 +1,9 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { seededRandom, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { createTestDatabase, type TestDatabase } from '../database.js'
-import { makeTestFolder, removeTestFolder, startPrivateServer, type PrivateServer } from '../server.js'
-import { ask } from '../standby.js'
+import { seededRandom, type Random } from '../../libs/cli/commands/demo/seededRandom.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { makeTestFolder, removeTestFolder, startPrivateServer, type PrivateServer } from '../support/server.js'
+import { ask } from '../support/standby.js'
 
 export interface ScenarioFixtureOptions {
   readonly id: string

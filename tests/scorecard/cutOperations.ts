@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { DatabaseError, LeaseLostError, type Database, type RoleHandle } from '../../../libs/db/index.js'
-import { ackInboxMessages, claimInboxBatch, enqueueInboxMessage } from '../../../libs/inbox/index.js'
+import { DatabaseError, LeaseLostError, type Database, type RoleHandle } from '../../libs/db/index.js'
+import { ackInboxMessages, claimInboxBatch, enqueueInboxMessage } from '../../libs/inbox/index.js'
 import {
   claimOutboxBatch,
   completeOutboxAttempt,
@@ -8,11 +8,11 @@ import {
   enqueuePaymentOutbox,
   renewOutboxLease,
   type ClaimedItem,
-} from '../../../libs/outbox/index.js'
-import { createOrUpdateJob, scheduleTimer } from '../../../libs/scheduler/index.js'
-import type { TestDatabase } from '../database.js'
-import { buildInstruction, enqueueAndClaim, enqueue, WORKER } from '../outboxItems.js'
-import { buildJobDefinition, buildTimerDefinition } from '../scheduled.js'
+} from '../../libs/outbox/index.js'
+import { createOrUpdateJob, scheduleTimer } from '../../libs/scheduler/index.js'
+import type { TestDatabase } from '../support/database.js'
+import { buildInstruction, enqueueAndClaim, enqueue, WORKER } from '../support/outboxItems.js'
+import { buildJobDefinition, buildTimerDefinition } from '../support/scheduled.js'
 
 /** Result of a call for its caller. */
 export type Heard = { readonly answer: unknown } | { readonly error: unknown }

@@ -1,10 +1,10 @@
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { describeMissing, mergeBranchHits } from '../support/sqlBranches.js'
+import { describeMissing, mergeBranchHits } from './sqlBranches.js'
 
 /**
- * Reads the counts of the previous run (see tests/support/sqlBranches.ts). PL/pgSQL checks a body only when it runs, so
+ * Reads the counts of the previous run (see tests/sqlBranches/sqlBranches.ts). PL/pgSQL checks a body only when it runs, so
  * an unreached branch may hold any error.
  */
 test('every branch of every SQL function was executed by a test', async () => {

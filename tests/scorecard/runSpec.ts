@@ -42,7 +42,7 @@ export async function runProgram(
   env: Readonly<Record<string, string>> = {},
 ): Promise<ProgramResult> {
   const child = spawn(process.execPath, words, {
-    cwd: fileURLToPath(new URL('../../..', import.meta.url)),
+    cwd: fileURLToPath(new URL('../..', import.meta.url)),
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

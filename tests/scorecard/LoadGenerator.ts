@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Random } from '../../../libs/cli/commands/demo/seededRandom.js'
+import type { Random } from '../../libs/cli/commands/demo/seededRandom.js'
 import { buildPayment } from './payments.js'
 import type { RelayScenario } from './RelayScenario.js'
 

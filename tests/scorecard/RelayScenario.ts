@@ -2,9 +2,9 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import { readRailEffects } from '../../../libs/cli/commands/ledger/withLedger.js'
-import type { EmbeddedServer } from '../../../embedded/index.js'
-import type { AuditReport } from '../../../libs/ledger/index.js'
+import { readRailEffects } from '../../libs/cli/commands/ledger/withLedger.js'
+import type { EmbeddedServer } from '../../embedded/index.js'
+import type { AuditReport } from '../../libs/ledger/index.js'
 import {
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
@@ -12,17 +12,17 @@ import {
   type EnqueuedItem,
   type OutboxInstruction,
   type OutboxStatus,
-} from '../../../libs/outbox/index.js'
-import type { startRailBook } from '../../../libs/rails/index.js'
-import { builtPath } from '../builtPath.js'
-import type { TestDatabase } from '../database.js'
-import { killServer } from '../killServer.js'
-import type { PrivateServer } from '../server.js'
-import { TcpProxy } from '../tcpProxy.js'
+} from '../../libs/outbox/index.js'
+import type { startRailBook } from '../../libs/rails/index.js'
+import { builtPath } from '../support/builtPath.js'
+import type { TestDatabase } from '../support/database.js'
+import { killServer } from '../support/killServer.js'
+import type { PrivateServer } from '../support/server.js'
+import { TcpProxy } from '../support/tcpProxy.js'
 import type { ScenarioFixture } from './ScenarioFixture.js'
 import { retryUntilSuccess, waitUntil } from './waitUntil.js'
 import { WorkerFleet } from './WorkerFleet.js'
-import { auditLedger } from '../ledgerFixture.js'
+import { auditLedger } from '../support/ledgerFixture.js'
 
 export interface RelayScenarioOptions {
   /**

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Random } from '../../../libs/cli/commands/demo/seededRandom.js'
-import { builtPath } from '../builtPath.js'
+import type { Random } from '../../libs/cli/commands/demo/seededRandom.js'
+import { builtPath } from '../support/builtPath.js'
 import { waitUntil } from './waitUntil.js'
 
 export interface WorkerFleetOptions {
