@@ -39,8 +39,8 @@ BEGIN
         lease_expires_at = clock_timestamp() + interval '60 s'
       WHERE outbox_id = ANY (ARRAY(
         SELECT outbox_id FROM payment_outbox_pending
-        WHERE rail_type = 'noop' AND lease_token IS NULL AND hold_reason IS NULL AND NOT blocked AND next_attempt_at <= clock_timestamp()
-        ORDER BY rail_type, next_attempt_at, created_at, sequence_id LIMIT p_batch FOR UPDATE SKIP LOCKED))
+        WHERE rail_type = 'noop' AND NOT is_message AND lease_token IS NULL AND hold_reason IS NULL AND NOT blocked AND next_attempt_at <= clock_timestamp()
+        ORDER BY rail_type, is_message, next_attempt_at, created_at, sequence_id LIMIT p_batch FOR UPDATE SKIP LOCKED))
       RETURNING outbox_id
     ) SELECT array_agg(outbox_id) INTO v_ids FROM leased;
     COMMIT;
