@@ -9,7 +9,7 @@ let url: string
 beforeAll(async () => {
   url = (await db.createLogin('cli', { roles: ['symphony_control', 'symphony_executor', 'symphony_readonly'] })).url
 })
-// What is listed depends on everything there is.
+// The lists of a test include every timer and job of the database.
 beforeEach(async () => {
   for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
 })

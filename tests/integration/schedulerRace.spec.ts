@@ -31,7 +31,7 @@ import {
 const TEN = 10
 
 const db = await useTestDatabase()
-// What one test left due is no business of the next.
+// Removes tasks that an earlier test left due.
 beforeEach(async () => {
   for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
 })

@@ -15,6 +15,7 @@ import { failureOf, openConnection } from '../support/race.js'
 
 /** Payments that a process with configured rails refuses before COMMIT. */
 
+const rails = loadRails([{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }])
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db, { api: { rails } }))
 let railsFile: string
@@ -23,7 +24,6 @@ beforeAll(async () => {
   await writeFile(railsFile, `export default [{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }]\n`)
 })
 
-const rails = loadRails([{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }])
 const SOUND = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
 function buildInstruction(overrides: Partial<OutboxInstruction> = {}): OutboxInstruction {

@@ -15,10 +15,10 @@ import { openConnection } from '../support/race.js'
 
 /** Warnings of an accepted payment whose rail no worker has served within a day. */
 
-const db = await useTestDatabase()
-const fixture = closeAfterAll(await openHttpFixture(db, { clock }))
 let nowMs = 1
 const clock = { now: () => new Date(), monotonicMs: () => nowMs }
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db, { clock }))
 
 const newRail = () => `rail-${randomUUID()}`
 const expireCache = () => (nowMs += 10_000)
