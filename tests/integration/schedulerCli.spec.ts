@@ -9,7 +9,7 @@ let url: string
 beforeAll(async () => {
   url = (await db.createLogin('cli', { roles: ['symphony_control', 'symphony_executor', 'symphony_readonly'] })).url
 })
-// The lists of a test include every timer and job of the database.
+// A list shows every timer and job of the database, so each test begins with none.
 beforeEach(async () => {
   for (const table of ['timers', 'jobs', 'job_runs']) await db.queryNoRole(`DELETE FROM scheduler_${table}`)
 })

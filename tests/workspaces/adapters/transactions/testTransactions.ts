@@ -34,7 +34,7 @@ const SCHEMA = 'Pay $1 ? :id "out" é'
 
 /** Tests the adapter of one library. `connect` opens the library as an application would. */
 export function testTransactions(name: string, connect: (url: string) => Promise<Library>): void {
-  describe(name, () => {
+  describe(`transactions of ${name}`, () => {
     let db: TestDatabase
     let library: Library
     let listener: Client
