@@ -20,7 +20,7 @@ COMMENT ON SCHEMA symphony IS 'Symphony: deployed by "symphony deploy", checked 
 
 -- enum outbox_attempt_state of symphony_owner
 CREATE TYPE outbox_attempt_state AS ENUM ('DISPATCHING', 'DISPATCHED', 'RETRYABLE', 'FAILED', 'ZOMBIE_REQUEUE');
-COMMENT ON TYPE outbox_attempt_state IS 'Outcome of an attempt. DISPATCHING is a historical name that no row may carry: in flight means leased.';
+COMMENT ON TYPE outbox_attempt_state IS 'Outcome of an attempt. DISPATCHING is a historical name that is never stored: in flight means leased.';
 
 -- table api_keys of symphony_owner
 CREATE TABLE api_keys (
@@ -41,11 +41,11 @@ CREATE TABLE api_keys (
   CONSTRAINT api_keys_revoked_by_somebody CHECK (num_nonnulls(revoked_at, revoked_by) = ANY (ARRAY[0, 2])),
   CONSTRAINT api_keys_secret_is_a_sha256 CHECK (octet_length(secret_hash) = 32)
 );
-COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and the person who holds it. Never a secret, only its hash.';
+COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and its owner. Stores the hash of the secret, never the secret.';
 COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
 COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decision must be approved by a different person.';
-COMMENT ON COLUMN api_keys.participants IS 'Participants that the key may see and pay for; null: all.';
-COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. A finer time would make each request write.';
+COMMENT ON COLUMN api_keys.participants IS 'Participants that the key is restricted to; null means all.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. With a finer time, each request would write.';
 
 -- table dispatch_epochs of symphony_owner
 CREATE TABLE dispatch_epochs (
@@ -79,15 +79,15 @@ CREATE TABLE dispatch_epochs (
   CONSTRAINT dispatch_epochs_one_per_id UNIQUE (epoch_id),
   CONSTRAINT dispatch_epochs_pkey PRIMARY KEY (epoch_no)
 ) WITH (fillfactor=20);
-COMMENT ON TABLE dispatch_epochs IS 'The runs of the servers on which this database was at work, the newest in force; and whether dispatch is frozen on it.';
-COMMENT ON COLUMN dispatch_epochs.epoch_id IS 'Random: a restored copy cannot come to the same one again. Workers show it when they claim.';
-COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'As pg_control_system() tells it; null where that is withheld, and then not compared.';
+COMMENT ON TABLE dispatch_epochs IS 'One row per run of a server on which this database dispatched, with its heartbeats and its freeze. The newest row is in force.';
+COMMENT ON COLUMN dispatch_epochs.epoch_id IS 'Random id, so that a restored copy never creates the same epoch. Workers send it with each claim.';
+COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'System identifier from pg_control_system(); null, and not compared, if the function is not allowed.';
 COMMENT ON COLUMN dispatch_epochs.timeline IS 'Timeline of the WAL: a promotion and a recovery to a point in time begin a new one.';
-COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Heartbeats in this epoch. A worker that remembers a higher one knows that commits were lost.';
+COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Number of heartbeats in this epoch. If a worker has a higher number, commits were lost.';
 COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
-COMMENT ON COLUMN dispatch_epochs.marked_at IS 'When the items that waited were marked as unknown: after the freeze, before it can be lifted.';
-COMMENT ON COLUMN dispatch_epochs.items_marked IS 'Number of items that this freeze marked as unknown.';
-COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether nothing may be dispatched until a person lifts the freeze.';
+COMMENT ON COLUMN dispatch_epochs.marked_at IS 'Time at which the outcomes of pending items were marked as unknown. Only then can the freeze be lifted.';
+COMMENT ON COLUMN dispatch_epochs.items_marked IS 'Number of items whose outcome this freeze marked as unknown.';
+COMMENT ON COLUMN dispatch_epochs.frozen IS 'Whether dispatch is stopped until an operator lifts the freeze.';
 
 -- table inbox_events of symphony_owner
 CREATE TABLE inbox_events (
@@ -106,11 +106,11 @@ CREATE TABLE inbox_events (
 CREATE INDEX ix_inbox_events_by_message ON inbox_events USING btree (source, message_id, created_at);
 COMMENT ON INDEX ix_inbox_events_by_message IS 'The events of one message.';
 CREATE UNIQUE INDEX ux_inbox_events_one_per_content ON inbox_events USING btree (source, message_id, content_hash) WHERE event_type = 'CONTENT_DIFFERS'::text;
-COMMENT ON INDEX ux_inbox_events_one_per_content IS 'Other content under a known key is reported once, however often it comes.';
+COMMENT ON INDEX ux_inbox_events_one_per_content IS 'Refuses a second event for the same content under one key.';
 CREATE TRIGGER inbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON inbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_events ENABLE ALWAYS TRIGGER inbox_events_is_append_only;
-COMMENT ON TABLE inbox_events IS 'Other contents under a known key, deaths and revivals of messages. Never removed.';
-COMMENT ON COLUMN inbox_events.content_hash IS 'Refused content. Each content is recorded once, however often it is sent.';
+COMMENT ON TABLE inbox_events IS 'Messages with other content under a known key, dead letters and revivals. Never removed.';
+COMMENT ON COLUMN inbox_events.content_hash IS 'SHA-256 of the refused content. Each content is recorded once.';
 
 -- table inbox_messages of symphony_owner
 CREATE TABLE inbox_messages (
@@ -160,11 +160,11 @@ CREATE TRIGGER inbox_messages_unfinished_is_not_removed BEFORE DELETE ON inbox_m
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_unfinished_is_not_removed;
 COMMENT ON TABLE inbox_messages IS 'Messages that retention has not removed: the queue, and the record of duplicates.';
 COMMENT ON COLUMN inbox_messages.topic IS 'Selects the handler; null for a message known only for deduplication, which is never claimed.';
-COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload, to compare contents. The first content counts.';
-COMMENT ON COLUMN inbox_messages.sightings IS 'Number of times the message came in. It does not count attempts.';
-COMMENT ON COLUMN inbox_messages.attempt_count IS 'Claims since the message came in or was revived. The claim counts, so that a crash counts.';
-COMMENT ON COLUMN inbox_messages.attempts_max IS 'Limit of attempts that the latest claim named.';
-COMMENT ON COLUMN inbox_messages.fence IS 'Random token of the claim, known to its worker only. Ack, abandon and fail must show it.';
+COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload of the first sighting that had them, to compare later contents.';
+COMMENT ON COLUMN inbox_messages.sightings IS 'Number of deliveries of the message, duplicates included.';
+COMMENT ON COLUMN inbox_messages.attempt_count IS 'Number of claims since the message was received or revived. A claim counts at once, so that a crash counts.';
+COMMENT ON COLUMN inbox_messages.attempts_max IS 'Attempt limit of the latest claim.';
+COMMENT ON COLUMN inbox_messages.fence IS 'Random token of the claim, known to its worker only. Ack, abandon and fail need it.';
 
 -- table ledger_verification_passes of symphony_owner
 CREATE TABLE ledger_verification_passes (
@@ -177,9 +177,9 @@ CREATE TABLE ledger_verification_passes (
   CONSTRAINT ledger_verification_passes_is_one_row CHECK (singleton),
   CONSTRAINT ledger_verification_passes_pkey PRIMARY KEY (singleton)
 );
-COMMENT ON TABLE ledger_verification_passes IS 'Place of the background verification: one row. Its results are in ledger_verifications.';
+COMMENT ON TABLE ledger_verification_passes IS 'Position of the background verification: one row. Its results are in ledger_verifications.';
 COMMENT ON COLUMN ledger_verification_passes.last_block IS 'Last block that this pass compared with its rows.';
-COMMENT ON COLUMN ledger_verification_passes.next_at IS 'Earliest time of the next block: the bound of the rate.';
+COMMENT ON COLUMN ledger_verification_passes.next_at IS 'Earliest time at which the next block is compared, which limits the rate.';
 
 -- table ledger_verifications of symphony_owner
 CREATE TABLE ledger_verifications (
@@ -195,7 +195,7 @@ CREATE INDEX ix_ledger_verifications_by_time ON ledger_verifications USING btree
 COMMENT ON INDEX ix_ledger_verifications_by_time IS 'Status: the last verification of the ledger. One entry per verification.';
 CREATE TRIGGER ledger_verifications_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ledger_verifications FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE ledger_verifications ENABLE ALWAYS TRIGGER ledger_verifications_is_append_only;
-COMMENT ON TABLE ledger_verifications IS 'One row per verification of the ledger (symphony ledger verify), as reported by the login that verified. The last one decides the alert.';
+COMMENT ON TABLE ledger_verifications IS 'One row per verification of the ledger, reported by the login that verified. The latest one decides the alert.';
 
 -- table outbox_attempt_tallies of symphony_owner
 CREATE TABLE outbox_attempt_tallies (
@@ -206,7 +206,7 @@ CREATE TABLE outbox_attempt_tallies (
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0
 );
-COMMENT ON TABLE outbox_attempt_tallies IS 'Attempts counted by the call that recorded them; folded into outbox_attempt_totals by repair.';
+COMMENT ON TABLE outbox_attempt_tallies IS 'Counts of attempts, one row per call that recorded them. Repair adds them to outbox_attempt_totals.';
 COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 
 -- table outbox_attempt_totals of symphony_owner
@@ -219,7 +219,7 @@ CREATE TABLE outbox_attempt_totals (
   outcome_unknown bigint NOT NULL DEFAULT 0,
   CONSTRAINT outbox_attempt_totals_pkey PRIMARY KEY (minute)
 );
-COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute; minutes older than two hours are folded into the row -infinity.';
+COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute. Minutes older than two hours are added to the row -infinity.';
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 
 -- table outbox_contradictions of symphony_owner
@@ -327,11 +327,11 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
           WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at) AND a.outcome_unknown IS NOT TRUE
           ORDER BY e.epoch_no DESC
          LIMIT 1) f ON true;
-COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or ended, with its state and its latest attempt.';
+COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or terminal, with its state and its latest attempt.';
 COMMENT ON COLUMN outbox_operational_status.amount IS 'Amount in the payload, if its field class is public or the rail is undeclared.';
-COMMENT ON COLUMN outbox_operational_status.destination IS 'Mask and the last four characters of a destination of twelve or more, if its field class is public or masked.';
+COMMENT ON COLUMN outbox_operational_status.destination IS 'Masked destination. Shows the last four characters of one with at least twelve, if its field class is public or masked.';
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS 'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
-COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS 'Latest epoch whose freeze made the outcome of this item unknown; null if an attempt left it unknown.';
+COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS 'Latest epoch whose freeze made the outcome of this item unknown; else null.';
 
 -- table outbox_pauses of symphony_owner
 CREATE TABLE outbox_pauses (
@@ -344,7 +344,7 @@ CREATE TABLE outbox_pauses (
   CONSTRAINT outbox_pauses_one_of_all CHECK (kind <> 'all'::text OR name = 'all'::text),
   CONSTRAINT outbox_pauses_pkey PRIMARY KEY (kind, name)
 );
-COMMENT ON TABLE outbox_pauses IS 'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Leases in hand go on.';
+COMMENT ON TABLE outbox_pauses IS 'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Live leases continue.';
 
 -- table outbox_rails of symphony_owner
 CREATE TABLE outbox_rails (
@@ -360,11 +360,11 @@ CREATE TABLE outbox_rails (
   CONSTRAINT outbox_rails_pkey PRIMARY KEY (rail_type)
 );
 COMMENT ON TABLE outbox_rails IS 'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter value.';
-COMMENT ON COLUMN outbox_rails.money IS 'False only if every declaration said so: such a rail carries messages, not payments.';
+COMMENT ON COLUMN outbox_rails.money IS 'Whether the rail moves money. False, for a rail of messages, only if every declaration was false.';
 COMMENT ON COLUMN outbox_rails.fields IS 'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is public.';
 COMMENT ON COLUMN outbox_rails.declared_by IS 'Process that declared the rail last, by its own name.';
 COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
-COMMENT ON COLUMN outbox_rails.served_at IS 'Latest declaration by a worker that carries the rail; null if only an API declared it.';
+COMMENT ON COLUMN outbox_rails.served_at IS 'Time of the latest declaration by a worker that serves the rail; null if only an API declared it.';
 
 -- view outbox_throughput of symphony_owner
 CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
@@ -396,7 +396,7 @@ CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
    FROM generate_series(date_trunc('minute'::text, statement_timestamp(), 'UTC'::text) - '00:59:00'::interval, date_trunc('minute'::text, statement_timestamp(), 'UTC'::text), '00:01:00'::interval) m(minute)
      LEFT JOIN recorded r ON r.minute = m.minute
   GROUP BY m.minute;
-COMMENT ON VIEW outbox_throughput IS 'Attempts recorded in each of the last sixty minutes.';
+COMMENT ON VIEW outbox_throughput IS 'Attempts recorded in each of the last 60 minutes.';
 
 -- table outbox_workers of symphony_owner
 CREATE TABLE outbox_workers (
@@ -407,8 +407,8 @@ CREATE TABLE outbox_workers (
   stopped_at timestamp with time zone,
   CONSTRAINT outbox_workers_pkey PRIMARY KEY (worker_id)
 );
-COMMENT ON TABLE outbox_workers IS 'Workers as they last reported. A worker absent from here is not forbidden anything: the lease decides.';
-COMMENT ON COLUMN outbox_workers.stopped_at IS 'When the worker deregistered. It leaves the lists; its last report still counts for alerts, for a day.';
+COMMENT ON TABLE outbox_workers IS 'Latest heartbeat of each worker. A worker without a row may still claim and complete.';
+COMMENT ON COLUMN outbox_workers.stopped_at IS 'Time at which the worker deregistered. Lists leave it out; alerts use its last report for a day.';
 
 -- table participant_outbox_policies of symphony_owner
 CREATE TABLE participant_outbox_policies (
@@ -417,7 +417,7 @@ CREATE TABLE participant_outbox_policies (
   CONSTRAINT participant_outbox_policies_continue_or_halt CHECK (on_ordered_failure = ANY (ARRAY['continue'::text, 'halt'::text])),
   CONSTRAINT participant_outbox_policies_pkey PRIMARY KEY (participant_id)
 );
-COMMENT ON TABLE participant_outbox_policies IS 'Effect of a FAILED head on the ordered items behind it. No row means continue.';
+COMMENT ON TABLE participant_outbox_policies IS 'Effect of a FAILED item on the participant''s ordered stream: continue or halt. No row means continue.';
 
 -- table participant_outbox_sequences of symphony_owner
 CREATE TABLE participant_outbox_sequences (
@@ -428,7 +428,7 @@ CREATE TABLE participant_outbox_sequences (
 ) WITH (fillfactor=50);
 CREATE TRIGGER participant_outbox_sequences_is_not_truncated BEFORE TRUNCATE ON participant_outbox_sequences FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE participant_outbox_sequences ENABLE ALWAYS TRIGGER participant_outbox_sequences_is_not_truncated;
-COMMENT ON TABLE participant_outbox_sequences IS 'The next number of each participant''s stream: gap-free, monotonic.';
+COMMENT ON TABLE participant_outbox_sequences IS 'Next sequence number of each participant, without gaps.';
 
 -- table payment_outbox_attempts of symphony_owner
 CREATE TABLE payment_outbox_attempts (
@@ -471,14 +471,14 @@ COMMENT ON INDEX ix_attempts_failed IS 'List of FAILED items, the latest first. 
 CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
 COMMENT ON INDEX ix_attempts_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
-COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A payment ends once: the second terminal outcome of an item is refused by this index, whoever writes it. Enqueue, redrive and status read it. One entry per ended item.';
+COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A second terminal outcome of one item is refused by this index. Enqueue, redrive and status read it. One entry per terminal item.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
-COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: what happened, one immutable row per attempt, numbered 1, 2, 3 … per item.';
-COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'When the lease of this attempt was taken; null for an operator''s decision.';
-COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = nothing was sent, the outcome of an earlier send was looked up; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired.';
+COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: one immutable row per attempt, numbered 1, 2, 3 … per item.';
+COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'Time at which the item was claimed for this attempt; null for an operator''s decision.';
+COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS 'True if the rail may have paid and the outcome was unknown after this attempt.';
-COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
 -- table payment_outbox_blocks of symphony_owner
 CREATE TABLE payment_outbox_blocks (
@@ -503,13 +503,13 @@ CREATE INDEX ix_blocks_by_last_xid ON payment_outbox_blocks USING btree (last_xi
 COMMENT ON INDEX ix_blocks_by_last_xid IS 'Check of one payment: the block of a row. One entry per block.';
 CREATE TRIGGER payment_outbox_blocks_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_blocks FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;
-COMMENT ON TABLE payment_outbox_blocks IS 'The ledger sealed block by block: each covers the rows after the block before, up to its last one.';
-COMMENT ON COLUMN payment_outbox_blocks.format IS 'Lists of columns that the hashes of rows cover; see outbox_block_entries.';
-COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'With last_kind and last_id: the end of the block in the order (recorded_xid, kind, id): its last row if it is full, otherwise everything below the oldest transaction that ran.';
+COMMENT ON TABLE payment_outbox_blocks IS 'Blocks that seal the ledger. Each covers the rows after the previous block up to its own end.';
+COMMENT ON COLUMN payment_outbox_blocks.format IS 'Version of the column lists that the hashes of rows cover; see outbox_block_entries.';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'End of the block, with last_kind and last_id, in the order (recorded_xid, kind, id). A full block ends with its last row, a partial one below the oldest transaction that was running.';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
 COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16), recorded_xid (8), SHA-256 of the row (32).';
 COMMENT ON COLUMN payment_outbox_blocks.root IS 'Root of the hash tree over the entries; see outbox_block_root.';
-COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the other columns but entries, for which root stands; see outbox_block_hash.';
+COMMENT ON COLUMN payment_outbox_blocks.block_hash IS 'SHA-256 over the other columns except entries, which root covers; see outbox_block_hash.';
 
 -- table payment_outbox_events of symphony_owner
 CREATE TABLE payment_outbox_events (
@@ -533,9 +533,9 @@ CREATE INDEX ix_events_recorded ON payment_outbox_events USING btree (recorded_x
 COMMENT ON INDEX ix_events_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
-COMMENT ON TABLE payment_outbox_events IS 'The trail beside the ledger: late evidence, holds, decisions, pauses; every step where the full trail is on.';
+COMMENT ON TABLE payment_outbox_events IS 'Ledger events: late outcomes, holds, decisions, pauses; with full_trail also every change of a pending row.';
 COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
-COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
 -- table payment_outbox_identities of symphony_owner
 CREATE TABLE payment_outbox_identities (
@@ -566,14 +566,14 @@ CREATE UNIQUE INDEX payment_outbox_identities_one_instruction_per_scoped_key ON 
 COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS 'An idempotency key of an HTTP caller names one instruction. Also the search by such a key. One entry per item enqueued over HTTP; none for SQL callers.';
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
-COMMENT ON TABLE payment_outbox_identities IS 'One permanent row per item: an instruction and key is refused a second time whatever became of the first.';
-COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'The FAILED item that two people decided to send again as this one.';
-COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload: what "the same content" means.';
-COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'The trace of the request that enqueued it (W3C), for its redrives. In no block: it says nothing about the money.';
+COMMENT ON TABLE payment_outbox_identities IS 'One permanent row per item, which recognises a repeated instruction and key also after the item is terminal.';
+COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'FAILED item that this item redrives.';
+COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload, to compare the content of a repeated enqueue.';
+COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'W3C traceparent of the request that enqueued the item, for its redrives. Blocks do not cover it.';
 COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it.';
 COMMENT ON COLUMN payment_outbox_identities.key_scope IS 'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives.';
-COMMENT ON COLUMN payment_outbox_identities.stream_position IS 'Place in the ordered stream if it is not sequence_id: a redrive takes the place of the failed item.';
-COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'The transaction that wrote the row: where it stands in the order of blocks.';
+COMMENT ON COLUMN payment_outbox_identities.stream_position IS 'Position in the ordered stream if it is not sequence_id: a redrive takes the position of the failed item.';
+COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
 -- table payment_outbox_pending of symphony_owner
 CREATE TABLE payment_outbox_pending (
@@ -626,19 +626,19 @@ CREATE TRIGGER payment_outbox_pending_is_not_truncated BEFORE TRUNCATE ON paymen
 ALTER TABLE payment_outbox_pending ENABLE ALWAYS TRIGGER payment_outbox_pending_is_not_truncated;
 CREATE TRIGGER payment_outbox_pending_notifies AFTER INSERT ON payment_outbox_pending REFERENCING NEW TABLE AS enqueued FOR EACH STATEMENT EXECUTE FUNCTION notify_outbox_pending();
 ALTER TABLE payment_outbox_pending ENABLE TRIGGER payment_outbox_pending_notifies;
-COMMENT ON TABLE payment_outbox_pending IS 'The queue: every item that has not ended. A claim is a lease in the row, not a removal.';
-COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'A cache of the ledger''s highest attempt number, capped at 20. Nothing is decided by it: functions read the ledger.';
-COMMENT ON COLUMN payment_outbox_pending.claimed_by IS 'The worker that holds the lease. Being leased is being in flight.';
-COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'The fence: fresh for each claim, known to the claimer alone.';
-COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS 'For rails whose calls are marked: awaited until begin_outbox_dispatch, begun after it. Null: calls are not marked.';
-COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS 'The rail may have acted and nobody knows. Cleared by a success, a definitive answer or an operator, never by a counter.';
-COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'Number of leases in a row that expired: a payload that kills its worker shows here.';
-COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'Outcome that a worker reported after it lost its lease. A success here is completed without a call of the rail.';
-COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Waits for an earlier ordered item, or for a paused participant.';
-COMMENT ON COLUMN payment_outbox_pending.block_unverified IS 'Blocked on the word of an enqueuer that may not have seen a completion commit beside it; checked by the next claim or repair.';
-COMMENT ON COLUMN payment_outbox_pending.trace_context IS 'W3C traceparent and, after a space, tracestate of the request that enqueued it. Each attempt is a span in that trace.';
-COMMENT ON COLUMN payment_outbox_pending.is_message IS 'A copy of the identity''s, for the claim.';
-COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'A copy of the identity''s; null means sequence_id.';
+COMMENT ON TABLE payment_outbox_pending IS 'The queue: every item until its terminal outcome. A claim sets a lease in the row and does not remove it.';
+COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'Highest attempt number, at most 20: a cache of the ledger, which completion and repair read instead.';
+COMMENT ON COLUMN payment_outbox_pending.claimed_by IS 'Worker that holds the lease. A leased item is in flight.';
+COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'Random token of the claim, known to its worker only, that fences completion.';
+COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS 'For rails with marked dispatch: awaited until begin_outbox_dispatch, then begun; null for other rails.';
+COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS 'Whether the rail may have acted without a definitive answer. A success, a definitive answer or an operator clears it.';
+COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'Number of consecutive expired leases. It grows if the payload crashes its worker.';
+COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'Outcome that a worker reported after it lost its lease. The next claimer completes a success without calling the rail.';
+COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Whether the item waits for an earlier ordered item or for the end of a pause.';
+COMMENT ON COLUMN payment_outbox_pending.block_unverified IS 'Whether the transaction that set blocked may have missed a concurrent commit. The next claim or repair verifies it.';
+COMMENT ON COLUMN payment_outbox_pending.trace_context IS 'W3C traceparent and, after a space, tracestate of the request that enqueued the item. Each attempt is a span of that trace.';
+COMMENT ON COLUMN payment_outbox_pending.is_message IS 'Copy of the identity''s is_message, for the claim.';
+COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'Copy of the identity''s stream_position; null means sequence_id.';
 
 -- table payment_outbox_proposals of symphony_owner
 CREATE TABLE payment_outbox_proposals (
@@ -661,7 +661,7 @@ CREATE TABLE payment_outbox_proposals (
 );
 CREATE UNIQUE INDEX ux_proposals_one_open_per_item ON payment_outbox_proposals USING btree (outbox_id) WHERE status = 'OPEN'::text;
 COMMENT ON INDEX ux_proposals_one_open_per_item IS 'Decisions: refuses a second open proposal for one item. One entry per open proposal.';
-COMMENT ON TABLE payment_outbox_proposals IS 'Decisions about money that wait for, or have had, their second person.';
+COMMENT ON TABLE payment_outbox_proposals IS 'Proposals of two-person decisions: open, approved or withdrawn.';
 
 -- view scheduler_job_runs of symphony_owner
 CREATE VIEW scheduler_job_runs AS
@@ -685,7 +685,7 @@ CREATE VIEW scheduler_job_runs AS
     created_at
    FROM scheduler_tasks t
   WHERE kind = 'run'::text;
-COMMENT ON VIEW scheduler_job_runs IS 'One row per occurrence of a job, and per run that a person triggered.';
+COMMENT ON VIEW scheduler_job_runs IS 'Runs of jobs: one row per occurrence, and per run that an operator triggered.';
 
 -- table scheduler_jobs of symphony_owner
 CREATE TABLE scheduler_jobs (
@@ -712,12 +712,12 @@ CREATE TABLE scheduler_jobs (
 );
 CREATE INDEX ix_jobs_looked_at ON scheduler_jobs USING btree (GREATEST(next_due_at, postponed_until)) WHERE state = 'ACTIVE'::text;
 COMMENT ON INDEX ix_jobs_looked_at IS 'Scheduler: jobs that are due, and the next due time. One entry per active job.';
-COMMENT ON TABLE scheduler_jobs IS 'Repeated work. The name of a job is its identity.';
-COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'Treatment of occurrences that no scheduler was running for: skip, once (the latest), all.';
+COMMENT ON TABLE scheduler_jobs IS 'Cron schedules, each identified by its name.';
+COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'Treatment of occurrences that were missed while no scheduler ran: skip, once (the latest), all.';
 COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'Next occurrence. One call of the scheduler creates the run and moves this time.';
 COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. A scheduler creates runs only from the revision that it computed them from.';
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Reason why the latest scheduler could not parse the expression; null if it could.';
-COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Time before which schedulers ignore the job, because none could parse it; null for a job that parses.';
+COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Time before which schedulers ignore the job, because its expression could not be parsed; else null.';
 
 -- table scheduler_tasks of symphony_owner
 CREATE TABLE scheduler_tasks (
@@ -767,20 +767,20 @@ COMMENT ON INDEX ix_tasks_leased IS 'Tasks whose claim expired, and the next exp
 CREATE INDEX ix_tasks_ready ON scheduler_tasks USING btree (kind, due_at, task_id) WHERE state = 'READY'::text;
 COMMENT ON INDEX ix_tasks_ready IS 'Claims of due tasks, the next due time, and the list of ready timers.';
 CREATE INDEX ix_tasks_ready_for_outbox ON scheduler_tasks USING btree (kind, due_at, task_id) WHERE state = 'READY'::text AND delivery = 'outbox'::text;
-COMMENT ON INDEX ix_tasks_ready_for_outbox IS 'Due tasks that the scheduler makes messages.';
+COMMENT ON INDEX ix_tasks_ready_for_outbox IS 'Scheduler: due tasks that it enqueues in the outbox.';
 CREATE UNIQUE INDEX scheduler_job_runs_one_per_occurrence ON scheduler_tasks USING btree (job_name, scheduled_for) WHERE job_name IS NOT NULL;
 COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS 'One run per occurrence of a job, and the runs of one job.';
 COMMENT ON TABLE scheduler_tasks IS 'Timers and runs of jobs. A run copies topic and payload of its job. Retention removes finished rows.';
 COMMENT ON COLUMN scheduler_tasks.kind IS 'timer, or run of a job. The indexes by state begin with it, so that a claim of one kind does not read the other.';
-COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The run outlives the job.';
+COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The job may have been deleted.';
 COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
-COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Person who asked for the run; null if the schedule made it.';
+COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Actor who triggered the run; null if the schedule created it.';
 COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
-COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message; null: the task id, so that no sequence is hot.';
-COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler makes it a message; claim: a worker claims it.';
-COMMENT ON COLUMN scheduler_tasks.due_at IS 'Earliest time of a claim: the moment of the timer or occurrence, later that of a retry.';
-COMMENT ON COLUMN scheduler_tasks.attempt_count IS 'Claims so far. A claim counts at once, so that a crash counts.';
-COMMENT ON COLUMN scheduler_tasks.lease_token IS 'Random token of the claim, known to its worker only, that fences the end of the claim.';
+COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message. Null means the task id, so that tasks do not wait for one sequence row.';
+COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler enqueues it as a message; claim: a worker claims it.';
+COMMENT ON COLUMN scheduler_tasks.due_at IS 'Earliest time of a claim: the time of the timer or occurrence, or of the retry.';
+COMMENT ON COLUMN scheduler_tasks.attempt_count IS 'Number of claims. A claim counts at once, so that a crash counts.';
+COMMENT ON COLUMN scheduler_tasks.lease_token IS 'Random token of the claim, known to its worker only. Ack, abandon and fail need it.';
 COMMENT ON COLUMN scheduler_tasks.outbox_id IS 'Outbox item that the task became.';
 
 -- view scheduler_timers of symphony_owner
@@ -802,7 +802,7 @@ CREATE VIEW scheduler_timers AS
     created_at
    FROM scheduler_tasks t
   WHERE kind = 'timer'::text;
-COMMENT ON VIEW scheduler_timers IS 'Timers: single work at a given time.';
+COMMENT ON VIEW scheduler_timers IS 'Timers: messages scheduled for one time each.';
 
 -- table subject_keys of symphony_owner
 CREATE TABLE subject_keys (
@@ -825,9 +825,9 @@ CASE
 END)
 );
 COMMENT ON TABLE subject_keys IS 'One data key per subject, wrapped under a master key outside the database; a destroyed key leaves its row.';
-COMMENT ON COLUMN subject_keys.subject IS 'Subject whose data the key protects: a participant, or an id in payloads. Choose ids that do not identify a person.';
-COMMENT ON COLUMN subject_keys.master_key_id IS 'Name of the master key that wraps it, never the key itself.';
-COMMENT ON COLUMN subject_keys.wrapped_key IS 'Nonce, encrypted key and tag of AES-256-GCM, in base64url. Null once it is destroyed.';
+COMMENT ON COLUMN subject_keys.subject IS 'Subject whose fields the key encrypts: a participant, or an id in payloads. Choose ids that do not identify a person.';
+COMMENT ON COLUMN subject_keys.master_key_id IS 'Id of the master key that wraps the data key.';
+COMMENT ON COLUMN subject_keys.wrapped_key IS 'Nonce, encrypted key and tag of AES-256-GCM, in base64url; null once the key is destroyed.';
 
 -- view supervisor_inbox_status of symphony_owner
 CREATE VIEW supervisor_inbox_status WITH (security_barrier=true) AS
@@ -861,8 +861,8 @@ CREATE VIEW supervisor_inbox_status WITH (security_barrier=true) AS
    FROM waiting w
      CROSS JOIN claimed c
      CROSS JOIN recently_dead d;
-COMMENT ON VIEW supervisor_inbox_status IS 'The inbox in one row: messages that wait for a worker, are claimed, or are dead. Each figure reads a partial index.';
-COMMENT ON COLUMN supervisor_inbox_status.recently_dead_count IS 'Messages that died within the last 15 minutes and are still dead.';
+COMMENT ON VIEW supervisor_inbox_status IS 'Status of the inbox in one row: waiting, claimed and dead messages. Each count reads a partial index.';
+COMMENT ON COLUMN supervisor_inbox_status.recently_dead_count IS 'Messages that became dead within the last 15 minutes and are still dead.';
 
 -- view supervisor_lease_status of symphony_owner
 CREATE VIEW supervisor_lease_status WITH (security_barrier=true) AS
@@ -879,7 +879,7 @@ CREATE VIEW supervisor_lease_status WITH (security_barrier=true) AS
     e.total AS expired_count
    FROM held h
      CROSS JOIN expired e;
-COMMENT ON VIEW supervisor_lease_status IS 'Number of held leases, and of expired leases that no owner has released or acquired since.';
+COMMENT ON VIEW supervisor_lease_status IS 'Number of held leases, and of leases that expired and were not acquired again.';
 
 -- view supervisor_outbox_status of symphony_owner
 CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
@@ -1049,17 +1049,17 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
      CROSS JOIN contradiction c
      CROSS JOIN worker w
      LEFT JOIN verification v ON true;
-COMMENT ON VIEW supervisor_outbox_status IS 'The queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
-COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'All items that ended as FAILED.';
-COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers that reported within the last minute; each reports every ten seconds.';
-COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS 'Ended items with a contradicting report of a worker that no operator has reviewed.';
-COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS 'Time during which items have been due and no relayer reported; 0 while one reports, or no item is due.';
-COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'Within the last 15 minutes, as dispatched_recently and retryable_recently; the ages are those of the first in that time.';
-COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS 'Time since a worker got a code that its rail''s table does not cover, by reports of the last day; else null.';
-COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Time since a worker saw database and process clocks diverge, by reports of the last day; else null.';
+COMMENT ON VIEW supervisor_outbox_status IS 'Status of the queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
+COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED.';
+COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers with a heartbeat in the last minute; each sends one every ten seconds.';
+COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS 'Number of contradictions that no operator has reviewed.';
+COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS 'Time during which items have been due without a heartbeat of any relayer; 0 while one is alive, or no item is due.';
+COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'FAILED attempts of the last 15 minutes; dispatched_recently and retryable_recently count the same time. The ages are those of the first attempt in that time.';
+COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS 'Time since a worker received a code that its rail''s table does not contain; null without such a report in the last day.';
+COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Time since a worker saw database and process clocks diverge; null without such a report in the last day.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Breaks that the latest verification of the ledger found; null before the first.';
-COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Time since the first verification that found a break, if no later one was sound; else null.';
-COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item that has not ended, retries, blocked and held items included. An item scheduled for later and never attempted does not count.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Time since the first verification that found a break after the last one without a break; null if the latest found none.';
+COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item without a terminal outcome, blocked and held items included. An item scheduled for later and never attempted does not count.';
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
 
 -- view supervisor_scheduler_status of symphony_owner
@@ -1091,8 +1091,8 @@ CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
    FROM job j
      CROSS JOIN timer t
      CROSS JOIN run r;
-COMMENT ON VIEW supervisor_scheduler_status IS 'The scheduler at a glance, in one row.';
-COMMENT ON COLUMN supervisor_scheduler_status.lag_seconds IS 'Time since the oldest due work of a scheduler fell due. Tasks that wait for a claim do not count.';
+COMMENT ON VIEW supervisor_scheduler_status IS 'Status of the scheduler in one row.';
+COMMENT ON COLUMN supervisor_scheduler_status.lag_seconds IS 'Time since the oldest due job, timer or run became due. Tasks with delivery claim do not count.';
 
 -- table symphony_deployments of symphony_owner
 CREATE TABLE symphony_deployments (
@@ -1109,7 +1109,7 @@ CREATE TABLE symphony_deployments (
 CREATE TRIGGER symphony_deployments_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON symphony_deployments FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE symphony_deployments ENABLE ALWAYS TRIGGER symphony_deployments_is_append_only;
 COMMENT ON TABLE symphony_deployments IS 'Every deployment of this schema, file by file. The highest number is in force.';
-COMMENT ON COLUMN symphony_deployments.schema_level IS 'Raised when a release changes the schema in a way that an older one must not undo.';
+COMMENT ON COLUMN symphony_deployments.schema_level IS 'Level of the schema. An older release refuses a database with a higher level.';
 
 -- table symphony_lease_floor of symphony_owner
 CREATE TABLE symphony_lease_floor (
@@ -1120,7 +1120,7 @@ CREATE TABLE symphony_lease_floor (
 );
 CREATE TRIGGER symphony_lease_floor_is_not_truncated BEFORE TRUNCATE ON symphony_lease_floor FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE symphony_lease_floor ENABLE ALWAYS TRIGGER symphony_lease_floor_is_not_truncated;
-COMMENT ON TABLE symphony_lease_floor IS 'Highest token of all removed lease rows. A resource without a row counts on from it.';
+COMMENT ON TABLE symphony_lease_floor IS 'Highest token of all removed lease rows. The tokens of a resource without a row continue from it.';
 
 -- table symphony_leases of symphony_owner
 CREATE TABLE symphony_leases (
@@ -1141,12 +1141,12 @@ CREATE TABLE symphony_leases (
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=50);
 CREATE TRIGGER symphony_leases_is_not_truncated BEFORE TRUNCATE ON symphony_leases FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE symphony_leases ENABLE ALWAYS TRIGGER symphony_leases_is_not_truncated;
-COMMENT ON TABLE symphony_leases IS 'One row per resource: its present or last holder, and the token to count on from.';
+COMMENT ON TABLE symphony_leases IS 'One row per resource: its current or last holder, and its latest fencing token.';
 COMMENT ON COLUMN symphony_leases.lease_id IS 'Secret of the holder, new with each acquire; null once released. No role can read it.';
 COMMENT ON COLUMN symphony_leases.fencing_token IS 'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret.';
 COMMENT ON COLUMN symphony_leases.expires_at IS 'Time at which the lease expires, by the clock of this server; once released, the time of the release.';
 COMMENT ON COLUMN symphony_leases.context IS 'Note of the holder for other readers. Symphony does not read it.';
-COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token of symphony_lease_floor at the latest acquire. A floor below it is lost; the doctor compares them.';
+COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token of symphony_lease_floor at the latest acquire. symphony doctor reports a floor below it: that floor was lost.';
 
 -- table symphony_settings of symphony_owner
 CREATE TABLE symphony_settings (
@@ -1160,9 +1160,9 @@ CREATE TABLE symphony_settings (
 );
 CREATE TRIGGER symphony_settings_record_full_trail AFTER UPDATE OF full_trail ON symphony_settings FOR EACH ROW WHEN (old.full_trail <> new.full_trail) EXECUTE FUNCTION record_full_trail();
 ALTER TABLE symphony_settings ENABLE ALWAYS TRIGGER symphony_settings_record_full_trail;
-COMMENT ON TABLE symphony_settings IS 'Switches of this deployment: one row, changed by the owner alone.';
-COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether an enqueue notifies the channel outbox_pending.';
-COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every change of a pending row is written to payment_outbox_events. A change of this setting is an event, too.';
+COMMENT ON TABLE symphony_settings IS 'Settings of this deployment: one row, changed by the owner only.';
+COMMENT ON COLUMN symphony_settings.notify_enabled IS 'Whether functions send NOTIFY on outbox_pending, inbox_ready and scheduler_changed.';
+COMMENT ON COLUMN symphony_settings.full_trail IS 'Whether every change of a pending row is written to payment_outbox_events. A change of this setting is also an event.';
 COMMENT ON COLUMN symphony_settings.actor_gateways IS 'Logins of the HTTP API. Such a login acts as the owner of the API key in the setting symphony.api_key.';
 COMMENT ON COLUMN symphony_settings.naming_gateways IS 'Gateways that may also name a person without an API key, in the setting symphony.actor. The database cannot verify that name.';
 
@@ -1180,7 +1180,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 2538e7bd71c45524903fc3fad1fec88830c9c8962a0c426541c92d8c039ecd8d
-COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS 'Ends live claims without success: due again after a delay (given, else growing), or dead at the limit. Returns those changed.';
+COMMENT ON FUNCTION abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) IS 'Ends live claims without success: a message is due again after the given delay or a growing one, or dead at the attempt limit. Returns the changed messages.';
 
 -- function abandon_job_runs(uuid[], uuid[], text, text, integer) of symphony_owner
 CREATE FUNCTION abandon_job_runs(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text, p_retry_delay_seconds integer DEFAULT 0)
@@ -1189,7 +1189,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 a1e82fc179c2209577f74ec11014d3ab9cae12d1d52485ce0731a2a265899170
-COMMENT ON FUNCTION abandon_job_runs(uuid[], uuid[], text, text, integer) IS 'Returns claimed runs to ready, due as before or after a delay; the twentieth time they fail instead.';
+COMMENT ON FUNCTION abandon_job_runs(uuid[], uuid[], text, text, integer) IS 'Returns claimed runs to READY, due as before or after a delay. After the 20th attempt they are FAILED.';
 
 -- function abandon_timers(uuid[], uuid[], text, text, integer) of symphony_owner
 CREATE FUNCTION abandon_timers(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text, p_retry_delay_seconds integer DEFAULT 0)
@@ -1198,7 +1198,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 46c538deddbc20a03fbca73d950e0744dd8490aaff4074d90e90ea0cea7ef5d9
-COMMENT ON FUNCTION abandon_timers(uuid[], uuid[], text, text, integer) IS 'Returns claimed timers to ready, due as before or after a delay; the twentieth time they fail instead.';
+COMMENT ON FUNCTION abandon_timers(uuid[], uuid[], text, text, integer) IS 'Returns claimed timers to READY, due as before or after a delay. After the 20th attempt they are FAILED.';
 
 -- function ack_inbox_messages(text[], text[], uuid[], text) of symphony_owner
 CREATE FUNCTION ack_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
@@ -1214,7 +1214,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 b482c2a7cc8bd353f093e0016a72915a1ea797c27e9687a0a6fe7b8f6b9e8077
-COMMENT ON FUNCTION ack_inbox_messages(text[], text[], uuid[], text) IS 'Ends live claims as done, for good. Returns the messages that it ended; the others do not change.';
+COMMENT ON FUNCTION ack_inbox_messages(text[], text[], uuid[], text) IS 'Ends live claims as done, which is final. Returns the messages that it ended; the others do not change.';
 
 -- function ack_job_runs(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION ack_job_runs(p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -1240,8 +1240,8 @@ RETURNS TABLE(lease_id uuid, fencing_token bigint, acquired_at timestamp with ti
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 b2b370f44fd30dd4fe7c3d9b127fe2d5293a6e09b38d6262ea4329c4e197efbd
-COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Acquires a free, expired or own resource, with a new lease_id and a greater token; no row while another owner holds it.';
+-- body: sha256 4a6b8afe649695977187880dd7085f7daa1b7aba0274f7207dca57eee850b31b
+COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Acquires a resource that is free, expired or held by the same owner, with a new lease_id and a greater token. Returns no row while another owner holds it.';
 
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) of symphony_owner
 CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_stream_position bigint)
@@ -1256,8 +1256,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 1863ddc96100abcd6756833a92a2eeaab0478b3328099032e3b3b62f2104635a
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) IS 'Internal: inserts what is new with its identity and number, reports what is known, refuses what conflicts.';
+-- body: sha256 01e3e694a4b226b11cf125941e31d6765c0db10f76b312923a2e7b5a840bcf3e
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
 CREATE FUNCTION advance_outbox_streams(p_participant_ids text[])
@@ -1281,7 +1281,7 @@ RETURNS text
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 26b0b32c6d97fc36ae76a19c8c09a5b2464953ee5ba0813f0f17e1dd1402e648
-COMMENT ON FUNCTION api_scope_role(text) IS 'Internal: the role in which a scope of the HTTP API acts.';
+COMMENT ON FUNCTION api_scope_role(text) IS 'Internal: returns the role of a scope of the HTTP API.';
 
 -- function append_outbox_events(text, text, uuid[], jsonb[], uuid[]) of symphony_owner
 CREATE FUNCTION append_outbox_events(p_event_type text, p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[] DEFAULT NULL::uuid[])
@@ -1292,7 +1292,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 0e188b64e264e80fadae49d878ce2097b73d5b94d42c7e66d295e359a0834e0e
-COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS 'Internal: one event for each of some items.';
+COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS 'Internal: appends one event per item and returns their ids.';
 
 -- function append_outbox_scope_event(text, text, text, jsonb) of symphony_owner
 CREATE FUNCTION append_outbox_scope_event(p_event_type text, p_actor text, p_scope text, p_detail jsonb)
@@ -1303,7 +1303,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 1f538b7b9d5dbdc09ed38d9462e472c0c4f7ab3a39857285f12ff869dbd87f34
-COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS 'Internal: one event about a rail, participant or stream.';
+COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS 'Internal: appends one event about a scope other than an item, such as a rail or a participant; returns its id.';
 
 -- function append_trail_events(text, text, uuid[], jsonb) of symphony_owner
 CREATE FUNCTION append_trail_events(p_event_type text, p_actor text, p_outbox_ids uuid[], p_detail jsonb)
@@ -1312,7 +1312,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 53bad4ce669f84d2731430e7553407ce75ede76a17a8d64ef9c206323f161e20
-COMMENT ON FUNCTION append_trail_events(text, text, uuid[], jsonb) IS 'Internal: one event for each of some items, where the full trail is on.';
+COMMENT ON FUNCTION append_trail_events(text, text, uuid[], jsonb) IS 'Internal: appends the same event for each item if the full trail is on.';
 
 -- function apply_outbox_decision(uuid, text, text, text, text, text) of symphony_owner
 CREATE FUNCTION apply_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_proposed_by text)
@@ -1323,7 +1323,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 c4f4b756cd1ee1d47eed3f283ef859c728380dbb16bea05dd04721fb142ea503
-COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: ends a held item, or gives it back to the queue, with its ledger row and event.';
+COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
 
 -- function approve_outbox_proposal(uuid) of symphony_owner
 CREATE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
@@ -1333,8 +1333,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 40a96f14711b2810b2ba51a5333f28b93cd513d51300cbda01cac6a0a7aec126
-COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'The second person''s yes: applies a proposed decision. The proposer cannot (P7007).';
+-- body: sha256 e22eeaf476058e3b596212834756204fd8796ac68d36019cde567536b3aa3591
+COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'Approves and applies a proposed decision. The proposer may not approve (P7007).';
 
 -- function authenticate_api_key(text, bytea) of symphony_owner
 CREATE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
@@ -1344,7 +1344,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 14bd97d809c38c9886654cc67ab428221fe5a3e867eb605d79a727d764c90e60
+-- body: sha256 606ec32e3212bcedd616be80fca76738645d36737cd3cadd09d4cc161093b524
 COMMENT ON FUNCTION authenticate_api_key(text, bytea) IS 'Returns status, scopes, owner and participants of the key with this secret hash; records the hour of use.';
 
 -- function begin_dispatch_epoch(integer, text) of symphony_owner
@@ -1355,8 +1355,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 382fcaf2e9f2d5d987b2b85fb1de55e6cbf55c1683d22504a1d9eb7f3289cf0c
-COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: records the server of a new epoch, and freezes dispatch unless the previous server surely lost nothing.';
+-- body: sha256 a408c53efdc07d83c466f7ab1771fcdfb7bac6669146af707c7efcc0b9a9f56f
+COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: records the server of a new epoch, and freezes dispatch unless no commit can have been lost.';
 
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner
 CREATE FUNCTION begin_outbox_dispatch(p_outbox_id uuid, p_lease_token uuid, p_worker_id text)
@@ -1372,7 +1372,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 104ba552755a8315cca06e99923d20a831a6edd6f88b6bec478397e13faec24b
-COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS 'Marks a dispatch as begun, for rails whose unknown outcomes are held: if this lease expires, the item is held. P7009 while dispatch is frozen.';
+COMMENT ON FUNCTION begin_outbox_dispatch(uuid, uuid, text) IS 'Marks a dispatch as begun, for rails with onUnknown: hold. If the lease then expires, the item is held. Raises P7009 while dispatch is frozen.';
 
 -- function bump_participant_outbox_seq(text) of symphony_owner
 CREATE FUNCTION bump_participant_outbox_seq(p_participant_id text)
@@ -1381,7 +1381,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 1c6d3b45a349b065dec2c21d06192d9e4b22de064c6444a84aa1f09c0d2786d6
-COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS 'Takes the next number of a participant''s stream. Its row lock lasts until the caller''s transaction ends.';
+COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS 'Takes the next sequence number of a participant. Its row lock lasts until the caller''s transaction ends.';
 
 -- function cancel_timer(uuid) of symphony_owner
 CREATE FUNCTION cancel_timer(p_timer_id uuid)
@@ -1390,7 +1390,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 3fa927c3d567a593e4fb8ae0e8892e8e62576c716006854aee809a4af68f9a76
-COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer that has not ended, for good; false if it has ended or does not exist.';
+COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer permanently; returns false if it has ended or does not exist.';
 
 -- function check_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION check_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[], p_expires_at timestamp with time zone)
@@ -1399,7 +1399,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 2301b1ae9dce3144441b6bd8f0000d3eed897f401ce17b39f33ea781ca2ec979
-COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Internal: raises 22023 for a key that is not acceptable.';
+COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Internal: raises 22023 for an invalid key.';
 
 -- function check_api_key_parts(text, bytea) of symphony_owner
 CREATE FUNCTION check_api_key_parts(p_key_id text, p_secret_hash bytea)
@@ -1418,8 +1418,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 8683b092927b0faa8433dc1326666ed492956582ce9de56f0423acae41801ebb
-COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) IS 'Heartbeat of a worker. Compares the server and the worker''s memory with the data; freezes dispatch if commits may be lost.';
+-- body: sha256 aeab6c6a9ea9272c41d1d5ab87ba703ecff617a0473dbdbde1c70c102e80fc17
+COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) IS 'Records a heartbeat. Compares the server and the worker''s previous heartbeat with the data; freezes dispatch if commits may be lost.';
 
 -- function check_id(text, text) of symphony_owner
 CREATE FUNCTION check_id(p_argument text, p_value text)
@@ -1462,7 +1462,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 496a5f9438d13c4e1ea3e11702a304d4d5b7ce6aa9ae19c0377b45185824bc66
-COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first message that is not acceptable.';
+COMMENT ON FUNCTION check_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first invalid message.';
 
 -- function check_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
 CREATE FUNCTION check_job_runs(p_job_names text[], p_revisions bigint[], p_next_due_at timestamp with time zone[], p_scheduled_for timestamp with time zone[])
@@ -1471,7 +1471,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 a31102c171860e902ff3fb148d4208c00fb31645c342ea89ca921b53e36ad698
-COMMENT ON FUNCTION check_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first run that is not acceptable.';
+COMMENT ON FUNCTION check_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Internal: raises 22023 for the first invalid run.';
 
 -- function check_lease_duration(integer) of symphony_owner
 CREATE FUNCTION check_lease_duration(p_duration_ms integer)
@@ -1480,7 +1480,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 f34d6cd90d794eda5da1475d621c53e24717845ae7a2de6a1327094e862a9212
-COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless it is 1 second to 1 hour.';
+COMMENT ON FUNCTION check_lease_duration(integer) IS 'Internal: raises 22023 unless the duration is 1 s to 1 hour.';
 
 -- function check_number(text, bigint, bigint, bigint) of symphony_owner
 CREATE FUNCTION check_number(p_argument text, p_value bigint, p_least bigint, p_most bigint)
@@ -1495,8 +1495,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 fed3f5458a2841097029fdecfbca77c2d91f2a63ba48636c9e1a118a0067cd46
-COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Internal: raises 22023 for the first item that is not acceptable.';
+-- body: sha256 ab1e1841ecd8cac3eef7bc5958732449a4be3053c5748fa733323a4ddb8bafd3
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -1504,7 +1504,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 d7c85c7a0b803ae9c6d96afad1d0bae5f392e7882850f5703456dbabeb8505af
+-- body: sha256 e21d80aa9cb67284161759397fe7c7ceeeda158392020beca56ed5e4e9e9ad6b
 COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items newer than the snapshot.';
 
 -- function check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) of symphony_owner
@@ -1514,7 +1514,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 6528799694f91e87d5874fd5e6b032a71f720ab5293e034d9ac7976970216d81
-COMMENT ON FUNCTION check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) IS 'Internal: raises 22023 or P7003 for the first outcome that is not acceptable.';
+COMMENT ON FUNCTION check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) IS 'Internal: raises 22023 or P7003 for the first invalid outcome.';
 
 -- function check_outbox_pause(text, text, text) of symphony_owner
 CREATE FUNCTION check_outbox_pause(p_kind text, p_name text, p_reason text)
@@ -1580,8 +1580,8 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 1f52dd7b836b87f878542ea900b9115a79a7255d8dba4b3079f54440fcc74761
-COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claims due messages for one worker, first in, first out, each with its fence. A message at its limit becomes dead.';
+-- body: sha256 490ff26dc2589bf31fb0d43674ec0b5307fca652ef69c2427a20d1e923e755ac
+COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS 'Claims due messages for one worker, first in, first out, each with its fence. A message at its attempt limit becomes dead.';
 
 -- function claim_job_runs(integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_job_runs(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[] DEFAULT NULL::text[])
@@ -1606,7 +1606,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 4dc01d41218c7fc3b7f2a0c1a0b02655ced7fac021497a1f7187a6fbd1f32fb0
+-- body: sha256 f8170e88853c5bfd8086cfa8d88e89b782f8e5a927c60388fb4dfc888f5ba533
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_unleased adds takeovers that the claim did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -1616,7 +1616,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 b587fb230175c1c6cd09359406a1802444b2184f9680bf9023a2f4ed76838d42
-COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'claim_outbox_batch with one line per leased item, a JSON array of payloads, and JSON for the items with rare facts.';
+COMMENT ON FUNCTION claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Like claim_outbox_batch. Returns one line per leased item, a JSON array of payloads, and JSON for items with rare properties.';
 
 -- function claim_tasks(text, integer, text, integer, text[]) of symphony_owner
 CREATE FUNCTION claim_tasks(p_kind text, p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[])
@@ -1654,7 +1654,7 @@ SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 915001bf25045baf07ef03786ede9d69485919d501f41671a18a70f8c951092c
-COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: the rails and kinds with at least one claimable item, due or not.';
+COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: returns the rails and kinds with at least one claimable item, due or not.';
 
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
 CREATE FUNCTION complete_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[])
@@ -1669,7 +1669,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 6c33478b0843d789ce779555957bd46a8fabd151a7717ceb787289d5c459d95a
+-- body: sha256 6ae273d359935e66700a67fd83033b895f214e53318c3e1e684ffbd81ef0a1a9
 COMMENT ON FUNCTION complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: the fast path for a batch of successes. Returns nothing if the slow path must record the batch.';
 
 -- function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
@@ -1679,7 +1679,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 dd396ac273b2d09832b910017702cabfe683e41f9dd47d2134939d358df06d66
-COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) IS 'The same for a state of the enum type.';
+COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) IS 'Records the outcome of one leased item, with a state of the enum type.';
 
 -- function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
 CREATE FUNCTION complete_outbox_attempt(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer, p_retry_delay_seconds integer DEFAULT NULL::integer, p_outcome_unknown boolean DEFAULT NULL::boolean, p_hold_reason text DEFAULT NULL::text, p_action text DEFAULT NULL::text)
@@ -1688,7 +1688,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 7912855bd110cd36e507901852b159d7f68ca0312a6f0e09949858b7215d2b57
-COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS 'Records the outcome of one leased item: a batch of one. Returns the state that was recorded, which the ceiling may have changed.';
+COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS 'Records the outcome of one leased item: a batch of one. Returns the recorded state, which the retry ceiling may have changed.';
 
 -- function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
 CREATE FUNCTION complete_outbox_attempts(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean, p_actions text[] DEFAULT NULL::text[])
@@ -1703,8 +1703,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 37587e098a260c907601c130f381b916ee3012ce66786d9db601fef2e4785932
-COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items; a verdict for each: RECORDED, ALREADY_RECORDED by this token, LEASE_LOST. p_is_message: true leaves payments alone (LEASE_LOST), false messages.';
+-- body: sha256 18752764b3f8c03cb57d3aed795aca88f0cb6d1de5f3d0be7723342c55c0a4e1
+COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items. Returns a verdict for each: RECORDED, ALREADY_RECORDED by this token, or LEASE_LOST. With p_is_message true, payments get LEASE_LOST; with false, messages do.';
 
 -- function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
 CREATE FUNCTION complete_outbox_packed(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean, p_actions text[] DEFAULT NULL::text[], OUT attempt_nos text, OUT exceptions text)
@@ -1713,7 +1713,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 824bef1d43c4fff20250e74b9d6dc638f11b0af4618a853a3a24ffb5ed032826
-COMMENT ON FUNCTION complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'complete_outbox_attempts with the attempt numbers of items recorded as DISPATCHED, in order, and JSON for all others.';
+COMMENT ON FUNCTION complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Like complete_outbox_attempts. Returns the attempt numbers of items recorded as DISPATCHED, in order, and JSON for all others.';
 
 -- function contradicting_late_success(jsonb, text) of symphony_owner
 CREATE FUNCTION contradicting_late_success(p_late_outcome jsonb, p_rail_reference text)
@@ -1729,7 +1729,7 @@ RETURNS integer
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 4a7daf7d45c6d787f9b133f6c96e7844ce330b2bf7dba1a430e185011842c759
-COMMENT ON FUNCTION count_open_brackets(text) IS 'Number of opening brackets and braces in the text of a JSON value, strings included.';
+COMMENT ON FUNCTION count_open_brackets(text) IS 'Returns the number of opening brackets and braces in the text of a JSON value, strings included.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -1737,7 +1737,7 @@ RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 d26123215603c1ea3f36e83e4ebcbe8fecfc4cfbfa378ffe84c3ce3c039717dc
+-- body: sha256 6829d5d64c5f45e799a127367de2c70c63da5a0d83797d9eba25dd71d2b957b8
 COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Creates a key of the HTTP API from the hash of its secret. Its scopes are roles of the login that creates it.';
 
 -- function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
@@ -1753,7 +1753,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 0fa9c827241fcd5193d817ac8e806aedab188b1511fdbe641189aa508e9cdff7
+-- body: sha256 c3b34b5697ca69e8eb5260d868cf619a36cb504b26a130c1500c95c6591b27b5
 COMMENT ON FUNCTION create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Creates runs of jobs that are still at the given revision, and moves their next due time; returns the runs.';
 
 -- function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) of symphony_owner
@@ -1774,7 +1774,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 15682120b6f6985b0fc8853a213babb78567d4eec1fd19e6eabab0b99cc9b681
-COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: enqueues a FAILED item again as a new item that names it.';
+COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: enqueues a FAILED item again as a new item that refers to it.';
 
 -- function current_dispatch_epoch(text) of symphony_owner
 CREATE FUNCTION current_dispatch_epoch(p_actor text)
@@ -1785,7 +1785,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 71470f4234adedc5862d8fdf6331b02ea3106395cc5c44ecd05f1b05fc32c8a1
-COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: the epoch of this run of the server; the first call begins it.';
+COMMENT ON FUNCTION current_dispatch_epoch(text) IS 'Internal: returns the epoch of this run of the server; the first call begins it.';
 
 -- function dead_letter_inbox_messages(tid[], text[], text) of symphony_owner
 CREATE FUNCTION dead_letter_inbox_messages(p_places tid[], p_errors text[], p_actor text)
@@ -1809,7 +1809,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 4970b761f972cd0e90be30d7f1fb012cc30c4993a7b1fdef5bfa64e19e4e5b74
+-- body: sha256 a67cbe48d7569060243511bfe1ba102c408d0cb0ed16a96a9db50c73adc5911a
 COMMENT ON FUNCTION declare_outbox_rail(text, boolean, jsonb, text, boolean) IS 'Records the field classes and the money flag of a rail. Of conflicting declarations the stricter value stays.';
 
 -- function delete_job(text) of symphony_owner
@@ -1828,7 +1828,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 1e4ef583b3719ab042f0dac91c9b6fdbaddef7e457eb062ccd43505fa8261cb9
-COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS 'Records that a worker stopped cleanly, with its last report; false if unknown. A heartbeat registers it again.';
+COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS 'Records that a worker stopped, with its last report; returns false if unknown. A heartbeat registers it again.';
 
 -- function destroy_subject_key(text, text) of symphony_owner
 CREATE FUNCTION destroy_subject_key(p_subject text, p_reason text)
@@ -1838,8 +1838,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 937bb49e22c398ae7c8c244e5a97d5ef9e41aee9c9cddd0bde09e25c7bcf5fb1
-COMMENT ON FUNCTION destroy_subject_key(text, text) IS 'Destroys the key of a subject, for good: its encrypted fields become unreadable. Returns whether there was a key.';
+-- body: sha256 b3d5340f1662bc0638720882f867cae7968598bcddec10115efcdecb9a245956
+COMMENT ON FUNCTION destroy_subject_key(text, text) IS 'Destroys the key of a subject permanently: its encrypted fields become unreadable. Returns DESTROYED, ALREADY_DESTROYED or UNKNOWN.';
 
 -- function due_jobs(integer) of symphony_owner
 CREATE FUNCTION due_jobs(p_batch_size integer)
@@ -1850,7 +1850,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 a4f82cfd8abb4b555d1407212962284d24eddf54e18dcb7504594d1429cdc040
-COMMENT ON FUNCTION due_jobs(integer) IS 'Active jobs that are due and not postponed, longest due first, at most the batch size.';
+COMMENT ON FUNCTION due_jobs(integer) IS 'Returns active jobs that are due and not postponed, longest due first, at most the batch size.';
 
 -- function end_task_claims(text, uuid[], uuid[], text, text, text, integer) of symphony_owner
 CREATE FUNCTION end_task_claims(p_kind text, p_task_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
@@ -1865,7 +1865,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 bb784cb19c743655372daae168208f8721cd1702a72b3a3cf6d353574f32acbc
+-- body: sha256 eb516d8517c7853739251ebe628d33196cd00ad8e955c51f1d9ed7eb1c47e987
 COMMENT ON FUNCTION end_task_claims(text, uuid[], uuid[], text, text, text, integer) IS 'Internal: moves tasks of a kind that a worker holds to a state; returns those that it moved.';
 
 -- function enqueue_due_job_runs(integer) of symphony_owner
@@ -1875,7 +1875,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 3cbaf330298dc90131cb8ab3af13ab05a6a53f942518bf20a6fe063883dee520
-COMMENT ON FUNCTION enqueue_due_job_runs(integer) IS 'Makes due runs messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
+COMMENT ON FUNCTION enqueue_due_job_runs(integer) IS 'Enqueues due runs in the outbox as messages, in order, at most the batch size. A refused run fails; the others do not.';
 
 -- function enqueue_due_tasks(text, integer) of symphony_owner
 CREATE FUNCTION enqueue_due_tasks(p_kind text, p_batch_size integer)
@@ -1891,7 +1891,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 27351bb34925ce26ac1a0964b2afec8179640dcb039324a18b54a519d35e9ad5
-COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS 'Internal: makes due tasks of a kind messages of the outbox, in order. A refused one fails alone.';
+COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS 'Internal: enqueues due tasks of a kind in the outbox, in order. A refused task fails; the others do not.';
 
 -- function enqueue_due_timers(integer) of symphony_owner
 CREATE FUNCTION enqueue_due_timers(p_batch_size integer)
@@ -1900,7 +1900,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 559058b7274bcf68bf645752f23cfdec5a64f1e6e7e1b2338fdbe9231f1a3c07
-COMMENT ON FUNCTION enqueue_due_timers(integer) IS 'Makes due timers messages of the outbox, in order, at most the batch size; one that the outbox refuses fails alone.';
+COMMENT ON FUNCTION enqueue_due_timers(integer) IS 'Enqueues due timers in the outbox as messages, in order, at most the batch size. A refused timer fails; the others do not.';
 
 -- function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) of symphony_owner
 CREATE FUNCTION enqueue_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -1909,7 +1909,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 946d38cce0b25df8eba4c7a7b4f8c5d25c618b2c2d1a35aa41383a5b630c1bb6
-COMMENT ON FUNCTION enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) IS 'Puts one message into the inbox: a batch of one. A repeat changes its sightings only.';
+COMMENT ON FUNCTION enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) IS 'Receives one message: a batch of one. A repeat only counts another sighting.';
 
 -- function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) of symphony_owner
 CREATE FUNCTION enqueue_inbox_messages(p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[])
@@ -1918,7 +1918,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 a9a0b64b3842f123567dd635c7726cc609bdde22de7041be275d3b2617932361
-COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Puts up to 1000 messages into the inbox, each once; returns rows in the order given.';
+COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Receives up to 1000 messages, each stored once; returns rows in the order given.';
 
 -- function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) of symphony_owner
 CREATE FUNCTION enqueue_outbox_packed(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
@@ -1927,7 +1927,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 d36df6e7403d1f70d43405f16efa24bc67997b1a19b406d941a52ae343ffa6cc
-COMMENT ON FUNCTION enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'enqueue_payment_outbox_batch with one line per item, in order: outbox_id, sequence_id, created_at, state, created.';
+COMMENT ON FUNCTION enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'Like enqueue_payment_outbox_batch. Returns one line per item, in order: outbox_id, sequence_id, created_at, state, created.';
 
 -- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) of symphony_owner
 CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
@@ -1936,7 +1936,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 718e4c54e9588564306cb5ebd4d16d1cdc63e589397d75ee8b62bf3cd2ed868f
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) IS 'Enqueues one item, a payment or a message: a batch of one. The same key and content again returns the first item, also after it has ended.';
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) IS 'Enqueues one payment or message: a batch of one. A repeat with the same key and content returns the first item, also when it is terminal.';
 
 -- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) of symphony_owner
 CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
@@ -1945,7 +1945,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 f2a12b9208df4c8e365f3fcef17cfe28bc41b3dc51def3d05198d12588071c04
-COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'Enqueues up to 1000 items in one call, payments or messages; rows come back in the order given. Within p_key_scope a key names one instruction (P7014).';
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may be used for one instruction only (P7014).';
 
 -- function enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) of symphony_owner
 CREATE FUNCTION enqueue_scheduled_messages(p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[])
@@ -1954,7 +1954,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 d58df5cf02272b8eb0e8d8875d40c92ce56de24f4567bf424d5636360de235f7
-COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS 'Internal: makes scheduled messages items of the outbox; returns the item, or the reason of a refusal.';
+COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS 'Internal: enqueues scheduled messages in the outbox; returns the item, or the reason of a refusal.';
 
 -- function ensure_subject_keys(text[], uuid[], text[], text) of symphony_owner
 CREATE FUNCTION ensure_subject_keys(p_subjects text[], p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)
@@ -1964,7 +1964,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 bafd2dd62421127e1dd99227afffd1a684f89a7e62acf720c7e1223644deba98
+-- body: sha256 da7ae2dce268912a3a807286442da92ac53d6e0e2fb75815ce7509b465a20437
 COMMENT ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) IS 'Returns the wrapped keys of subjects; stores the offered key for a subject without one. Reports a destroyed key and does not replace it.';
 
 -- function epoch_micros(timestamp with time zone) of symphony_owner
@@ -1973,7 +1973,7 @@ RETURNS bigint
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 2166c352cbc680a4d5b60ef1a95a4701cc02e335af19796d8fb8cbc16046bbe6
-COMMENT ON FUNCTION epoch_micros(timestamp with time zone) IS 'Microseconds since 1970-01-01 UTC.';
+COMMENT ON FUNCTION epoch_micros(timestamp with time zone) IS 'Returns the microseconds since 1970-01-01 UTC.';
 
 -- function expire_outbox_leases(uuid[], text, boolean) of symphony_owner
 CREATE FUNCTION expire_outbox_leases(p_outbox_ids uuid[], p_found_by text, p_reschedule boolean)
@@ -1988,8 +1988,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 f2ebd17a3a7066a42a6975031b9d542283eecb3dfe95d711822c4938a9366b72
-COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease, marks the outcome, holds at the ceiling unless a late success is known.';
+-- body: sha256 cfd62b7d8bf96806b22f141c563f06dc96de283ff3eea0b9e02bcce58a77aaad
+COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease and sets outcome_unknown. Holds an item at the ceiling or with a begun dispatch, unless a late success is known.';
 
 -- function fail_inbox_messages(text[], text[], uuid[], text, text[]) of symphony_owner
 CREATE FUNCTION fail_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL::text[])
@@ -2014,7 +2014,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 da24f16646eb265ff918d7ab6404494e4c5c57a011b537e2999b243f84a934e0
-COMMENT ON FUNCTION fail_job_runs(uuid[], uuid[], text, text) IS 'Ends claimed runs as failed, for good; returns those that it ended.';
+COMMENT ON FUNCTION fail_job_runs(uuid[], uuid[], text, text) IS 'Ends claimed runs as failed, which is final; returns those that it ended.';
 
 -- function fail_timers(uuid[], uuid[], text, text) of symphony_owner
 CREATE FUNCTION fail_timers(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text)
@@ -2023,7 +2023,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 d51ccdacee4e2a321ddb5ca454462405beab7e2e7b7053b6bcb9aa6a9c8026fa
-COMMENT ON FUNCTION fail_timers(uuid[], uuid[], text, text) IS 'Ends claimed timers as failed, for good; returns those that it ended.';
+COMMENT ON FUNCTION fail_timers(uuid[], uuid[], text, text) IS 'Ends claimed timers as failed, which is final; returns those that it ended.';
 
 -- function find_new_outbox_items(text[], text[], text) of symphony_owner
 CREATE FUNCTION find_new_outbox_items(p_instruction_ids text[], p_idempotency_keys text[], p_key_scope text)
@@ -2039,7 +2039,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 8490357975581b4605fe9a6ca39e579a719a3c544c3e895f3b0a46d9e8e2917f
-COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS 'Internal: true per item that is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
+COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS 'Internal: returns for each item whether it is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
 
 -- function freeze_dispatch(text) of symphony_owner
 CREATE FUNCTION freeze_dispatch(p_reason text)
@@ -2050,7 +2050,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 cca3bed35d561708424d10a511cf18699a6949c4d405ab4d11ac72109ce3943a
-COMMENT ON FUNCTION freeze_dispatch(text) IS 'Freezes dispatch after a restore that no check finds; false if it is frozen. Pending items become of unknown outcome.';
+COMMENT ON FUNCTION freeze_dispatch(text) IS 'Freezes dispatch, for a restore that no check finds; returns false if it is already frozen. The outcome of pending items becomes unknown.';
 
 -- function freeze_dispatch_epoch(integer, text, text, text) of symphony_owner
 CREATE FUNCTION freeze_dispatch_epoch(p_epoch_no integer, p_cause text, p_reason text, p_actor text)
@@ -2060,8 +2060,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 413108aac3032095da2d2c2a6886441351848b61558a0866c85fe7d1c7dd4365
-COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch, with its event; false if it is frozen already.';
+-- body: sha256 71b62ad1b27b021968336f907d1d151c4e05eec833a0f48ff4592c70fb67a63d
+COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch and appends the event; returns false if it is already frozen.';
 
 -- function has_inexact_number(jsonb) of symphony_owner
 CREATE FUNCTION has_inexact_number(p_payload jsonb)
@@ -2069,7 +2069,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 8dabdee0003a86c6fd252057e4c48ab813e068d74e98529dfaf387d4863caf6d
-COMMENT ON FUNCTION has_inexact_number(jsonb) IS 'True if it holds a number with more digits than a double keeps.';
+COMMENT ON FUNCTION has_inexact_number(jsonb) IS 'Returns true if the payload contains a number that a double cannot represent.';
 
 -- function heartbeat_outbox_worker(text, jsonb) of symphony_owner
 CREATE FUNCTION heartbeat_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}'::jsonb)
@@ -2078,7 +2078,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 4c6e78095c47f9858fc93cd869bb3f30f7889931b6f0997830bede55bc34e191
-COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS 'Records that a worker is alive, with its report; removes workers silent for a day. Returns the time of the database.';
+COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS 'Records a heartbeat of a worker, with its report; removes workers without a heartbeat for a day. Returns the database time.';
 
 -- function hold_leased_outbox_item(uuid, uuid, text, text) of symphony_owner
 CREATE FUNCTION hold_leased_outbox_item(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_reason text)
@@ -2118,7 +2118,7 @@ RETURNS bytea
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 2875d7a636e4b9e738e6b2cf203998e64612650071edce0b08d791a59850fbb4
-COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'SHA-256 of the content of a message: its topic and payload, each behind its length.';
+COMMENT ON FUNCTION inbox_content_hash(text, text) IS 'Returns the SHA-256 of topic and payload of a message, each preceded by its length.';
 
 -- function is_actor_gateway(boolean) of symphony_owner
 CREATE FUNCTION is_actor_gateway(p_without_key boolean DEFAULT false)
@@ -2127,7 +2127,7 @@ LANGUAGE sql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 a500752fbe1e522be32e7a09d032a7eaa8441475f741dd4afc4a8afe48a47bcc
-COMMENT ON FUNCTION is_actor_gateway(boolean) IS 'Whether the owner lets this login act for people: with their API keys, or also for people whom it only names.';
+COMMENT ON FUNCTION is_actor_gateway(boolean) IS 'Returns whether this login may act for people: with their API keys, or (p_without_key) by naming them.';
 
 -- function is_claimable_item(uuid, text, boolean) of symphony_owner
 CREATE FUNCTION is_claimable_item(p_lease_token uuid, p_hold_reason text, p_blocked boolean)
@@ -2135,7 +2135,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 79515a3b7742888bdc4111d7107a2a84234477500e8c07c5257334c524b400dd
-COMMENT ON FUNCTION is_claimable_item(uuid, text, boolean) IS 'Internal: whether an item has no lease, no hold and no unfinished predecessor.';
+COMMENT ON FUNCTION is_claimable_item(uuid, text, boolean) IS 'Internal: returns whether an item has no lease, no hold and no block.';
 
 -- function is_dispatch_open(uuid, text) of symphony_owner
 CREATE FUNCTION is_dispatch_open(p_epoch_id uuid, p_actor text)
@@ -2144,7 +2144,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 405566392478b65d4629fefa79105589152f3d247a9fbfe3279990bd3521a431
-COMMENT ON FUNCTION is_dispatch_open(uuid, text) IS 'Internal: whether claims are allowed now; raises P7009 for a worker that shows an ended or frozen epoch.';
+COMMENT ON FUNCTION is_dispatch_open(uuid, text) IS 'Internal: returns whether claims are allowed now; raises P7009 for a worker with an ended or frozen epoch.';
 
 -- function is_double_number(numeric) of symphony_owner
 CREATE FUNCTION is_double_number(p_number numeric)
@@ -2154,7 +2154,7 @@ PARALLEL SAFE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 c2f32982f1415f1c3334a4085bae3780367b23a7c8b34b8f9c3d36b5d3b2bd82
-COMMENT ON FUNCTION is_double_number(numeric) IS 'Whether JavaScript prints the double nearest to this number with the same value.';
+COMMENT ON FUNCTION is_double_number(numeric) IS 'Returns whether JavaScript prints the double nearest to this number with the same value.';
 
 -- function is_id(text) of symphony_owner
 CREATE FUNCTION is_id(p_value text)
@@ -2162,7 +2162,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 263b2d05d3827ba1181eb0d19010fb22b5366a0d915aa7d1471167e388989a25
-COMMENT ON FUNCTION is_id(text) IS 'True for 1 to 128 printable ASCII characters.';
+COMMENT ON FUNCTION is_id(text) IS 'Returns true for 1 to 128 printable ASCII characters.';
 
 -- function is_id_list(text[]) of symphony_owner
 CREATE FUNCTION is_id_list(p_values text[])
@@ -2170,7 +2170,7 @@ RETURNS boolean
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 90a7a37681755bdff51d9496fd2215737db7ecda3f0474243a9f00e4c9e1311d
-COMMENT ON FUNCTION is_id_list(text[]) IS 'True for a plain list of 1 to 1000 ids.';
+COMMENT ON FUNCTION is_id_list(text[]) IS 'Returns true for a plain list of 1 to 1000 ids.';
 
 -- function is_inbox_id(text) of symphony_owner
 CREATE FUNCTION is_inbox_id(p_value text)
@@ -2178,7 +2178,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 bb12f691f51509a167025583937d5a2abba51a51575e6472c0c613835bbeabcb
-COMMENT ON FUNCTION is_inbox_id(text) IS 'True for 1 to 255 characters that are not blank and free of control characters.';
+COMMENT ON FUNCTION is_inbox_id(text) IS 'Returns true for 1 to 255 characters that are not blank and free of control characters.';
 
 -- function is_outbox_paused(text, boolean) of symphony_owner
 CREATE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean)
@@ -2189,7 +2189,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 923b911d6045a4b76edbc2fde3e981f7232d473993bd4ecb9a7f7b5dbae97b0a
-COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: whether a participant, or its ordered stream for an ordered item, is paused.';
+COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS 'Internal: returns whether a participant, or its ordered stream for an ordered item, is paused.';
 
 -- function is_person_name(text) of symphony_owner
 CREATE FUNCTION is_person_name(p_value text)
@@ -2197,7 +2197,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 8431029873452036810827f125fd20f13138987f3038ef838113d502631142c2
-COMMENT ON FUNCTION is_person_name(text) IS 'True for 1 to 200 characters, some of them visible, without space at either end and without " via ".';
+COMMENT ON FUNCTION is_person_name(text) IS 'Returns true for 1 to 200 characters, some of them visible, without space at either end and without " via ".';
 
 -- function is_plain_payload_text(text) of symphony_owner
 CREATE FUNCTION is_plain_payload_text(p_text text)
@@ -2205,7 +2205,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 e23b7f1917378f3f98fe51bc0fcadc7594aa9445b54f1b0ff6edb1f96d1caeef
-COMMENT ON FUNCTION is_plain_payload_text(text) IS 'True for the text of a small payload that needs no further check.';
+COMMENT ON FUNCTION is_plain_payload_text(text) IS 'Returns true for the text of a small payload that needs no further check.';
 
 -- function is_replicated_synchronously() of symphony_owner
 CREATE FUNCTION is_replicated_synchronously()
@@ -2214,7 +2214,7 @@ LANGUAGE sql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 49e62fc020a4ac156c820031f61c28544807629de33c7cb83027b4156369f027
-COMMENT ON FUNCTION is_replicated_synchronously() IS 'Internal: whether the commits of this session wait for a standby.';
+COMMENT ON FUNCTION is_replicated_synchronously() IS 'Internal: returns whether the commits of this session wait for a standby.';
 
 -- function is_short_text(text, integer) of symphony_owner
 CREATE FUNCTION is_short_text(p_value text, p_length_max integer)
@@ -2222,7 +2222,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 98b43cf219a8bf366f79267dc272756a6fee309f9ff1f7055da39d23801b166e
-COMMENT ON FUNCTION is_short_text(text, integer) IS 'True for text that is not blank, bounded, and free of control characters.';
+COMMENT ON FUNCTION is_short_text(text, integer) IS 'Returns true for text that is not blank, bounded, and free of control characters.';
 
 -- function late_paid_item(uuid) of symphony_owner
 CREATE FUNCTION late_paid_item(p_outbox_id uuid)
@@ -2237,7 +2237,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 bad5c4ac7fa0021c917161c867c9be39f7560936f46aa186fa7d22dc8f451f68
+-- body: sha256 3e59acf58b2cc5c6633d7d752ffcbda6cf64d81292c0a66251d44a4d3960b571
 COMMENT ON FUNCTION late_paid_item(uuid) IS 'Internal: returns the item of this payment that the rail paid, according to a late report.';
 
 -- function ledger_sealing_status() of symphony_owner
@@ -2250,8 +2250,8 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 a67222937a30e56e906b3e651440ed46b1dad25925d1149925c2a85921fae5f2
-COMMENT ON FUNCTION ledger_sealing_status() IS 'Age of the oldest row of the ledger that is in no block, and the session or prepared transaction that keeps it from being sealed.';
+-- body: sha256 c61c5a7d596d99567143f27893b4dadee0aa559c96d5943dbb508331c435feea
+COMMENT ON FUNCTION ledger_sealing_status() IS 'Returns the age of the oldest unsealed row of the ledger, and the session or prepared transaction that prevents its sealing.';
 
 -- function lift_dispatch_freeze(text) of symphony_owner
 CREATE FUNCTION lift_dispatch_freeze(p_reason text)
@@ -2262,7 +2262,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 a7b353eb1d5c654056958fbe8fd9c71cf418320ed0eccf4f908fbb482ede3393
-COMMENT ON FUNCTION lift_dispatch_freeze(text) IS 'Lifts the freeze after an operator has compared the books; false if not frozen. Marked items stay of unknown outcome.';
+COMMENT ON FUNCTION lift_dispatch_freeze(text) IS 'Lifts the freeze, after an operator has compared the ledger with the rail; returns false if not frozen. The outcome of marked items stays unknown.';
 
 -- function lock_due_outbox_rows(text[], boolean[], integer, timestamp with time zone, boolean, tid[]) of symphony_owner
 CREATE FUNCTION lock_due_outbox_rows(p_rails text[], p_kinds boolean[], p_wanted integer, p_now timestamp with time zone, p_any_paused boolean, p_taken_over tid[])
@@ -2281,7 +2281,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ab15d6a97e9962da8a7059bf4b218d3b7286df3317ce45d9a4e91e216d185776
+-- body: sha256 c273829f02922739422e9600c24b5067dc674eb4f1f4a1b107e1a7495fecf448
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
 -- function lock_inbox_message(text, text) of symphony_owner
@@ -2292,7 +2292,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 aee27975016392557644f6038a003d7ed544e814687537c105389d9b6e0d11db
+-- body: sha256 9e0765af3cf50c9698c7ef9eaa120fb0e53be77060bdd6647d06c2f7578963a3
 COMMENT ON FUNCTION lock_inbox_message(text, text) IS 'Internal: locks a message and returns it, or raises P7011.';
 
 -- function lock_live_inbox_claims(text[], text[], uuid[], text) of symphony_owner
@@ -2317,7 +2317,7 @@ RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 493fdfd7367781731dc34818aa5c97cc628d540727abe006b5b93788a027de2b
+-- body: sha256 7c48cdb11615e38fd412c83f9f41cf01ccc207907a7096b9f360b6532656129d
 COMMENT ON FUNCTION lock_live_lease(text, text, uuid) IS 'Internal: locks a resource; returns the time if this owner and lease_id hold it live, else null.';
 
 -- function lock_live_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -2333,7 +2333,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 aff12dda385b54a25b7993974d403d0ce4766536546026013ddfb6852d561150
+-- body: sha256 ac97f04e98544f73673a422a186db73673100674f3d7a7c4576c07bc2c8d46ca
 COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS 'Internal: locks items; returns the rows whose live lease this worker and token hold.';
 
 -- function lock_open_outbox_proposal(uuid) of symphony_owner
@@ -2345,7 +2345,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 3d1ee8f9061eb93551dc0f67cbbd9a5b49cb71e00645721c77f8b1a09bbcb52d
-COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks a proposal that waits for its second person.';
+COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks an open proposal, or raises 22023 or P7006.';
 
 -- function lock_outbox_item(uuid) of symphony_owner
 CREATE FUNCTION lock_outbox_item(p_outbox_id uuid)
@@ -2356,7 +2356,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 469edc728936fff2fb6f3ca390507b749ea9f5bc4251ab55be2c9026cd70aa02
-COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; true if it is pending.';
+COMMENT ON FUNCTION lock_outbox_item(uuid) IS 'Internal: locks an item; returns true if it is pending.';
 
 -- function lock_outbox_payment(uuid) of symphony_owner
 CREATE FUNCTION lock_outbox_payment(p_outbox_id uuid)
@@ -2377,7 +2377,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0a6d57ed55ec340a591504935514074955807961e2233fe2d087645405e34102
+-- body: sha256 bc1483613427108becc9cee612e94a63dfac36a270a8af6248ee4ed3f8ec67e4
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item and returns the position of its redrive in a halted stream, or raises P7001 or P7006.';
 
 -- function mark_frozen_outbox_items(integer, text) of symphony_owner
@@ -2387,7 +2387,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 bc68efcccb69881ab5c62963fdee0bb4a4b110b98c9ceb4bddb7f706363a0f2f
-COMMENT ON FUNCTION mark_frozen_outbox_items(integer, text) IS 'Internal: marks every item that was pending at the freeze as of unknown outcome, with an event.';
+COMMENT ON FUNCTION mark_frozen_outbox_items(integer, text) IS 'Internal: marks the outcome of every item that was pending at the freeze as unknown; appends an event.';
 
 -- function mark_inbox_dead(text, text, text) of symphony_owner
 CREATE FUNCTION mark_inbox_dead(p_source text, p_message_id text, p_error text)
@@ -2396,7 +2396,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 73d4a693671ac5366499036a73e7fd84f1d6f1fcdf32e345fd555b8ee994aa81
-COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS 'Marks a message as dead until an operator revives it. P7011 unknown, P7010 forbidden.';
+COMMENT ON FUNCTION mark_inbox_dead(text, text, text) IS 'Marks a message as dead until an operator revives it. Raises P7011 for an unknown message, P7010 for a forbidden transition.';
 
 -- function mark_inbox_message(text, text, text, text) of symphony_owner
 CREATE FUNCTION mark_inbox_message(p_source text, p_message_id text, p_state text, p_error text)
@@ -2406,7 +2406,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ce7481e97050a74284b6f997f8980aa78f836e8c031c4e193373eae112030cc8
+-- body: sha256 3b4a3a95092d140cc16270fd2b2f5818ce60f95088a9384a11ae5eb90ac0cb88
 COMMENT ON FUNCTION mark_inbox_message(text, text, text, text) IS 'Internal: moves a message known only for deduplication to a state, or raises P7010.';
 
 -- function mark_inbox_processed(text, text) of symphony_owner
@@ -2416,7 +2416,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 cf3f61dd0b9916bc4857434cd3d9f2fdc79b2caa52f63f83aac9e4f07d24adbf
-COMMENT ON FUNCTION mark_inbox_processed(text, text) IS 'Marks a message in process as done, for good. P7011 unknown, P7010 forbidden.';
+COMMENT ON FUNCTION mark_inbox_processed(text, text) IS 'Marks a processing message as done, which is final. Raises P7011 for an unknown message, P7010 for a forbidden transition.';
 
 -- function mark_inbox_processing(text, text) of symphony_owner
 CREATE FUNCTION mark_inbox_processing(p_source text, p_message_id text)
@@ -2425,7 +2425,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 411010716f0a0807415ccbcae9774b24eed7272f3a87735fbf5e333c87705509
-COMMENT ON FUNCTION mark_inbox_processing(text, text) IS 'Marks a sighted message as in process; a repeat counts another attempt. P7011 unknown, P7010 forbidden.';
+COMMENT ON FUNCTION mark_inbox_processing(text, text) IS 'Marks a sighted message as processing; a repeat counts another attempt. Raises P7011 for an unknown message, P7010 for a forbidden transition.';
 
 -- function master_keys_in_use() of symphony_owner
 CREATE FUNCTION master_keys_in_use()
@@ -2434,7 +2434,7 @@ LANGUAGE sql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 75f307a50aa08ec6b1b09b6cdb2254bf043c104ee7c148e41200566ed0aad1c7
-COMMENT ON FUNCTION master_keys_in_use() IS 'Master keys that wrap data keys, with the number of data keys. A process needs all of them to start.';
+COMMENT ON FUNCTION master_keys_in_use() IS 'Returns the master keys that wrap data keys, with the number of data keys. A process needs all of them to start.';
 
 -- function next_inbox_event() of symphony_owner
 CREATE FUNCTION next_inbox_event()
@@ -2447,7 +2447,7 @@ SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 88cc433e7c337391fc248be1a023563830407047cab518705f17977a5f1af753
-COMMENT ON FUNCTION next_inbox_event() IS 'The next due time of a message or expiry of a claim; null if there is none.';
+COMMENT ON FUNCTION next_inbox_event() IS 'Returns the next due time of a message or expiry of a claim; null if there is none.';
 
 -- function next_outbox_event(text[], boolean) of symphony_owner
 CREATE FUNCTION next_outbox_event(p_rails text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean)
@@ -2460,7 +2460,7 @@ SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 594775a0457689637c67611e9b0d9b0f405929e76c3825a0922bda9add02da39
-COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'The next due time of a claimable item, or expiry of a lease; null if there is none. Of expired leases only those that a claim of these rails would take over. p_is_message filters as in claim_outbox_batch.';
+COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'Returns the next due time of a claimable item or expiry of a lease; null if there is none. Includes an expired lease only if a claim of these rails would take it over. p_is_message filters as in claim_outbox_batch.';
 
 -- function next_scheduler_event(boolean) of symphony_owner
 CREATE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
@@ -2473,15 +2473,15 @@ SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 7017847845006ca0a6c63fbc0d1998ca27d7aefad5b53e133d410aed2f9e9cd1
-COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'The next time at which a timer, a run, a lease or an active job is due, or null; and the time now.';
+COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'Returns the next due time of a timer, a run or an active job, or expiry of a lease, or null; and the current time.';
 
 -- function notify_outbox_pending() of symphony_owner
 CREATE FUNCTION notify_outbox_pending()
 RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
--- body: sha256 6ae9a5ffb37563a10f48e94ee422f760dd7fb9209e440d77e10ef1054fa8c793
-COMMENT ON FUNCTION notify_outbox_pending() IS 'Trigger: NOTIFY outbox_pending at most once a statement, and never for an empty one.';
+-- body: sha256 ad78c3dec480d06672bddfa5f70a32a926563843f162366730190f77e504c3a2
+COMMENT ON FUNCTION notify_outbox_pending() IS 'Trigger: sends NOTIFY outbox_pending at most once per statement, and only if it inserted rows.';
 
 -- function outbox_actor() of symphony_owner
 CREATE FUNCTION outbox_actor()
@@ -2489,8 +2489,8 @@ RETURNS text
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 d0a3b25f4ab07c36a0121faffd0989dce36b1578b37e33afa70986f102108a7f
-COMMENT ON FUNCTION outbox_actor() IS 'Internal: the acting person: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
+-- body: sha256 26842be8c3ec9493acec202650ea81a27ed101b23a64e1dd29c1996716665673
+COMMENT ON FUNCTION outbox_actor() IS 'Internal: returns the actor: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
 
 -- function outbox_actor_of_key(text) of symphony_owner
 CREATE FUNCTION outbox_actor_of_key(p_api_key text)
@@ -2500,8 +2500,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 be14eceb60fc8e69d63093811f90ef9954940d090ccc4c3de57d9d70f31381c8
-COMMENT ON FUNCTION outbox_actor_of_key(text) IS 'Internal: the owner of a valid API key with the scope operate, or P7016.';
+-- body: sha256 bcfc63f3d7e89d56f8de73971a154343957c3818970bbc4bc0c0044e649e45f2
+COMMENT ON FUNCTION outbox_actor_of_key(text) IS 'Internal: returns the owner of a valid API key with the scope operate, or raises P7016.';
 
 -- function outbox_attempt_ceiling() of symphony_owner
 CREATE FUNCTION outbox_attempt_ceiling()
@@ -2509,7 +2509,7 @@ RETURNS integer
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 9ca42f67bf9cca096b48745980a5537e1217d12e2cad197b2569b108649c8ad0
-COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'Number of recorded attempts after which an item ends or is held.';
+COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'Returns the number of recorded attempts after which an item is FAILED or held.';
 
 -- function outbox_backoff(integer, uuid) of symphony_owner
 CREATE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid)
@@ -2518,7 +2518,7 @@ LANGUAGE plpgsql IMMUTABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 a2f62f9b5f07cd76864729f2a8b3127bf2c3e059cfc9bda452dfca1993d8d8dc
-COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'Delay after attempt n: bounded, exponential, spread by a hash of the id.';
+COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'Returns the delay after attempt n: exponential, at most 300 s, spread by a hash of the id.';
 
 -- function outbox_base_key(text) of symphony_owner
 CREATE FUNCTION outbox_base_key(p_idempotency_key text)
@@ -2526,7 +2526,7 @@ RETURNS text
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 a99434868f81b65d6acf8342a1b76df80161a214f01cd83fe523312ad1b7c717
-COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: an idempotency key without its redrive number.';
+COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: returns an idempotency key without its redrive number.';
 
 -- function outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) of symphony_owner
 CREATE FUNCTION outbox_block_entries(p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_last_xid bigint, p_last_kind smallint, p_last_id uuid, p_rows_max integer)
@@ -2540,14 +2540,14 @@ SET jit=off
 SET plan_cache_mode=force_custom_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 50ab5011178f50d14d5a712c32cd60104ae13b7ce778b6daabced0bbd8120b66
-COMMENT ON FUNCTION outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) IS 'Internal: rows of the ledger after a position and up to another, in the order of blocks, with their entries.';
+COMMENT ON FUNCTION outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) IS 'Internal: returns the entries of the ledger''s rows after one position and up to another, in the order of blocks.';
 
 -- function outbox_block_hash(payment_outbox_blocks) of symphony_owner
 CREATE FUNCTION outbox_block_hash(p_block payment_outbox_blocks)
 RETURNS bytea
 LANGUAGE sql STABLE
 -- body: sha256 812400f077678ef0fa7e68e51c26c9cbc5b10551f557faec002d91f12c5a62bb
-COMMENT ON FUNCTION outbox_block_hash(payment_outbox_blocks) IS 'Internal: SHA-256 of the head of a block.';
+COMMENT ON FUNCTION outbox_block_hash(payment_outbox_blocks) IS 'Internal: returns the SHA-256 of the head of a block.';
 
 -- function outbox_block_root(bytea) of symphony_owner
 CREATE FUNCTION outbox_block_root(p_entries bytea)
@@ -2556,7 +2556,7 @@ LANGUAGE plpgsql IMMUTABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 a12266f5ab63999ffa20c914ec0f33146dd842ce991167c99b22ca211b6ea875
-COMMENT ON FUNCTION outbox_block_root(bytea) IS 'Internal: root of the hash tree over the entries of a block.';
+COMMENT ON FUNCTION outbox_block_root(bytea) IS 'Internal: returns the root of the hash tree over a block''s entries.';
 
 -- function outbox_content_hash(text, text, text) of symphony_owner
 CREATE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text, p_payload_text text)
@@ -2564,7 +2564,7 @@ RETURNS bytea
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 88096e9cc6c88569dd0886682b2a8f27490accf36c5286b6600af431dbb63fff
-COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS 'SHA-256 of what an idempotency key stands for: participant, rail, payload.';
+COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS 'Returns the SHA-256 of the content of an idempotency key: participant, rail and payload.';
 
 -- function outbox_evidence(uuid, jsonb) of symphony_owner
 CREATE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb)
@@ -2575,7 +2575,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 8e8ac8fd08694a1442a7009d3706ba6c9b76295aa82473062e6a6783be220b89
-COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: evidence about an item with an unknown outcome.';
+COMMENT ON FUNCTION outbox_evidence(uuid, jsonb) IS 'Internal: returns the evidence of an unknown outcome.';
 
 -- function outbox_hold_detail(text, timestamp with time zone) of symphony_owner
 CREATE FUNCTION outbox_hold_detail(p_reason text, p_held_at timestamp with time zone)
@@ -2584,7 +2584,7 @@ LANGUAGE sql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 fa8b340b1a393e70ceabb252e3dc772d8e5fb20995f844c3988b471a094e23cb
-COMMENT ON FUNCTION outbox_hold_detail(text, timestamp with time zone) IS 'Internal: the detail of HOLD_PLACED: the reason, and the time where the full trail is on.';
+COMMENT ON FUNCTION outbox_hold_detail(text, timestamp with time zone) IS 'Internal: returns the detail of HOLD_PLACED: the reason and, if the full trail is on, the time.';
 
 -- function outbox_payment_items(uuid) of symphony_owner
 CREATE FUNCTION outbox_payment_items(p_outbox_id uuid)
@@ -2600,7 +2600,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 d6ef6d49e9433a0f9b1e715a9cc95be857233780780cbd3dafda41133b7011ae
-COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: every item of the payment of this item, itself included.';
+COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: returns every item of the payment of this item, itself included.';
 
 -- function pause_job(text) of symphony_owner
 CREATE FUNCTION pause_job(p_job_name text)
@@ -2609,7 +2609,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 6859a327cdcab40b8f553d88cd555792fa7c47594b0c2a6aed9e0adea2a76c6b
-COMMENT ON FUNCTION pause_job(text) IS 'Creates no more runs of a job; existing runs continue. False if it was paused already.';
+COMMENT ON FUNCTION pause_job(text) IS 'Stops creating runs of a job; existing runs continue. Returns false if it was already paused.';
 
 -- function pause_outbox(text, text, text) of symphony_owner
 CREATE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text)
@@ -2620,7 +2620,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 de7f2d6b7428ce155ba54bc76b4e2c5309265761f9a84855d1364004b94de263
-COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, participant, ordered stream, or everything (all, all); false if paused already. Leases stay valid.';
+COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, participant, ordered stream, or everything (all, all); returns false if already paused. Leases stay valid.';
 
 -- function payload_defect(jsonb) of symphony_owner
 CREATE FUNCTION payload_defect(p_payload jsonb)
@@ -2628,7 +2628,7 @@ RETURNS text
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 6f26e5a774b57f8af5eed19eea342c5611a920eb3a668f2d3b0d222e3c424217
-COMMENT ON FUNCTION payload_defect(jsonb) IS 'Description of a valid payload, or null if this one is valid.';
+COMMENT ON FUNCTION payload_defect(jsonb) IS 'Returns the rule that a payload breaks, as text for an error message; null if it is valid.';
 
 -- function person_key(text) of symphony_owner
 CREATE FUNCTION person_key(p_name text)
@@ -2636,7 +2636,7 @@ RETURNS text
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 916009a2e585d1a7da8b79331abce99342896dc62ed2b594ef92836a6923c51a
-COMMENT ON FUNCTION person_key(text) IS 'A person''s name for comparison: NFKC, case folded, without invisible characters, repeated spaces and the gateway.';
+COMMENT ON FUNCTION person_key(text) IS 'Returns a person''s name for comparison: NFKC, case folded, without invisible characters, repeated spaces and the gateway.';
 
 -- function place_outbox_hold(uuid, text) of symphony_owner
 CREATE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text)
@@ -2646,8 +2646,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 00392b485991fae645025e984af4036e0adc42bb4bcab8ae0e5d4c1faac8e874
-COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Keeps an item from being claimed until its hold is resolved. A lease in hand goes on and may still end the item.';
+-- body: sha256 e3b3ac684d8864e4dcf536c25ff1c2b8faa21f15ea17f842026f06c1e4f7f0ed
+COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Prevents claims of an item until its hold is resolved. A live lease continues and may still complete the item.';
 
 -- function place_outbox_items(text[], boolean[], boolean[]) of symphony_owner
 CREATE FUNCTION place_outbox_items(p_participant_ids text[], p_ordered boolean[], p_is_new boolean[], OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[], OUT shares integer[])
@@ -2663,7 +2663,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 6dd55bcae683f89cbde136e179976e440d6e5d5c817a3640fcd4bf326d6ddce1
-COMMENT ON FUNCTION place_outbox_items(text[], boolean[], boolean[]) IS 'Internal: the stream and the place of each new item of a call. A null p_is_new means that all are new.';
+COMMENT ON FUNCTION place_outbox_items(text[], boolean[], boolean[]) IS 'Internal: returns the stream and the position of each new item of a call. A null p_is_new means that all are new.';
 
 -- function postpone_job(text, bigint, text) of symphony_owner
 CREATE FUNCTION postpone_job(p_job_name text, p_revision bigint, p_error_message text)
@@ -2672,7 +2672,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 e3227cb31ff4accf3041c9ac620b76164728abfed921b9a76383fe9032b91d7b
-COMMENT ON FUNCTION postpone_job(text, bigint, text) IS 'Postpones a job by a minute whose expression a scheduler cannot parse, with the reason. False if it has changed.';
+COMMENT ON FUNCTION postpone_job(text, bigint, text) IS 'Postpones a job by a minute and stores the reason, for an expression that a scheduler cannot parse. Returns false if the job is at another revision.';
 
 -- function propose_outbox_decision(uuid, text, text, text, text) of symphony_owner
 CREATE FUNCTION propose_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text)
@@ -2692,7 +2692,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 7d2e1415c6a1f9977201a401e5409b0943c224bc65678d39789b4e609d4d1a95
-COMMENT ON FUNCTION purge_finished_job_runs(integer, integer) IS 'Deletes runs that ended longer ago than that, oldest first, at most the batch size; returns how many.';
+COMMENT ON FUNCTION purge_finished_job_runs(integer, integer) IS 'Deletes runs that ended before the retention, oldest first, at most the batch size; returns their number.';
 
 -- function purge_finished_tasks(text, integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_tasks(p_kind text, p_retention_seconds integer, p_batch_size integer)
@@ -2712,7 +2712,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 9e4077fff91e05509d34b27ccbe7d535cc4a4dbbc790bfbc2c48409e28b1a1d2
-COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended longer ago than that, oldest first, at most the batch size; returns how many.';
+COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended before the retention, oldest first, at most the batch size; returns their number.';
 
 -- function purge_idle_leases(integer, integer) of symphony_owner
 CREATE FUNCTION purge_idle_leases(p_idle_seconds integer, p_batch_size integer)
@@ -2721,7 +2721,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 0c00fc20274b9ded3cfd2eafdc2aa9954e0fcbd897af52c551fb62d8991a27b3
-COMMENT ON FUNCTION purge_idle_leases(integer, integer) IS 'Removes leases that ended so long ago, and raises the floor to their highest token. Returns their number.';
+COMMENT ON FUNCTION purge_idle_leases(integer, integer) IS 'Removes leases that ended at least p_idle_seconds ago, and raises the floor to their highest token. Returns their number.';
 
 -- function purge_inbox_messages(integer, integer) of symphony_owner
 CREATE FUNCTION purge_inbox_messages(p_keep_seconds integer, p_batch_size integer)
@@ -2737,8 +2737,8 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 2645250e36cae0917fc9df28f45cd02782c43ec606d09a6af06070a7c45d61bf
-COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Removes one batch of messages that were done, or last sighted, at least so long ago; returns their number.';
+-- body: sha256 a4ecba50235aaaf7377d4748ace02cc34cd1622f522c14df4aea28724d52569a
+COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Removes one batch of messages that were done, or last sighted, at least p_keep_seconds ago; returns their number.';
 
 -- function raise_already_terminal(uuid) of symphony_owner
 CREATE FUNCTION raise_already_terminal(p_outbox_id uuid)
@@ -2748,7 +2748,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 d8a97f987ef16ce978d73e9f2f3a6ecc6448fd700e33b29204819a8854aa5c73
+-- body: sha256 b589340cafa84800b52a810c5ca5937ddb0905b692da10ea108e20bbeb73866b
 COMMENT ON FUNCTION raise_already_terminal(uuid) IS 'Internal: raises P7001 with the terminal state of the item.';
 
 -- function raise_dispatch_frozen(boolean) of symphony_owner
@@ -2757,7 +2757,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 e3bd2197a645481fd84ec3148fee44ed8c75cfae33b1b0f327a795a1d780d04b
+-- body: sha256 51fb138cc744ab3452452f3804fe9c0c4d0946f240d49b29d4f0ef1204095dec
 COMMENT ON FUNCTION raise_dispatch_frozen(boolean) IS 'Internal: raises P7009 for a freeze, or for a server that has changed.';
 
 -- function raise_idempotency_conflict(integer) of symphony_owner
@@ -2767,7 +2767,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 c83ab667c25bc576030aad42433258da38d616c3852012ae7a829eae5711ff49
-COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS 'Internal: raises P7004 for an item of an enqueue, by its place in the call.';
+COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS 'Internal: raises P7004 for an item of an enqueue, with its position in the call.';
 
 -- function raise_lease_lost(uuid, uuid) of symphony_owner
 CREATE FUNCTION raise_lease_lost(p_outbox_id uuid, p_lease_token uuid)
@@ -2777,7 +2777,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 491b613386bd57d1aa3007418dbf3e63b10eee9d9ffc78048d0a4277ddfb2387
+-- body: sha256 17e2992d0a62ccbe5f263a002e35a4a7015e0e633aefdcf56afa6232543bc917
 COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS 'Internal: raises P7002; DETAIL is the outcome that this token recorded.';
 
 -- function raise_unknown_job(text) of symphony_owner
@@ -2786,7 +2786,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 3a7357592731d51ef3635210781d8e79fd18fc549180b33720caa94ad1d65505
+-- body: sha256 b64e57cbcd047112f4659e1e711258c4441fcd0be59fa7d40d65ee1faddad5ea
 COMMENT ON FUNCTION raise_unknown_job(text) IS 'Internal: raises P7012.';
 
 -- function read_subject_keys(uuid[]) of symphony_owner
@@ -2798,7 +2798,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 86265440d5e2c6672f20aeddd0a1934e74f406f1e23a12ed176ec0029ac62a3d
-COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'The wrapped keys that a leased payload names. Only a holder of the master key can unwrap them.';
+COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'Returns the wrapped keys with these ids, which a payload refers to. Unwrapping them needs the master key.';
 
 -- function record_completion_events(uuid[], text, timestamp with time zone, boolean) of symphony_owner
 CREATE FUNCTION record_completion_events(p_attempt_ids uuid[], p_worker_id text, p_now timestamp with time zone, p_full_trail boolean)
@@ -2809,7 +2809,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 33ef567c7226b99d7f0dc3ef47ec4fcb77fe0e52ede7aefcd5b64d42e98f0264
-COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamp with time zone, boolean) IS 'Internal: the events of a completion: new holds always, every step where the full trail is on.';
+COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamp with time zone, boolean) IS 'Internal: appends the events of a completion: new holds always, all others if the full trail is on.';
 
 -- function record_deployment(integer, text, text[], text[]) of symphony_owner
 CREATE FUNCTION record_deployment(p_schema_level integer, p_release text, p_files text[], p_sha256 text[])
@@ -2817,7 +2817,7 @@ RETURNS integer
 LANGUAGE sql VOLATILE
 SET search_path=symphony, pg_temp
 -- body: sha256 a07906d03f510b20ed55967e0123460e94bf08fbdb0c7792d0363c94f0fbefb4
-COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS 'Installer: records one deployment, and returns its number.';
+COMMENT ON FUNCTION record_deployment(integer, text, text[], text[]) IS 'Installer: records one deployment and returns its number.';
 
 -- function record_full_trail() of symphony_owner
 CREATE FUNCTION record_full_trail()
@@ -2825,7 +2825,7 @@ RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
 -- body: sha256 7ba4d0baefb74ad1a271440aed47b6457d71a99e8b89c7457d065f5d98ada0a9
-COMMENT ON FUNCTION record_full_trail() IS 'Trigger: an event for each change of symphony_settings.full_trail.';
+COMMENT ON FUNCTION record_full_trail() IS 'Trigger: appends an event when symphony_settings.full_trail changes.';
 
 -- function record_inbox_sighting(text, text, text, jsonb) of symphony_owner
 CREATE FUNCTION record_inbox_sighting(p_source text, p_message_id text, p_topic text DEFAULT NULL::text, p_payload jsonb DEFAULT NULL::jsonb)
@@ -2833,8 +2833,8 @@ RETURNS TABLE(state text, sightings bigint, created boolean, content_differs boo
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 4d9dea6acbe8e721fe87749e03e6cc95fc455a86e0ad3ae6df6f1828ebcb9fa2
-COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'For deduplication only: counts a sighting and returns the state. Takes topic and payload together, and keeps their hash.';
+-- body: sha256 95c42577f2ae59d6611d0438df7e8345dd6eef6a3e315c0ec80a4466a7ccd022
+COMMENT ON FUNCTION record_inbox_sighting(text, text, text, jsonb) IS 'Counts a sighting and returns the state, for deduplication only. Takes topic and payload together, and stores only their hash.';
 
 -- function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) of symphony_owner
 CREATE FUNCTION record_late_outcome(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_state text, p_rail_reference text DEFAULT NULL::text, p_rail_code text DEFAULT NULL::text, p_error_code text DEFAULT NULL::text, p_error_message text DEFAULT NULL::text, p_latency_ms integer DEFAULT NULL::integer)
@@ -2859,7 +2859,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 45b506a1a1a3c5fe1b6c971845edf9100fae48ffccc4e3f06d6c2ea80ec702c0
-COMMENT ON FUNCTION record_ledger_verification(bigint, bigint) IS 'Records what a verification of the ledger found; returns when. Every process derives its alert from the last record.';
+COMMENT ON FUNCTION record_ledger_verification(bigint, bigint) IS 'Records the result of a verification of the ledger; returns the time. Every process derives its alert from the last record.';
 
 -- function record_outbox_contradictions(text, uuid[], jsonb[], uuid[]) of symphony_owner
 CREATE FUNCTION record_outbox_contradictions(p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[])
@@ -2891,8 +2891,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 845960a20feec152740cf5e5e1dd642069ea1e42592c2ad1f25ad06a26b45c67
-COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: position of a redrive in a halted stream; null for the end. Raises P7006 if later items would overtake it.';
+-- body: sha256 9fc686070aa02e94d0a2f7077e8439161c40b1c55b601a3dc8ed546fbef0659a
+COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: returns the position of a redrive in a halted stream, null for the end. Raises P7006 if later items would overtake it.';
 
 -- function refuse_argument(text, text) of symphony_owner
 CREATE FUNCTION refuse_argument(p_argument text, p_expected text)
@@ -2907,7 +2907,7 @@ CREATE FUNCTION refuse_mutation()
 RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
--- body: sha256 0e67eda876b563533a97642e7d12bf969fe15a770b5409e427333a94c1918dd1
+-- body: sha256 73d5146a929db612e76ad4cebbf65042e064bf60c075765a5194f8b0e71cdbcb
 COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001 for any UPDATE, DELETE or TRUNCATE it is attached to.';
 
 -- function release_expired_tasks(text) of symphony_owner
@@ -2928,7 +2928,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 87dbd0fd7fe8bf80510f0569df95b34ded2ffc86484b6a6ea866462d4b5b988f
-COMMENT ON FUNCTION release_lease(text, text, uuid) IS 'Frees a live lease of that owner and lease_id; false, and nothing changed, if it is lost. The row stays, with its token.';
+COMMENT ON FUNCTION release_lease(text, text, uuid) IS 'Releases a live lease of this owner and lease_id; returns false if the lease is lost. The row stays, with its token.';
 
 -- function release_outbox_lease(uuid, uuid, text) of symphony_owner
 CREATE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text)
@@ -2936,8 +2936,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 2e9ee73b784610699a4a5d500adc1bf04b7dff1a8c8fa3abda3f88305a6e5d71
-COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Releases one lease whose dispatch never began, or raises P7002.';
+-- body: sha256 ed159163ea3a8e65bda3991ffb420eb178fca2568abf935e52a53afccd6e9d1b
+COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Releases one lease whose dispatch never began, or raises P7002 or P7006.';
 
 -- function release_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION release_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -2953,7 +2953,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 f2514a6b4591b34c7369c1cdfa48d5b8e397e7667033fbc8c6cc0f5b554821b5
-COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Releases leases whose dispatch never began; reports for each whether it was released.';
+COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Releases leases whose dispatch never began; returns for each whether it was released.';
 
 -- function release_tasks(uuid[], text, integer) of symphony_owner
 CREATE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
@@ -2973,7 +2973,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 8a5dc3fde822d3c0d302cc71721d37e5560723ad32dc12c84707f2c544c996ad
-COMMENT ON FUNCTION renew_lease(text, text, uuid, integer) IS 'Extends a live lease of that owner and lease_id, with a greater token; no row if it is lost.';
+COMMENT ON FUNCTION renew_lease(text, text, uuid, integer) IS 'Extends a live lease of this owner and lease_id, with a greater token; returns no row if the lease is lost.';
 
 -- function renew_outbox_lease(uuid, uuid, text, integer) of symphony_owner
 CREATE FUNCTION renew_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_lease_seconds integer)
@@ -2998,7 +2998,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 8ad12e8ceb0ecf9e81a8f34c580a62eee25def0910f9cfcf09277fd9fb415388
-COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; reports for each whether it was extended.';
+COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; returns for each whether it was extended.';
 
 -- function repair_expired_leases(integer, text, boolean) of symphony_owner
 CREATE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false)
@@ -3014,8 +3014,8 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 b1a70cb2bab12d35de936e569b3a3317b82f1123b606d2c5d87d33bf2fd53dfd
-COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Returns expired leases to the queue, each with its ledger row; a second run finds nothing. Returns the repaired items and new holds; if asked, also the items it could not repair, with the SQLSTATE.';
+-- body: sha256 60add4afb25a10c65e6699a448faec4d21e2ce662939f5139dfc92e682ecc8bd
+COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Requeues items whose lease expired, each with its ledger row. Returns the repaired items and new holds; with p_report_failures also the items that it could not repair, with the SQLSTATE.';
 
 -- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) of symphony_owner
 CREATE FUNCTION report_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_is_message boolean, p_is_new boolean[])
@@ -3031,7 +3031,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 a931f5ed22fb14fb8d9246f4c914688dba010f371890eb8f75b06f842b97d638
-COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) IS 'Internal: the answer of an enqueue with known items. Raises P7004 for a known instruction and key with other content.';
+COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) IS 'Internal: returns the rows of an enqueue that has known items. Raises P7004 for a known instruction and key with other content.';
 
 -- function require_key_scope(text) of symphony_owner
 CREATE FUNCTION require_key_scope(p_key_scope text)
@@ -3039,7 +3039,7 @@ RETURNS void
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 0941cb764d5140decf390ce9ac4a60b9475149ac23b9ff14094cfa15c37fae80
+-- body: sha256 e091eb5585bda53cfab1f589494b647380095dd4f37cc5d04ace198186f99dee
 COMMENT ON FUNCTION require_key_scope(text) IS 'Internal: raises 22023 for an invalid key scope, 42501 for a login that is no gateway.';
 
 -- function require_no_open_proposal(uuid) of symphony_owner
@@ -3079,7 +3079,7 @@ LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 bd6f99780b4cfb343c0500beb281f47a274f2431fe59c00e5ee317e9069cb796
-COMMENT ON FUNCTION require_utf8_session() IS 'Internal: refuses a session whose client_encoding is not UTF8.';
+COMMENT ON FUNCTION require_utf8_session() IS 'Internal: raises 55000 unless client_encoding is UTF8.';
 
 -- function reserve_outbox_numbers(text[], integer[]) of symphony_owner
 CREATE FUNCTION reserve_outbox_numbers(p_participants text[], p_shares integer[])
@@ -3106,7 +3106,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 2cc6df7ea14f4090543cb5531117c7aa1d6df40812360616362af4e9e037e09b
-COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS 'Lifts a hold (RETRY where nothing is unknown), or proposes a decision that a second person must approve.';
+COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS 'Resolves a hold. Applies RETRY at once if the outcome is known; proposes any other decision to a second person.';
 
 -- function resume_job(text, bigint, timestamp with time zone) of symphony_owner
 CREATE FUNCTION resume_job(p_job_name text, p_revision bigint, p_next_due_at timestamp with time zone)
@@ -3115,7 +3115,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 9e3091310fe3f8115a8951d021b182456d3643ada72fdf5c470dbae32cfaf25c
-COMMENT ON FUNCTION resume_job(text, bigint, timestamp with time zone) IS 'Creates runs of a paused job again, from its next occurrence. False if it is not paused, or has changed meanwhile.';
+COMMENT ON FUNCTION resume_job(text, bigint, timestamp with time zone) IS 'Resumes a paused job from its next occurrence. Returns false if it is not paused, or is at another revision.';
 
 -- function resume_outbox(text, text, text) of symphony_owner
 CREATE FUNCTION resume_outbox(p_kind text, p_name text, p_reason text)
@@ -3125,8 +3125,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 9bea9e6a6773419bc5f3ab5efeb9cc464d582e6b38a4c470779bc3b080d13509
-COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Lifts a pause; false if there was none.';
+-- body: sha256 5d4a3ba29b90175cd8370fa20eb57bf8683acb7e371f68bc50ccfade54897965
+COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Ends a pause; returns false if there was none.';
 
 -- function review_outbox_contradiction(uuid, text) of symphony_owner
 CREATE FUNCTION review_outbox_contradiction(p_event_id uuid, p_reason text)
@@ -3147,8 +3147,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 588914c38605644c13a98c180854849bb65900c0dde130c6867932551318ab64
-COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'Makes a dead message due at once, with a fresh count of attempts; an event records the person and the reason.';
+-- body: sha256 4446310d4c38b77f0a5800fcaac6fde5221f15a6f53d179a37adbb9712a73b3c
+COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'Makes a dead message due at once and resets its attempts; an event records the actor and the reason.';
 
 -- function revoke_api_key(text) of symphony_owner
 CREATE FUNCTION revoke_api_key(p_key_id text)
@@ -3157,7 +3157,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 2023986acd613c1859621a8a3d8313976e5dca21e63c18ec1d9ad402cbc51e0b
-COMMENT ON FUNCTION revoke_api_key(text) IS 'Revokes a key for good; false if it was revoked already.';
+COMMENT ON FUNCTION revoke_api_key(text) IS 'Revokes a key permanently; returns false if it was already revoked.';
 
 -- function rewrap_subject_keys(uuid[], text[], text, text) of symphony_owner
 CREATE FUNCTION rewrap_subject_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text)
@@ -3168,7 +3168,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 0bebde3bd355e990d1e266d1b6fcae48355bd1d78bd992afc033095fa76cd594
-COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Wraps data keys under another master key; the encrypted fields do not change. Returns their number.';
+COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Stores data keys wrapped under another master key; the encrypted fields do not change. Returns their number.';
 
 -- function roll_up_outbox_tallies() of symphony_owner
 CREATE FUNCTION roll_up_outbox_tallies()
@@ -3185,8 +3185,8 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f4bd31c257714c8e07a1831d455b4fd48c848ddee5fb56591581ce51e063ce12
-COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message, in the caller''s transaction; a past time is due at once. Idempotent under an id of the caller.';
+-- body: sha256 1417a4690a4f46ea99c199ace1844994bdaed40996f894f0377572d10cbdd5a4
+COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message in the caller''s transaction; a past time is due at once. Idempotent with p_timer_id.';
 
 -- function seal_ledger_block(integer, integer) of symphony_owner
 CREATE FUNCTION seal_ledger_block(p_rows_max integer, p_interval_ms integer DEFAULT 0)
@@ -3194,8 +3194,8 @@ RETURNS TABLE(block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 6de05be0f22ab3e97872ea5d78eb317fb1b5abd2bbb207be449bd3b94eaa226b
-COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. No row: nothing to seal, another session seals, or the last block is not full and younger than the interval.';
+-- body: sha256 5f8317845910f1b51cae4444e10ab57606d08ea147ca1d0f70ff076369a79d50
+COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. Returns no row if there is nothing to seal, another session seals, or the last block is partial and younger than the interval.';
 
 -- function server_identity() of symphony_owner
 CREATE FUNCTION server_identity()
@@ -3204,7 +3204,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 3c426b160794e9f8c5ce621f891080079102273ea1c7eb8d3e0331c52d946eef
-COMMENT ON FUNCTION server_identity() IS 'Internal: system identifier, timeline and database of this server, and its recovery target.';
+COMMENT ON FUNCTION server_identity() IS 'Internal: returns system identifier, timeline, database oid and recovery target of this server.';
 
 -- function set_actor_gateway(text, boolean) of symphony_owner
 CREATE FUNCTION set_actor_gateway(p_login text, p_names_people boolean)
@@ -3212,7 +3212,7 @@ RETURNS void
 LANGUAGE sql VOLATILE
 SET search_path=symphony, pg_temp
 -- body: sha256 ebb7635896d9f2d3909e443d83254dc5aa66eb3beb52d7464143b33bb7bde755
-COMMENT ON FUNCTION set_actor_gateway(text, boolean) IS 'Installer: lets a login act for owners of API keys, and, if it names people, for people of an identity provider.';
+COMMENT ON FUNCTION set_actor_gateway(text, boolean) IS 'Installer: lets a login act for owners of API keys and, with p_names_people, for people of an identity provider.';
 
 -- function set_participant_outbox_policy(text, text) of symphony_owner
 CREATE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text)
@@ -3236,8 +3236,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 1d40df3297354d3830839a3c5fb33add4b34f9675cb2d13100eb63f3c2a04ddb
-COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS 'Internal: halts or advances the ordered streams in which these attempts are terminal.';
+-- body: sha256 4d1048e2ca65c8d54ace48140f4af868c53b844f63aadf661f34635485aded01
+COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS 'Internal: halts or advances the ordered streams of these terminal attempts.';
 
 -- function shows_long_number(text) of symphony_owner
 CREATE FUNCTION shows_long_number(p_text text)
@@ -3245,7 +3245,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 29a6cb61a2537ffd6881a188be90fc72d79526e3415f51fb4f5316a8f1982f18
-COMMENT ON FUNCTION shows_long_number(text) IS 'True if the text of JSON values may hold a number of 16 digits or more.';
+COMMENT ON FUNCTION shows_long_number(text) IS 'Returns true if the text of JSON values may hold a number of 16 digits or more.';
 
 -- function small_payload_text(jsonb) of symphony_owner
 CREATE FUNCTION small_payload_text(p_payload jsonb)
@@ -3253,7 +3253,7 @@ RETURNS text
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 50f4e82301dbf49636a0bd1ca416319f508d33211455997e6929be848944c5b4
-COMMENT ON FUNCTION small_payload_text(jsonb) IS 'The text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
+COMMENT ON FUNCTION small_payload_text(jsonb) IS 'Returns the text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
 
 -- function trace_context_or_null(text) of symphony_owner
 CREATE FUNCTION trace_context_or_null(p_value text)
@@ -3261,7 +3261,7 @@ RETURNS text
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 ba8f94a8898f0f66c1143eb7df7fae28bf5c76acd8b031860d11a77dde6b6536
-COMMENT ON FUNCTION trace_context_or_null(text) IS 'The trace context, or null if it is invalid.';
+COMMENT ON FUNCTION trace_context_or_null(text) IS 'Returns the trace context, or null if it is invalid.';
 
 -- function trigger_job(text) of symphony_owner
 CREATE FUNCTION trigger_job(p_job_name text)
@@ -3270,7 +3270,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 275310139c98c63f1ae97e43e2d315b9335faac5c080f9d790f11690fa955e4b
-COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, beside its schedule.';
+COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, in addition to its schedule.';
 
 -- function unserved_outbox_rails(text[]) of symphony_owner
 CREATE FUNCTION unserved_outbox_rails(p_rails text[])
@@ -3279,7 +3279,7 @@ LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 7eff8c883d0cc18ad0088bdeaea3b01c8a4989464c273302511a4f402dd382aa
-COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS 'Those of the given rails that no worker has declared as served within a day, with the last time, or null.';
+COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS 'Returns the given rails that no worker has declared as served within a day, each with the last time or null.';
 
 -- function upsert_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) of symphony_owner
 CREATE FUNCTION upsert_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamp with time zone, p_now timestamp with time zone)
@@ -3303,7 +3303,7 @@ RETURNS uuid
 LANGUAGE sql VOLATILE
 PARALLEL SAFE
 -- body: sha256 7ad2c5f1a8380e76e7e8ce07999d44ad8f2ab8253ad536c22c1cab8ed8a2d759
-COMMENT ON FUNCTION uuid_v7() IS 'A new UUID version 7: ordered by time of creation.';
+COMMENT ON FUNCTION uuid_v7() IS 'Returns a new UUID version 7, which sorts by creation time.';
 
 -- function verify_blocked_outbox_items(integer) of symphony_owner
 CREATE FUNCTION verify_blocked_outbox_items(p_limit integer)
@@ -3324,8 +3324,8 @@ RETURNS TABLE(block_no bigint, row_count integer, breaks text[])
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c50b029ff305a0b498d5f8d1f058b2890c67a29fb123c03487014679131cb129
-COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS 'Compares the next block of the ledger with its rows, at a bounded rate, and records each break and each completed pass. No row: not due yet, or another session verifies.';
+-- body: sha256 df09ab31051e37db4819a62841453239bec0f1304f3bf7bd2e2daf35712e3240
+COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS 'Compares the next block of the ledger with its rows, at a limited rate, and records each break and each completed pass. Returns no row if no block is due, or another session verifies.';
 
 -- function wake_inbox_workers() of symphony_owner
 CREATE FUNCTION wake_inbox_workers()
@@ -3334,7 +3334,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 be6ddc4e1b6b9abef9213b347c096ebd1a42bb0a46eec674e35b6c69d2b944e2
-COMMENT ON FUNCTION wake_inbox_workers() IS 'Internal: NOTIFY inbox_ready, unless switched off, its queue is filling up, or another writer is about to.';
+COMMENT ON FUNCTION wake_inbox_workers() IS 'Internal: sends NOTIFY inbox_ready, unless it is switched off, its queue is half full, or another writer sends it.';
 
 -- function wake_outbox_workers() of symphony_owner
 CREATE FUNCTION wake_outbox_workers()
@@ -3343,7 +3343,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 8e1fb3f1a7eebdd1d83f9ddbbbc943d67c2a9fb78f817f87cd82eab167e08d2e
-COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: NOTIFY outbox_pending, unless switched off or its queue is filling up.';
+COMMENT ON FUNCTION wake_outbox_workers() IS 'Internal: sends NOTIFY outbox_pending, unless it is switched off or its queue is half full.';
 
 -- function wake_schedulers(timestamp with time zone) of symphony_owner
 CREATE FUNCTION wake_schedulers(p_due_at timestamp with time zone)
@@ -3352,7 +3352,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 6a9a557f6bdb04ccdc7973296285500be143d2d447705e9ff5d73cb47148e178
-COMMENT ON FUNCTION wake_schedulers(timestamp with time zone) IS 'Internal: NOTIFY scheduler_changed for work due within a minute, unless switched off or its queue is filling up.';
+COMMENT ON FUNCTION wake_schedulers(timestamp with time zone) IS 'Internal: sends NOTIFY scheduler_changed for work due within a minute, unless it is switched off or its queue is half full.';
 
 -- function withdraw_outbox_proposal(uuid, text) of symphony_owner
 CREATE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text)
@@ -3363,7 +3363,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 db911091d20d63316b654a26cca7fbb798cb30fa1a6082a2312c1ebb7cbe7e9d
-COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuses an open proposal; the item stays as it is.';
+COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS 'Withdraws or refuses an open proposal; the item does not change.';
 
 -- Rights
 GRANT EXECUTE ON function abandon_inbox_messages(text[], text[], uuid[], text, text[], integer[], boolean) TO symphony_executor;
