@@ -91,7 +91,9 @@ describe('a rail with encrypted fields', () => {
     expect((await enqueue('p-1', { iban: SECRET }, ...words)).stdout).toContain('already existed')
     const file = join(folder, 'payments.ndjson')
     await writeFile(file, [line('p-1', { iban: SECRET }), line('p-2', { iban: SECRET })].join('\n'))
-    expect((await symphony(['enqueue', '--file', file, ...words], env)).stdout).toContain('1 enqueued, 1 were there')
+    expect((await symphony(['enqueue', '--file', file, ...words], env)).stdout).toContain(
+      '1 enqueued, 1 already existed',
+    )
     const { rows } = await db.queryNoRole<{ text: string }>('SELECT p::text AS text FROM payment_outbox_pending p')
     expect(rows).toHaveLength(2)
     for (const { text } of rows) expect(text).not.toContain(SECRET)

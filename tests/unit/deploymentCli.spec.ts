@@ -118,10 +118,10 @@ describe('symphony deploy and doctor', () => {
     )
     expect(`${first.stdout}${first.stderr}${json.stdout}${json.stderr}`).not.toContain('chosen by me')
     const second = await symphony(env, 'deploy', ...login)
-    expect(second.stdout).toContain(`The login ${name} existed`)
+    expect(second.stdout).toContain(`The login ${name} already existed`)
     expect(second.stdout).not.toContain('password')
     const third = await symphony({ ...env, SYMPHONY_LOGIN_PASSWORD: 'another one' }, 'deploy', ...login)
-    expect(third.stdout).toContain(`The login ${name} existed`)
+    expect(third.stdout).toContain(`The login ${name} already existed`)
     expect(third.stdout).toContain(`Its password was not changed. To change it, run \\password ${name} in psql.`)
     const url = new URL(db.url)
     url.username = name
