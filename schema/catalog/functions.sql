@@ -1,4 +1,5 @@
--- Functions and procedures. A placeholder replaces the name of the schema in a search path, so that schemas compare.
+-- Functions and procedures. A placeholder replaces the name of the schema in a search path, so that installations in
+-- two schemas have equal rows.
 SELECT format('%s(%s)', p.proname, oidvectortypes(p.proargtypes)) AS name, jsonb_build_object(
   'type', CASE p.prokind
     WHEN 'f' THEN 'function' WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' WHEN 'w' THEN 'window function' END,

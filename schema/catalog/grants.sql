@@ -1,6 +1,6 @@
 -- Privileges, one row per privilege, object and role; the columns of a table share a row. An object without an ACL has
--- the default one (acldefault), by which PUBLIC may execute a new function. Left out are the owner's own privileges;
--- those revoked from the owner are listed. MAINTAIN is ignored, because only PostgreSQL 17 and later have it.
+-- the default one (acldefault), by which PUBLIC may execute a new function. The owner's own privileges are left out;
+-- a privilege that was revoked from the owner is listed. MAINTAIN is ignored, because servers before 17 lack it.
 WITH object AS (
   SELECT n.oid AS schema_oid, 'the schema' AS name, n.nspowner AS owner, NULL::text AS column_name,
     n.nspacl AS acl, acldefault('n', n.nspowner) AS default_acl

@@ -1,4 +1,4 @@
--- Indexes, with those of constraints. An index whose build failed is listed as not valid.
+-- Indexes, including those of constraints. An index whose build failed is listed as not valid.
 SELECT format('%s.%s', c.relname, i.relname) AS name, jsonb_build_object(
   'definition', pg_get_indexdef(i.oid, 0, true),
   'valid', x.indisvalid AND x.indisready AND x.indislive,

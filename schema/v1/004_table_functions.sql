@@ -1,8 +1,8 @@
 -- Functions that a trigger or a CHECK of a table calls. All other functions are in schema/functions.
 
 -- Append-only tables use statement-level triggers, because a row-level trigger does not fire for TRUNCATE or for an
--- UPDATE of no row. CREATE OR REPLACE TRIGGER resets ENABLE ALWAYS, so each table repeats it: replica mode must not
--- skip the trigger.
+-- UPDATE of no row. CREATE OR REPLACE TRIGGER resets ENABLE ALWAYS, so each table sets it again. Otherwise a session
+-- in replica mode would skip the trigger.
 CREATE OR REPLACE FUNCTION refuse_mutation() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
 AS $$
@@ -14,10 +14,10 @@ END
 $$;
 COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001 for any UPDATE, DELETE or TRUNCATE it is attached to.';
 
--- A two-person decision compares people by this key. It removes differences in invisible characters, Unicode form
--- (NFKC), letter case and width of spaces. ICU's root locale folds case in the same way in every database. Letters of
--- two scripts that look alike (Latin a, Cyrillic a) stay different. The gateway's login after a name (`alice via web`,
--- see outbox_actor) is removed.
+-- A two-person decision compares people by this key. The function removes differences in invisible characters, Unicode
+-- form (NFKC), letter case and width of spaces. ICU's root locale folds case in the same way in every database. Letters
+-- of two scripts that look alike (Latin a, Cyrillic a) stay different. The gateway's login after a name (`alice via
+-- web`, see outbox_actor) is removed.
 CREATE OR REPLACE FUNCTION person_key(p_name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN split_part(btrim(regexp_replace(

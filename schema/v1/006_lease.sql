@@ -6,14 +6,14 @@
 -- A lease is held while it has a lease_id and has not expired. If its holder crashes, it expires, and another owner can
 -- acquire it.
 --
--- A lease has two identifiers. The fencing token is a number, not a secret: systems that the holder writes to compare
--- it and refuse an earlier holder. The lease_id is known to the holder only and is required to renew and to release.
--- With one identifier for both, any reader of the token could release the lease, and a holder that missed the answer to
--- a renewal would lose it.
+-- A lease has two identifiers. The fencing token is a number, not a secret: a system that receives writes of holders
+-- compares it and refuses an earlier holder. The lease_id is known to the holder only and is required to renew and to
+-- release. With one identifier for both, any reader of the token could release the lease. A holder that missed the
+-- answer to a renewal would not know the new token and would lose the lease.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
--- The primary key is the only index, so that a renewal is a HOT update. Only the purge searches by time, and may scan.
+-- The primary key is the only index, so that a renewal is a HOT update. Only the purge searches by time; it may scan.
 CREATE TABLE IF NOT EXISTS symphony_leases (
   resource text PRIMARY KEY,
   owner text NOT NULL,
@@ -38,7 +38,8 @@ COMMENT ON COLUMN symphony_leases.expires_at IS
   'Time at which the lease expires, by the clock of this server; once released, the time of the release.';
 COMMENT ON COLUMN symphony_leases.context IS 'Note of the holder for other readers. Symphony does not read it.';
 COMMENT ON COLUMN symphony_leases.floor_seen IS
-  'Token of symphony_lease_floor at the latest acquire. symphony doctor reports a floor below it: that floor was lost.';
+  'Token of symphony_lease_floor at the latest acquire. If the floor is now lower, it was lost, and symphony doctor '
+  'reports it.';
 
 CREATE TABLE IF NOT EXISTS symphony_lease_floor (
   singleton boolean PRIMARY KEY DEFAULT true,
@@ -51,7 +52,7 @@ COMMENT ON TABLE symphony_lease_floor IS
 
 -- Triggers ------------------------------------------------------------------------------------------------------------
 
--- TRUNCATE would reset the tokens, and systems would accept writes of earlier holders again.
+-- TRUNCATE would reset the tokens, and other systems would accept writes of earlier holders again.
 CREATE OR REPLACE TRIGGER symphony_leases_is_not_truncated
   BEFORE TRUNCATE ON symphony_leases
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();

@@ -8,9 +8,9 @@
 --     └──────────┴────────► dead ──► seen   by an operator, with a reason
 --
 -- An enqueued message has a topic and a payload, and claims change its state. A message that was only sighted has
--- neither: it serves deduplication, marks change its state, and no worker claims it. Retention removes done messages,
--- and sighted messages in state seen, because their next sighting gets the same answer. A crash leaves a claim that
--- expires.
+-- neither: it serves deduplication, marks change its state, and no worker claims it. Retention removes done messages.
+-- It also removes sighted messages in state seen, because the next sighting of one gets the same answer. A crash leaves
+-- a claim that expires.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ COMMENT ON TABLE inbox_messages IS 'Messages that retention has not removed: the
 COMMENT ON COLUMN inbox_messages.topic IS
   'Selects the handler; null for a message known only for deduplication, which is never claimed.';
 COMMENT ON COLUMN inbox_messages.content_hash IS
-  'SHA-256 of topic and payload of the first sighting that had them, to compare later contents.';
+  'SHA-256 of topic and payload of the first sighting that had them, to compare with later sightings.';
 COMMENT ON COLUMN inbox_messages.sightings IS 'Number of deliveries of the message, duplicates included.';
 COMMENT ON COLUMN inbox_messages.attempt_count IS
   'Number of claims since the message was received or revived. A claim counts at once, so that a crash counts.';
@@ -94,9 +94,10 @@ COMMENT ON INDEX ix_inbox_claim_expiry IS 'Claims that take over messages whose 
 CREATE INDEX IF NOT EXISTS ix_inbox_done ON inbox_messages (ended_at) WHERE state = 'done';
 COMMENT ON INDEX ix_inbox_done IS 'Retention: messages that were done before a time.';
 
--- Retention compares last_seen_at, but the index has first_seen_at: a sighting would update an index on last_seen_at.
+-- Retention compares last_seen_at, but the index has first_seen_at, because every sighting would update an index on
+-- last_seen_at.
 CREATE INDEX IF NOT EXISTS ix_inbox_sighted ON inbox_messages (first_seen_at) WHERE state = 'seen' AND topic IS NULL;
-COMMENT ON INDEX ix_inbox_sighted IS 'Retention: messages that were only sighted, before a time.';
+COMMENT ON INDEX ix_inbox_sighted IS 'Retention: messages that were only sighted, by the time of the first sighting.';
 CREATE INDEX IF NOT EXISTS ix_inbox_dead ON inbox_messages (ended_at) WHERE state = 'dead';
 COMMENT ON INDEX ix_inbox_dead IS 'The list of dead messages, and their number.';
 CREATE INDEX IF NOT EXISTS ix_inbox_events_by_message ON inbox_events (source, message_id, created_at);

@@ -103,8 +103,10 @@ COMMENT ON COLUMN scheduler_tasks.outbox_id IS 'Outbox item that the task became
 
 CREATE UNIQUE INDEX IF NOT EXISTS scheduler_job_runs_one_per_occurrence
   ON scheduler_tasks (job_name, scheduled_for) WHERE job_name IS NOT NULL;
-COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS 'One run per occurrence of a job, and the runs of one job.';
--- Two indexes of READY tasks: a claim reads both deliveries; the scheduler must not read tasks that wait for a claim.
+COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS
+  'Refuses a second run of one occurrence; finds the runs of a job.';
+-- READY tasks have two indexes. A claim reads tasks of both deliveries. The scheduler reads only those with delivery
+-- outbox.
 CREATE INDEX IF NOT EXISTS ix_tasks_ready ON scheduler_tasks (kind, due_at, task_id) WHERE state = 'READY';
 COMMENT ON INDEX ix_tasks_ready IS 'Claims of due tasks, the next due time, and the list of ready timers.';
 CREATE INDEX IF NOT EXISTS ix_tasks_ready_for_outbox

@@ -87,7 +87,7 @@ COMMENT ON COLUMN payment_outbox_identities.stream_position IS
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS
   'FAILED item that this item redrives.';
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS
-  'W3C traceparent of the request that enqueued the item, for its redrives. Blocks do not cover it.';
+  'W3C traceparent of the request that enqueued the item, for its redrives. The hashes of blocks do not cover it.';
 COMMENT ON COLUMN payment_outbox_identities.key_scope IS
   'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives.';
 COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS
@@ -144,9 +144,9 @@ WITH (
   autovacuum_vacuum_cost_delay = 1
 );
 COMMENT ON TABLE payment_outbox_pending IS
-  'The queue: every item until its terminal outcome. A claim sets a lease in the row and does not remove it.';
+  'The queue: every item until its terminal outcome. A claim sets a lease in the row and does not remove the row.';
 COMMENT ON COLUMN payment_outbox_pending.attempt_count IS
-  'Highest attempt number, at most 20: a cache of the ledger, which completion and repair read instead.';
+  'Highest attempt number, at most 20. A cache: completion and repair read the number from the ledger.';
 COMMENT ON COLUMN payment_outbox_pending.claimed_by IS
   'Worker that holds the lease. A leased item is in flight.';
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS
@@ -159,8 +159,8 @@ COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
 COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS
   'Number of consecutive expired leases. It grows if the payload crashes its worker.';
 COMMENT ON COLUMN payment_outbox_pending.late_outcome IS
-  'Outcome that a worker reported after it lost its lease. The next claimer completes a success without calling the '
-  'rail.';
+  'Outcome that a worker reported after it lost its lease. If it is a success, the next claimer records it without '
+  'calling the rail.';
 COMMENT ON COLUMN payment_outbox_pending.is_message IS 'Copy of the identity''s is_message, for the claim.';
 COMMENT ON COLUMN payment_outbox_pending.stream_position IS
   'Copy of the identity''s stream_position; null means sequence_id.';
@@ -324,7 +324,7 @@ COMMENT ON TABLE outbox_rails IS
   'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter '
   'value.';
 COMMENT ON COLUMN outbox_rails.money IS
-  'Whether the rail moves money. False, for a rail of messages, only if every declaration was false.';
+  'Whether the rail moves money. False only if every declaration was false, as for a rail of messages.';
 COMMENT ON COLUMN outbox_rails.fields IS
   'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is '
   'public.';
@@ -333,8 +333,8 @@ COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process
 COMMENT ON COLUMN outbox_rails.served_at IS
   'Time of the latest declaration by a worker that serves the rail; null if only an API declared it.';
 
--- Each recording call inserts one row of counts, and repair later adds these to totals per minute. All completions
--- would wait for a single counter row, and counting the ledger would take longer each day.
+-- Each call that records attempts inserts one row of counts, and repair later adds the rows to totals per minute. With
+-- a single counter row, all completions would wait for it. Counting the ledger would take longer each day.
 CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
   recorded_at timestamptz NOT NULL,
   dispatched bigint NOT NULL DEFAULT 0,
@@ -369,7 +369,7 @@ CREATE TABLE IF NOT EXISTS dispatch_epochs (
   system_identifier bigint,
   timeline integer,
   database_oid oid NOT NULL,
-  -- The run of the server. Claims compare these columns, which needs no read of a file or a catalog.
+  -- The run of the server. A claim compares these columns without reading a file or a catalog.
   server_started_at timestamptz NOT NULL,
   database_name text NOT NULL,
   table_oid oid NOT NULL,
@@ -410,7 +410,7 @@ COMMENT ON COLUMN dispatch_epochs.system_identifier IS
 COMMENT ON COLUMN dispatch_epochs.timeline IS
   'Timeline of the WAL: a promotion and a recovery to a point in time begin a new one.';
 COMMENT ON COLUMN dispatch_epochs.beat_no IS
-  'Number of heartbeats in this epoch. If a worker has a higher number, commits were lost.';
+  'Number of heartbeats in this epoch. If a worker has received a higher number, commits were lost.';
 COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
 COMMENT ON COLUMN dispatch_epochs.marked_at IS
   'Time at which the outcomes of pending items were marked as unknown. Only then can the freeze be lifted.';
@@ -485,8 +485,8 @@ CREATE INDEX IF NOT EXISTS ix_pending_claimable
   ON payment_outbox_pending (rail_type, is_message, next_attempt_at, created_at, sequence_id)
   WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
 COMMENT ON INDEX ix_pending_claimable IS
-  'Claim: due items in order. Rail and kind lead, so that a claim reads no other rail and no other kind. One entry '
-  'per enqueue; a lease removes it.';
+  'Claim: due items in order. Rail and kind are the first columns, so that a claim reads no other rail or kind. One '
+  'entry per enqueue; a lease removes it.';
 
 CREATE INDEX IF NOT EXISTS ix_pending_lease_expired
   ON payment_outbox_pending (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
@@ -526,7 +526,7 @@ COMMENT ON INDEX ix_attempts_by_rail_reference IS
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_identities_one_instruction_per_scoped_key
   ON payment_outbox_identities (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
 COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS
-  'An idempotency key of an HTTP caller names one instruction. Also the search by such a key. One entry per item '
+  'Refuses a second instruction under one idempotency key of an HTTP caller; finds such a key. One entry per item '
   'enqueued over HTTP; none for SQL callers.';
 CREATE UNIQUE INDEX IF NOT EXISTS ux_proposals_one_open_per_item
   ON payment_outbox_proposals (outbox_id) WHERE status = 'OPEN';

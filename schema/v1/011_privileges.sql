@@ -13,7 +13,7 @@ BEGIN
   EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL ROUTINES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
-  -- Row types included: a column of a row type in another table prevents ALTER TABLE.
+  -- Row types included: if another table has a column of our row type, ALTER TABLE of our table fails.
   FOR v_type IN
     SELECT t.oid FROM pg_type t WHERE t.typnamespace = to_regnamespace(quote_ident(current_schema()))
       AND t.typcategory <> 'A'
@@ -246,9 +246,9 @@ GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at
 ) ON symphony_leases TO symphony_readonly;
 
--- symphony_auth: the HTTP API, to authenticate a key. A test checks that it has only this function.
+-- symphony_auth: the HTTP API, to authenticate a key. A test checks that this role may execute nothing else.
 GRANT EXECUTE ON FUNCTION authenticate_api_key(text, bytea) TO symphony_auth;
 
--- Only operators read the sequence counters. Last, so that no grant above undoes it.
+-- Only operators read the sequence counters. This REVOKE is last, so that no grant undoes it.
 REVOKE ALL ON participant_outbox_sequences FROM PUBLIC, symphony_ingest, symphony_executor, symphony_readonly,
   symphony_auditor, symphony_auth;

@@ -143,8 +143,8 @@ COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS
 COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS
   'Time during which items have been due without a heartbeat of any relayer; 0 while one is alive, or no item is due.';
 COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS
-  'FAILED attempts of the last 15 minutes; dispatched_recently and retryable_recently count the same time. The ages '
-  'are those of the first attempt in that time.';
+  'FAILED attempts of the last 15 minutes; dispatched_recently and retryable_recently count the same time. The columns '
+  '…_recently_age_seconds are the age of the first such attempt in that time.';
 COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS
   'Time since a worker received a code that its rail''s table does not contain; null without such a report in the last '
   'day.';

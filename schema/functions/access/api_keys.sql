@@ -1,5 +1,5 @@
 -- The login must be a member of the role of each scope. A key of scope operate belongs to the login that creates it, so
--- that no login becomes a second person. A gateway creates no key of scope operate, because it could invent a person.
+-- that one login cannot act as two people. A gateway creates no key of scope operate, because it could invent a person.
 -- These rules do not bind an administrator, who can act as the owner of the schema.
 CREATE OR REPLACE FUNCTION create_api_key(
   p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL,
@@ -44,7 +44,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamptz) IS
-  'Creates a key of the HTTP API from the hash of its secret. Its scopes are roles of the login that creates it.';
+  'Creates a key of the HTTP API from the hash of its secret. The login must have the role of each scope.';
 
 CREATE OR REPLACE FUNCTION check_api_key(
   p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[], p_expires_at timestamptz

@@ -1,6 +1,6 @@
 -- Identifiers are UUIDs of version 7, so that an insert appends to the end of each index on them.
 
--- PostgreSQL 18 has uuidv7(). Before it: 48 bits of milliseconds, then version, variant and random bits.
+-- PostgreSQL 18 has uuidv7(). On older servers: 48 bits of milliseconds, then version, variant and random bits.
 DO $$
 BEGIN
   IF current_setting('server_version_num')::integer >= 180000 THEN

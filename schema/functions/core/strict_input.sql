@@ -23,7 +23,7 @@ RETURN p_value IS NOT NULL AND char_length(p_value) <= p_length_max
   AND (p_value COLLATE "C" ~ '^[!-~]+$' OR (
     p_value ~ '\S' AND p_value COLLATE "C" !~ '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]'));
 COMMENT ON FUNCTION is_short_text(text, integer) IS
-  'Returns true for text that is not blank, bounded, and free of control characters.';
+  'Returns true for text of bounded length, not blank, without control characters other than line ends and tabs.';
 
 -- Checks of single arguments, which PostgreSQL inlines. claim_outbox_batch and check_outbox_leases use IF instead,
 -- which is faster still.
@@ -70,7 +70,7 @@ RETURN p_value IS NOT NULL AND char_length(p_value) <= 255
   AND p_value COLLATE "C" ~ '[^ \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]'
   AND p_value COLLATE "C" !~ '[\u0001-\u001f\u007f-\u009f]';
 COMMENT ON FUNCTION is_inbox_id(text) IS
-  'Returns true for 1 to 255 characters that are not blank and free of control characters.';
+  'Returns true for 1 to 255 characters, not all of them blank, none of them a control character.';
 
 -- W3C Trace Context: a traceparent of version 00, then optionally a space and a tracestate. It comes from untrusted
 -- headers and no payment depends on it, so an invalid one becomes null.
@@ -101,8 +101,9 @@ COMMENT ON FUNCTION is_id_list(text[]) IS 'Returns true for a plain list of 1 to
 
 -- A rail reads numbers as doubles, so a number that no double represents would reach it changed. Numbers of at most 15
 -- significant digits are always exact, of more than 17 never. For 16 and 17 digits the function computes the output of
--- JavaScript: the shortest decimal that reads as the double. Of several it is the nearest, of two equally near the even
--- one. The arithmetic uses numeric, because the text of a float8 depends on extra_float_digits.
+-- JavaScript: the shortest decimal that reads as the double. Of several shortest ones JavaScript takes the nearest, and
+-- of two equally near the one with an even last digit. The arithmetic uses numeric, because the text of a float8
+-- depends on extra_float_digits.
 CREATE OR REPLACE FUNCTION is_double_number(p_number numeric) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -132,7 +133,7 @@ BEGIN
   v_scale := 2::numeric ^ GREATEST(0, 2 - v_exponent);
   v_quarter := 2::numeric ^ GREATEST(0, v_exponent - 2);
   v_double := 4 * v_mantissa * v_quarter;
-  -- Below a power of two the distance between doubles is half.
+  -- Below a power of two the distance between doubles is half of that above it.
   v_lowest := v_double - CASE WHEN v_mantissa = 4503599627370496 THEN v_quarter ELSE 2 * v_quarter END;
   v_highest := v_double + 2 * v_quarter;
   -- A decimal halfway between two doubles reads as the one with the even mantissa.

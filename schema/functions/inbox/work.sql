@@ -77,7 +77,7 @@ COMMENT ON FUNCTION claim_inbox_batch(integer, text, integer, integer) IS
   'Claims due messages for one worker, first in, first out, each with its fence. A message at its attempt limit '
   'becomes dead.';
 
--- A message without a new error keeps its last one.
+-- A message without a new error keeps its last error.
 CREATE OR REPLACE FUNCTION dead_letter_inbox_messages(p_places tid[], p_errors text[], p_actor text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

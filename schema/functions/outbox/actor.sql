@@ -43,7 +43,7 @@ AS $$
 DECLARE
   v_key api_keys;
 BEGIN
-  -- A comparison as text: an error of decode() would quote a digit of the hash.
+  -- Compares as text, because an error message of decode() would contain a digit of the hash.
   SELECT * INTO v_key FROM api_keys k
   WHERE k.key_id = split_part(p_api_key, ':', 1) AND encode(k.secret_hash, 'hex') = split_part(p_api_key, ':', 2);
   IF v_key.key_id IS NULL OR v_key.revoked_at IS NOT NULL OR v_key.expires_at <= clock_timestamp()

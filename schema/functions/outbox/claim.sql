@@ -1,7 +1,7 @@
 -- Claims. A claim leases rows and removes none, so a crash costs one lease length and never a row.
 
--- The planner inlines the call, so that the partial index ix_pending_claimable serves the condition. Each claim would
--- lock a view, and a deployment that replaces the view could deadlock with a claim.
+-- The planner inlines this function, so that the partial index ix_pending_claimable serves the condition. It is not a
+-- view: each claim would lock the view, and a deployment that replaces it could deadlock with a claim.
 CREATE OR REPLACE FUNCTION is_claimable_item(p_lease_token uuid, p_hold_reason text, p_blocked boolean) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_lease_token IS NULL AND p_hold_reason IS NULL AND NOT p_blocked;
@@ -84,8 +84,9 @@ BEGIN
         ) waiting)) END
   INTO v_is_open, v_paused_rails, v_any_paused, v_all_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
 
-  -- 3. Stop while dispatch is frozen or everything is paused. is_dispatch_open may begin an epoch, so it decides where
-  -- the epoch that was read is not open. A pause leaves expired leases to repair: a takeover would lease them again.
+  -- 3. Stop while dispatch is frozen or everything is paused. If the epoch that was read is not open, is_dispatch_open
+  -- decides, because it may begin a new one. A pause leaves expired leases to repair: a takeover would lease them
+  -- again.
   IF v_is_open IS NOT TRUE AND NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
     RETURN;
   END IF;
@@ -99,9 +100,9 @@ BEGIN
   END IF;
 
   -- 4. Take over expired leases first, because they have waited longest. The query is separate, because "unleased or
-  -- expired" in one condition can use neither index. Each gets its ledger row before it is leased again. A dead worker
-  -- may leave hundreds of expired leases. The claim takes over up to 100, or the batch size if larger, and requeues
-  -- those that it cannot lease.
+  -- expired" in one condition can use neither index. Each expired lease gets its ledger row before its item is leased
+  -- again. A dead worker may leave hundreds of expired leases. The claim takes over up to 100, or the batch size if
+  -- larger, and requeues those that it cannot lease.
   IF v_any_expired THEN
     v_expired := ARRAY(
       SELECT p.outbox_id FROM payment_outbox_pending p
@@ -122,7 +123,7 @@ BEGIN
         ) p
         WHERE p.hold_reason IS NULL LIMIT p_batch_size);
     EXCEPTION WHEN OTHERS THEN
-      -- Repair handles them row by row: one bad row must not block the claims of all workers.
+      -- Repair handles expired leases row by row: one bad row must not block the claims of all workers.
       RAISE WARNING 'claim: % expired leases stay for repair: % (%)', cardinality(v_expired), SQLERRM, SQLSTATE;
     END;
   END IF;

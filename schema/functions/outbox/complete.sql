@@ -5,9 +5,9 @@
 --   * the attempt number is the ledger's highest plus one, read after the row is locked;
 --   * DISPATCHED and FAILED are terminal; a unique index refuses a second terminal attempt;
 --   * the 20th RETRYABLE makes the item FAILED, or held if its outcome is unknown;
---   * no counter, code or check makes an item of unknown outcome FAILED: it is held;
---   * people, or a late success that an expired lease left unused, grant an attempt beyond the ceiling; if that attempt
---     is not terminal, the item is held again;
+--   * an item of unknown outcome is held instead of FAILED, whichever counter, rail code or check would fail it;
+--   * an operator's RETRY, or a late success that was still unused when the lease expired, allows one attempt beyond
+--     the ceiling; if that attempt is not terminal, the item is held again;
 --   * a completion resets expiry_streak, unless it only inquired and the outcome is still unknown: then the call that
 --     may have crashed the workers was not repeated.
 
@@ -496,8 +496,8 @@ BEGIN
   recorded := COALESCE(recorded, '{}');
   RETURN NEXT;
 EXCEPTION WHEN unique_violation THEN
-  -- Also raised when one lease is listed twice. The subtransaction rolls back, and the slow path records the batch or
-  -- raises the real violation.
+  -- One lease that is listed twice also raises unique_violation. The subtransaction rolls back, and the slow path
+  -- records the batch or raises the real violation.
   RETURN;
 END
 $$;

@@ -140,7 +140,7 @@ BEGIN
   INTO v_all_within_bounds, v_all_ids, v_all_payloads
   FROM (
     SELECT concat(g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type) AS ids,
-      -- A kilobyte of the worst numbers is 12 MB as text.
+      -- One kilobyte of stored numbers may be 12 MB as text.
       CASE WHEN octet_length(g.payload_text) <= 4096 THEN g.payload_text END AS payload_text,
       octet_length(g.instruction_id) BETWEEN 1 AND 128 AND octet_length(g.participant_id) BETWEEN 1 AND 128
         AND octet_length(g.idempotency_key) BETWEEN 1 AND 128 AND octet_length(g.rail_type) BETWEEN 1 AND 128
@@ -430,7 +430,7 @@ BEGIN
       END IF;
 
       -- 3. Read settings, pauses and ordered items. The snapshots from here on contain the items of every call that
-      -- held a participant's row before.
+      -- locked a participant's row before this one.
       SELECT clock_timestamp(), ARRAY(SELECT uuid_v7() FROM generate_series(1, v_count)), s.full_trail,
         EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
       INTO v_now, v_outbox_ids, v_is_full_trail, v_has_pauses
@@ -489,7 +489,8 @@ BEGIN
       v_is_new := find_new_outbox_items(p_instruction_ids, p_idempotency_keys, p_key_scope);
       v_is_full_trail := false;
       IF v_is_new = v_was_new THEN
-        -- Under READ COMMITTED the query sees the key that won. Under a stricter level it never will.
+        -- Under READ COMMITTED the query sees the identity that the other transaction inserted. Under a stricter level
+        -- it never does.
         IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
           RAISE EXCEPTION 'another transaction enqueued the same instruction and key at the same time'
             USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
@@ -530,8 +531,9 @@ LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
 AS $$
 BEGIN
   -- A full notification queue would fail the COMMIT, and with it the enqueue. NOTIFY takes a cluster-wide lock at
-  -- commit, so only one of several concurrent writers notifies. A worker that reads that notification too early finds
-  -- the rest by polling. An attacker who holds this lock only delays workers until their next poll.
+  -- commit, so the advisory lock below lets only one of several concurrent writers notify. A worker that reads that
+  -- notification too early finds the rest by polling. An attacker who holds the advisory lock only delays workers until
+  -- their next poll.
   IF (SELECT CASE
         WHEN NOT s.notify_enabled OR pg_notification_queue_usage() >= 0.5 OR NOT EXISTS (SELECT 1 FROM enqueued)
           THEN false

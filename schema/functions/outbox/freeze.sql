@@ -42,7 +42,8 @@ BEGIN
   SELECT e.frozen_at INTO v_frozen_before FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
   v_epoch := current_dispatch_epoch(p_worker_id);
   IF v_epoch.frozen THEN
-    -- The call that freezes does not mark, because a statement_timeout in a long queue would roll the freeze back.
+    -- The call that freezes does not mark items, because a statement_timeout in a long queue would roll the freeze
+    -- back.
     IF v_epoch.frozen_at = v_frozen_before THEN
       PERFORM mark_frozen_outbox_items(v_epoch.epoch_no, p_worker_id);
     END IF;
@@ -56,7 +57,7 @@ BEGIN
         p_worker_id, p_beat_no, to_char(p_beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), p_worker_id);
   END IF;
   v_now := clock_timestamp();
-  -- At most one write per second, and no worker waits for another's.
+  -- At most one write per second, and no worker waits for the write of another.
   UPDATE dispatch_epochs e SET beat_no = e.beat_no + 1, beat_at = v_now, synchronous = v_synchronous
   WHERE e.ctid = ANY (ARRAY(
     SELECT n.ctid FROM dispatch_epochs n

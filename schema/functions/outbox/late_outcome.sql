@@ -46,8 +46,8 @@ BEGIN
     v_event_type := 'TERMINAL_BLOCKED';
   END IF;
 
-  -- A repeated report is the retry of a lost answer and appends no event. After an outcome that it contradicts, it has
-  -- another type and is appended. The detail has the hash of the lease token.
+  -- A worker repeats its report if the answer was lost; the repeat appends no event. If a contradicting outcome was
+  -- recorded meanwhile, the repeat has another type and is appended. The detail has the hash of the lease token.
   SELECT e.event_id, e.event_type INTO v_event FROM payment_outbox_events e
   WHERE e.outbox_id = p_outbox_id AND e.event_type = v_event_type AND e.detail = v_detail
   ORDER BY e.event_no LIMIT 1;

@@ -3,8 +3,9 @@
 -- Of a participant's ordered items only the first, the head, is not blocked. A completion of the head unblocks the next
 -- item. Enqueue, completion and operator do not wait for each other, so each may miss an uncommitted change of another.
 -- A transaction that may have missed one sets block_unverified, and the next claim or repair verifies the block. If the
--- cause of the block can be locked (share), it stands, and its end will see this row. If it is gone, the row is
--- unblocked. If another transaction is changing it, the mark stays for the next verification.
+-- cause of the block can be locked (share), the block stands, and the transaction that ends the cause will see this
+-- row. If the cause is gone, the row is unblocked. If another transaction is changing the cause, the mark stays for the
+-- next verification.
 
 -- Halts the stream of a FAILED item if its participant's policy is halt, and advances the other streams.
 CREATE OR REPLACE FUNCTION settle_ordered_heads(p_attempt_ids uuid[]) RETURNS void
@@ -56,8 +57,8 @@ COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS
 -- step, because another transaction may have completed the item while this one waited for the row.
 --
 -- A REPEATABLE READ snapshot misses later enqueues and verifications. The function therefore locks the rows that they
--- change (the participant's sequence, the marked item), which raises 40001 after such a change. No transaction can
--- verify an uncommitted item meanwhile, because this one holds the locks that it needs.
+-- change (the participant's sequence, the marked item), which raises 40001 after such a change. An item whose enqueue
+-- is not yet committed keeps its mark, because its verification needs locks that this transaction holds.
 CREATE OR REPLACE FUNCTION advance_outbox_streams(p_participant_ids text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -168,7 +169,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS
-  'Internal: confirms or lifts blocks that may rest on a missed commit.';
+  'Internal: confirms or lifts blocks that may be due to a missed commit.';
 
 CREATE OR REPLACE FUNCTION set_participant_outbox_policy(p_participant_id text, p_on_ordered_failure text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -182,7 +183,7 @@ BEGIN
   INSERT INTO participant_outbox_policies (participant_id, on_ordered_failure)
   VALUES (p_participant_id, p_on_ordered_failure)
   ON CONFLICT (participant_id) DO UPDATE SET on_ordered_failure = EXCLUDED.on_ordered_failure;
-  -- A separate scope: the row lock above orders these events, and would not order those of a pause.
+  -- A scope of its own, because the row lock above does not order the events of a pause of the participant.
   PERFORM append_outbox_scope_event('POLICY_SET', outbox_actor(), 'policy:' || p_participant_id,
     jsonb_build_object('on_ordered_failure', p_on_ordered_failure));
 END

@@ -28,8 +28,8 @@ COMMENT ON FUNCTION enqueue_outbox_packed(
   'Like enqueue_payment_outbox_batch. Returns one line per item, in order: outbox_id, sequence_id, created_at, state, '
   'created.';
 
--- exceptions holds the items with rare properties (unknown outcome, takeover, ordered stream, trace) and the takeovers
--- that were not leased.
+-- The column exceptions holds the items with rare properties (unknown outcome, takeover, ordered stream, trace) and the
+-- takeovers that were not leased.
 CREATE OR REPLACE FUNCTION claim_outbox_packed(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_rails text[] DEFAULT NULL,
   p_marked_rails text[] DEFAULT NULL, p_report_unleased boolean DEFAULT false, p_epoch_id uuid DEFAULT NULL,

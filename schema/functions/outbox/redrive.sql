@@ -96,7 +96,7 @@ COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS
   'Internal: locks a FAILED item and returns the position of its redrive in a halted stream, or raises P7001 or P7006.';
 
 -- In a stream that halts on failure, a redrive takes the position of the failed item, so that no later item overtakes
--- it. The stream must be halted, which the share lock keeps so until this transaction ends, and no later item may have
+-- it. The stream must be halted; the share lock keeps it halted until this transaction ends. No later item may have
 -- been sent. In a stream that continues after a failure, the redrive goes to the end.
 CREATE OR REPLACE FUNCTION redrive_position(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -170,7 +170,7 @@ BEGIN
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
     ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message,
     NULL, p_position) e;
-  -- A pause skips a locked head. It must not be first when the stream resumes.
+  -- A pause does not block a head that is locked. Blocks such an item here, so that the redrive is sent before it.
   IF p_position IS NOT NULL THEN
     WITH blocked AS (
       UPDATE payment_outbox_pending p SET blocked = true

@@ -20,7 +20,7 @@ BEGIN
       CASE
         WHEN COALESCE(last.attempt_no, 0) >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         -- The next claimer completes the item with the late success and calls no rail. A hold would prevent that claim.
-        -- The rule above allows one such claim beyond the ceiling.
+        -- One such claim is allowed beyond the ceiling (complete.sql).
         WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN NULL
         WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'

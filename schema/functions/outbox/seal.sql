@@ -61,7 +61,7 @@ $$;
 COMMENT ON FUNCTION outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) IS
   'Internal: returns the entries of the ledger''s rows after one position and up to another, in the order of blocks.';
 
--- A leaf of the tree is the SHA-256 of four entries, a node that of four nodes.
+-- A leaf of the tree is the SHA-256 of four entries. An inner node is the SHA-256 of four nodes of the level below.
 CREATE OR REPLACE FUNCTION outbox_block_root(p_entries bytea) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -1,4 +1,4 @@
--- Messages, argument checks and wake-ups of tasks of both kinds.
+-- Messages, argument checks and wake-ups of tasks of both kinds, timers and runs.
 
 -- Wakes schedulers that sleep until a later event. The notification only shortens the wait: polling finds due work.
 CREATE OR REPLACE FUNCTION wake_schedulers(p_due_at timestamptz) RETURNS void
@@ -74,8 +74,8 @@ $$;
 COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, integer) IS
   'Internal: raises 22023 unless the arguments that end claims are well-formed.';
 
--- The task id is the instruction id and the key of the item, so that a repeat finds the first. If the outbox refuses
--- one message, the batch is repeated one by one, so that only that one fails.
+-- The task id is the instruction id and the key of the item, so that a repeat finds the first item. If the outbox
+-- refuses one message, the batch is repeated one by one, so that only that one fails.
 CREATE OR REPLACE FUNCTION enqueue_scheduled_messages(
   p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[]
 ) RETURNS TABLE (message_id uuid, outbox_id uuid, error_message text)
