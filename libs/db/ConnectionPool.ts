@@ -79,7 +79,7 @@ export class ConnectionPool {
       return await this.#connect(pool)
     } catch (error) {
       if (this.#target.embedded === undefined || !isServerGone(error)) throw error
-      // An embedded server ends with the process that started it. The next one may have another port.
+      // An embedded server ends with the process that started it. The next server may have another port.
       return this.#connect(await this.#locateAgain())
     }
   }
@@ -90,7 +90,7 @@ export class ConnectionPool {
     const closing = this.#pool
     if (closing === undefined || this.#closed !== undefined || this.#open.size === 0 || closing.waitingCount > 0) return
     this.#pool = this.#createPool()
-    // Ends when the last connection has been returned; `close` waits for it too.
+    // The old pool ends when its last connection has been returned; `close` waits for that too.
     void closing.end()
   }
 
@@ -186,8 +186,8 @@ export class CheckedOutConnection {
 
   /** Sends at once, behind earlier statements. Rejects with the driver's error if the statement was sent. */
   async send<R>(statement: Statement): Promise<QueryAnswer<R>> {
-    // Not sent, so it had no effect, even a COMMIT. The error that ended the connection is more precise than the
-    // driver's.
+    // The statement is not sent, so even a COMMIT has no effect. The error that ended the connection is more precise
+    // than the driver's.
     if (this.#loss !== undefined) throw toDatabaseError(this.#loss, { phase: 'uncommitted' })
     const sent = this.#client.query(statement)
     this.#latest = sent
@@ -200,11 +200,11 @@ export class CheckedOutConnection {
   }
 
   /**
-   * Returns the connection to its pool. Closes it instead if the server does not answer, is inside a transaction, or
-   * cannot restore the role. SET ROLE is sent at once, behind the caller's last statement, so it costs no round trip.
-   * With `roleKept` it is skipped, unless a statement failed or the last SET ROLE is a second old, because the role may
-   * have been revoked. Resolves to whether the server answered. If not, an earlier error may not be the answer to the
-   * statement.
+   * Returns the connection to its pool. Closes the connection instead if the server does not answer, if a transaction
+   * is still open, or if SET ROLE fails. SET ROLE is sent right behind the caller's last statement, so it costs no
+   * round trip. With `roleKept`, SET ROLE is skipped unless a statement failed or the last SET ROLE is a second old:
+   * the role may have been revoked since. Resolves to whether the server answered. If it did not, an earlier error may
+   * not be the answer to the statement.
    */
   return({ roleKept = false } = {}): Promise<boolean> {
     this.#returned ??= this.#settle(roleKept)
@@ -241,7 +241,7 @@ export class CheckedOutConnection {
 
   #noteFailure(error: unknown): void {
     this.#anyFailed = true
-    // The primary has moved. A new connection may reach it.
+    // This server is now a standby. A new connection may reach the new primary.
     if (isServerError(error) && error.code === SQLSTATE.readOnlyServer) this.#onStandby = true
   }
 

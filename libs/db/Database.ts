@@ -16,7 +16,7 @@ import {
 } from './Queryable.js'
 import { requiredRole, roleErrorIn } from './roles.js'
 
-/** Returns a database without opening a connection; the first use does. Throws on invalid options. */
+/** Returns a database without opening a connection. The first use opens one. Throws on invalid options. */
 export function openDatabase(options: DatabaseOptions): Database {
   return new Database(resolveDatabaseOptions(options))
 }
@@ -150,8 +150,8 @@ export type Actor =
 
 /**
  * Returns the role acting for a person. Each statement runs in its own transaction, which first sets the person. The
- * database verifies an API key itself. It accepts a name only from a login in `naming_gateways`, and records that login
- * with it.
+ * database verifies an API key itself. It accepts a plain name only from a login in `naming_gateways`, and records that
+ * login with the name.
  */
 export function withActor(role: RoleHandle, actor: Actor): Queryable & { readonly schema: string } {
   const [setting, value] =
@@ -173,7 +173,10 @@ const PERSON_LENGTH_MAX = 200
 
 export interface RoleReport {
   readonly login: string
-  /** Whether the login is a superuser. A superuser has every right in any role, so the role checks show nothing. */
+  /**
+   * Whether the login is a superuser. A superuser can act as every role, so the checks of roles prove nothing about the
+   * grants.
+   */
   readonly loginIsSuperuser: boolean
   readonly roles: readonly RoleProbe[]
 }
@@ -182,7 +185,7 @@ export type RoleProbe =
   | {
       readonly role: string
       readonly usable: true
-      /** Whether the login has the rights of the role without SET ROLE. A NOINHERIT login has not. */
+      /** Whether the login has the rights of the role without SET ROLE. A NOINHERIT login does not have them. */
       readonly inherited: boolean
     }
   | { readonly role: string; readonly usable: false; readonly reason: string; readonly remedy: string | undefined }

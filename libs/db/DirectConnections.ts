@@ -77,7 +77,7 @@ class DirectRole extends CallRunner implements RoleHandle {
     this.#shared = shared
   }
 
-  // Fields, not methods: callers detach them, or spread the handle and replace one.
+  // Fields, not methods: callers use them without the handle, or spread the handle and replace one of them.
   readonly query = <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => this.run<R>({ text, values })
 
   readonly transaction = <T>(callback: RoleTransactionCallback<T>): Promise<T> => {

@@ -70,7 +70,7 @@ class PoolerRole extends CallRunner implements RoleHandle {
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL ROLE ${quoteIdentifier(role)}; ${asLocalSettings(sessionSettings(options))}`
   }
 
-  // Fields, not methods: callers detach them, or spread the handle and replace one.
+  // Fields, not methods: callers use them without the handle, or spread the handle and replace one of them.
   readonly query = <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => this.run<R>({ text, values })
 
   readonly transaction = <T>(callback: RoleTransactionCallback<T>): Promise<T> =>
@@ -86,8 +86,8 @@ class PoolerRole extends CallRunner implements RoleHandle {
     const connection = await this.#pool.checkOut()
     try {
       await this.#beginOn(connection)
-      // Sends both without waiting: if the statement fails, COMMIT rolls the failed transaction back. BEGIN is awaited,
-      // because after a failed BEGIN the statement would run as the login, and commit.
+      // Sends the statement and COMMIT without waiting: if the statement fails, COMMIT rolls the failed transaction
+      // back. BEGIN is awaited, because after a failed BEGIN the statement would run as the login, and commit.
       const answered = connection.send<R>(statement)
       const committed = connection.send({ text: 'COMMIT' })
       const survived = connection.return()

@@ -7,9 +7,9 @@ export interface Rows<R> {
 }
 
 /**
- * Smallest interface that runs a parameterised query. A `pg` client or pool satisfies it, and so do `database.as(role)`
- * and the handle of a transaction. Wrappers of database functions need nothing more, so they run in our transactions
- * and in the caller's own.
+ * Minimal interface for running a parameterised query. A `pg` client or pool satisfies it, and so do
+ * `database.as(role)` and the handle of a transaction. Wrappers of database functions need nothing more, so they run in
+ * our transactions and in the caller's own.
  */
 export interface Queryable {
   query<R>(text: string, values?: readonly unknown[]): Promise<Rows<R>>
@@ -53,8 +53,8 @@ export type TransactionCallback<T> = (tx: Transaction) => Promise<T>
 export interface RoleTransaction extends Transaction {
   /**
    * Runs the callback inside this transaction in another role of the login. Afterwards the transaction is always in its
-   * own role again. If the callback throws, its changes are rolled back. Until then this handle refuses queries,
-   * because they would run in the wrong role.
+   * own role again. If the callback throws, its changes are rolled back. While the callback runs, this handle refuses
+   * queries, because they would run in the wrong role.
    */
   asRole<T>(role: string, callback: TransactionCallback<T>): Promise<T>
 }
@@ -78,7 +78,7 @@ export interface PoolUsage {
 
 /**
  * Client with an open transaction. The type refuses a `pg.Pool`, which runs each statement in its own transaction;
- * `requireTransaction` refuses more at run time.
+ * `requireTransaction` refuses further clients at run time.
  */
 export type Tx = Queryable & {
   /** Property of a `pg.Pool` only. */

@@ -5,7 +5,7 @@ import { toDatabaseError } from './toDatabaseError.js'
 
 /**
  * Calls a deployed SQL function by its full name and returns its rows. Errors are typed for every client: a lost lease
- * on the caller's own `pg` client is the same `LeaseLostError`.
+ * is a `LeaseLostError` on the caller's own `pg` client too.
  */
 export async function call<R>(
   queryable: Queryable,
@@ -23,7 +23,10 @@ export async function call<R>(
   }
 }
 
-/** Role of a `Database`. It receives the call without SQL text, so it knows that the connection keeps its role. */
+/**
+ * Role of a `Database`. It receives a function call instead of SQL text, so it knows that the call cannot change the
+ * role of the connection.
+ */
 export abstract class CallRunner {
   abstract run<R>(call: FunctionCall): Promise<Rows<R>>
 }

@@ -8,7 +8,7 @@ import { SQLSTATE } from './sqlstates.js'
 import { toDatabaseError } from './toDatabaseError.js'
 import { valueParsers } from './values.js'
 
-/** Time that the client waits beyond the server's own limit. A server that is still silent then is gone. */
+/** Time that the client waits beyond the server's own limit. After it, the server counts as unreachable. */
 const ANSWER_GRACE_MS = 5_000
 
 /** Idle time after which the operating system starts to probe the connection. */
@@ -61,7 +61,8 @@ export function sessionSettings(options: ResolvedOptions): ReadonlyMap<string, s
     ['idle_in_transaction_session_timeout', String(options.idleInTransactionTimeoutMs)],
     // If a crash lost a committed claim or outcome, the work would be done twice.
     ['synchronous_commit', 'on'],
-    // The functions lock a row and then read it again. A fixed snapshot would turn a lost race into 40001.
+    // The functions lock a row and then read it again. With a fixed snapshot, a concurrent change of the row would fail
+    // with 40001.
     ['default_transaction_isolation', 'read committed'],
     // Objects are called by their full names. An unqualified name must fail in the first test instead of finding
     // another object.
@@ -93,7 +94,10 @@ export function connectFailure(error: unknown, { url, embedded }: ConnectionTarg
   })
 }
 
-/** Describes a failed attempt of a session with settings. PgBouncer refuses settings with a protocol violation. */
+/**
+ * Describes a failed attempt to connect with session settings. PgBouncer refuses such settings with a protocol
+ * violation.
+ */
 export function directConnectFailure(error: unknown, target: ConnectionTarget): DatabaseError {
   if (isServerError(error) && error.code === SQLSTATE.protocolViolation) return transactionPoolerError(error)
   return connectFailure(error, target)
@@ -110,7 +114,7 @@ export function transactionPoolerError(cause?: unknown): TransactionPoolerError 
 /** Maximum time of an orderly close. After it the socket is destroyed. */
 const GOODBYE_MS = 1_000
 
-/** Closes a connection in order if the server answers. */
+/** Closes a connection by protocol, or destroys its socket if the server does not answer in time. */
 export async function disconnect(client: Client): Promise<void> {
   const cut = setTimeout(() => client.connection.stream.destroy(), GOODBYE_MS)
   await client.end()

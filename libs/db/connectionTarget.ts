@@ -111,7 +111,8 @@ export interface TlsOptions {
    * `verify`: TLS, and a trusted authority must have signed the certificate for this host. `unverified`: TLS to any
    * server. `plaintext`: anyone on the network path can read and change the traffic.
    *
-   * For a remote host the last two must be set here, in code. An `sslmode` in a URL cannot select them.
+   * For a remote host, `unverified` and `plaintext` must be set here, in code. An `sslmode` in a URL cannot select
+   * them.
    *
    * @default `verify` for a remote host, `plaintext` for this machine
    */
@@ -130,8 +131,9 @@ export type TlsMode = (typeof MODES)[number]
 const MODES = ['verify', 'unverified', 'plaintext'] as const
 
 /**
- * Mode of each `sslmode`. In libpq `require` and `verify-ca` check less than `verify-full`. Here they check as much,
- * because an attacker can present any certificate. `prefer` and `allow` accept plaintext, so they count as plaintext.
+ * Mode of each `sslmode`. In libpq `require` and `verify-ca` check less than `verify-full`. Here they check as much as
+ * `verify-full`, because an attacker can present any certificate. `prefer` and `allow` accept plaintext, so they count
+ * as plaintext.
  */
 const MODE_OF_SSLMODE: Readonly<Record<string, TlsMode>> = {
   disable: 'plaintext',
@@ -204,7 +206,7 @@ function requireKnownNegotiation(url: ConnectionUrl): void {
 
 /**
  * Returns true for a unix socket or the loopback network, where no third party can read the traffic. Other names that
- * resolve there do not count.
+ * resolve to this machine do not count.
  */
 function isLocal(given: string): boolean {
   const host = given.toLowerCase()

@@ -3,7 +3,10 @@ import { SymphonyError, hasCode } from '../core/index.js'
 /** Scheme of the URL of an embedded server: `embedded:FOLDER`. */
 const SCHEME = 'embedded:'
 
-/** Part of `@symphony-pg/embedded` that this package uses. Its own types are absent where it is not installed. */
+/**
+ * Part of `@symphony-pg/embedded` that this package uses. Declared here, because the package may not be installed, and
+ * then its types are missing.
+ */
 export interface EmbeddedPackage {
   readonly startEmbedded: (options: {
     readonly dataDir: string

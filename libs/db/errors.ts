@@ -10,8 +10,9 @@ import { SymphonyError, type ErrorCode } from '../core/index.js'
 export type Disposition = 'retry' | 'unknown' | 'fatal'
 
 /**
- * Progress of the work when it failed. Nothing is durable before COMMIT is sent, so a lost connection is harmless until
- * then. After it, the outcome is unknown. A statement that commits by itself is `committing` from its start.
+ * Progress of the work when it failed. Nothing is durable before COMMIT is sent, so a connection lost before it is
+ * harmless. A connection lost after it leaves the outcome unknown. A statement that commits by itself is `committing`
+ * from its start.
  */
 export type Phase = 'connecting' | 'uncommitted' | 'committing'
 
@@ -25,7 +26,7 @@ export interface FailureContext {
   readonly sessionSurvived?: boolean
   /** Destination of the connection, for the message. */
   readonly destination?: string
-  /** Remedy of a failed connection. @default to start the server, or to correct DATABASE_URL */
+  /** Remedy of a failed connection. @default a remedy that says to start the server or to correct DATABASE_URL */
   readonly remedy?: string
 }
 
@@ -70,7 +71,7 @@ export class DatabaseError extends SymphonyError {
   }
 }
 
-/** The login cannot act as the role that the work needs, or did not end up in it. */
+/** The login cannot act as the role that the work needs, or SET ROLE did not take effect. */
 export class RoleError extends DatabaseError {
   readonly role: string
 
@@ -151,15 +152,15 @@ export class DatabaseClosedError extends DatabaseError {
   }
 }
 
-/** Outcome that this lease had already recorded when it was found lost. */
+/** Outcome that the lease token had recorded before the lease was found lost. */
 export interface RecordedOutcome {
   readonly attemptNo: number
   readonly state: string
 }
 
 /**
- * Completion, renewal or release without a live lease. With `recorded`, this token had already recorded that outcome:
- * the answer to COMMIT was lost, not the lease, and nothing remains to do.
+ * Completion, renewal or release without a live lease. With `recorded`, an earlier call with this token recorded that
+ * outcome, and only its answer was lost. Then nothing remains to do.
  */
 export class LeaseLostError extends DatabaseError {
   readonly recorded: RecordedOutcome | undefined

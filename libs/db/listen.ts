@@ -46,14 +46,14 @@ const BOUNDS = {
 
 const RECONNECT_DELAY_FIRST_MS = 100
 
-/** Checks that the session still listens on the channel. A session that does not gets no notification. */
+/** Checks that the session still listens on the channel. Otherwise it would get no notifications. */
 const HEARTBEAT = 'SELECT 1 FROM pg_catalog.pg_listening_channels() AS channel WHERE channel = $1'
 
 /**
  * Listens on its own connection until closed. NOTIFY only wakes workers, so it reconnects for ever and does not throw
  * after the first success. Rejects if the first attempt fails.
  *
- * Its timers check the connection and do no work, so they are here and not in libs/worker.
+ * Its timers only check the connection, so they are here and not in libs/worker.
  */
 export async function listen(
   target: ConnectionTarget,
@@ -188,7 +188,8 @@ class ListenKeeper implements Listener {
 }
 
 /**
- * Runs a callback outside the driver. An exception of the callback surfaces, but does not corrupt the driver's state.
+ * Runs a callback outside the driver. An exception of the callback becomes an uncaught exception and does not corrupt
+ * the driver's state.
  */
 function outOfTheDriver(callback: () => void): void {
   queueMicrotask(callback)

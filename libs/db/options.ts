@@ -31,7 +31,7 @@ export interface DatabaseOptions {
   readonly connectTimeoutMs?: number
   /** Maximum duration of one statement. The client stops waiting five seconds later. @default 30000 */
   readonly statementTimeoutMs?: number
-  /** Maximum wait for a lock, at most `statementTimeoutMs`. @default 10000, or less if a statement has less */
+  /** Maximum wait for a lock, at most `statementTimeoutMs`. @default 10000, or `statementTimeoutMs` if that is less */
   readonly lockTimeoutMs?: number
   /**
    * Maximum idle time inside a transaction. After it the server ends the session and frees its locks. @default 30000

@@ -7,7 +7,7 @@ import { quoteIdentifier } from './Queryable.js'
 import { isServerError } from './serverError.js'
 import { SQLSTATE } from './sqlstates.js'
 
-/** Checks a role name. SET ROLE reads `none`, even quoted, as the login. */
+/** Checks a role name. Refuses `none`, because SET ROLE reads it, even quoted, as the login. */
 export function requiredRole(role: unknown): string {
   const name = requiredIdentifier('role', role)
   if (name === 'none') throw new InvalidArgumentError('role', 'expected the name of a role, got none')
@@ -24,8 +24,8 @@ interface RoleEntry {
 export async function setRole(client: ClientBase, { role, login, timeoutMs }: RoleEntry): Promise<void> {
   // The driver accepts a limit per query, though its types omit it.
   const limit = { query_timeout: timeoutMs }
-  // A pooler announces its own process id. SET ROLE follows this check, because a pooler would give the server
-  // connection, in our role, to its next client.
+  // A pooler announces its own process id. SET ROLE runs only after this check: a pooler would give the server
+  // connection to its next client in our role.
   const { rows: backends } = await client.query<{ pid: number }>({ text: 'SELECT pg_backend_pid() AS pid', ...limit })
   if (backends[0]?.pid !== announcedPid(client)) throw transactionPoolerError()
   let current: string | undefined

@@ -21,8 +21,8 @@ export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
 ])
 
 /**
- * Any plain RAISE EXCEPTION of any trigger gives P0001. Ours is recognised by its fixed message and its table. No other
- * code reads a message.
+ * Recognises the refusal of an append-only table by its fixed message and its table, because every plain RAISE
+ * EXCEPTION has P0001. No other code reads a message.
  */
 export function isAppendOnlyError(message: string, table: string | undefined): boolean {
   return ['UPDATE', 'DELETE', 'TRUNCATE'].some(
@@ -80,8 +80,8 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('23514', 'check_violation', 'fatal'),
   state('23P01', 'exclusion_violation', 'fatal'),
 
-  // 25: the state of the transaction. A session that idled too long ended before it read our statement. A read-only
-  // server is a standby, and the next connection may reach the primary.
+  // 25: the state of the transaction. A session that was idle for too long ended before it read our statement. A
+  // read-only server is a standby, and the next connection may reach the primary.
   state('25001', 'active_sql_transaction', 'fatal'),
   state('25006', 'read_only_sql_transaction', 'retry'),
   state('25P01', 'no_active_sql_transaction', 'fatal'),

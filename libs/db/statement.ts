@@ -39,20 +39,20 @@ export function prepareStatement(
 }
 
 /**
- * Returns `SELECT * FROM "symphony"."renew_lease"($1, $2)`. One spelling, so that one prepared statement serves all
- * calls.
+ * Returns text such as `SELECT * FROM "symphony"."renew_lease"($1, $2)`. The spelling is always the same, so that one
+ * prepared statement serves all calls.
  */
 export function callText(schema: string, functionName: string, parameterCount: number): string {
   const placeholders = Array.from({ length: parameterCount }, (_, index) => `$${index + 1}`).join(', ')
   return `SELECT * FROM ${quoteIdentifier(schema)}.${quoteIdentifier(functionName)}(${placeholders})`
 }
 
-/** Maximum number of named texts. Each name costs memory in every session, and our texts are a few dozen. */
+/** Maximum number of named texts. Each name costs memory in every session. Symphony itself uses a few dozen texts. */
 const NAMES_MAX = 256
 
 /**
- * Names of prepared statements, so that the server parses each repeated statement once per session. Not used behind a
- * transaction pooler, where the next statement may run in another session.
+ * Assigns names to prepared statements, so that the server parses each repeated statement once per session. Not used
+ * behind a transaction pooler, where the next statement may run in another session.
  */
 export class StatementNames {
   #generation = 1

@@ -12,7 +12,10 @@ import {
 import { isServerError, type ServerError, redactDriverError } from './serverError.js'
 import { isAppendOnlyError, classifySqlstate, RAISED_SQLSTATES, remedyForState, SQLSTATE } from './sqlstates.js'
 
-/** States of sessions that ended for idleness. They had not read the statement that got this error. */
+/**
+ * States of sessions that the server ended because they were idle. Such a session never read the statement that got
+ * this error.
+ */
 const ENDED_WHILE_IDLE: ReadonlySet<string> = new Set([SQLSTATE.idleInTransactionTimeout, SQLSTATE.idleSessionTimeout])
 
 /** Converts any failure of a query into a `DatabaseError`. Returns a `DatabaseError` unchanged. */
@@ -26,7 +29,8 @@ export function toDatabaseError(error: unknown, context: FailureContext): Databa
 export function dispositionOf(sqlstate: string, { phase, sessionSurvived = true }: FailureContext): Disposition {
   const listed = classifySqlstate(sqlstate)?.disposition ?? 'fatal'
   if (phase !== 'committing') return listed === 'unknown' ? 'retry' : listed
-  // A PANIC during the write of the commit record looks like a resource shortage, until the connection is found dead.
+  // A server that panics while it writes the commit record first reports a resource shortage. Only the dead connection
+  // shows that the commit is uncertain.
   if (!sessionSurvived && !ENDED_WHILE_IDLE.has(sqlstate)) return 'unknown'
   return listed
 }

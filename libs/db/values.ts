@@ -7,7 +7,7 @@ import { InvalidArgumentError } from '../core/index.js'
  * | PostgreSQL | JavaScript | reason |
  * | --- | --- | --- |
  * | int8 | bigint | a number loses digits past 2^53 |
- * | numeric | string | as int8; also, the scale is part of the value |
+ * | numeric | string | a number loses digits, and the scale is part of the value |
  * | timestamptz | Date | for display. A Date has milliseconds, the server microseconds: compare times in SQL only |
  * | timestamp, date, interval | string | they are no instants: a Date would add this process's time zone |
  * | json, jsonb | parsed | numbers inside lose digits, so money is sent as strings and hashes are computed over `::text` |
@@ -52,7 +52,8 @@ function typeParser(oid: number, arrayOid: number, parse: (text: string) => unkn
 
 /** Parses `2026-02-03 04:05:06.789123+02`, the ISO style that our sessions set. */
 function parseInstant(text: string): Date {
-  // The rows of one claim share three instants. Each gets its own Date, because a Date can be changed.
+  // The rows of one claim share three instants, so parsed instants are cached. Each row gets its own Date, because a
+  // Date can be changed.
   const known = recentInstants.get(text)
   if (known !== undefined) return new Date(known)
   const instant = instantOf(text)
@@ -90,7 +91,7 @@ const DATE_MAX_MS = 8.64e15
 /**
  * Encodes parameters for the driver, or refuses them before anything is sent. The driver would turn `undefined` into
  * NULL. A value that it cannot serialise (a bigint inside an object, a cycle) would fail only during binding. The
- * connection would then assume a prepared statement that the server has closed.
+ * driver would then assume that the server has a prepared statement which the server does not have.
  */
 export function encodeValues(values: readonly unknown[]): unknown[] {
   return values.map((value, index) => encodeValue(`values[${index}]`, value))
@@ -135,7 +136,7 @@ function encodeItem(argument: string, item: unknown): string {
 
 function quoteItem(text: string): string {
   if (!NEEDS_ESCAPE.test(text)) return `"${text}"`
-  // JSON escapes these two characters as an array does, in one native call. Its other escapes would be wrong here.
+  // JSON escapes `"` and `\` as an array does, in one native call. Its other escapes would be wrong in an array.
   if (!ESCAPED_BY_JSON_ALONE.test(text)) return JSON.stringify(text)
   return `"${text.replaceAll(/["\\]/g, String.raw`\$&`)}"`
 }

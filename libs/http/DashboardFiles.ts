@@ -12,7 +12,7 @@ interface DashboardFile {
   readonly immutable: boolean
 }
 
-/** Files of the dashboard, read once at the start. No address can lead to a file that was not found then. */
+/** Files of the dashboard, read once at the start. A file that did not exist then is never served. */
 export class DashboardFiles {
   readonly #files: ReadonlyMap<string, DashboardFile>
 
@@ -26,12 +26,14 @@ export class DashboardFiles {
     )
   }
 
-  /** Finds a file by the path of the address; `/` is the page. */
+  /** Finds a file by the path of the address; `/` finds the page. */
   find(path: string): DashboardFile | undefined {
     return this.#files.get(path === '/' ? INDEX : path)
   }
 
-  /** Returns the page. It serves every address, because the browser resolves the rest. */
+  /**
+   * Returns the page. It answers every address of the dashboard, because its script chooses the view from the address.
+   */
   get page(): DashboardFile | undefined {
     return this.#files.get(INDEX)
   }
@@ -63,7 +65,9 @@ const TYPES: Readonly<Record<string, string>> = {
   '.txt': 'text/plain; charset=utf-8',
 }
 
-/** Returns the file of this name, or the page for an address that a browser opens. Never a file below /v1. */
+/**
+ * Returns the file of this address, or the page for any other address that a browser opens. Returns no file below /v1.
+ */
 export function fileFor(files: DashboardFiles, { method, url, headers }: FastifyRequest): DashboardFile | undefined {
   if (method !== 'GET' && method !== 'HEAD') return undefined
   const path = url.split('?', 1)[0] ?? url

@@ -86,7 +86,7 @@ export class ProblemError extends Error {
 
 interface ProblemContext {
   readonly requestId: string
-  /** Code for an invalid argument on this route. */
+  /** Problem code that this route uses for an invalid argument. */
   readonly invalid: ProblemCode
 }
 
@@ -151,7 +151,7 @@ function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): Clas
   // The database checks the same limits again. Its message names the argument and never the value.
   if (error.code === 'INVALID_PARAMETER') return { code: invalid, detail: error.message }
   const raised = RAISED[error.code]
-  // Messages of Symphony's own functions: they name items, people and states.
+  // Messages of Symphony's own functions are safe to show: they name only items, people and states.
   if (raised !== undefined) return { code: raised, detail: sentences(error.message, textIn(error, 'hint')) }
   const disposition = textIn(error, 'disposition')
   if (disposition === 'unknown') {

@@ -60,11 +60,14 @@ export class RequestAuthorizer {
       )
     }
     if (access === 'operate') await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
-    // Every gateway may set the scope of a payment's idempotency key.
+    // A request that enqueues sets the scope of its idempotency key, which only a gateway may do.
     if (access === 'ingest') await this.#requireGateway('keys')
   }
 
-  /** Caches a granted right: only the owner of the schema changes it, and the doctor reports its removal. */
+  /**
+   * Requires that this server is a gateway. Caches a granted right, because only the owner of the schema changes it.
+   * `symphony doctor` reports a removed one.
+   */
   async #requireGateway(people: keyof typeof UNAVAILABLE): Promise<void> {
     if (!this.#granted.has(people) && (await this.#options.mayActFor?.(people)) === true) this.#granted.add(people)
     if (this.#granted.has(people)) return
@@ -78,7 +81,10 @@ const UNAVAILABLE = {
     'The login of this server may act for owners of API keys only. Use a key, or run: symphony deploy --create-login NAME=api+names',
 }
 
-/** Returns how many requests this one counts for, by the length of its body. A chunked body counts as the longest. */
+/**
+ * Returns how many requests this request counts as, by the length of its body. A chunked body counts as one of maximum
+ * length.
+ */
 function requestsIn({ headers, routeOptions }: FastifyRequest): number {
   const isUntold = headers['transfer-encoding'] !== undefined
   const bytes = isUntold ? (routeOptions.bodyLimit ?? 0) : Number(headers['content-length'] ?? 0)
@@ -99,10 +105,13 @@ class RateLimiter {
     this.#clock = clock
   }
 
-  /** Takes `count` tokens and returns 0, or returns the whole seconds until there will be as many. */
+  /**
+   * Takes `count` tokens and returns 0. If there are too few, takes none and returns the whole seconds until there are
+   * enough.
+   */
   take(name: string, count = 1): number {
     const bucket = this.#bucketOf(name)
-    // A full bucket is enough for any request: one that counts for more would never be allowed.
+    // A request costs at most a full bucket. Otherwise a very large one would never be allowed.
     const taken = Math.min(count, this.#perSecond * 2)
     const waitMs = bucket.waitMs(taken)
     if (waitMs > 0) return Math.ceil(waitMs / 1_000)
@@ -114,7 +123,7 @@ class RateLimiter {
     const bucket =
       this.#buckets.get(name) ??
       new TokenBucket({ perSecond: this.#perSecond, burst: this.#perSecond * 2, clock: this.#clock })
-    // The name used last is last in the map, so that the idle names are dropped first.
+    // Moves the name to the end of the map, so that the names unused for longest are dropped first.
     this.#buckets.delete(name)
     this.#buckets.set(name, bucket)
     for (const oldest of this.#buckets.keys()) {

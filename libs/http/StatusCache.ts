@@ -155,5 +155,8 @@ function figuresOf(queue: OutboxStatus): QueueStats {
   }
 }
 
-/** Slightly less than the poll interval of streams. */
+/**
+ * Time for which a status is reused. Slightly less than the poll interval of streams, so that each poll reads a new
+ * one.
+ */
 const FRESH_MS = 800

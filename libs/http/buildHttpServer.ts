@@ -152,7 +152,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
   const loggerInstance: FastifyBaseLogger = log
   const app = fastify({
     loggerInstance,
-    // Fastify's lines contain whole addresses; those below contain only the route.
+    // Fastify's log lines contain whole addresses; the log lines written below contain only the route.
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_TEXT_BYTES_MAX,
     requestTimeout: REQUEST_TIMEOUT_MS,

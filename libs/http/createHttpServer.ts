@@ -28,7 +28,7 @@ export interface HttpServerOptions {
   readonly symphony: AnySymphony
   /** Fleet whose databases the dashboard lists. @default only the database of the Symphony */
   readonly fleet?: AnyFleet
-  /** True serves the API and the dashboard. Health and metrics are always served. @default true */
+  /** Whether to serve the API and the dashboard. Health and metrics are always served. @default true */
   readonly api?: boolean
   /** Bearer token with every scope. @default only keys and identity providers */
   readonly accessToken?: string
@@ -97,7 +97,7 @@ function snapshots(
 ): Api['readStatusSnapshot'] {
   const watch = new AlertWatch(rules)
   return async () => {
-    // While the database does not answer, an alert reports it.
+    // A database that does not answer is itself an alert.
     const status = await readStatus().catch(() => undefined)
     return { alerts: await watch.look(status), queue: status?.outbox }
   }

@@ -2,8 +2,8 @@ import { boundedInteger } from '../core/index.js'
 
 export interface HttpLimits {
   /**
-   * Requests per second of one key, token or person, with bursts of twice as many. Each further 16 KiB of a body counts
-   * as one more. @default 500
+   * Requests per second of one key, token or person, with bursts of twice this number. Each further 16 KiB of a body
+   * counts as one more request. @default 500
    */
   readonly requestsPerSecond?: number
   /** Maximum number of open streams of all clients. @default 100 */
@@ -23,7 +23,10 @@ export const REQUEST_BYTES = 16_384
 /** Time within which a request must arrive. A slower client is disconnected. */
 export const REQUEST_TIMEOUT_MS = 30_000
 export const HEADERS_TIMEOUT_MS = 10_000
-/** Interval of that check. Node's default of 30 s would keep slow clients longer and disconnect many at once. */
+/**
+ * Interval at which the server looks for slow clients. Node's default of 30 s would keep slow clients longer and
+ * disconnect many at once.
+ */
 export const SLOW_CLIENTS_CHECK_MS = 1_000
 /** Size of all headers together. Node refuses more with 431. */
 export const HEADER_BYTES_MAX = 16_384

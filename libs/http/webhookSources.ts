@@ -14,7 +14,7 @@ import {
 export interface WebhookSource {
   /**
    * Secrets of the sender, at least 16 characters each. All are accepted, so that a new one can be added before the old
-   * one is removed. `whsec_` followed by base64 stands for bytes, as in Standard Webhooks.
+   * one is removed. A secret of the form `whsec_BASE64` is decoded to bytes, as in Standard Webhooks.
    */
   readonly secrets: readonly string[]
   /** Topic of all its messages; or use `topicPointer`. @default the name of the source */
@@ -30,8 +30,8 @@ export interface WebhookSource {
   /** Header with one or several signatures, in hexadecimal or base64. @default webhook-signature */
   readonly signatureHeader?: string
   /**
-   * Maximum difference between the time of signing and ours. Shorter: less time for replays; longer: tolerates more
-   * clock skew. @default 300
+   * Maximum difference between the time of signing and ours. A shorter time allows fewer replays; a longer one
+   * tolerates more clock skew. @default 300
    */
   readonly toleranceSeconds?: number
 }

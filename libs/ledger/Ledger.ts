@@ -20,7 +20,10 @@ export interface CheckpointFiles {
 }
 
 interface ReadOptions {
-  /** Checkpoints. Without them a superuser could have rewritten the whole ledger unnoticed. @default none */
+  /**
+   * Checkpoints to compare the ledger with. Without them, a ledger that a superuser rewrote as a whole passes. @default
+   * none
+   */
   readonly checkpoints?: CheckpointFiles
   /** Called after every 500 rows. */
   readonly onProgress?: (done: number, total: number) => void
@@ -213,8 +216,8 @@ class LedgerDatabase {
   }
 
   /**
-   * Runs the body in one snapshot. A transaction pooler cannot keep one, so there each statement has its own. That is
-   * enough, because verified rows never change.
+   * Runs the body in one snapshot. Behind a transaction pooler each statement has its own snapshot. That is enough,
+   * because verified rows never change.
    */
   read<T>(body: (auditor: Queryable) => Promise<T>): Promise<T> {
     if (this.isPooled) return body(this.auditor)

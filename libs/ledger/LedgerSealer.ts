@@ -6,14 +6,14 @@ import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.
 export interface SealCounts {
   readonly blocks: number
   readonly rows: number
-  /** True if more rows can be sealed at once. */
+  /** True if more rows can be sealed right away. */
   readonly more: boolean
 }
 
 export type SealerEvent =
   /** Rows were sealed in blocks. */
   | { readonly type: 'ledger.sealed'; readonly blocks: number; readonly rows: number }
-  /** A run failed. The next run finds the same rows. */
+  /** A run failed. The next run seals the same rows. */
   | { readonly type: 'ledger.fault'; readonly during: string; readonly error: unknown }
 
 /**

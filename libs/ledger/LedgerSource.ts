@@ -14,11 +14,13 @@ export interface LedgerSource {
   count(): Promise<number>
   /** Returns the blocks after a number, by number. */
   blocks(afterNo: bigint): AsyncIterable<Block>
-  /** Returns rows in the order of blocks, with the columns of a format. Callers ask for ascending, adjacent ranges. */
+  /**
+   * Returns rows in the order of blocks, with the columns of a format. Each call must start where the last one ended.
+   */
   rowsBetween(after: Position | null, last: Position, format: Format): AsyncIterable<readonly LedgerRow[]>
-  /** Returns rows after the last block, in any order. Callers ask after all ranges. */
+  /** Returns rows after the last block, in any order. Must be called after all calls of `rowsBetween`. */
   openRows(after: Position | null): AsyncIterable<readonly LedgerRow[]>
-  /** Returns the number of the next transaction. No row can come from it or a later one. */
+  /** Returns the number of the next transaction. No existing row can have this number or a higher one. */
   nextXid(): Promise<bigint>
 }
 
@@ -32,7 +34,7 @@ export function databaseSource(role: Queryable): LedgerSource {
 
 class DatabaseSource implements LedgerSource {
   readonly #role: Queryable
-  /** Blocks of the last page. Rows of one format are read ahead up to its last block. */
+  /** Blocks of the last page. While the format stays the same, rows are read ahead up to the last of these blocks. */
   #known: readonly Block[] = []
   #sealed: RowStream | undefined
 

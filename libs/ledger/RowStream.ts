@@ -26,8 +26,8 @@ export class RowStream {
   }
 
   /**
-   * Returns the next rows up to a position, or all.
-   * @param horizon position up to which rows may be read ahead, if it is further
+   * Returns the next rows up to a position; all rows if it is null.
+   * @param horizon position up to which rows may be read ahead, if it is after `last`
    */
   async *upTo(last: Position | null, horizon = last ?? undefined): AsyncGenerator<readonly LedgerRow[]> {
     const before = this.#at
@@ -44,7 +44,7 @@ export class RowStream {
       }
       this.#at = last
     } finally {
-      // If the caller stops early, e.g. after an error, waits for the running statements of the transaction.
+      // The caller stopped early, e.g. after an error. Waits until the running statements of the transaction end.
       if (this.#at === undefined) await Promise.allSettled(this.#kinds.map((kind) => kind.stop()))
     }
   }
@@ -56,7 +56,7 @@ export class RowStream {
     for (;;) {
       let next: KindStream | undefined
       for (const kind of this.#kinds) {
-        // At equal transactions, the kind that comes first in a block comes first.
+        // Rows of one transaction keep the order of kinds in a block.
         if (kind.head !== undefined && (next?.head === undefined || isBefore(kind.head, next.head))) next = kind
       }
       if (next?.head === undefined) return rows
@@ -76,7 +76,7 @@ class KindStream {
   #rows: readonly LedgerRow[] = []
   #taken = 0
   #ahead: Promise<readonly LedgerRow[]> | undefined
-  /** Position up to which no more rows exist. Null is the end of the table. */
+  /** Position up to which all rows were read. Null means the end of the table. */
   #endedAt: Position | null | undefined
   #bound: Position | null = null
   #limit = FIRST_PAGE_ROWS
@@ -153,7 +153,9 @@ function isBeyond(row: LedgerRow, { last, high, low }: { last: Position; high: n
   return isAfter(row, last)
 }
 
-/** Returns the number of rows for about one page of bytes, by the size of these rows: a payload may have 64 KiB. */
+/**
+ * Returns the number of rows that fill about one page of bytes, estimated from these rows. A payload may have 64 KiB.
+ */
 function pageRows(rows: readonly LedgerRow[]): number {
   const bytes = rows.reduce((sum, row) => sum + row.size, 0)
   return Math.min(PAGE_ROWS_MAX, Math.max(PAGE_ROWS_MIN, Math.floor((PAGE_BYTES * rows.length) / bytes)))
@@ -162,5 +164,7 @@ function pageRows(rows: readonly LedgerRow[]): number {
 const FIRST_PAGE_ROWS = 200
 const PAGE_ROWS_MIN = 50
 const PAGE_ROWS_MAX = 4_000
-/** Bytes that fit into the socket's buffer, so that the server can start on the next page meanwhile. */
+/**
+ * Size of a page. It fits into the socket's buffer, so that the server reads the next page while this one is hashed.
+ */
 const PAGE_BYTES = 524_288

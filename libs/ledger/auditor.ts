@@ -31,7 +31,7 @@ export interface AuditOptions extends Pick<VerifyOptions, 'checkpoints' | 'onPro
   readonly effects?: Iterable<RailEffect>
   /** Seconds after its expiry within which a lease must be repaired. @default 120 */
   readonly leaseGraceSeconds?: number
-  /** True also checks I10: only held items are pending. @default false */
+  /** Whether to check I10 too: every pending item is held. @default false */
   readonly drained?: boolean
 }
 
@@ -123,7 +123,9 @@ function report(
   }
 }
 
-/** Reads an export a second time, if the first pass found items that may have gaps or two terminal attempts. */
+/**
+ * Reads an export a second time for the items with possible gaps or two terminal attempts, if the first pass found any.
+ */
 async function recheckSuspects(source: LedgerSource, attempts: AttemptNumbers): Promise<AttemptNumbers> {
   const suspects = new Set([...attempts.gaps(), ...attempts.doubleTerminals()])
   if (suspects.size === 0) return attempts

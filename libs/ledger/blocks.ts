@@ -105,7 +105,10 @@ export function blockHash({ head }: Pick<Block, 'head'>): string {
   return hash('sha256', head)
 }
 
-/** Returns the root of the hash tree. A leaf is the SHA-256 of four entries, a node that of four nodes. */
+/**
+ * Returns the root of the hash tree. A leaf is the SHA-256 of up to four entries. A node is the SHA-256 of up to four
+ * leaves or nodes.
+ */
 export function rootOf(entries: Buffer): string {
   return levelsOf(entries).at(-1)!.toString('hex')
 }

@@ -9,7 +9,7 @@ export interface LedgerBreak {
     | 'payment_outbox_events'
     | 'payment_outbox_blocks'
     | 'checkpoints'
-  /** Number of the block that covers the place; null if none does. */
+  /** Number of the block that covers the place; null if no block covers it. */
   readonly block: string | null
   /** Item or scope; id of a missing row; line of a checkpoint. */
   readonly subject: string

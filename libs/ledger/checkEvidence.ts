@@ -11,7 +11,8 @@ export interface EvidenceCheck {
   /** SHA-256 of the manifest, as printed when the bundle was written. */
   readonly sha256: string
   /**
-   * True if it is signed with the given key. A key inside the bundle proves nothing: anyone could have put it there.
+   * Whether the manifest is signed with the given key. A key inside the bundle proves nothing: anyone could have put it
+   * there.
    */
   readonly signed: boolean
   readonly blocks: number

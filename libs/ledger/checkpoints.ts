@@ -55,7 +55,10 @@ export function signCheckpoint(block: BlockHead, lines: readonly string[], priva
   return JSON.stringify({ ...statement, signature })
 }
 
-/** Parses all lines. Each must be well-formed to the byte, follow the one before, name a later block and be signed. */
+/**
+ * Parses all lines. Each must have the exact bytes of the format, the hash of the line before, a later block and a
+ * valid signature.
+ */
 export function readCheckpoints(lines: readonly string[], publicKey: KeyObject): Checkpoint[] {
   const key = fingerprintOf(publicKey)
   return lines.map((text, index) => {

@@ -53,7 +53,7 @@ function rowsOfPage(kind: RowKind, page: Buffer, format: Format): LedgerRow[] {
   return rows
 }
 
-/** In another encoding the same row has other bytes, and so another hash. */
+/** Error for a client encoding other than UTF8, in which the same row has other bytes and another hash. */
 function wrongEncoding(encoding: string): SymphonyError {
   return new SymphonyError(
     'INVALID_ENCODING',

@@ -22,7 +22,7 @@ async function write(path: string, flags: 'wx' | 'a', content: string | Buffer, 
   await syncFolder(dirname(path))
 }
 
-/** Syncs a folder, which makes a new name durable. Some systems cannot open folders and do it themselves. */
+/** Syncs a folder, so that the name of a new file survives a crash. Skipped on systems that cannot open a folder. */
 export async function syncFolder(path: string): Promise<void> {
   let folder: FileHandle
   try {

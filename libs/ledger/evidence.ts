@@ -44,7 +44,8 @@ export class EvidenceError extends SymphonyError {
 }
 
 /**
- * Reads the page that this release ships. Walks up, because compiled code lies deeper in the package than its source.
+ * Reads the conformance page of this release. Searches the parent folders, because compiled code lies deeper in the
+ * package than its source.
  */
 export async function readConformance(): Promise<string> {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {

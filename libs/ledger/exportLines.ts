@@ -2,7 +2,10 @@ import { readHead, type Block } from './blocks.js'
 import { KINDS, type Format, type RowKind } from './formats.js'
 import { LedgerRow } from './LedgerRow.js'
 
-/** Lines of an export. A line must be, to the byte, what an export writes, so that no change goes unnoticed. */
+/**
+ * Lines of an export. Readers accept a line only with the exact bytes that an export writes, so that every change is
+ * noticed.
+ */
 export function writeRow({ kind, xid, record }: Pick<LedgerRow, 'kind' | 'xid' | 'record'>): string {
   return JSON.stringify({ kind, xid: String(xid), record: record.toString('base64') })
 }

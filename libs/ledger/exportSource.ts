@@ -92,7 +92,7 @@ function parseManifest(text: string): ExportManifest | undefined {
 class ExportSource implements LedgerSource {
   readonly #folder: string
   readonly #manifest: ExportManifest
-  /** Lines of the sealed rows. They are stored in the order of the requests, so that the file is read once. */
+  /** Lines of the sealed rows. Their order in the file is the order of the calls, so the file is read once. */
   #sealed: AsyncGenerator<Line, undefined> | undefined
   /** First line after the last block that was read. */
   #next: Line | undefined
@@ -125,7 +125,10 @@ class ExportSource implements LedgerSource {
     for await (const row of this.#sealedRows(format, last)) yield [row]
   }
 
-  /** Returns first the sealed rows that no block requested: their position reveals rows that do not belong there. */
+  /**
+   * Returns the sealed rows that no block covers, then the open rows. The verifier reports the former by their
+   * positions.
+   */
   async *openRows(): AsyncGenerator<readonly LedgerRow[]> {
     for await (const row of this.#sealedRows(NEWEST_FORMAT)) yield [row]
     for await (const { text, number } of this.#lines(EXPORT_FILES.open)) {

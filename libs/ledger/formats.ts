@@ -78,7 +78,10 @@ export const FORMATS: ReadonlyMap<number, Format> = new Map([
 /** Format of rows that no block covers yet. */
 export const NEWEST_FORMAT: Format = [...FORMATS.values()].at(-1)!
 
-/** Columns that are hashed in another form. A lease token would let its reader complete an item. */
+/**
+ * Columns that are hashed in another form. The lease token is replaced by its hash, because its reader could complete
+ * the item.
+ */
 export const EXPRESSIONS: Readonly<Record<string, string>> = Object.freeze({
   state: 't.state::text',
   lease_token: 'sha256(uuid_send(t.lease_token))',

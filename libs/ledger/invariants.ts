@@ -104,8 +104,8 @@ export class Sequences {
 
 /**
  * Checks that the attempts of an item are numbered 1, 2, 3 … and that at most one is terminal. Drops complete items to
- * save memory; a later row of such an item makes it a suspect for a second pass. With a given set of items it drops
- * none.
+ * save memory. A later row of a dropped item looks like a gap, so the caller checks such items in a second pass. With
+ * `among`, checks only those items and drops none.
  */
 export class AttemptNumbers {
   readonly #among: ReadonlySet<string> | undefined

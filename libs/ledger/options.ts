@@ -2,12 +2,13 @@ import { boundedInteger } from '../core/index.js'
 
 export interface LedgerSealerOptions {
   /**
-   * Interval of sealing. A row is sealed at most twice this time after the last older writing transaction ended.
-   * Shorter: a smaller open window, whose rows can be changed without a trace. Longer: fewer and larger blocks.
+   * Interval of sealing. A row is sealed at most twice this time after the last older writing transaction ended. A
+   * shorter interval leaves fewer unsealed rows, which can be changed without a trace. A longer one makes fewer and
+   * larger blocks.
    * @default 1000
    */
   readonly intervalMs?: number
-  /** Maximum number of rows per block. A run repeats until a block has fewer. @default 10000 */
+  /** Maximum number of rows per block. A run seals further blocks until one has fewer rows. @default 10000 */
   readonly rowsMax?: number
 }
 
@@ -20,7 +21,8 @@ export function resolveLedgerSealerOptions(given: LedgerSealerOptions): Required
 
 export interface LedgerVerifierOptions {
   /**
-   * Rows per second that all workers of a database verify together. More finds a change earlier but takes more CPU.
+   * Rows per second that all workers of a database verify together. A higher rate finds a change earlier but takes more
+   * CPU.
    * @default 2000
    */
   readonly rowsPerSecond?: number

@@ -7,7 +7,7 @@ import type { LedgerRow } from './LedgerRow.js'
 /** Path from a row to the root of its block. The hash of each step is contained in the next. */
 export interface RowProof {
   readonly block: Omit<Block, 'entries'>
-  /** Up to four entries, among them that of the row; undefined if the block has no entry of it. */
+  /** Up to four entries, one of which is the row's; undefined if the block has no entry of the row. */
   readonly entries: Buffer | undefined
   /** Up to four hashes per level, from bottom to top. The hash of the last node is the root. */
   readonly nodes: readonly Buffer[]

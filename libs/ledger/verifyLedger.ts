@@ -95,7 +95,7 @@ class Verification {
     return previous
   }
 
-  /** @param complete true if the block before is known, so that a row without an entry is one too many */
+  /** @param complete true if the block before is known, so that every row without an entry is a break */
   async #verifyRows(block: Block, after: Position | null, complete: boolean): Promise<void> {
     const format = FORMATS.get(block.format)
     if (format === undefined) {
@@ -119,7 +119,7 @@ class Verification {
   async #verifyOpenRows(after: Position | null): Promise<number> {
     let count = 0
     for await (const rows of this.#source.openRows(after)) {
-      // Read after the rows, so that their transactions have begun.
+      // Read after the rows: the transaction of each genuine row has begun by then.
       const nextXid = await this.#source.nextXid()
       for (const row of rows) {
         this.#seeRow(row)
@@ -192,7 +192,7 @@ class BlockContents {
     this.count += 1
   }
 
-  /** True if all entries are equal to the byte, which nearly always holds. */
+  /** True if all entries have the same bytes, as nearly always. */
   get isSame(): boolean {
     return this.#found.equals(this.#block.entries)
   }

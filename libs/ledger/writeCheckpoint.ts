@@ -64,7 +64,7 @@ export async function readCheckpointLines(file: string): Promise<string[]> {
   return lines
 }
 
-/** Reads the lines. Refuses a missing or empty file, because nothing could contradict the ledger. */
+/** Reads the lines. Refuses a missing or empty file, because without checkpoints every ledger would pass. */
 export async function requiredCheckpointLines(file: string): Promise<string[]> {
   const lines = await readCheckpointLines(file)
   if (lines.length > 0) return lines

@@ -110,7 +110,8 @@ export class DispatchQueue {
     const surplus: LeasedItem[] = []
     for (const leased of items) {
       const lane = this.findLane(leased.item.railType)
-      // Unexpected, because a claim names only rails of lanes. Releases the item: its lease would be renewed for ever.
+      // Unexpected, because a claim names only rails of lanes. Releases the item; otherwise its lease would be renewed
+      // for ever.
       if (lane === undefined) surplus.push(leased)
       else if (leased.item.expiryStreak === 0) {
         this.#oneAtATime.delete(lane)
@@ -129,7 +130,7 @@ export class DispatchQueue {
     this.#releases -= 1
   }
 
-  /** Returns false if another quarantined item already occupies the lane or the process. */
+  /** Quarantines an item. Returns false if another quarantined item already occupies the lane or the process. */
   #quarantine(leased: LeasedItem, lane: RailLane): boolean {
     if (this.#aloneInProcess !== undefined) return false
     if (leased.item.expiryStreak > 1) this.#aloneInProcess = { leased, isRunning: false }
@@ -152,7 +153,7 @@ export class DispatchQueue {
     return [alone.leased]
   }
 
-  /** Removes and returns every item that waits for this rail, so that the caller releases it. */
+  /** Removes and returns the items that wait for this rail. The caller must release them. */
   takeWaiting(lane: RailLane): LeasedItem[] {
     const waiting = [...this.#takeAlone(lane), ...lane.takeWaiting()]
     const alone = this.#aloneInProcess

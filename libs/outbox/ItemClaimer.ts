@@ -116,7 +116,7 @@ export class ItemClaimer {
     if (!(await guard.canClaim())) return { pollAgain: false }
     let claims = 0
     let claimed = 0
-    // A lane without free capacity makes no claim now, so the due items behind this notification stay unknown.
+    // A lane without free capacity makes no claim now, so it may have due items that no claim has found.
     this.#mayHaveMore = new Set(this.#queue.lanes)
     for (const group of this.#queue.lanesToClaim()) {
       const wanted = Math.min(group.freeCapacity, relayer.batchSize, this.#queue.freeCapacity)
@@ -139,7 +139,8 @@ export class ItemClaimer {
   }
 
   /**
-   * Compares the two clocks by a database answer. After a jump, stops claiming until the current leases have expired.
+   * Compares the database's clock with the process's. After a jump, stops claiming until the current leases have
+   * expired.
    */
   compareClocks(databaseNow: Date, sentAtMs: number): void {
     const { clock, relayer, events } = this.#options
@@ -196,7 +197,8 @@ export class ItemClaimer {
     let takeovers = unleased.length
     for (const { expiryStreak, takenOver, claimedAt, dueAt } of items) {
       if (takenOver) takeovers += 1
-      // The wait of an item with an expired lease measures that lease, not the lag of the workers.
+      // Skips items with an expired lease: their wait includes that lease, so it does not measure the lag of the
+      // workers.
       if (expiryStreak === 0) lagsMs.push(claimedAt.getTime() - dueAt.getTime())
     }
     events.emit({ type: 'outbox.claimed', items: items.length, takeovers, claimMs, lagsMs })
@@ -272,5 +274,5 @@ class DatabaseClock {
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
 const NEVER_MS = 2_147_483_647
-/** Longer than a database answer takes, and shorter than a useful lease. */
+/** Larger differences are jumps. Longer than a database answer takes, and shorter than a useful lease. */
 const JUMP_MAX_MS = 5_000

@@ -111,8 +111,8 @@ export class ItemCompleter {
   }
 
   /**
-   * Takes the next group. Separates successes from other outcomes if many wait, because the database has a fast path
-   * for them.
+   * Takes the next group. If many outcomes wait, successes get a group of their own, because the database has a fast
+   * path for them.
    */
   #nextGroup(): LeasedItem[] {
     const { groupSize = GROUP_SIZE } = this.#options
@@ -228,12 +228,15 @@ function backoffMs(failures: number): number {
 
 const GROUP_SIZE = 500
 const PARALLEL = 2
-/** Minimum number of waiting outcomes. With fewer, a second statement costs more than the fast path saves. */
+/**
+ * Minimum number of waiting outcomes for a separate group of successes. With fewer, a second statement costs more than
+ * the fast path saves.
+ */
 const FAST_PATH_GROUP_MIN = 50
 
 /**
- * Stands for the database's own reason. The row and its event hold the reason; the answer says only that the item is
- * held.
+ * Hold reason of the event when the database decided to hold the item. Its answer has no reason; the row and the ledger
+ * event have it.
  */
 const DECIDED_BY_DATABASE = 'decided by the database'
 

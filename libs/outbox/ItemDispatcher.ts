@@ -123,7 +123,7 @@ export class ItemDispatcher implements DispatchHooks {
     }
   }
 
-  /** Releases the items that wait for these lanes. By default for all. */
+  /** Releases the items that wait for these lanes, by default for all lanes. */
   async releaseWaiting(lanes: readonly RailLane[] = this.queue.lanes): Promise<void> {
     await this.#release(lanes.flatMap((lane) => this.queue.takeWaiting(lane)))
   }
@@ -214,7 +214,10 @@ export class ItemDispatcher implements DispatchHooks {
     return { kind: 'release' }
   }
 
-  /** Finishes the item. Returns a promise if the slot has to wait for it. A completion does not occupy the slot. */
+  /**
+   * Finishes the item. Returns a promise if the slot must stay occupied until it resolves. A completion does not occupy
+   * the slot.
+   */
   #finish(leased: LeasedItem, result: DispatchResult): Promise<void> | undefined {
     switch (result.kind) {
       case 'complete':
@@ -278,7 +281,7 @@ export class ItemDispatcher implements DispatchHooks {
     return new RailLane({
       rail,
       concurrency: Math.min(rail.concurrency ?? concurrency, concurrency),
-      // A marked item that only waits looks like a call that was made, so a `hold` rail prefetches nothing.
+      // A `hold` rail prefetches nothing, because a marked item that only waits would look like a call that was made.
       prefetchMax: rail.onUnknown === 'hold' ? 0 : batchSize,
       breaker: { failuresMax: breakerFailures, openMs: breakerOpenMs },
       clock,

@@ -12,7 +12,7 @@ export interface EnqueueWarning {
 interface CheckedRail {
   readonly untilMs: number
   warning?: EnqueueWarning
-  /** Query under way. It never rejects. */
+  /** Query under way, if any. It never rejects. */
   reading?: Promise<void> | undefined
 }
 

@@ -13,16 +13,16 @@ interface RestoreGuardOptions {
   readonly clock: Clock
   /** Maximum age of a check at a claim. A relayer that only runs rounds has no heartbeat that repeats the check. */
   readonly heartbeatMs: number
-  /** File that keeps the record across processes. Without it, the record ends with the process. */
+  /** File that keeps the record for the next process. Without it, the record ends with the process. */
   readonly epochFile: EpochFile | undefined
   /** Called when a check finds a new freeze. */
   readonly onFrozen: () => Promise<void>
 }
 
 /**
- * Compares this worker's record of the database with the database. An older copy of a server looks like a restart to
- * itself, so only a record from outside can reveal lost commits. The worker claims nothing from a server epoch that it
- * has not compared.
+ * Compares this worker's record of the database with the database. A server restored to an older state cannot tell this
+ * from a restart, so only a record from outside can reveal lost commits. The worker claims nothing from a server epoch
+ * that it has not compared.
  */
 export class RestoreGuard {
   readonly #options: RestoreGuardOptions

@@ -46,7 +46,7 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
     ordered: [],
     traceContexts: isTraced ? instructions.map(({ traceContext = active }) => keptContext(traceContext)) : null,
   }
-  // One closure per field names the failing instruction by `index`. A closure per instruction would cost an allocation
+  // One closure per field names the failing instruction by `index`. A closure per instruction would allocate memory for
   // each.
   let index = 0
   const at = (field: string) => (instructions.length === 1 ? field : () => `instructions[${index}].${field}`)
@@ -77,7 +77,7 @@ export function leaseColumns(
   requireBatch(argument, leases)
   const outboxIds: string[] = []
   const leaseTokens: string[] = []
-  // One closure per column names the failing lease. A closure per lease would cost an allocation each.
+  // One closure per column names the failing lease. A closure per lease would allocate memory for each.
   const outboxIdAt = () => `${argument}[${outboxIds.length}].outboxId`
   const leaseTokenAt = () => `${argument}[${leaseTokens.length}].leaseToken`
   for (const { outboxId, leaseToken } of leases) {

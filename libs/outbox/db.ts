@@ -82,7 +82,8 @@ export interface ClaimOptions {
   /** Rails whose calls this worker marks with `beginOutboxDispatch`. @default none */
   readonly markedRails?: readonly string[]
   /**
-   * Called for each takeover that the claim did not lease again. It has a ledger row, and the item is not dispatched.
+   * Called for each takeover that the claim did not lease again. The ledger has a row of it, and the item is not
+   * dispatched.
    */
   readonly onUnleased?: (takeover: UnleasedTakeover) => void
   /** Epoch of the caller's last check. The claim is refused if that epoch has ended or dispatch is frozen. */

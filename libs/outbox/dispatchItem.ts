@@ -66,7 +66,7 @@ export async function dispatchItem(
     if (!opened.ok) return { kind: 'hold', reason: opened.reason }
     payload = opened.payload
   }
-  // True if no earlier attempt can have paid. Then a failure is definitive.
+  // True if an inquiry shows that no earlier attempt has paid. Then a failure of this attempt is definitive.
   let settled = false
   if (item.outcomeUnknown && rail.onUnknown === 'inquire') {
     const answer = await inquire(leased, rail, hooks, payload)
@@ -98,7 +98,9 @@ export async function dispatchItem(
   return { kind: 'complete', outcome: outcomeOf(item, rail, result, settled) }
 }
 
-/** Separate from `dispatchItem`, so that a pending late answer does not keep its variables on the heap. */
+/**
+ * A separate function, so that the callback for a late answer does not keep the variables of `dispatchItem` in memory.
+ */
 function callOptions(leased: LeasedItem, rail: LoadedRail, hooks: DispatchHooks, settled: boolean): DispatchOptions {
   return {
     signal: leased,
@@ -171,11 +173,11 @@ function outcomeOf(item: ClaimedItem, rail: LoadedRail, result: RailResult, sett
     }
   }
   const details = { outboxId, leaseToken, railCode, errorMessage, latencyMs }
-  // A definitive inquiry covers every earlier attempt.
+  // A definitive inquiry settles the outcome of every earlier attempt.
   const cleared = settled ? { outcomeUnknown: false } : {}
   switch (result.kind) {
     case 'terminal':
-      // The refusal of an idempotent rail covers every attempt under the same reference.
+      // The refusal of an idempotent rail settles every attempt under the same reference.
       return {
         ...details,
         ...(rail.onUnknown === 'resend' ? { outcomeUnknown: false } : cleared),
@@ -215,8 +217,8 @@ function answerDetails({ railCode, message, latencyMs }: RailResult | StatusResu
 }
 
 /**
- * Holds an item that was paid under an unusable reference. The rail would repeat that reference, so two people record
- * the payment.
+ * Holds an item that was paid under an unusable reference. A repeated call would return the same reference, so two
+ * people record the payment.
  */
 function holdForReference({ code }: RailResult | StatusResult): { readonly holdReason?: string } {
   return code === RAIL_RESULT_CODES.badReference ? { holdReason: code } : {}

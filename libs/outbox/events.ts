@@ -39,7 +39,7 @@ export type RelayerEvent =
       readonly answer: 'success' | 'terminal' | 'retryable' | 'unknown' | 'notSent'
       readonly latencyMs: number
       /**
-       * Absent for a success. One of `RAIL_RESULT_CODES` if Symphony classified the answer; else the same as `answer`.
+       * Absent for a success. One of `RAIL_RESULT_CODES` if Symphony assigned the code; otherwise equal to `answer`.
        */
       readonly error?: string
     }
@@ -48,7 +48,7 @@ export type RelayerEvent =
    * the table.
    */
   | { readonly type: 'outbox.unknownCode'; readonly railType: string; readonly outboxId: string; readonly code: string }
-  /** The ledger has the outcome of an attempt. */
+  /** The outcome of an attempt was recorded in the ledger. */
   | {
       readonly type: 'outbox.recorded'
       readonly railType: string

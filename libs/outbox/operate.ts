@@ -180,7 +180,7 @@ export async function placeOutboxHold(role: Queryable, outboxId: string, reason:
   return onlyRow(rows).place_outbox_hold
 }
 
-/** Lifts the hold (RETRY without an unknown outcome), or proposes the decision to a second person. */
+/** Lifts the hold at once for RETRY without an unknown outcome. Proposes any other decision to a second person. */
 export async function resolveOutboxHold(
   role: Queryable,
   outboxId: string,

@@ -12,7 +12,7 @@ export interface DispatchEpoch {
   readonly beatAt: Date
   readonly synchronous: boolean
   readonly frozen: boolean
-  /** Time of the last freeze, lifted or not. The same applies to the following fields. */
+  /** Time of the last freeze, lifted or not. The following fields describe the same freeze. */
   readonly frozenAt: Date | null
   readonly freezeCause: FreezeCause | null
   readonly freezeReason: string | null
@@ -68,13 +68,16 @@ export interface OutboxStatus {
   readonly oldestExpiredLeaseAgeSeconds: number
   /** Time for which items have been due while no relayer reported. */
   readonly dueWithoutWorkerSeconds: number
-  /** Number of attempts in the last 15 minutes; the ages are those of the first such attempt. */
+  /** Number of attempts in the last 15 minutes, by state. The ages are those of the first such attempt. */
   readonly dispatchedRecently: bigint
   readonly retryableRecently: bigint
   readonly failedRecently: bigint
   readonly retryableRecentlyAgeSeconds: number
   readonly failedRecentlyAgeSeconds: number
-  /** Age, as reported by workers within a day; null if none reported it. */
+  /**
+   * Time since the last such alarm of a worker that reported within a day; null if there was none. The next field is
+   * the same for clock jumps.
+   */
   readonly lastUnknownCodeAgeSeconds: number | null
   readonly lastClockJumpAgeSeconds: number | null
   /** Result of the last verification of the ledger; null before the first. */

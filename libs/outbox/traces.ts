@@ -49,7 +49,7 @@ export function remoteParent(traceContext: string | null): SpanContext | undefin
   }
 }
 
-/** Returns undefined if no SDK is registered. Then no span is created. */
+/** Returns the tracer, or undefined if no SDK is registered. Then no span is created. */
 export function registeredTracer(): Tracer | undefined {
   const provider = trace.getTracerProvider()
   return provider instanceof ProxyTracerProvider ? provider.getDelegateTracer(NAME) : provider.getTracer(NAME)

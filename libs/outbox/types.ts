@@ -97,7 +97,7 @@ export type AttemptAction =
   | 'inquired'
   /** The attempt ended before the call, or the adapter is certain that nothing was sent. */
   | 'not_sent'
-  /** Two people decided. */
+  /** Two people decided the outcome. */
   | 'decided'
   /** The lease expired. */
   | 'expired'

@@ -1,8 +1,8 @@
 import { SymphonyError } from '../core/index.js'
 
 /**
- * Thrown by an adapter when nothing certainly reached the rail: a refused connection, an unresolved name, a token that
- * could not be fetched. Never for a connection that broke later: that outcome is unknown.
+ * Thrown by an adapter that is certain that nothing reached the rail: a refused connection, an unresolved name, a token
+ * that could not be fetched. Do not throw it for a connection that broke later: that outcome is unknown.
  */
 export class NotSentError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
@@ -18,7 +18,7 @@ export function isNotSentError(error: unknown): error is Error {
   try {
     return error instanceof NotSentError || (error instanceof Error && error.name === 'NotSentError')
   } catch {
-    // A proxy or a getter that throws gives no certainty.
+    // The value has a proxy or a getter that throws, so its class and name are unknown.
     return false
   }
 }

@@ -67,7 +67,9 @@ class DispatchCall extends TimedWork<unknown, RailResult> {
   readonly #request: RailRequest
   readonly #options: DispatchOptions
   readonly #startedMs: number
-  /** Created before the call, because an adapter may change the payload. Its secrets must not reach the ledger. */
+  /**
+   * Removes the payload's secrets from error texts. Created before the call, because an adapter may change the payload.
+   */
   readonly #redact: Redact
 
   constructor(rail: LoadedRail, request: RailRequest, options: DispatchOptions) {

@@ -38,7 +38,7 @@ interface AnswerDetails {
 export const RAIL_RESULT_CODES = Object.freeze({
   /** A success without a code. */
   success: 'OK',
-  /** An answer against the contract: no such outcome, or a missing code. */
+  /** An answer that breaks the contract, such as an undefined outcome or a refusal without a code. */
   malformed: 'RAIL_ANSWER_MALFORMED',
   noReference: 'RAIL_REFERENCE_MISSING',
   /** A success whose reference is too long or has characters that cannot be stored or printed. */
@@ -51,7 +51,7 @@ export const RAIL_RESULT_CODES = Object.freeze({
   notSent: 'RAIL_NOT_SENT',
   /** An inquiry at a rail that has no `queryStatus`. */
   notAskable: 'RAIL_NOT_ASKABLE',
-  /** An inquiry that the rail answered without a code. */
+  /** An answer `absent` without a code of the rail. */
   absent: 'RAIL_ABSENT',
   terminal: 'RAIL_TERMINAL',
   unknown: 'RAIL_UNKNOWN',
@@ -70,7 +70,7 @@ export function classifyAnswer(
   redact: Redact = redactByShape,
 ): ClassifiedAnswer<UnsuccessfulOutcome> {
   const answer = parseAnswer(returned)
-  // The contract requires a code of a refusal. Without one, the payment must not end as FAILED.
+  // A refusal must have a code. Without one, the payment must not end as FAILED.
   if (answer?.code === undefined && (answer?.outcome === 'terminal' || answer?.outcome === 'retryable')) {
     return { kind: 'unknown', code: RAIL_RESULT_CODES.malformed, ...detailsOf(answer, redact) }
   }
@@ -130,7 +130,7 @@ function findCodeProblem(
   return listed === outcome ? undefined : RAIL_RESULT_CODES.codeDisagrees
 }
 
-/** Codes for answers without a code where none is required. */
+/** Codes recorded for answers that have no code of their own. */
 const CODE_WITHOUT: Readonly<Record<UnsuccessfulOutcome | UnsuccessfulStatus, string>> = {
   terminal: RAIL_RESULT_CODES.terminal,
   retryable: RAIL_RESULT_CODES.malformed,
@@ -167,7 +167,10 @@ function parseAnswer(answer: unknown): ParsedAnswer | undefined {
   }
 }
 
-/** Returns text that can be stored unchanged. A repaired reference would not find the payment. */
+/**
+ * Returns the value if it is text that can be stored unchanged, else undefined. A shortened or cleaned reference would
+ * not find the payment.
+ */
 function readText(value: unknown, lengthMax: number): string | undefined {
   if (value === undefined) return undefined
   try {
@@ -192,7 +195,7 @@ function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
 }
 
-/** UTF-16 units other than printable ASCII, and the characters that quote and escape. */
+/** Characters to escape: everything except printable ASCII, and also the quotation mark and the backslash. */
 const NOT_PLAIN = /[^ -~]|["\\]/g
 const BAD_REFERENCE_SHOWN = 200
 

@@ -46,7 +46,7 @@ export interface LoadedRail {
   readonly ratePerSecond: number | undefined
   readonly codes: ReadonlyMap<string, RailOutcome | 'absent'> | undefined
   readonly fields: readonly FieldRule[]
-  /** Keys of the path to the subject of the data; undefined for the participant. */
+  /** Keys of the path to the subject of the data; undefined if the subject is the participant. */
   readonly subject: readonly string[] | undefined
   /** Decrypts the payload before each dispatch and inquiry. Without keys it refuses encrypted fields. */
   readonly decryptPayload: DecryptPayload
@@ -271,7 +271,7 @@ function readCodes(field: string, value: unknown): ReadonlyMap<string, RailOutco
 
 type Calls = Pick<Rail, 'dispatch' | 'queryStatus' | 'close'>
 
-/** Checks only that each is a function. Its arguments and results are checked at each call. */
+/** Checks only that `dispatch`, `queryStatus` and `close` are functions. Each call checks its arguments and result. */
 function requireCalls(
   declared: Record<string, unknown>,
   field: (name: string) => string,

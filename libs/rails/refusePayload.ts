@@ -60,7 +60,7 @@ export async function findRefusal(
     const nearest = nearestSpelling(type, contracts.keys())
     const known = [...contracts.keys()].join(', ')
     const meant = nearest === undefined ? `expected one of ${known}` : `did you mean ${nearest}?`
-    // Text that cannot be a name may be data, which no error shows.
+    // Text that is no valid name may be data, which must not appear in an error.
     const named = NAME.test(type) ? ` "${type}"` : ''
     const field = kind === 'rail' ? 'railType' : 'topic'
     return new InvalidPayloadError(place(field), `unknown ${kind}${named}; ${meant}`, {

@@ -3,7 +3,7 @@ import type { FieldClasses } from './fields/fieldRules.js'
 
 /**
  * Policy for an unknown outcome: the call may have reached the rail, and no definitive answer exists. There is no
- * default, because only the author of the adapter knows, and a wrong policy pays twice.
+ * default, because only the author of the adapter knows the safe policy, and a wrong one pays twice.
  *
  * - `resend`: the rail is idempotent under our reference; sending again is safe.
  * - `inquire`: the relayer asks the rail (`queryStatus`) before it sends again.
@@ -18,8 +18,8 @@ export type UnknownPolicy = 'resend' | 'inquire' | 'hold'
 export interface RailContract {
   readonly type: string
   /**
-   * Schema of the payload. Without `types`, because a rail defined inside `rails: […]` would infer its payload from
-   * here, as `object`.
+   * Schema of the payload. Its type omits `types`: otherwise a rail defined inside `rails: […]` would infer the payload
+   * type `object` from this field.
    */
   readonly payload?: { readonly '~standard': Omit<StandardSchema['~standard'], 'types'> } | undefined
   readonly money?: boolean | undefined
@@ -40,7 +40,10 @@ export interface PaymentPayload {
 /** Payload of a rail without a schema. */
 export type DefaultPayload<Money extends boolean> = Money extends false ? JsonObject : PaymentPayload
 
-/** Payload of a rail: by its adapter, by its schema, else by whether it moves money. */
+/**
+ * Payload type of a rail: that of its adapter, else that of its schema, else the default for a rail with or without
+ * money.
+ */
 export type PayloadOf<Contract extends RailContract> = string extends Contract['type']
   ? JsonObject
   : Contract extends { dispatch(request: RailRequest<infer Payload>, ...rest: never): unknown }

@@ -35,7 +35,7 @@ import { FILTERS_OF_A_STATE } from './Payments.js'
 
 type Search = Partial<Omit<ItemSearch, 'state' | 'before'>>
 
-/** Stops claims of one rail, participant or ordered stream, or of everything. */
+/** Target of a pause: one rail, participant or ordered stream, or everything. */
 export type PauseTarget = { readonly kind: Exclude<PauseKind, 'all'>; readonly name: string } | { readonly kind: 'all' }
 
 type HeldPayment = ItemView & Omit<HeldItemView, 'item'>
@@ -47,8 +47,8 @@ interface WithReason {
 }
 
 /**
- * Decisions of people. The actor is the login, which needs `symphony_control`. Where money may have moved, one operator
- * proposes and another approves.
+ * Decisions of operators. The actor is the login, which needs `symphony_control`. Where money may have moved, one
+ * operator proposes and another approves.
  */
 export class Operator {
   readonly #control: RoleHandle
@@ -89,7 +89,7 @@ export class Operator {
     return resolveOutboxHold(this.#control, outboxId, decision, reason, railReference)
   }
 
-  /** Sends a FAILED payment again as a new item, or proposes it where another person must approve. */
+  /** Proposes to send a FAILED payment again as a new item. Another person must approve it. */
   redrive({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<DecisionResult> {
     return redriveOutboxItem(this.#control, outboxId, reason)
   }

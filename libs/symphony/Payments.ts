@@ -84,7 +84,7 @@ const PAYMENT_FILTERS: readonly string[] = Object.keys({
   limit: true,
 } satisfies Record<keyof PaymentSearch, true>)
 
-/** Filters where the state is known. */
+/** Filters of a search that has a fixed state. */
 export const FILTERS_OF_A_STATE = PAYMENT_FILTERS.filter((name) => name !== 'state')
 
 const PAGE_LENGTH = 100

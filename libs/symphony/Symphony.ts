@@ -164,7 +164,7 @@ export class Symphony<
     const handlers: object = topics ?? {}
     const ofTopics = topicRails(Object.fromEntries(Object.entries<TopicHandler>({ ...handlers })))
     for (const declared of [...adapters, ...ofTopics]) {
-      // Lets the schema of a topic refuse a message without a call.
+      // The schema of a topic refuses an invalid message before its handler is called.
       const schema = 'payload' in declared ? undefined : schemas[declared.type]
       // Copies only topics: an adapter may be an instance of a class.
       const rail = loadRail(schema === undefined ? declared : { ...declared, payload: schema }, loading)

@@ -44,7 +44,7 @@ export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
   WorkerOptions<Topics>,
   'listen' | 'poll' | 'pollMs' | 'debounceMs' | 'leaseSeconds' | 'epochFile' | 'maintenance'
 > & {
-  /** Lease repair, sealing, verification and retention. @default true */
+  /** Whether to run lease repair, sealing, verification and retention. @default true */
   readonly maintenance?: boolean
 }
 

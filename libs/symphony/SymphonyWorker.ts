@@ -20,9 +20,9 @@ import type { SymphonyEvent } from './Events.js'
 
 /** Maintenance that every database needs. Any number of processes may run it at once. */
 export interface MaintenanceOptions {
-  /** True returns expired leases to the queue. @default true */
+  /** Whether to return expired leases to the queue. @default true */
   readonly repair?: boolean
-  /** True seals and verifies the ledger. @default true */
+  /** Whether to seal and verify the ledger. @default true */
   readonly sealing?: boolean
   /** Interval of lease repair. @default 60000 */
   readonly repairIntervalMs?: number
@@ -72,7 +72,7 @@ export interface WorkerCounts extends RelayerCounts {
   readonly sealed: number
 }
 
-/** Returns the parts of a worker as rounds for a fleet, each with its own interval. */
+/** Returns one fleet worker per part of this worker, each with its own interval. */
 export let roundsOf: (worker: SymphonyWorker) => readonly FleetWorker[]
 
 /**
@@ -212,7 +212,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
       ...round('scheduler', this.#scheduler, ({ more }) => more),
       ...round('repair', this.#repair, () => false, repairIntervalMs),
       ...round('sealer', this.#sealer, ({ more }) => more, sealIntervalMs),
-      // The database limits the rate.
+      // The database limits the rate of verification.
       ...round('verifier', this.#verifier, (verified) => verified !== undefined, VERIFY_INTERVAL_MS),
       ...round('cleanup', this.#cleanup, ({ more }) => more, cleanupIntervalMs),
     ]

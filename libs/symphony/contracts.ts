@@ -18,8 +18,8 @@ export type Instruction<Rails extends readonly RailContract[]> = Omit<
   }[number]
 
 /**
- * Payload, or an interface with the fields of a payment, which would not be assignable to an index signature. A payload
- * of a schema has no index signature and stays as it is.
+ * Adds the plain fields of a payment to a payload type with an index signature. TypeScript would not assign an
+ * interface to it otherwise. A payload type without an index signature stays unchanged.
  */
 type OrInterface<Payload> = string extends keyof Payload
   ? PaymentPayload extends Payload

@@ -39,9 +39,9 @@ export interface WorkerOptions<Topics extends TopicContracts> extends RelayerOpt
   readonly topics?: TopicHandlersOf<Topics>
   /** Handlers of inbox messages, by topic. @default none */
   readonly inbox?: InboxWork
-  /** Turns due timers and jobs into messages. @default false */
+  /** Whether to turn due timers and jobs into messages, or the options for it. @default false */
   readonly scheduler?: boolean | SchedulerOptions
-  /** Lease repair, sealing, verification and retention. @default true */
+  /** Whether to run lease repair, sealing, verification and retention, or their options. @default true */
   readonly maintenance?: boolean | MaintenanceOptions
 }
 

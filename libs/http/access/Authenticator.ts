@@ -50,14 +50,14 @@ export class Authenticator {
 /** Longer than any token of a provider, and short enough to hash for an unknown caller. */
 const TOKEN_LENGTH_MAX = 8_192
 
-/** Returns a check of the access token that takes the same time for every text of a length. */
+/** Returns a check of the access token. Its duration depends only on the length of the shown text. */
 function createAccessTokenCheck(token: string | undefined): (shown: string) => boolean {
   if (token === undefined) return () => false
   const expected = digest(token)
   return (shown) => timingSafeEqual(digest(shown), expected)
 }
 
-/** Hashes the text: equal lengths are needed for the comparison, and the length of the token stays hidden. */
+/** Hashes the text, because the comparison needs equal lengths and must not reveal the length of the token. */
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest()
 }

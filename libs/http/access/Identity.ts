@@ -3,9 +3,9 @@ import type { ApiKeyParts, Scope } from '../../access/index.js'
 /** Identity of a caller, by token, API key or JWT. */
 export interface Identity {
   readonly via: 'token' | 'key' | 'jwt'
-  /** Person of two-person decisions. */
+  /** Person recorded in two-person decisions. */
   readonly owner: string
-  /** Scope of its idempotency keys. A rotated key or a renewed token keeps the scope. */
+  /** Scope of the caller's idempotency keys. A rotated key or a renewed token keeps the scope. */
   readonly keyScope: string
   readonly scopes: readonly Scope[]
   /** Participants that the caller may see and pay for; null for all. */

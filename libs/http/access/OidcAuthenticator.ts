@@ -16,7 +16,7 @@ export interface OidcOptions {
   readonly ownerClaim: string
   /** Claim that lists the rights: an array, or words separated by spaces. @default scope */
   readonly scopeClaim: string
-  /** Scopes per word of that claim. Other words grant nothing. */
+  /** Scopes per word of the scope claim. Other words grant nothing. */
   readonly scopes: ReadonlyMap<string, readonly Scope[]>
   /** Claim that lists the participants of the person. @default none: all participants */
   readonly participantsClaim: string | undefined
@@ -34,7 +34,7 @@ export class OidcAuthenticator {
     this.#options = options
   }
 
-  /** Returns the identity of a token; undefined if it is no token or an invalid one. */
+  /** Returns the identity of a token; undefined if the text is no token or the token is invalid. */
   async identify(shown: string): Promise<Identity | undefined> {
     if (!JWT.test(shown)) return undefined
     const { issuer, audience, algorithms } = this.#options
@@ -76,7 +76,7 @@ export class OidcAuthenticator {
     const participants = participantsClaim === undefined ? null : wordsIn(payload[participantsClaim])
     // With a participants claim, a token without participants is refused.
     if (typeof owner !== 'string' || !OWNER.test(owner) || participants?.length === 0) return undefined
-    // The standard allows any number, but Date has a limit.
+    // The standard allows any expiry, but a Date has a limit.
     const expiresAt = new Date((payload.exp ?? Number.NaN) * 1_000)
     if (Number.isNaN(expiresAt.getTime())) return undefined
     const granted = new Set<Scope>(wordsIn(payload[scopeClaim]).flatMap((word) => scopes.get(word) ?? []))

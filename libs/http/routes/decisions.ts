@@ -201,7 +201,7 @@ interface Decision<Body extends TSchema> {
   readonly body?: Body
   readonly answer: RouteResponse
   readonly example: Example
-  /** Decides as the caller, about items that the caller may see. */
+  /** Makes the decision in the caller's name, about an item that the caller may see. */
   readonly decide: (control: Role, id: string, body: Static<Body>) => Promise<object>
 }
 

@@ -30,7 +30,8 @@ const Freeze = shape({
 const Lifting = shape({ at: Timestamp, by: Type.String(), reason: Type.String() })
 
 /**
- * Run of the server on which dispatch continues. Facts that the server withholds cannot be compared after a restore.
+ * Current server epoch. A field is null if the server does not reveal it; then a check after a restore cannot compare
+ * it.
  */
 const Epoch = shape({
   number: Type.Integer(),

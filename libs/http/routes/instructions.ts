@@ -91,7 +91,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
           trace: traceContextFromHeaders(request.headers),
         })
         requireParticipant(identity, instruction.participantId)
-        // A single statement: when it returns, it is committed. Only then is the request answered.
+        // A single statement, which is committed when it returns. Only then is the request answered.
         const [item] = await enqueueChecked(roles.ingest, [instruction], checks, { keyScope: identity.keyScope })
         if (item === undefined) throw new ProblemError('INTERNAL')
         const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
@@ -176,7 +176,7 @@ function acceptedOf({ instructionId }: OutboxInstruction, item: EnqueuedItem): A
 
 /**
  * Checks the rules of an instruction that its schema cannot express. Instruction id and key default to each other, but
- * only if the field is missing: null would be an id or key that the client has lost.
+ * only if the field is missing: a null probably means that the client lost its id or key.
  */
 function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }: Origin): OutboxInstruction {
   // Named fields: a rest pattern is slow on objects from the JSON parser.

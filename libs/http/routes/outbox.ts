@@ -80,7 +80,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
               ? await streamOf(roles.readonly, participant, { cursor, limit })
               : await searched(roles.readonly, { participants, state, rail, cursor, limit })
         const items = await readItemViews(roles.readonly, found.ids)
-        // With a search word, the other filters narrow its matches.
+        // With a search word, the filters by state and rail apply to its matches.
         const kept =
           q === undefined
             ? items
@@ -270,7 +270,7 @@ const PROOF_ROWS_MAX = 32
 /** Maximum size of rows and blocks, so that a page stays below 64 KiB. */
 const PROOF_BYTES_MAX = 65_000
 
-/** Includes the comma. */
+/** Returns the size of a value as JSON, including the comma after it. */
 function bytesAsJson(value: ProofRow | ProofBlock): number {
   return Buffer.byteLength(JSON.stringify(value)) + 1
 }

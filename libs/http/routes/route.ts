@@ -24,7 +24,7 @@ export interface RouteResponse {
   readonly contentType?: string
 }
 
-/** Route with its description. The server, the OpenAPI document and the tests use the same. */
+/** Route with its description. The server, the OpenAPI document and the tests all read this object. */
 export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Path with parameters as in OpenAPI: `/v1/outbox/{outboxId}` */
@@ -33,7 +33,7 @@ export interface Route {
   readonly summary: string
   /** Required scope; `any`: every authenticated caller; `open`: all callers; `signature`: the request is signed. */
   readonly access: Scope | 'any' | 'open' | 'signature'
-  /** For a key that is restricted to participants: only their data, or a refusal. */
+  /** Answer to a key that is restricted to participants: only their data (`filtered`), or a problem (`refused`). */
   readonly participants: 'filtered' | 'refused'
   readonly params?: TObject | undefined
   readonly query?: TObject | undefined
@@ -41,7 +41,7 @@ export interface Route {
   readonly body?: TSchema | undefined
   /** Maximum body size in bytes. @default 256 KiB */
   readonly bodyLimit?: number | undefined
-  /** True passes the bytes of the body to the handler, because a signature covers them. */
+  /** Whether the handler receives the bytes of the body, because a signature covers them. */
   readonly rawBody?: boolean | undefined
   readonly answers: Readonly<Record<number, RouteResponse>>
   /** Problems besides those common to all routes. */
@@ -108,7 +108,7 @@ export function route<
 
 const NO_BODY = Type.Undefined()
 
-/** Checks the identity. The schemas have checked every other part. */
+/** Checks that the request has an identity. The schemas have checked every other part. */
 function isRouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema>(
   given: unknown,
 ): given is RouteRequest<Params, Query, Body> {

@@ -30,7 +30,7 @@ export function streamRoutes(connections: SseConnections, authenticator: Authent
           try {
             return (await authenticator.identify(authorization)).scopes.includes('read')
           } catch (error) {
-            // A database or provider that does not answer has revoked nothing.
+            // Only a 401 ends the stream. A database or provider that does not answer has not revoked the key.
             return !(error instanceof ProblemError && PROBLEMS[error.code].status === 401)
           }
         }

@@ -97,7 +97,7 @@ function sourceIn(params: unknown): string {
   return typeof params === 'object' && params !== null && 'source' in params ? String(params.source) : ''
 }
 
-/** Answers for a committed message: a single statement enqueued it. */
+/** Answers the sender. The message is already committed, because a single statement stored it. */
 function answer({ source, messageId, state, created, contentDiffers }: ReceivedMessage, reply: FastifyReply): object {
   if (contentDiffers) {
     throw new ProblemError('CONTENT_DIFFERS', 'The first content stays. A new message needs a new id.')
@@ -138,7 +138,7 @@ function messageIn(name: string, source: ResolvedWebhookSource, { headers, body 
   }
 }
 
-/** Turns an invalid argument into INVALID_MESSAGE. Other errors are those of any route. */
+/** Turns an invalid argument into INVALID_MESSAGE. Returns any other error unchanged. */
 function asMessageProblem(error: unknown): unknown {
   const isArgument = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
   return isArgument ? new ProblemError('INVALID_MESSAGE', error.message) : error

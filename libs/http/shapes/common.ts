@@ -38,7 +38,7 @@ export const Timestamp = Type.String({
 /** Any JSON object. The parser of the body has checked its keys, numbers and depth. */
 export const JsonObjectShape = Type.Unsafe<JsonObject>({ type: 'object' })
 
-/** Opaque end of a page. Only the list that created it accepts it. */
+/** Opaque position of the end of a page. Only the list that created it accepts it. */
 export const Cursor = Type.String({ minLength: 1, maxLength: 4_096, pattern: '^[A-Za-z0-9_-]+$' })
 
 export function pageOf<Item extends TSchema>(item: Item) {

@@ -37,7 +37,8 @@ const BreakerShape = oneOf(['closed', 'open', 'half-open'])
 const WorkerRail = shape({ railType: Id, breaker: BreakerShape, calls: Type.Integer() })
 
 /**
- * Worker as it last reported. A worker that stopped cleanly is not listed; a killed one is dead since its last report.
+ * Worker as it last reported. A worker that stopped cleanly is not listed; a killed worker is shown as dead since its
+ * last report.
  */
 export const WorkerView = shape({
   workerId: Type.String(),
@@ -197,13 +198,19 @@ export type Status = Static<typeof Status>
 export const StatusEvent = Status
 export type StatusEvent = Static<typeof StatusEvent>
 
-/** Event `items`: changes since the last one. `truncated`: more items changed than are listed; read the page again. */
+/**
+ * Event `items`: changes since the last such event. `truncated`: more items changed than are listed; read the page
+ * again.
+ */
 export const ItemsEvent = shape({
   items: Type.Array(shape({ outboxId: Uuid, instructionId: Id, state: ItemStateShape })),
   truncated: Type.Boolean(),
 })
 export type ItemsEvent = Static<typeof ItemsEvent>
 
-/** Event `looked`: the server has read the database. Sent about once per second; without it, shown data may be old. */
+/**
+ * Event `looked`: the server has read the database. Sent about once per second. If it stays away, the shown data may be
+ * old.
+ */
 export const LookedEvent = shape({ at: Timestamp })
 export type LookedEvent = Static<typeof LookedEvent>

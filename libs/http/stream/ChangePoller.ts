@@ -119,6 +119,9 @@ function appearanceOf({ state, lastAttemptNo, claimedBy, holdReason }: ItemView)
   return JSON.stringify([state, lastAttemptNo, claimedBy, holdReason])
 }
 
-/** Longer than an enqueuing transaction should take, because ids are older than their commit. */
+/**
+ * Age up to which a poll reads changed items. Longer than an enqueuing transaction should take, because an id is
+ * created before its commit.
+ */
 const RECENT_SECONDS = 10
 const CHANGES_MAX = 200

@@ -114,7 +114,7 @@ export async function readProposalPage(role: Queryable, search: ProposalSearch):
   return rows
 }
 
-/** Returns undefined if there is no such proposal. */
+/** Returns a proposal, or undefined if there is no such proposal. */
 export async function readProposal(role: Queryable, proposalId: string): Promise<ProposalView | undefined> {
   const { rows } = await role.query<ProposalView>(
     `SELECT ${PROPOSAL_COLUMNS} FROM ${proposalsIn(role)} WHERE q.proposal_id = $1`,
@@ -144,7 +144,7 @@ export async function readContradictionPage(
   return rows
 }
 
-/** Returns undefined if the event does not exist or is no contradiction. */
+/** Returns a contradiction, or undefined if the event does not exist or is no contradiction. */
 export async function readContradiction(role: Queryable, eventId: string): Promise<ContradictionView | undefined> {
   const { rows } = await role.query<ContradictionView>(`${contradictions(role)} WHERE c.event_id = $1`, [
     requiredUuid('eventId', eventId),

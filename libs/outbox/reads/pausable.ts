@@ -55,8 +55,8 @@ export async function requireKnownName(role: Queryable, kind: PauseKind, name: s
 }
 
 /**
- * Throws `UnknownNameError` for an undeclared rail, unless items wait for it and no declared name is similar. A
- * misspelt rail has items too if a process without rails enqueued them.
+ * Throws `UnknownNameError` for an undeclared rail, unless items wait for it and no declared name is similar. Waiting
+ * items alone prove nothing: a process without rails also enqueues items for a misspelt rail.
  */
 async function requireKnownRail(role: Queryable, name: string): Promise<void> {
   const { rows } = await role.query<{ name: string }>(

@@ -71,7 +71,7 @@ export async function searchItems(role: Queryable, search: ItemSearch): Promise<
   return { ids, next: ends[0]?.place ?? null }
 }
 
-/** Returns the query of all items in a state, or of all items, below a position in descending order. */
+/** Returns the query of the items in a state (by default all items) below a position, in descending order. */
 function stretchOf(role: Queryable, state: ItemState | undefined): string {
   if (state === 'DISPATCHED' || state === 'FAILED') {
     // FAILED items have their own index, in the order of failure. Its condition `attempt_no >= 1` is always true;

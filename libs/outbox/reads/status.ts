@@ -5,7 +5,8 @@ import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport
 import { PENDING_STATES } from './search.js'
 
 /**
- * Empty values make the driver prepare a statement. These run every second, and planning costs as much as execution.
+ * Empty list of values, with which the driver prepares a statement. These queries run every second, and planning costs
+ * as much as execution.
  */
 const PREPARED: readonly unknown[] = []
 
@@ -42,7 +43,7 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
   return onlyRow(rows)
 }
 
-/** Returns undefined before the first claim or check. */
+/** Returns the current epoch, or undefined before the first claim or check. */
 export async function readDispatchEpoch(role: Queryable): Promise<DispatchEpoch | undefined> {
   const { rows } = await role.query<DispatchEpoch>(
     `

@@ -10,15 +10,15 @@ export interface RailContractOptions {
   /** Payload that the rail refuses permanently. @default refusals are not checked */
   readonly refusedPayload?: JsonObject
   /**
-   * Returns the number of payments under a reference, as the sandbox knows it independently of the adapter. It makes
-   * most rules stricter. @default the adapter's own answers are trusted
+   * Asks the sandbox, without the adapter, how many payments it made under a reference. Most rules are stricter with
+   * it. @default the adapter's own answers are trusted
    */
   readonly effectsOf?: (reference: string) => number | Promise<number>
   /** Milliseconds within which the adapter must react to its signal. @default 2000 */
   readonly abortPatienceMs?: number
 }
 
-/** State of one rule's check: new references, the same rail. */
+/** Rail and payloads for the check of one rule. Each request has a new reference. */
 export class Sandbox {
   readonly rail: LoadedRail
   readonly payload: JsonObject

@@ -18,8 +18,9 @@ export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule
 /**
  * Returns whether a text holds a card number: 13 to 19 digits that pass the Luhn check, in one piece or in groups. All
  * combinations of adjacent groups are tried, because a number may stand beside another (`4111 1111 1111 1111 12/29`).
- * Digits in one piece count as one number; otherwise most ids of that length would be refused instead of one in ten. A
- * longer run is searched at every position unless it is an IBAN, because such a run is probably an evasion.
+ * Digits in one piece are tried only as a whole. With their parts, most ids of that length would be refused instead of
+ * one in ten. A run of more than 19 digits is searched at every position unless it is an IBAN, because it probably
+ * hides a number.
  */
 export function holdsCardNumber(text: string): boolean {
   // Digits of other scripts and invisible characters hide a number from a pattern, but not from a reader.
@@ -48,7 +49,7 @@ function holdsInGroups(groups: readonly string[]): boolean {
 }
 
 function holdsInRun(digits: string): boolean {
-  // So many digits contain a card number at least by chance, and the search would take too long.
+  // A run this long contains a card number at least by chance, and a search of it would take too long.
   if (digits.length > DIGITS_SEARCHED_MAX) return true
   for (let start = 0; start + CARD_LENGTH.min <= digits.length; start += 1) {
     for (let length = CARD_LENGTH.min; length <= CARD_LENGTH.max && start + length <= digits.length; length += 1) {

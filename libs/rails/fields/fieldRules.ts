@@ -54,7 +54,7 @@ export function mergeFieldRules(declared: readonly FieldRule[], recorded: FieldC
   return [...merged.values()]
 }
 
-/** Returns the rank of a class. Encrypted fields are never shown; forbidden ones are shown masked. */
+/** Returns the rank of a class. `encrypted` is stricter than `forbidden`: it is never shown, not even masked. */
 function strictness({ fieldClass }: FieldRule): number {
   return ['public', 'masked', 'forbidden', 'encrypted'].indexOf(fieldClass)
 }

@@ -14,7 +14,7 @@ export function redactFields(payload: JsonObject, rules: readonly FieldRule[]): 
   const secrets = secretsIn(payload, rulesOf(rules, 'masked', 'encrypted', 'forbidden'))
   if (secrets.length === 0) return redact
   return (text, lengthMax) => {
-    // No value of a payload is longer than this. The rest of the text is dropped.
+    // Drops the rest of a very long text. No value of a payload is longer than this limit.
     const near = text.slice(0, TEXT_READ_MAX)
     return redact(
       secrets.reduce((rest, secret) => rest.replaceAll(secret, '[withheld]'), near),
@@ -33,7 +33,7 @@ function secretsIn(payload: JsonObject, rules: readonly FieldRule[]): readonly s
   return [...secrets].filter(({ length }) => length >= LENGTH_MIN).toSorted((a, b) => b.length - a.length)
 }
 
-/** Returns a value unchanged, in JSON, in a URL, and in base64 as in basic authentication. */
+/** Returns the forms in which a text may quote a value: unchanged, in JSON, in a URL, and in base64. */
 function spellings(text: string): readonly string[] {
   return [
     text,

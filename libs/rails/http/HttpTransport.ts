@@ -45,9 +45,10 @@ export class ExchangeBrokenError extends SymphonyError {
 }
 
 /**
- * Exchanges one request for one answer, and knows whether anything was sent, which decides a payment. undici calls
- * `onRequestStart` just before it writes to the socket. An error without that call (a refused connection, an unresolved
- * name, a wrong certificate) is a `NotSentError`. Any other error is not. Redirects are not followed: they are answers.
+ * Sends one request and returns its answer. Tells an error before anything was sent from a later one, after which the
+ * rail may have paid. undici calls `onRequestStart` just before it writes to the socket. An error without that call (a
+ * refused connection, an unresolved name, a wrong certificate) is a `NotSentError`. Any other error is not. Redirects
+ * are not followed: they are answers.
  */
 export class HttpTransport {
   readonly #responseBytesMax: number
@@ -85,8 +86,8 @@ async function createAgent({ connectionsMax, keepAlive, connectTimeoutMs, tls }:
   const undici = await import('undici')
   return new undici.Agent({
     connections: connectionsMax,
-    // One request at a time per connection; 0 closes it after each. A broken pipeline would leave many unknown
-    // outcomes.
+    // 1 sends one request at a time per connection; 0 closes the connection after each. With several requests at a
+    // time, one broken connection would leave many unknown outcomes.
     pipelining: keepAlive ? 1 : 0,
     connect: { ...tls, timeout: connectTimeoutMs, rejectUnauthorized: true, minVersion: 'TLSv1.2' },
     // The caller's signal bounds the exchange. undici's own timers are coarse and would end it for another reason.
@@ -120,7 +121,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
-    // Aborted while it waited for a connection, and already reported as not sent, so it must not be sent now.
+    // The request was aborted while it waited for a connection. It is already reported as not sent, so it must not be
+    // sent.
     if (this.#signal.aborted) controller.abort(new NotSentError('aborted while waiting for a connection'))
     else this.#controller = controller
   }

@@ -26,7 +26,7 @@ export interface HttpRailOptions<Type extends string = string, Payload extends o
 }
 
 export interface HttpOptions<Payload extends object = JsonObject> {
-  /** Address of payments. `{reference}` in it is replaced. HTTPS, or plain HTTP to this machine. */
+  /** Address to which payments are sent. `{reference}` in it is replaced. HTTPS, or plain HTTP to this machine. */
   readonly url: string
   /** HTTP method. @default 'POST' */
   readonly method?: 'POST' | 'PUT'
@@ -57,7 +57,7 @@ export interface HttpOptions<Payload extends object = JsonObject> {
   /**
    * Whether connections are reused. A server may close an idle connection while a payment is written to it, which
    * leaves an unknown outcome. That is cheap with `resend` or `inquire`, but needs an operator with `hold`. @default
-   * onUnknown is not 'hold'
+   * true unless onUnknown is 'hold'
    */
   readonly keepAlive?: boolean
   /** Clock of times in requests. @default systemClock */

@@ -83,7 +83,7 @@ export class FileRailBook implements RailBook {
       lines.set(waiting, lineOf(waiting.payment, now))
     }
     if (lines.size > 0) this.#append([...lines.values()])
-    // Also syncs lines of other processes that this one only repeats: an answer must survive a crash.
+    // Also syncs the lines of other processes. An answer may repeat such a line, and must survive a crash.
     await syncToDisk(this.#fd)
     this.#readOn()
     for (const waiting of batch) {

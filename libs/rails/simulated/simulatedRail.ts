@@ -27,7 +27,8 @@ export interface SimulatedRailOptions extends Omit<Rail, 'type' | 'dispatch' | '
   /** Seed of the choice among weights. The same seed repeats a run. @default 'symphony' */
   readonly seed?: string
   /**
-   * Whether to pay a reference at most once. Should be true if `onUnknown` is `resend`. @default onUnknown is 'resend'
+   * Whether to pay a reference at most once. Should be true if `onUnknown` is `resend`. @default true only if onUnknown
+   * is 'resend'
    */
   readonly idempotent?: boolean
   /** Duration of an answer, fixed or between two bounds. @default 0 */
