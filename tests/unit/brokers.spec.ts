@@ -112,7 +112,7 @@ describe('a declaration of a broker rail', () => {
     [
       'a consumersDeduplicate with onUnknown hold',
       () => rabbit({}, { onUnknown: 'hold', consumersDeduplicate: true }),
-      'consumersDeduplicate: expected nothing',
+      'consumersDeduplicate: expected none',
     ],
     [
       'Kafka without a producer',
