@@ -100,7 +100,7 @@ describe('thresholds', () => {
     expect(prometheusRules(rules)).toContain('max by (job) (oldest_due_age_seconds) > 7200')
   })
 
-  test('are settings with the same defaults, printed by `symphony alerts`', async () => {
+  test('are settings with the defaults of the rules, printed by `symphony alerts`', async () => {
     for (const [name, value] of Object.entries(ALERT_THRESHOLDS)) {
       expect([name, Object.entries(SETTINGS).find(([setting]) => setting === name)?.[1].default]).toEqual([name, value])
     }
@@ -116,7 +116,7 @@ const ageMinutes = (alert: Alert | undefined) =>
   alert === undefined ? undefined : Math.round((Date.now() - Date.parse(alert.since)) / 60_000)
 const described = (list: readonly Alert[]) => list.map((one) => `${one.name} ${ageMinutes(one)} min`)
 
-describe('alerts from the database', () => {
+describe('on the status of a database', () => {
   let db: TestDatabase
   let words: readonly string[]
   beforeAll(async () => {
@@ -170,7 +170,7 @@ describe('alerts from the database', () => {
     expect(ageMinutes(await find('SymphonyOldestUnfinishedAge'))).toBe(48 * 60)
   })
 
-  test('unknown codes and clock jumps come from heartbeats; invalid ones are ignored', async () => {
+  test('alerts on unknown codes and clock jumps read heartbeats and ignore invalid values', async () => {
     for (const secondsAgo of ['soon', null, {}, [1]]) {
       await beat({ unknownCode: { secondsAgo }, clockJump: { secondsAgo } })
       expect(await find('SymphonyUnknownRailCodes')).toBeUndefined()
@@ -240,7 +240,7 @@ describe('alerts from the database', () => {
     expect(await find('SymphonyDlqGrowing')).toMatchObject({ state: 'firing', value: 1 })
   })
 
-  test('SymphonyNoWorkerAlive fires for due payments since the last heartbeat', async () => {
+  test('SymphonyNoWorkerAlive fires if payments are due; its age counts from the last heartbeat', async () => {
     await enqueue(db)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET next_attempt_at = now() - interval '20 minutes'
@@ -263,7 +263,7 @@ describe('alerts from the database', () => {
     expect(ageMinutes(await find('SymphonySchedulerLate'))).toBe(10)
   })
 
-  test('a separate process shows the same alerts with the same ages', async () => {
+  test('`symphony status` in another process shows the same alerts with the same ages', async () => {
     const { alerts }: { alerts: Alert[] } = JSON.parse((await symphony([...words, '--json'])).stdout)
     expect(described(alerts)).toEqual(described(await look()))
     expect(alerts.length).toBeGreaterThan(3)

@@ -76,7 +76,7 @@ test('inbox events log one line each, and an error of a handler by its type and 
   expect(text()).not.toContain(CANARY)
 })
 
-test('lease events log one line each, and a lost lease is no error', () => {
+test('lease events log one line each, and a lost lease is not logged as an error', () => {
   const { log, lines, text } = listen()
   const tell = logEvents(log)
   const lease = { resource: 'r', owner: 'o' }
@@ -149,7 +149,7 @@ test('a claim of 1,000 items logs one short line; a repair logs its counts and h
   ])
 })
 
-test('FaultLog writes the first fault of a kind, then one line per interval with its repeats', async () => {
+test('FaultLog writes the first fault of a kind, then one line per interval with a count', async () => {
   const { log, lines } = listen()
   const faults = new FaultLog(log, 200)
   const fail = (during: string) => faults.write('error', during, { during }, 'worker_fault')
@@ -170,7 +170,7 @@ test('FaultLog writes the first fault of a kind, then one line per interval with
   await expect.poll(isTold, POLL_OPTIONS).toBeGreaterThan(1)
 })
 
-test('logEvents bounds faults of relayer, repair and sealer across items', () => {
+test('logEvents logs repeated faults of relayer, repair and sealer once, whatever the item', () => {
   const { log, lines } = listen()
   const tell = { relayer: logEvents(log), repair: logEvents(log), sealer: logEvents(log) }
   const error = Object.assign(new Error('refused'), { code: 'CONNECT_FAILED' })

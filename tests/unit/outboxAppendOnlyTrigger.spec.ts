@@ -125,14 +125,14 @@ beforeAll(async () => {
   before = await rowHashes(db)
 })
 
-test('every table of this file has a row', async () => {
+test('every table under test has a row', async () => {
   for (const table of [...LEDGERS, ...NEVER_TRUNCATED.map(([name]) => name)]) {
     const { rows } = await db.queryNoRole(`SELECT $1::text AS table FROM ${table} LIMIT 1`, [table])
     expect(rows).toEqual([{ table }])
   }
 })
 
-describe.each(actors)('append-only tables, as %s', (actor) => {
+describe.each(actors)('for the %s', (actor) => {
   afterAll(async () => {
     await clients.get(actor)?.end()
     clients.delete(actor)
@@ -163,7 +163,7 @@ describe.each(actors)('append-only tables, as %s', (actor) => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('every row of every table is unchanged', async () => {
+  test('every row of every table is unchanged after these tests', async () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 })
@@ -201,7 +201,7 @@ describe('the append-only guard', () => {
 })
 
 describe('the guard triggers', () => {
-  test('lose ENABLE ALWAYS when declared again; a deployment restores it', async () => {
+  test('lose ENABLE ALWAYS when they are created again; a deployment restores it', async () => {
     await withTestDatabase(
       async (fresh) => {
         const { rows: triggers } = await fresh.queryNoRole<{ table: string; trigger: string; redeclare: string }>(

@@ -60,7 +60,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
     expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [], next: undefined })
   })
 
-  test('throws InvalidPayloadError in enqueue with rails; the caller’s transaction continues', async () => {
+  test('makes enqueue with rails throw InvalidPayloadError; the caller’s transaction continues', async () => {
     const tx = await openConnection(db, 'symphony_ingest')
     const instruction = buildInstruction(fault)
     const other = buildInstruction()

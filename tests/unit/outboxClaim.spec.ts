@@ -68,7 +68,7 @@ describe('the order of a claim', () => {
     expect(ids(await claim(db, [a, b, c], { batchSize: 5 }))).toEqual(oldestFirst.slice(5))
   })
 
-  test('sorts taken-over items by their due time', async () => {
+  test('is by due time for taken-over items too', async () => {
     const rail = buildInstruction().railType
     const [first] = await enqueueAged([rail, 50, 1])
     await claimOnly(db, rail)
@@ -78,8 +78,8 @@ describe('the order of a claim', () => {
   })
 })
 
-describe('the size of a claim', () => {
-  test('is at most the batch size, expired leases included', async () => {
+describe('the result of a claim', () => {
+  test('has at most batch-size items, expired leases included', async () => {
     const rail = buildInstruction().railType
     const items = await enqueueAged(...Array.from({ length: 5 }, () => [rail, 10, 1] as const))
     const [crashed] = await claim(db, rail, { batchSize: 1 })
@@ -399,7 +399,7 @@ describe('a takeover of an expired lease', () => {
     expect(await claimOne(() => expect.unreachable())).toEqual([])
   })
 
-  test('skips an item that the ledger refuses, and the claim leases the others', async () => {
+  test('skips an item that the ledger refuses, and the claim leases the other items', async () => {
     const rail = buildInstruction().railType
     const poisoned = await enqueueAndClaim(db, { railType: rail })
     await db.expireLease(poisoned.outboxId)
@@ -426,7 +426,7 @@ describe('the lease columns', () => {
   const some = [1, 2, 3, 4, 5, 6].map((bits) => columns.filter((_, index) => (bits & (1 << index)) !== 0))
 
   test.for(some.map((set) => [set.map(([column]) => column).join(' and '), set] as const))(
-    'refuse %s without the others (23514)',
+    'refuse %s without the other lease columns (23514)',
     async ([, set]) => {
       const { outboxId } = await enqueue(db)
       const assignments = set.map(([column, value]) => `${column} = ${value}`).join(', ')

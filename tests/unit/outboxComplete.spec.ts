@@ -67,7 +67,7 @@ describe('complete_outbox_attempt', () => {
   test.for([
     ['DISPATCHING', 'P7003', /^INVALID_COMPLETION_STATE: /],
     ['RETRYABLE', 'P7002', /^LEASE_LOST: /],
-  ] as const)('refuses the enum value %s as it refuses the text (%s)', async ([state, code, message]) => {
+  ] as const)('refuses the enum value %s with the same error as its text (%s)', async ([state, code, message]) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const worker = await db.connect('symphony_executor')
     const completion = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
@@ -354,7 +354,7 @@ describe('a batch of completions', () => {
     expect(await attemptRows(db, lease.outboxId)).toMatchObject([{ state: 'RETRYABLE', error_code: 'FIRST' }])
   })
 
-  test('records a completion that follows one of the same item with a foreign token', async () => {
+  test('records a completion although an earlier one of the same item has a foreign token', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, leaseToken: randomUUID(), state: 'FAILED' },
@@ -364,7 +364,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('records a lease listed twice only once, with foreign tokens between', async () => {
+  test('records a lease once that is listed twice with foreign tokens in between', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
@@ -381,7 +381,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 RETRYABLE'])
   })
 
-  describe('all of them DISPATCHED', () => {
+  describe('with DISPATCHED outcomes only', () => {
     test('returns one verdict per completion, in the given order', async () => {
       const [paid, expired, recorded, taken, alsoPaid] = [
         await enqueueAndClaim(db),
@@ -462,7 +462,7 @@ describe('a batch of completions', () => {
     })
   })
 
-  test('treats a recorded token like the single form, for any worker', async () => {
+  test('returns the recorded attempt for a recorded token, like complete_outbox_attempt', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED' })
     for (const workerId of [WORKER, 'other-worker']) {
@@ -498,7 +498,7 @@ describe('the ledger', () => {
     ['FAILED', 'DISPATCHED'],
     ['FAILED', 'FAILED'],
   ] as const)(
-    'has %s and refuses a second terminal row, %s, even from a superuser (23505)',
+    'has a %s row and refuses a second terminal row, %s, even from a superuser (23505)',
     async ([first, second]) => {
       const lease = await enqueueAndClaim(db)
       await complete(db, lease, { state: first })

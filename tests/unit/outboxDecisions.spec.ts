@@ -156,7 +156,7 @@ describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
     await superuser.close()
   })
 
-  test('refuses a second proposal until the first is withdrawn (P7006)', async () => {
+  test('cannot be proposed again until the first proposal is withdrawn (P7006)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const first = await propose(olga, outboxId, decision)
     const before = await stateOf(outboxId)
@@ -169,7 +169,7 @@ describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
     expect(await approve(olga, second)).toMatchObject({ outboxId, decision })
   })
 
-  test('is proposed once by eight concurrent proposals; the others are refused (P7006)', async () => {
+  test('is proposed once by eight concurrent calls; the other seven are refused (P7006)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const lock = await openConnection(db)
     await lock.query('BEGIN')
@@ -226,7 +226,7 @@ describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
     expect(await stateOf(outboxId)).toEqual(decided)
   })
 
-  test('is applied once by eight concurrent approvals; the others are refused (P7006)', async () => {
+  test('is applied once by eight concurrent approvals; the other seven are refused (P7006)', async () => {
     const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(olga, outboxId, decision)
     const lock = await openConnection(db)
@@ -595,7 +595,7 @@ describe('a late success', () => {
     },
   )
 
-  test('allows DISPATCHED, proposed before or after it', async () => {
+  test('allows DISPATCHED, proposed before or after the late success', async () => {
     const first = await unknownAndPaidLate()
     await first.tell()
     await approve(pavel, await propose(olga, first.outboxId, 'DISPATCHED'))
@@ -608,7 +608,7 @@ describe('a late success', () => {
     }
   })
 
-  test('writes TERMINAL_BLOCKED if two people decide DISPATCHED with another reference', async () => {
+  test('causes a TERMINAL_BLOCKED event if two people decide DISPATCHED with another reference', async () => {
     const { outboxId, tell } = await unknownAndPaidLate()
     await tell('late-1')
     await approve(pavel, await propose(olga, outboxId, 'DISPATCHED'))
@@ -629,7 +629,7 @@ describe('a late success', () => {
     )
   })
 
-  test('writes no TERMINAL_BLOCKED if two people decide DISPATCHED with its reference', async () => {
+  test('causes no TERMINAL_BLOCKED event if two people decide DISPATCHED with its reference', async () => {
     const { outboxId, tell } = await unknownAndPaidLate()
     await tell('rail-reference-1')
     await approve(pavel, await propose(olga, outboxId, 'DISPATCHED'))

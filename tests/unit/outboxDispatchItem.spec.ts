@@ -143,7 +143,7 @@ describe('an item of unknown outcome', () => {
   test.each([
     [4_999, 0],
     [5_000, 1],
-  ])('counts as absent only after settleMs: %i ms after its last attempt it is sent %i times', async (ms, times) => {
+  ])('unknown to the rail waits for settleMs: %i ms after its last attempt, it is sent %i times', async (ms, times) => {
     const { result, sent } = await dispatch({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
     expect(sent).toHaveLength(times)
     expect(result).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })
@@ -238,7 +238,7 @@ describe('a success with an overlong reference', () => {
     },
   )
 
-  test('holds the item as RAIL_REFERENCE_INVALID when an inquiry finds it', async () => {
+  test('holds the item as RAIL_REFERENCE_INVALID when an inquiry finds the success', async () => {
     const item = { outcomeUnknown: true, attemptCount: 1, evidence: endedBefore(60_000) }
     expect((await dispatch({ onUnknown: 'inquire', item, rail: { queryStatus: () => answer } })).result).toMatchObject(
       held,

@@ -56,7 +56,7 @@ function leaseItem(railType: string, expiryStreak = 0): LeasedItem {
   return new LeasedItem(item, systemClock.monotonicMs(), 60_000, systemClock)
 }
 
-/** Adds items, releases their batch-mates at once, and returns those. */
+/** Adds items, releases their batch-mates at once, and returns the batch-mates. */
 function addAndRelease(queue: DispatchQueue, items: readonly LeasedItem[]): LeasedItem[] {
   const batchMates = queue.add(items)
   if (batchMates.length > 0) queue.batchMatesReleased()
@@ -80,7 +80,7 @@ test('lanes start items alternately, and no more than there are shared slots', (
   expect(startAll(queue)).toEqual([c])
 })
 
-test('add() returns an item of a rail without a lane and queues the others', () => {
+test('add() returns an item of a rail without a lane and queues the other items', () => {
   const queue = createQueue(['one'])
   const [stray, item] = [leaseItem('three'), leaseItem('one')]
   expect(addAndRelease(queue, [stray, item])).toEqual([stray])
@@ -88,7 +88,7 @@ test('add() returns an item of a rail without a lane and queues the others', () 
 })
 
 describe('an item whose lease expired once', () => {
-  test('releases its batch-mates of the same rail, and starts only when they are released', () => {
+  test('starts only after its batch-mates of the same rail are released', () => {
     const queue = createQueue()
     const [quarantined, mate, other] = [leaseItem('one', 1), leaseItem('one'), leaseItem('two')]
     expect(queue.add([mate, quarantined, other])).toEqual([mate])
@@ -110,7 +110,7 @@ describe('an item whose lease expired once', () => {
     expect(queue.lanesToClaim().flatMap(({ lanes }) => lanes.map(({ railType }) => railType))).toEqual(['two'])
   })
 
-  test('releases items that a concurrent claim brings for its rail', () => {
+  test('causes the release of items that a concurrent claim brings for its rail', () => {
     const queue = createQueue()
     const [quarantined, late, lateSuspect] = [leaseItem('one', 1), leaseItem('one'), leaseItem('one', 1)]
     queue.add([quarantined])
@@ -133,7 +133,7 @@ describe('an item whose lease expired once', () => {
 })
 
 describe('an item whose lease expired twice', () => {
-  test('releases all waiting items, quarantined ones too, and starts when no call is running', () => {
+  test('starts after all waiting items are released, quarantined ones too, and no call runs', () => {
     const queue = createQueue()
     const running = leaseItem('two')
     queue.add([running])

@@ -78,7 +78,7 @@ describe('a new item', () => {
     expect(await claim(db, item.railType)).toEqual([])
   })
 
-  test('has a UUID of version 7, not earlier than the one before', async () => {
+  test('has a UUID of version 7, not earlier than that of the previous item', async () => {
     const first = await enqueue(db)
     const second = await enqueue(db)
     expect(first.outboxId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]/)
@@ -270,7 +270,7 @@ describe('a batch', () => {
     expect(await everything()).toEqual(before)
   })
 
-  test('is refused as a whole for one conflict, and the error names its ordinal', async () => {
+  test('is refused as a whole for one conflict, and the error names the item’s ordinal', async () => {
     const known = await enqueue(db)
     const before = await everything()
     const refusal = await failureOf(
@@ -322,7 +322,7 @@ describe('a rolled-back enqueue', () => {
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
   })
 
-  test('takes no number by bump_participant_outbox_seq, which shares the sequence of enqueues', async () => {
+  test('takes no number; nor does a rolled-back bump_participant_outbox_seq', async () => {
     const participantId = buildInstruction().participantId
     const owner = db.as('symphony_owner')
     const bump = `SELECT ${qualify(owner, 'bump_participant_outbox_seq')}($1) AS taken`
@@ -353,7 +353,7 @@ test('a unique constraint refuses a second identity of an instruction and key (2
   })
 })
 
-describe('a sequence behind its identities', () => {
+describe('a sequence that is behind the items of its participant', () => {
   test('makes an enqueue fail (23505) and write nothing', async () => {
     const { participantId } = await enqueue(db)
     await enqueue(db, { participantId })

@@ -227,7 +227,7 @@ describe('a worker’s epoch record', () => {
     expect((await check({ ...lost, beatAt: after })).freeze).toMatchObject({ cause: 'LOST_COMMITS' })
   })
 
-  test('counts heartbeats up, at most once per second', async () => {
+  test('has a heartbeat number that grows at most once per second', async () => {
     const first = await check()
     expect(first.record.beatNo).toBe(1n)
     expect((await check(first.record)).record.beatNo).toBe(1n)
@@ -263,8 +263,8 @@ describe('a worker’s epoch record', () => {
   })
 })
 
-describe('a frozen dispatch', () => {
-  test('claims no rail, named or not, and reports no next event', async () => {
+describe('while dispatch is frozen', () => {
+  test('a claim returns no item, with or without rails, and next_outbox_event returns null', async () => {
     const { railType } = await enqueue(db)
     await freeze()
     expect(await claim(db, railType)).toEqual([])
@@ -275,7 +275,7 @@ describe('a frozen dispatch', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('refuses to begin the dispatch of a leased item until it is lifted', async () => {
+  test('beginOutboxDispatch is refused for a leased item until the freeze is lifted', async () => {
     const lease = await enqueueAndClaim(db, {}, { marked: true })
     await freeze()
     expect(await failureOf(beginOutboxDispatch(executor(), lease, WORKER))).toMatchObject({ code: 'DISPATCH_FROZEN' })
@@ -285,7 +285,7 @@ describe('a frozen dispatch', () => {
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })
   })
 
-  test('still accepts enqueue, complete, renew, release, repair and late outcomes', async () => {
+  test('enqueue, complete, renew, release, repair and late outcomes are still accepted', async () => {
     const [ending, renewed, released, expired, late] = [
       await enqueueAndClaim(db),
       await enqueueAndClaim(db),
@@ -307,7 +307,7 @@ describe('a frozen dispatch', () => {
     expect(kept).toMatchObject({ eventType: 'LATE_OUTCOME' })
   })
 
-  test('marks items enqueued before it, at the check after the freezing one, and no later items', async () => {
+  test('the next check marks items enqueued before the freeze, and no later items', async () => {
     const leased = await enqueueAndClaim(db)
     const [due, held, scheduled] = [
       await enqueue(db),
@@ -333,7 +333,7 @@ describe('a frozen dispatch', () => {
     expect(await epochRow(db)).toMatchObject({ items_marked: count, marked_at: at })
   })
 
-  test('has its items marked by one worker, and another does not wait for it', async () => {
+  test('a worker does not wait for another one that marks the items', async () => {
     await check()
     await freeze()
     const marking = await db.connect()
@@ -344,7 +344,7 @@ describe('a frozen dispatch', () => {
     expect(await check()).toMatchObject({ marked: true })
   })
 
-  test('stays unchanged after a restart', async () => {
+  test('a restart of the server leaves the freeze unchanged', async () => {
     await check()
     await freeze()
     await check()
@@ -366,7 +366,7 @@ describe('a frozen dispatch', () => {
     expect(await isOpen()).toBe(true)
   })
 
-  test('freezes again after a further loss and marks the items enqueued in between', async () => {
+  test('a further loss freezes dispatch again and marks the items enqueued in between', async () => {
     await check()
     await freeze()
     await check()
@@ -377,7 +377,7 @@ describe('a frozen dispatch', () => {
     expect(await pendingRow(db, between.outboxId)).toMatchObject({ outcome_unknown: true })
   })
 
-  test('leaves the full trail equal to the queue', async () => {
+  test('the full trail reproduces the queue, marks included', async () => {
     await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
     try {
       const { outboxId } = await enqueue(db)

@@ -92,7 +92,7 @@ describe.for([1, 2, 3])('the full trail of random operations (seed %i)', (seed) 
   })
   afterAll(() => db.drop())
 
-  test('reproduces every column of every pending row at every fold', async () => {
+  test('reproduces every column of every pending row, every ten operations', async () => {
     const { folded, pending } = await foldTrails(db)
     expect(folded).toEqual(pending)
     expect(foldsThatDiffer).toEqual([])
@@ -112,7 +112,7 @@ describe.for([1, 2, 3])('the full trail of random operations (seed %i)', (seed) 
   })
 })
 
-test('the fold covers exactly the columns that the catalog lists', async () => {
+test('PENDING_COLUMNS lists exactly the columns of payment_outbox_pending', async () => {
   await using db = await createTestDatabase()
   const { rows } = await db.queryNoRole<{ name: string }>(
     `SELECT attname AS name FROM pg_attribute

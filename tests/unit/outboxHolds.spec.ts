@@ -109,20 +109,20 @@ describe('a leased item under a hold', () => {
     expect((await eventRows(db, lease.outboxId)).map((event) => event.event_type)).toEqual(['HOLD_PLACED'])
   })
 
-  test('has its lease renewed', async () => {
+  test('can have its lease renewed', async () => {
     const lease = await leasedAndHeld()
     const until = await renewOutboxLease(executor(), lease, WORKER, 3_600)
     expect(until.getTime()).toBeGreaterThan(lease.leaseExpiresAt.getTime())
   })
 
-  test('has its lease released and stays held', async () => {
+  test('can have its lease released and stays held', async () => {
     const lease = await leasedAndHeld()
     await releaseOutboxLease(executor(), lease, WORKER)
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, hold_reason: 'please wait' })
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('begins its marked dispatch', async () => {
+  test('can begin its marked dispatch', async () => {
     const lease = await leasedAndHeld(true)
     await beginOutboxDispatch(executor(), lease, WORKER)
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })

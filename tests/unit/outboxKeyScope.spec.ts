@@ -29,7 +29,7 @@ async function scopesOf(instructionId: string): Promise<unknown[]> {
   return rows.map(({ key_scope: scope }) => scope)
 }
 
-describe('a key of one scope', () => {
+describe('a key that is in use in its scope', () => {
   test('is refused for a second instruction (P7014), and the error names the first', async () => {
     const scope = buildScope()
     const first = buildInstruction()
@@ -49,7 +49,7 @@ describe('a key of one scope', () => {
     expect(await sequenceOf(db, second.participantId)).toEqual({ taken: [], next: undefined })
   })
 
-  test('returns the first item for the same instruction and content', async () => {
+  test('is accepted again for the same instruction and content; the first item is returned', async () => {
     const scope = buildScope()
     const instruction = buildInstruction()
     const first = await enqueuePaymentOutbox(gateway, instruction, scope)
@@ -65,7 +65,7 @@ describe('a key of one scope', () => {
     expect(await failureOf(enqueuePaymentOutbox(gateway, changed, scope))).toMatchObject({ sqlstate: 'P7004' })
   })
 
-  test('may be used for other instructions in another scope and by SQL callers', async () => {
+  test('may be used for other instructions in another scope or without a scope', async () => {
     const { idempotencyKey } = buildInstruction()
     for (const scope of [buildScope(), buildScope(), {}, {}]) {
       const item = await enqueuePaymentOutbox(gateway, buildInstruction({ idempotencyKey }), scope)

@@ -151,7 +151,7 @@ describe('record_late_outcome', () => {
     }
   })
 
-  test('refuses a foreign token of an ended item, and accepts one issued for it', async () => {
+  test('accepts for an ended item only a token that was issued for this item', async () => {
     const { lost, next } = await takenOver()
     await complete(db, next, PAID, HEIR)
     const refusal = await failureOf(report({ ...lost, leaseToken: randomUUID() }, PAID))
@@ -218,7 +218,7 @@ describe('a late success', () => {
     expect(third).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: PAID } })
   })
 
-  test('takes precedence over other late outcomes before and after it', async () => {
+  test('takes precedence over earlier failures and over all later late outcomes', async () => {
     const { lost, next } = await takenOver()
     await report(lost, { state: 'RETRYABLE', errorCode: 'TIMEOUT' })
     expect((await pendingRow(db, lost.outboxId))!.late_outcome).toMatchObject({ state: 'RETRYABLE' })
@@ -360,7 +360,7 @@ describe.for(['repair', 'takeover'] as const)('a late success, if %s records the
     else await claim(db, lease.railType, { workerId: HEIR })
   }
 
-  test('keeps an item at the retry ceiling claimable once', async () => {
+  test('allows one more claim of an item at the retry ceiling', async () => {
     const item = await enqueueAndFail(db, 19)
     const lease = await claimOnly(db, item.railType, { workerId: SLOW })
     await report(lease, PAID)

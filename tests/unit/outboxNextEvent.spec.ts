@@ -66,7 +66,7 @@ test('next_outbox_event returns the nearer of a due time and a lease expiry', as
   expect(await nextIs()).toBe('due sooner')
 })
 
-test('next_outbox_event with rails covers their due times only, and every lease', async () => {
+test('next_outbox_event with rails uses due times of these rails, and leases of every rail', async () => {
   await enqueue(db, { instructionId: 'a1', railType: 'a', notBefore: inHours(1) })
   await enqueue(db, { instructionId: 'b1', railType: 'b', notBefore: inHours(2) })
   expect(await nextIs(['b'])).toBe('due b1')
@@ -124,7 +124,7 @@ test.for(['participant', 'stream'] as const)(
   },
 )
 
-test('next_outbox_event covers unordered items of a paused stream', async () => {
+test('next_outbox_event includes unordered items of a paused stream', async () => {
   await pauseOutbox(control(), 'stream', 'p', 'please wait')
   await enqueue(db, { instructionId: 'free', participantId: 'p', railType: 'a' })
   expect(await nextIs()).toBe('due free')

@@ -140,7 +140,7 @@ describe('the head of a stream', () => {
   })
 })
 
-describe('a FAILED head', () => {
+describe('the failure of an item', () => {
   test.for(['by default', 'continue'] as const)('unblocks the next item under policy: %s', async (policy) => {
     const stream = new Stream(db)
     if (policy === 'continue') await setParticipantOutboxPolicy(olga.control, stream.participantId, 'continue')
@@ -208,7 +208,7 @@ describe('a FAILED head', () => {
     expect(events.rows).toEqual([{ event_type: 'PAUSED' }])
   })
 
-  test('halts the stream if two people decided FAILED', async () => {
+  test('halts the stream if two people decide it', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -219,7 +219,7 @@ describe('a FAILED head', () => {
     expect(await stream.claimed()).toEqual([ids[1]])
   })
 
-  test('halts the whole stream, head included, if an item in the middle is decided FAILED', async () => {
+  test('halts the whole stream, head included, if the item is in the middle', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
@@ -230,7 +230,7 @@ describe('a FAILED head', () => {
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
   })
 
-  test('marks the head as blocked if an item in the middle is decided FAILED', async () => {
+  test('marks the head as blocked if the item is behind the head', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -255,7 +255,7 @@ describe('a FAILED head', () => {
     expect(await stream.claimed()).toEqual([])
   })
 
-  test('does not halt the stream if it is unordered; nor does a DISPATCHED head', async () => {
+  test('does not halt the stream if the item is unordered; nor does a DISPATCHED head', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     await stream.enqueue(false)
@@ -278,7 +278,7 @@ describe('a FAILED head', () => {
     ])
   })
 
-  test('has only the policies continue and halt, for a valid participant (22023)', async () => {
+  test('has policy continue or halt; another policy or an invalid participant is refused (22023)', async () => {
     const asked: [string | null, string | null][] = [
       ['p', null],
       ['p', 'HALT'],
@@ -408,7 +408,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await pendingRow(db, second)).toMatchObject({ blocked: false, block_unverified: false })
   })
 
-  test('makes a completion fail if its snapshot is older than the enqueue (40001)', async () => {
+  test('makes a completion with a snapshot older than the enqueue fail (40001)', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     await completer.query('COMMIT')
     await completer.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
@@ -426,7 +426,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('makes a completion fail if its snapshot is older than the last claim (40001)', async () => {
+  test('makes a completion with a snapshot older than the last claim fail (40001)', async () => {
     const { stream, lease, completer, enqueuer } = await createHeadEnding()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')

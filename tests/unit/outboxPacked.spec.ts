@@ -67,7 +67,7 @@ test('a packed enqueue returns new, repeated and known items in the given order'
   expect(rows).toEqual([{ created_at: items[0]!.createdAt, sequence_id: items[0]!.sequenceId }])
 })
 
-test('a packed claim returns the same as the rows of claim_outbox_batch', async () => {
+test('a packed claim returns the same items as the rows of claim_outbox_batch', async () => {
   const rail = `rail-${randomUUID()}`
   const claim = (options = {}) => claimOutboxBatch(executor(), 100, 'w', 60, { rails: [rail], ...options })
   const [unknown, expired, held, plain] = await enqueuePaymentOutboxBatch(ingest(), [

@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterEach(closeTransactions)
 
 const KINDS = ['rail', 'participant', 'stream'] as const
-/** Kinds that mark their items as blocked. */
+/** Kinds of pause that mark their items as blocked. */
 const MARKING_KINDS = ['participant', 'stream'] as const
 
 function nameOf(kind: PauseKind, stream: Stream): string {
@@ -241,7 +241,7 @@ test('pause_outbox and resume_outbox refuse an invalid kind, name or reason (220
 })
 
 describe('resuming', () => {
-  test.for([true, false])('notifies the workers if notify_enabled is true: %s', async (enabled) => {
+  test.for([true, false])('notifies the workers only if notify_enabled is true (here: %s)', async (enabled) => {
     const stream = new Stream(db)
     await pause('rail', stream)
     const listener = await db.connect()
@@ -355,7 +355,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('makes a resume fail if its snapshot is older than the enqueue (40001)', async () => {
+  test('makes a resume with a snapshot older than the enqueue fail (40001)', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       await operator.query('COMMIT')
@@ -373,7 +373,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('makes a resume fail if its snapshot is older than the last claim (40001)', async () => {
+  test('makes a resume with a snapshot older than the last claim fail (40001)', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
@@ -479,7 +479,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     }
   })
 
-  test('unblocks the next item if the head’s completion waits for it, after a rollback too', async () => {
+  test('unblocks the next item if the head’s completion waits for the resume', async () => {
     for (const outcome of ['COMMIT', 'ROLLBACK']) {
       const { stream, lease, second, completer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
@@ -616,7 +616,7 @@ test('a participant and its stream, resumed at the same time, leave no item bloc
   expect(await stream.drain()).toEqual(ids)
 })
 
-/** Returns two leased items, the first of them ordered or not, whose sequence numbers run against their ids. */
+/** Returns two leased items. Their sequence numbers are in the reverse order of their ids. */
 async function twoAgainstTheOrder(isFirstOrdered: boolean) {
   const stream = new Stream(db)
   await stream.enqueue(isFirstOrdered)
@@ -632,7 +632,7 @@ async function twoAgainstTheOrder(isFirstOrdered: boolean) {
   return { stream, leases, outcomes }
 }
 
-describe('a pause and a completion of several items of one participant', () => {
+describe('a pause or resume and a concurrent completion of two items', () => {
   test.for([
     ['pausing', 'two unordered items', false],
     ['pausing', 'a head and another item', true],
@@ -641,7 +641,7 @@ describe('a pause and a completion of several items of one participant', () => {
   ] as const)('do not deadlock while %s, with %s', async ([action, , isFirstOrdered]) => {
     const { stream, leases, outcomes } = await twoAgainstTheOrder(isFirstOrdered)
     if (action === 'resuming') await pause('participant', stream)
-    // Both transactions wait at this item, if both lock it first.
+    // Both transactions wait here, because both lock this item first. In opposite orders they would deadlock.
     const lock = await openTransaction(db)
     await lock.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [leases[0]!.outboxId])
     const completer = await openTransaction(db, 'symphony_executor')

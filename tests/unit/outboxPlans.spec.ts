@@ -222,7 +222,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(databases.map((db) => db.drop())))
 
 describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full trail', 'full, analysed again'])(
-  'tables: %s',
+  'on tables that are %s',
   (state) => {
     test.each(titles)('%s reads only its own items, by index', (title) => {
       const execution = recordings[state]![title]!
@@ -270,7 +270,7 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
   },
 )
 
-/** A session keeps plans from the time when the tables were empty, so those must suit full tables too. */
+/** A session keeps plans from the time when the tables were empty. These plans must suit full tables too. */
 describe('the plan of each operation', () => {
   test.each(titles)('%s is the same on empty tables, full ones, and full ones analysed again', (title) => {
     const ways = waysOf(recordings['full']![title]!, LARGE_TABLES)
@@ -281,7 +281,7 @@ describe('the plan of each operation', () => {
   })
 })
 
-test('a claim reads no more pages beside 250,000 items that it cannot claim', () => {
+test('a claim reads about as many pages among 250,000 unclaimable items as among claimable ones', () => {
   expect(pages.clean).toBeGreaterThan(BATCH)
   expect(pages.crowded).toBeLessThanOrEqual(1.2 * pages.clean)
 })
@@ -369,7 +369,7 @@ const DUE_OF_BOTH_KINDS = `
     now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours', n NOT BETWEEN 20001 AND 40001
   FROM generate_series(1, 40002) n`
 
-/** The same number of items, all claimable, so that the indexes have the same height. */
+/** As many items as in CROWD, all claimable, so that the indexes have the same height. */
 const DUE = `
   INSERT INTO payment_outbox_pending
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)

@@ -171,7 +171,7 @@ describe('the query for unserved rails', () => {
     expect(counts.reads).toBe(2)
   })
 
-  test('leaves out the warning of a committed payment if the database refuses it', async () => {
+  test('adds no warning if the database refuses it; the payment stays committed', async () => {
     const right = `EXECUTE ON FUNCTION ${db.qualify('unserved_outbox_rails')}(text[])`
     await db.queryNoRole(`REVOKE ${right} FROM symphony_ingest`)
     onTestFinished(async () => void (await db.queryNoRole(`GRANT ${right} TO symphony_ingest`)))

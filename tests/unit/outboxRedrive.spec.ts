@@ -115,7 +115,7 @@ describe('a redriven FAILED item', () => {
     ])
   })
 
-  test('is still returned for its instruction and key', async () => {
+  test('is still returned by an enqueue of its instruction and key', async () => {
     const { instructionId, participantId, idempotencyKey, railType, payload, outboxId } = await enqueueFailed(db)
     await redrive(outboxId)
     const instruction: OutboxInstruction = { instructionId, participantId, idempotencyKey, railType, payload }
@@ -302,7 +302,7 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('is held if the paid item is further back or the redrive is leased', async () => {
+  test('is held even if the paid item is two redrives back and the redrive is leased', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const second = await redrive(lease.outboxId)
@@ -392,7 +392,7 @@ describe('idempotency keys', () => {
   })
 
   test.for(['k~redrive~1', '~redrive~0', 'k~redrive~1~redrive~23', 'k~redrive~00000000000000000000'])(
-    'are refused in an enqueue if they end like a redrive: %s (22023)',
+    'are refused in an enqueue if they end like the key of a redrive: %s (22023)',
     async (idempotencyKey) => {
       const given = buildInstruction()
       await expect(
@@ -409,7 +409,7 @@ describe('idempotency keys', () => {
   )
 
   test.for(['k~redrive~', 'k~redrive~1x', 'k~REDRIVE~1', 'k~redrive~1~', '~redrive~-1'])(
-    'are accepted and redriven if they only resemble a redrive: %s',
+    'are accepted and redriven if they only resemble the key of a redrive: %s',
     async (idempotencyKey) => {
       const item = await enqueueFailed(db, { idempotencyKey })
       await redrive(item.outboxId)

@@ -29,7 +29,7 @@ async function showJson(id: string) {
   return { exitCode, items: printed.items, error: failed.error }
 }
 
-test('show --replay prints each event with its changes, and that the folded row is equal', async () => {
+test('show --replay prints each event with its changes, and that they add up to the pending row', async () => {
   const lease = await enqueueAndClaim(db, { payload: { amount: '77.10', currency: 'EUR', destination: 'SECRET' } })
   await complete(db, lease, { state: 'RETRYABLE', errorCode: 'BUSY', outcomeUnknown: true })
   const { exitCode, stdout, stderr } = await show(lease.instructionId, '--replay')
@@ -43,7 +43,7 @@ test('show --replay prints each event with its changes, and that the folded row 
   expect(stdout).not.toContain(lease.leaseToken)
 })
 
-test('show --replay prints the same as JSON, for every item of an instruction', async () => {
+test('show --replay --json prints events and comparison of every item of an instruction', async () => {
   const { instructionId, outboxId } = await enqueue(db)
   const other = await enqueue(db, { instructionId })
   const { exitCode, items } = await showJson(instructionId)

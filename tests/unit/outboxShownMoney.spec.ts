@@ -100,7 +100,7 @@ describe('outbox_operational_status', () => {
     expect(await shownOf({ ...PAYLOAD, destination: 'x'.repeat(12) }, {})).toMatchObject({ destination: '••••xxxx' })
   })
 
-  test('hides fields of another type or format', async () => {
+  test('hides fields of an unexpected type or format', async () => {
     const nothing = { amount: null, currency: null, destination: null, destinationWithheld: null }
     expect(await shownOf({ amount: 'a lot', currency: 'euros', destination: { iban: IBAN } }, {})).toEqual(nothing)
     expect(await shownOf({ amount: { value: '12.50' }, currency: ['EUR'], destination: 4711 }, {})).toEqual(nothing)

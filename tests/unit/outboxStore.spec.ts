@@ -49,24 +49,30 @@ async function claimedOne(): Promise<ClaimedMessage> {
 const idsOf = (messages: readonly ClaimedMessage[]) => messages.map(({ id }) => id)
 
 describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that names the argument', () => {
-  test.for([0, -1, Number.NaN, 1.5, 1_001, Number.POSITIVE_INFINITY])('refuses batchSize %d', async (batchSize) => {
-    const { topic, ids } = await enqueued(1)
-    await expect(owner.claim({ batchSize, topics: [topic] })).rejects.toThrow(RangeError)
-    await expect(owner.claim({ batchSize, topics: [topic] })).rejects.toMatchObject({ argument: 'batchSize' })
-    await expect(owner.claimDue(batchSize)).rejects.toMatchObject({ argument: 'batchSize' })
-    expect(await pendingRow(db, ids[0]!)).toMatchObject({ claimed_by: null, attempt_count: 0 })
-  })
+  test.for([0, -1, Number.NaN, 1.5, 1_001, Number.POSITIVE_INFINITY])(
+    'claim and claimDue refuse batchSize %d',
+    async (batchSize) => {
+      const { topic, ids } = await enqueued(1)
+      await expect(owner.claim({ batchSize, topics: [topic] })).rejects.toThrow(RangeError)
+      await expect(owner.claim({ batchSize, topics: [topic] })).rejects.toMatchObject({ argument: 'batchSize' })
+      await expect(owner.claimDue(batchSize)).rejects.toMatchObject({ argument: 'batchSize' })
+      expect(await pendingRow(db, ids[0]!)).toMatchObject({ claimed_by: null, attempt_count: 0 })
+    },
+  )
 
-  test.for([0, -1, Number.NaN, 0.5, 3_601])('refuses leaseSeconds %d', async (leaseSeconds) => {
-    const { topic, ids } = await enqueued(1)
-    const refused = owner.claim({ batchSize: 1, leaseSeconds, topics: [topic] })
-    await expect(refused).rejects.toThrow(RangeError)
-    await expect(refused).rejects.toMatchObject({ argument: 'leaseSeconds' })
-    expect(() => new OutboxStore(db.database, { leaseSeconds })).toThrow(RangeError)
-    expect(await pendingRow(db, ids[0]!)).toMatchObject({ claimed_by: null, attempt_count: 0 })
-  })
+  test.for([0, -1, Number.NaN, 0.5, 3_601])(
+    'claim and the constructor refuse leaseSeconds %d',
+    async (leaseSeconds) => {
+      const { topic, ids } = await enqueued(1)
+      const refused = owner.claim({ batchSize: 1, leaseSeconds, topics: [topic] })
+      await expect(refused).rejects.toThrow(RangeError)
+      await expect(refused).rejects.toMatchObject({ argument: 'leaseSeconds' })
+      expect(() => new OutboxStore(db.database, { leaseSeconds })).toThrow(RangeError)
+      expect(await pendingRow(db, ids[0]!)).toMatchObject({ claimed_by: null, attempt_count: 0 })
+    },
+  )
 
-  test('refuses a missing or blank argument with a TypeError that names it', async () => {
+  test('a missing or blank argument is refused with a TypeError that names it', async () => {
     expect(() => new OutboxStore(db.database, { owner: ' ' })).toThrow(TypeError)
     const claim = owner.claim.bind(owner)
     const noSize = Reflect.apply(claim, undefined, [{}])
@@ -129,7 +135,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
   })
 })
 
-describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () => {
+describe('PRIM-POSTGRES-OUTBOX-003 a call by a non-owner changes nothing', () => {
   const verbs = {
     ack: (store: OutboxStore, messages: readonly ClaimedMessage[]) => store.ack(messages),
     abandon: (store: OutboxStore, messages: readonly ClaimedMessage[]) => store.abandon(messages),
@@ -152,7 +158,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a verb of a non-owner changes nothing', () =>
     expect(await pendingRow(db, message.id)).toEqual(before)
   })
 
-  test.for(each)('$name of mixed ids changes only the own message, once', async ({ verb }) => {
+  test.for(each)('$name of own and foreign messages changes only the own message, once', async ({ verb }) => {
     const [mine] = await claimed(1, owner)
     const [foreign] = await claimed(1, other)
     const unknown = { ...mine!, id: randomUUID() }
@@ -238,7 +244,7 @@ describe('PRIM-POSTGRES-OUTBOX-004 abandon by the owner returns rows to ready wi
 })
 
 describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes ownership', () => {
-  test('stores the error, and no verb changes the message again', async () => {
+  test('stores the error, and no later call changes the message', async () => {
     const message = await claimedOne()
     expect(await owner.fail([message], 'the address does not exist')).toEqual([message.id])
     expect(await pendingRow(db, message.id)).toBeUndefined()
@@ -261,7 +267,7 @@ describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes own
 })
 
 describe('PRIM-POSTGRES-OUTBOX-006 claimDue excludes future-due rows', () => {
-  test('includes them at the instant they are due', async () => {
+  test('claims a message at the instant it is due', async () => {
     const { ids } = await enqueued(1, { dueAt: new Date(Date.now() + 86_400_000) })
     expect(idsOf(await owner.claimDue(1_000))).not.toContain(ids[0])
     await db.queryNoRole(
@@ -273,7 +279,7 @@ describe('PRIM-POSTGRES-OUTBOX-006 claimDue excludes future-due rows', () => {
   })
 })
 
-describe('a message verb and a payment', () => {
+describe('with payments and messages in one queue', () => {
   const verbs = {
     ack: (messages: readonly ClaimedMessage[]) => owner.ack(messages),
     abandon: (messages: readonly ClaimedMessage[]) => owner.abandon(messages),
@@ -308,7 +314,7 @@ describe('a message verb and a payment', () => {
     expect(await ledger(db, payment.outboxId)).toEqual([])
   })
 
-  test('complete_outbox_attempts answers LEASE_LOST for the other kind', async () => {
+  test('complete_outbox_attempts for messages returns LEASE_LOST for a payment', async () => {
     const executor = db.as('symphony_executor')
     const payment = await claimOnly(db, (await enqueue(db)).railType)
     const outcomes = [{ ...payment, state: 'DISPATCHED', railReference: 'ref' }] as const
@@ -331,14 +337,14 @@ describe('a message verb and a payment', () => {
     await expect(owner.enqueue({ topic, messageId, payload })).rejects.toMatchObject({ sqlstate: 'P7004' })
   })
 
-  test('enqueue_payment_outbox refuses an unknown kind (22023)', async () => {
+  test('enqueue_payment_outbox refuses a null p_is_message (22023)', async () => {
     const values = ['i', 'p', 'k', 'r', {}]
     await expect(
       db.queryNoRole('SELECT * FROM enqueue_payment_outbox($1, $2, $3, $4, $5, p_is_message => NULL)', values),
     ).rejects.toMatchObject({ code: '22023' })
   })
 
-  test('claim_outbox_batch without a filter leases both kinds, oldest first', async () => {
+  test('claim_outbox_batch without a filter leases payments and messages, oldest first', async () => {
     const payment = await enqueue(db)
     const message = await owner.enqueue({ topic: payment.railType, payload: {} })
     const younger = await enqueue(db, { railType: payment.railType })
@@ -346,7 +352,7 @@ describe('a message verb and a payment', () => {
     expect(items.map(({ outboxId }) => outboxId)).toEqual([payment.outboxId, message.outboxId, younger.outboxId])
   })
 
-  test('a payment rail gets no message of its name; a rail without money gets both kinds', async () => {
+  test('a payment rail gets no message, even by its name; a topic’s rail gets payments too', async () => {
     const bank = memoryRail({ type: `bank-${randomUUID()}`, onUnknown: 'resend' })
     const handled: string[] = []
     const topic = `topic-${randomUUID()}`

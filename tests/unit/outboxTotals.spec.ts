@@ -275,7 +275,7 @@ describe('the roll-up of tallies', () => {
   })
 })
 
-test('the last hour excludes older tallies, before and after the roll-up', async () => {
+test('the totals of the last hour exclude older tallies, before and after the roll-up', async () => {
   await plantTally('58 minutes', { dispatched: 1, retryable: 2, failed: 3 })
   await plantTally('62 minutes', { dispatched: 10, retryable: 20, failed: 30 })
   await plantTally('3 hours', { dispatched: 100, retryable: 200, failed: 300 })

@@ -122,7 +122,7 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,
 })
 
 describe('a marked call', () => {
-  test('cannot be released after it began (P7006)', async () => {
+  test('prevents the release of its lease once it has begun (P7006)', async () => {
     const lease = await markedLease()
     await begin(lease)
     const refusal = await failureOf(releaseOutboxLease(db.as('symphony_executor'), lease, WORKER))
@@ -139,7 +139,7 @@ describe('a marked call', () => {
     })
   })
 
-  test('can be released before it begins', async () => {
+  test('allows the release of its lease before it begins', async () => {
     const lease = await markedLease()
     await releaseOutboxLease(db.as('symphony_executor'), lease, WORKER)
     expect(await claimOnly(db, lease.railType)).toMatchObject({ outcomeUnknown: false, attemptCount: 0 })
@@ -184,7 +184,7 @@ describe('a marked call', () => {
     }
   })
 
-  test('counts on a lease that was claimed without markedRails', async () => {
+  test('holds the item after the lease expires, even if it was claimed without markedRails', async () => {
     const lease = await enqueueAndClaim(db)
     await begin(lease)
     expect(await expire(lease, 'repair')).toEqual([])

@@ -36,7 +36,7 @@ describe('FairSlots', () => {
     expect(slots).toMatchObject({ working: 2, waiting: 1 })
   })
 
-  test('shares a slot between workers of one database while no other waits', async () => {
+  test('shares a slot between workers of one database while no other database waits', async () => {
     const { slots, left, take } = fixture(1)
     const one = await take('a')
     const two = await take('a')
@@ -48,7 +48,7 @@ describe('FairSlots', () => {
     expect(slots.working).toBe(0)
   })
 
-  test('does not let a database with endless work starve a waiting one', async () => {
+  test('does not let a database with endless work starve a waiting database', async () => {
     const { given, take } = fixture(1)
     const busy = await take('a')
     const patient = take('b')
@@ -64,7 +64,7 @@ describe('FairSlots', () => {
     expect(given).toEqual(['a', 'b', 'a'])
   })
 
-  test('serves the next caller when one before it stops waiting', async () => {
+  test('serves the next caller when an earlier caller stops waiting', async () => {
     const { slots, given, take } = fixture(1)
     const first = await take('a')
     const impatient = new AbortController()
@@ -73,7 +73,7 @@ describe('FairSlots', () => {
     await settled()
     impatient.abort()
     await gone
-    // No other database waits now, so the second worker of the working database may join it.
+    // No other database waits now, so the second worker of the working database may share its slot.
     await behind
     expect(given).toEqual(['a', 'b gave up', 'a'])
     expect(slots).toMatchObject({ working: 1, waiting: 0 })

@@ -16,7 +16,7 @@ function failuresOf(options: object, registered?: PlatformDiscovery): string[] {
   return []
 }
 
-/** Returns options with this one set, and others that allow its whole range. */
+/** Returns options with this option set, and other options that allow its whole range. */
 function given(option: string, value: unknown): object {
   const [group, name] = option.split('.')
   const others = { databases: [eu], connectionsMax: 10_000, connectionsPerDatabase: 1 }
@@ -65,8 +65,8 @@ describe('PRIM-POSTGRES-API-002 platform options', () => {
   test.for([
     ['no discovery', {}, undefined],
     ['a list and a discovery', { databases: [eu], discovery: new StaticDiscovery([eu]) }, undefined],
-    ['a list and a registered one', { databases: [eu] }, new StaticDiscovery([eu])],
-    ['a discovery and a registered one', { discovery: new StaticDiscovery([us]) }, new StaticDiscovery([eu])],
+    ['a list and a registered discovery', { databases: [eu] }, new StaticDiscovery([eu])],
+    ['a discovery and a registered discovery', { discovery: new StaticDiscovery([us]) }, new StaticDiscovery([eu])],
     ['an object that is no discovery', { discovery: { databases: () => [] } }, undefined],
   ] as const)('refuse %s, because they need exactly one discovery', ([, options, registered]) => {
     expect(failuresOf(options, registered)).toEqual(['discovery'])
@@ -116,7 +116,7 @@ describe('PRIM-POSTGRES-API-003 platform options', () => {
     expect(failuresOf({ databases: [eu], polMs: 5, retention: { inbox: 3 } })).toEqual(['polMs', 'retention.inbox'])
   })
 
-  test('report all failures at once by option, and never show a connection', () => {
+  test('are reported by name, all invalid ones in one error without connection strings', () => {
     expect(
       failuresOf({
         databases: [{ ...eu, name: '' }],

@@ -38,7 +38,7 @@ describe('field classes', () => {
     expect(() => rulesFor(fields, subject)).toThrow(InvalidArgumentError)
   })
 
-  test('suggest the class for a misspelt one', () => {
+  test('are suggested for a misspelt class', () => {
     expect(() => rulesFor({ '/a': 'encryptd' })).toThrow('did you mean "encrypted"?')
   })
 })
@@ -58,7 +58,7 @@ describe('maskPayload', () => {
     'a/b': true,
   }
 
-  test('masks each field by its class and keeps the others', () => {
+  test('masks each field by its class and keeps the other fields', () => {
     expect(maskPayload(payload, fields)).toEqual({
       masked: true,
       payload: {
@@ -71,7 +71,7 @@ describe('maskPayload', () => {
     })
   })
 
-  test('keeps the exact text if nothing is masked, and masks all of an unreadable one', () => {
+  test('keeps the exact text if nothing is masked, and masks an unreadable payload as a whole', () => {
     const exact = '{"n": 1.50}'
     expect(maskPayloadText(exact, fields)).toEqual({ text: exact, masked: false })
     expect(maskPayloadText('{"iban": 0.1234567890123456789}', fields)).toEqual({ text: '••••', masked: true })
@@ -140,7 +140,7 @@ describe('text from a rail', () => {
   const payload = { password: 'pass"wörd hunter2', pin: 739, open: 'fine', deep: { list: ['s3cret-α'] } }
   const { fields } = rulesFor({ '/password': 'encrypted', '/pin': 'masked', '/deep': 'forbidden' })
 
-  test('loses quotes of classified fields in any encoding', () => {
+  test('loses values of classified fields, as text, JSON, URL encoding or Base64', () => {
     const text = [
       payload.password,
       JSON.stringify(payload),
@@ -154,18 +154,18 @@ describe('text from a rail', () => {
     expect(kept).toContain('fine')
   })
 
-  test('is redacted before it is cut, so that no part of a value is left', () => {
+  test('is redacted before it is shortened, so that no part of a value is left', () => {
     const kept = redactFields(payload, fields)(`${'x'.repeat(1_990)}${payload.password}`)
     expect(kept).not.toMatch(/pass/)
   })
 
   test.each([
-    ['an adapter that throws', () => Promise.reject(new Error(`refused ${payload.password}`))],
+    ['an adapter that throws it', () => Promise.reject(new Error(`refused ${payload.password}`))],
     [
-      'an adapter that answers',
+      'an adapter that answers with it',
       () => ({ outcome: 'terminal' as const, code: 's3cret-α', message: JSON.stringify(payload) }),
     ],
-  ])('shows no classified field in the result of %s with it', async (_how, dispatch) => {
+  ])('shows no classified field in the result of %s', async (_how, dispatch) => {
     const rail = railOf(dispatch, { fields: { '/password': 'encrypted', '/deep': 'forbidden', '/pin': 'masked' } })
     const verdict = JSON.stringify(await callRail(rail, railRequest({ payload })))
     expect(verdict).toContain('[withheld]')
@@ -258,7 +258,7 @@ describe('an encrypted field', () => {
 describe('a set of master keys', () => {
   const secret = randomBytes(32)
 
-  test('has a current key and finds the others by id', async () => {
+  test('has a current key and finds the other keys by id', async () => {
     const ring = readKeyRing({
       current: 'b',
       keys: { a: secret.toString('base64'), b: randomBytes(32).toString('base64') },

@@ -169,7 +169,7 @@ describe('FieldVault', () => {
 describe('subject keys', () => {
   const WRAPPED = 'A'.repeat(80)
 
-  test('are destroyed for one subject for good; the others stay', async () => {
+  test('are destroyed for good for one subject; keys of other subjects stay', async () => {
     const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const { outboxId } = await made.enqueue(instruct({ who }))
@@ -239,7 +239,7 @@ describe('subject keys', () => {
     ['an empty list of ids', `read_subject_keys(ARRAY[]::uuid[])`],
     ['an invalid subject', `destroy_subject_key('two words', 'why')`],
     ['no reason', `destroy_subject_key('subject-1', ' ')`],
-  ])('refuse %s in SQL (22023)', async (_what, call) => {
+  ])('are refused in SQL with %s (22023)', async (_what, call) => {
     const text = `SELECT * FROM ${call.replaceAll(`'W'`, `'${WRAPPED}'`)}`
     expect(await failureOf(db.queryNoRole(text))).toMatchObject({ code: '22023' })
   })

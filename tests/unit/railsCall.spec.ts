@@ -246,7 +246,7 @@ describe('an error of the adapter', () => {
   })
 
   it.each(['terminal', 'retryable', 'unknown'] as const)(
-    'has card numbers redacted in the message of an answer “%s”',
+    'has card numbers redacted, as has the message of an answer “%s”',
     async (outcome) => {
       const verdict = await callRail(
         railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),
@@ -309,7 +309,7 @@ describe('a rail call', () => {
     expect(await verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.aborted })
   })
 
-  it('is notSent and does not begin if it is aborted before', async () => {
+  it('is notSent and does not begin if its signal is already aborted', async () => {
     let calls = 0
     const rail = railOf(() => {
       calls += 1

@@ -66,7 +66,7 @@ async function brokenRules(
 }
 
 describe('runRailContract', () => {
-  it('passes an adapter that keeps the rules, and checks all of them', async () => {
+  it('checks every rule, and passes an adapter that keeps them all', async () => {
     const { rail, options } = new Sandbox()
     const results = await runRailContract(rail, options)
     expect(results).toHaveLength(11)
@@ -131,7 +131,7 @@ describe('runRailContract', () => {
       expect(rules).toContain('a payment succeeds with a usable reference')
     })
 
-    it('are reported if they use another reference than the request', async () => {
+    it('are reported if they use another reference than that of the request', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request) => sandbox.pay({ ...request, reference: `mine-${Math.random()}` })
       expect(await brokenRules(sandbox, { dispatch })).toContain('our reference reaches the rail')

@@ -52,7 +52,7 @@ describe('loadRails', () => {
     expect(load({ timeoutMs: 7_000 }, { timeoutMs: 5_000 })).toMatchObject({ timeoutMs: 7_000, settleMs: 7_000 })
   })
 
-  it('keeps the order of the file', () => {
+  it('returns the rails in the order of the file', () => {
     expect([
       ...loadRails([
         { ...RAIL, type: 'b' },
@@ -200,9 +200,9 @@ describe('defineRail', () => {
 
 describe('the type of a rail', () => {
   it('refuses onUnknown "inquire" without queryStatus', () => {
-    // @ts-expect-error: nothing could be asked
+    // @ts-expect-error: inquire needs queryStatus
     const unaskable: Rail = { ...RAIL, onUnknown: 'inquire' }
-    // @ts-expect-error: nothing could be asked
+    // @ts-expect-error: inquire needs queryStatus
     const defined = defineRail({ ...RAIL, onUnknown: 'inquire' })
     for (const rail of [unaskable, defined]) expect(() => loadRails([rail])).toThrow('queryStatus: expected a function')
   })

@@ -63,7 +63,7 @@ describe('redact', () => {
     expect(redact(text)).toBe(text)
   })
 
-  it('names the removed kind and keeps the rest', () => {
+  it('replaces each secret by its type in brackets and keeps the rest', () => {
     expect(redact('card 4111111111111111 of DE89370400440532013000 with password=x was refused')).toBe(
       'card [card] of [iban] with password=[secret] was refused',
     )

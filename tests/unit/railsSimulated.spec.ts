@@ -119,7 +119,7 @@ describe('the rail book', () => {
     await callRail(rail(), railRequest())
     const payment = { reference: 'x', amount: '1.00', currency: 'EUR', once: true }
     const quicker = { ...payment, railReference: 'theirs', at: '2026-01-01T00:00:00.000Z' }
-    // The book reads the clock after it has read the others' lines and before it writes its own.
+    // The book reads the clock after it has read the lines of other processes and before it writes its own.
     const book = new FileRailBook(bookFile, {
       ...systemClock,
       now: () => {
@@ -286,7 +286,7 @@ describe('simulatedRail', () => {
 })
 
 describe('a rail book behind HTTP', () => {
-  it('behaves like the file', async () => {
+  it('behaves like a rail book in a file', async () => {
     const server = await serveRailBook({ file: bookFile })
     toClose.push(server.close)
     const loaded = rail({ bookUrl: server.url, onUnknown: 'inquire', idempotent: true })

@@ -261,12 +261,12 @@ describe('destinations of a rail without a destination kind', () => {
   })
 })
 
-describe('a destination with a check of the rail', () => {
+describe('a destination that the rail checks itself', () => {
   it.each<[string, DestinationValidator, string]>([
     ['accepted', () => true, 'ok'],
     ['refused', () => false, 'INVALID_DESTINATION'],
-    ['accepted later', async () => true, 'ok'],
-    ['refused later', async () => false, 'INVALID_DESTINATION'],
+    ['accepted by a promise', async () => true, 'ok'],
+    ['refused by a promise', async () => false, 'INVALID_DESTINATION'],
   ])('is %s', async (_, destination, code) => {
     expect(await codeOf(PAYABLE, { destination })).toBe(code)
   })
@@ -300,9 +300,9 @@ function schema(validate: (value: unknown) => StandardResult | Promise<StandardR
 describe('the schema of the rail', () => {
   it.each([
     ['accepts', schema((value) => ({ value })), 'ok'],
-    ['accepts later', schema(async (value) => ({ value })), 'ok'],
+    ['accepts, by a promise,', schema(async (value) => ({ value })), 'ok'],
     ['refuses', schema(() => ({ issues: [{ message: 'no' }] })), 'INVALID_PAYLOAD'],
-    ['refuses later', schema(async () => ({ issues: [{ message: 'no' }] })), 'INVALID_PAYLOAD'],
+    ['refuses, by a promise,', schema(async () => ({ issues: [{ message: 'no' }] })), 'INVALID_PAYLOAD'],
   ])('%s the payload', async (_, payload, code) => {
     expect(await codeOf(PAYABLE, { payload })).toBe(code)
   })
@@ -379,6 +379,6 @@ it.each([
   [{ ...PAYABLE, amount: '4111111111111111.555' }],
   [{ ...PAYABLE, currency: '4111111111111111' }],
   [{ ...PAYABLE, destination: '4111 1111 1111 1111' }],
-])('validatePayload never quotes a value', async (payload) => {
+])('validatePayload shows no value of the payload: %j', async (payload) => {
   expect(JSON.stringify(await validatePayload(rail(), payload))).not.toContain('4111')
 })

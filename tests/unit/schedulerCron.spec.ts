@@ -6,7 +6,7 @@ import type { DueJob, MissedRuns } from '../../libs/scheduler/types.js'
 
 /** Cron expressions and missed runs, without a database. */
 
-/** Returns so many occurrences after a time, in ISO format without milliseconds. */
+/** Returns `count` occurrences after a time, in ISO format without milliseconds. */
 function after(cron: string, timeZone: string, from: string, count: number): string[] {
   const schedule = requiredSchedule(cron, timeZone)
   const found: string[] = []
@@ -141,7 +141,7 @@ describe('a clock change', () => {
     expect(after('*/10 * * * *', zone, from, 18)).toEqual(expected)
   })
 
-  test('skips a missing hour of a list of hours and runs a repeated one twice', () => {
+  test('skips a missing hour of a list of hours and runs a repeated hour twice', () => {
     expect(after('30 1,2 * * *', 'America/New_York', '2027-03-14T00:00:00Z', 2)).toEqual([
       '2027-03-14T06:30:00Z',
       '2027-03-15T05:30:00Z',
@@ -212,7 +212,7 @@ describe('planRuns', () => {
     })
   })
 
-  test('counts runs as missed after 10 s: skip drops them, once runs the latest, all every one', () => {
+  test('counts runs as missed after 10 s: skip drops them, once runs the latest, all runs all', () => {
     expect(everySecond('skip')).toMatchObject({ missed: true, next: '2026-11-15T12:00:31Z' })
     expect(everySecond('skip').occurrences.map((at) => at.slice(17, 19))).toEqual(
       Array.from({ length: 11 }, (_, index) => String(20 + index)),
@@ -246,7 +246,7 @@ describe('planRuns', () => {
     expect(occurrences[0]).toBe('2026-11-15T11:43:51Z')
   })
 
-  test('keeps a stored due time that the expression no longer has', () => {
+  test('keeps a stored due time that does not match the expression', () => {
     expect(plan('all', '2026-11-15T11:59:17Z').occurrences).toEqual(['2026-11-15T11:59:17Z', '2026-11-15T12:00:00Z'])
     expect(plan('once', '2026-11-15T12:00:29Z').occurrences).toEqual(['2026-11-15T12:00:29Z'])
   })

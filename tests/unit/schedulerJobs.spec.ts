@@ -51,8 +51,8 @@ async function payloadOf(runId: string): Promise<unknown> {
   return onlyOne(rows)['payload']
 }
 
-describe('createOrUpdateJob', () => {
-  test('PRIM-POSTGRES-SCHED-005 createOrUpdateJob inserts by name, then updates by name', async () => {
+describe('PRIM-POSTGRES-SCHED-005 createOrUpdateJob', () => {
+  test('inserts by name, then updates by name', async () => {
     const job = buildJobDefinition({ cron: '0 12 * * *', timeZone: 'Africa/Cairo', participantId: 'ACME' })
     const first = await createOrUpdateJob(control(), job)
     expect(first).toEqual({ created: true, state: 'ACTIVE', nextDueAt: expect.any(Date) })
@@ -92,7 +92,7 @@ describe('createOrUpdateJob', () => {
     expect(others).toHaveLength(1)
   })
 
-  test('PRIM-POSTGRES-SCHED-005 keeps the next due time if expression and zone are the same', async () => {
+  test('keeps the next due time if expression and zone are the same', async () => {
     const job = buildJobDefinition({ cron: '0 0 1 1 *' })
     await createOrUpdateJob(control(), job)
     await moveBack(job.name, '10 days')
@@ -117,19 +117,16 @@ describe('createOrUpdateJob', () => {
     ['a payload that is not an object', { payload: 5 }, InvalidArgumentError, 'payload'],
     ['an unknown policy', { missedRuns: 'maybe' }, InvalidArgumentError, 'missedRuns'],
     ['an unknown delivery', { delivery: 'pigeon' }, InvalidArgumentError, 'delivery'],
-  ])(
-    'PRIM-POSTGRES-SCHED-005 refuses %s before any query and names the argument',
-    async (_what, wrong, kind, argument) => {
-      const closed = { query: () => Promise.reject(new Error('asked')) }
-      const error = await failureOf(createOrUpdateJob(closed, { ...buildJobDefinition(), ...wrong }))
-      expect(error).toBeInstanceOf(kind)
-      expect(error).toMatchObject({ argument })
-    },
-  )
+  ])('refuses %s before any query and names the argument', async (_what, wrong, kind, argument) => {
+    const closed = { query: () => Promise.reject(new Error('asked')) }
+    const error = await failureOf(createOrUpdateJob(closed, { ...buildJobDefinition(), ...wrong }))
+    expect(error).toBeInstanceOf(kind)
+    expect(error).toMatchObject({ argument })
+  })
 })
 
 describe('a job', () => {
-  test('PRIM-POSTGRES-SCHED-006 triggerJob creates a run that is claimable now, also of a paused job', async () => {
+  test('PRIM-POSTGRES-SCHED-006 gets a run by triggerJob that is claimable now, even while paused', async () => {
     const name = await createJob(db)
     const { nextDueAt } = await jobOf(name)
     const run = await triggerJob(control(), name)
@@ -157,7 +154,7 @@ describe('a job', () => {
     expect(await failureOf(triggerJob(control(), ' '))).toBeInstanceOf(InvalidArgumentError)
   })
 
-  test('PRIM-POSTGRES-SCHED-007 an update changes topic and payload of later runs only', async () => {
+  test('PRIM-POSTGRES-SCHED-007 passes a changed topic and payload to later runs only', async () => {
     const job = buildJobDefinition({ cron: quietCron(), payload: { version: 1 } })
     await createOrUpdateJob(control(), job)
     const before = await triggerJob(control(), job.name)
@@ -176,7 +173,7 @@ describe('a job', () => {
     expect(await payloadOf(before.runId)).toEqual({ version: 1 })
   })
 
-  test('PRIM-POSTGRES-SCHED-008 deleteJob removes only READY runs of its job', async () => {
+  test('PRIM-POSTGRES-SCHED-008 loses only its READY runs by deleteJob', async () => {
     const name = await createJob(db)
     const other = await createJob(db)
     const states = ['DONE', 'FAILED', 'CANCELLED'] as const
@@ -201,7 +198,7 @@ describe('a job', () => {
     expect(await failureOf(triggerJob(control(), name))).toMatchObject({ code: 'UNKNOWN_JOB' })
   })
 
-  test('PRIM-POSTGRES-SCHED-008 a recreated job does not run an earlier occurrence again', async () => {
+  test('PRIM-POSTGRES-SCHED-008 does not run an earlier occurrence again after it is recreated', async () => {
     const job = buildJobDefinition({ cron: quietCron(), missedRuns: 'all' })
     await createOrUpdateJob(control(), job)
     await moveBack(job.name, '10 minutes')
@@ -217,8 +214,8 @@ describe('a job', () => {
   })
 })
 
-describe('due jobs', () => {
-  test('PRIM-POSTGRES-SCHED-009 a job makes one run per occurrence, and none before it is due', async () => {
+describe('runs of due jobs', () => {
+  test('PRIM-POSTGRES-SCHED-009 are created once per occurrence, and not before it is due', async () => {
     const name = await createJob(db, { cron: quietCron() })
     const { nextDueAt } = await jobOf(name)
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
@@ -233,7 +230,7 @@ describe('due jobs', () => {
     expect(await runsOf(name)).toHaveLength(1)
   })
 
-  test('PRIM-POSTGRES-SCHED-009 create_job_runs ignores occurrences of an older revision', async () => {
+  test('PRIM-POSTGRES-SCHED-009 are not created for occurrences of an older revision', async () => {
     const cron = quietCron()
     const name = await createJob(db, { cron })
     await moveBack(name, '5 minutes')
@@ -253,7 +250,7 @@ describe('due jobs', () => {
     ['skip', 0],
     ['once', 1],
     ['all', 12],
-  ])('PRIM-POSTGRES-SCHED-009 policy %s makes %d runs after 1 hour of downtime', async (policy, count) => {
+  ])('PRIM-POSTGRES-SCHED-009 follow policy %s: %d runs after 1 hour of downtime', async (policy, count) => {
     const name = await createJob(db, { cron: quietCron(), missedRuns: policy })
     const { nextDueAt } = await jobOf(name)
     await moveBack(name, '1 hour')
@@ -267,7 +264,7 @@ describe('due jobs', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHED-009 the batch size counts jobs, longest due first', async () => {
+  test('PRIM-POSTGRES-SCHED-009 are created for batchSize jobs at a time, longest due first', async () => {
     const names: string[] = []
     for (const days of [2, 4, 3]) {
       const name = await createJob(db, { cron: '*/2 * * * *', missedRuns: 'all' })
@@ -287,7 +284,7 @@ describe('due jobs', () => {
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { missedAfterMs: 600_001 }))).toBeInstanceOf(RangeError)
   })
 
-  test('a job with an invalid schedule is postponed for 1 minute and blocks no other job', async () => {
+  test('are postponed for 1 minute if a schedule is invalid; other jobs run', async () => {
     const broken = await createJob(db, { cron: quietCron() })
     const sound = await createJob(db, { cron: quietCron() })
     await db.queryNoRole(`UPDATE scheduler_jobs SET time_zone = 'Mars/Base' WHERE job_name = $1`, [broken])
@@ -316,8 +313,8 @@ describe('due jobs', () => {
   })
 })
 
-describe('pausing', () => {
-  test('stops new runs of a job, not existing ones; a resume starts at the next occurrence', async () => {
+describe('a paused job', () => {
+  test('gets no new runs, keeps existing ones, and resumes at the next occurrence', async () => {
     const job = buildJobDefinition({ cron: quietCron(), missedRuns: 'all' })
     const name = job.name
     await createOrUpdateJob(control(), job)
@@ -335,7 +332,7 @@ describe('pausing', () => {
     expect(await runsOf(name)).toHaveLength(1)
   })
 
-  test('resume_job ignores an older revision; resumeJob retries with the current one', async () => {
+  test('stays paused after resume_job with an old revision; resumeJob retries with the new one', async () => {
     const name = await createJob(db)
     await pauseJob(control(), name)
     const { revision } = await jobOf(name)

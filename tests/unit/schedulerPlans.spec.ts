@@ -68,7 +68,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   },
 }
 
-describe.each(KINDS)('a call for the kind $kind', (kind) => {
+describe.each(KINDS)('for $plural in a shared table', (kind) => {
   let db: TestDatabase
   beforeAll(async () => {
     // Branch counts would make the functions read other tables.
@@ -98,7 +98,7 @@ describe.each(KINDS)('a call for the kind $kind', (kind) => {
   test.each([
     ['ready timers', `scheduler_timers WHERE state = 'READY' ORDER BY due_at, timer_id`],
     ['runs of one job', `scheduler_job_runs WHERE job_name = 'crowd' ORDER BY scheduled_for DESC`],
-  ])('a page of %s reads in the order of an index', async (_what, page) => {
+  ])('a page of %s is read in the order of an index', async (_what, page) => {
     await db.queryNoRole('ANALYZE scheduler_tasks')
     const recorder = await PlanRecorder.open(db, 'symphony_readonly')
     const execution = await recorder.run(`SELECT topic FROM ${page} LIMIT ${BATCH}`)

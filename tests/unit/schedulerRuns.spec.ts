@@ -71,7 +71,7 @@ describe('a claim of job runs', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 is ended by its holder only; others change nothing', async () => {
+  test('PRIM-POSTGRES-SCHED-003 is ended by its holder only; other workers change nothing', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
       const claimed = await createClaimedJobRun(db)
       const other = await createClaimedJobRun(db, {}, 'worker-2')
@@ -87,7 +87,7 @@ describe('a claim of job runs', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 ends live claims in the given order and ignores stale ones', async () => {
+  test('PRIM-POSTGRES-SCHED-003 is ended if live and ignored if stale, in the given order', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
       const first = await createClaimedJobRun(db)
       const second = await createClaimedJobRun(db)
@@ -106,7 +106,7 @@ describe('a claim of job runs', () => {
     expect(await runOf(failed.runId)).toMatchObject({ state: 'FAILED', error: 'the printer is on fire', ...dates })
   })
 
-  test('PRIM-POSTGRES-SCHED-004 makes a run ready again by abandon, at once or after a delay', async () => {
+  test('PRIM-POSTGRES-SCHED-004 makes its run ready again if abandoned, at once or after a delay', async () => {
     const claimed = await createClaimedJobRun(db)
     expect(await abandonJobRuns(executor(), [claimed], WORKER, { error: 'busy' })).toEqual([claimed.runId])
     expect(await runOf(claimed.runId)).toMatchObject({ state: 'READY', error: 'busy', finishedAt: null })
@@ -116,7 +116,7 @@ describe('a claim of job runs', () => {
     expect(await claim(claimed.topic)).toEqual([])
   })
 
-  test('PRIM-POSTGRES-SCHED-004 cancels an abandoned or expired run of a deleted job', async () => {
+  test('PRIM-POSTGRES-SCHED-004 cancels its run if abandoned or expired after deleteJob', async () => {
     const abandoned = await createClaimedJobRun(db)
     const expired = await createClaimedJobRun(db)
     for (const { jobName } of [abandoned, expired]) await deleteJob(control(), jobName)
@@ -143,7 +143,7 @@ describe('a claim of job runs', () => {
 })
 
 describe('enqueueDueJobRuns', () => {
-  test('enqueues a due run once under its id, and leaves runs with delivery claim', async () => {
+  test('enqueues a due run once under its id, and no run with delivery claim', async () => {
     const job = buildJobDefinition({ payload: { report: 7 }, participantId: 'ACME' })
     await createOrUpdateJob(control(), job)
     const { runId } = await triggerJob(control(), job.name)

@@ -49,7 +49,7 @@ async function triggeredRun(topic: string, delivery: 'claim' | 'outbox'): Promis
   return (await triggerJob(db.as('symphony_control'), name)).runId
 }
 
-describe('timers and job runs', () => {
+describe('timers and job runs in one table', () => {
   test('are claimed separately', async () => {
     const { timerId, topic } = await createTimer(db, { delivery: 'claim' })
     const runId = await triggeredRun(topic, 'claim')
@@ -74,7 +74,7 @@ describe('timers and job runs', () => {
     ['ack', ackTimers, ackJobRuns],
     ['abandon', abandonTimers, abandonJobRuns],
     ['fail', failTimers, failJobRuns],
-  ])('%s of one kind does not change a claim of the other kind', async (_verb, endTimers, endJobRuns) => {
+  ])('are ended separately by %s', async (_verb, endTimers, endJobRuns) => {
     const timer = await createClaimedTimer(db)
     const run = await createClaimedJobRun(db)
     expect(await endTimers(executor(), [{ ...run, timerId: run.runId }], WORKER)).toEqual([])
@@ -82,7 +82,7 @@ describe('timers and job runs', () => {
     expect([await stateOf(run.runId), await stateOf(timer.timerId)]).toEqual(['CLAIMED', 'CLAIMED'])
   })
 
-  test('release expired claims of their own kind only', async () => {
+  test('are released separately when their claims expire', async () => {
     const timer = await createClaimedTimer(db)
     const run = await createClaimedJobRun(db)
     await db.queryNoRole('UPDATE scheduler_tasks SET lease_expires_at = now() WHERE task_id = ANY ($1)', [
@@ -106,14 +106,14 @@ describe('timers and job runs', () => {
     expect(await purgeFinishedTimers(executor(), 86_400, 1000)).toBe(1)
   })
 
-  test('cancelTimer and readTimer do not find a run', async () => {
+  test('are told apart by cancelTimer and readTimer, which do not find a run', async () => {
     const runId = await triggeredRun('t', 'claim')
     expect(await cancelTimer(ingest(), runId)).toBe(false)
     expect(await stateOf(runId)).toBe('READY')
     expect(await readTimer(db.as('symphony_control'), runId)).toBeUndefined()
   })
 
-  test('scheduleTimer refuses the id of a run with the same content (IDEMPOTENCY_CONFLICT)', async () => {
+  test('cannot share an id, even with the same content (IDEMPOTENCY_CONFLICT)', async () => {
     const job = buildJobDefinition({ delivery: 'claim' })
     const runId = await triggeredRun(job.topic, 'claim')
     await db.queryNoRole('UPDATE scheduler_tasks SET due_at = $2 WHERE task_id = $1', [
@@ -130,7 +130,7 @@ describe('timers and job runs', () => {
     ['a timer with a job', `'timer', 'j', now(), NULL`],
     ['a timer that a person triggered', `'timer', NULL, NULL, 'ann'`],
     ['an unknown kind', `'other', NULL, NULL, NULL`],
-  ])('the table refuses %s (23514)', async (_what, columns) => {
+  ])('are checked by a constraint, which refuses %s (23514)', async (_what, columns) => {
     const insert = db.queryNoRole(
       `INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, triggered_by, topic, payload, delivery, due_at)
        VALUES (gen_random_uuid(), ${columns}, 't', '{}', 'claim', now())`,

@@ -76,7 +76,7 @@ describe('a claim of timers', () => {
     expect(idsOf(await claim(topic))).toEqual([timerId])
   })
 
-  test('PRIM-POSTGRES-SCHED-002 takes at most the batch size, longest due first; others stay ready', async () => {
+  test('PRIM-POSTGRES-SCHED-002 takes batchSize timers at most, longest due first; the rest stay ready', async () => {
     const { topic } = buildTimerDefinition()
     const due = ['2026-01-03', '2026-01-01', '2026-01-04', '2026-01-02', '2026-01-02'].map((day) => new Date(day))
     const made: string[] = []
@@ -102,7 +102,7 @@ describe('a claim of timers', () => {
     },
   )
 
-  test('refuses other invalid arguments before any query, as do the other functions', async () => {
+  test('refuses invalid arguments before any query; so does every other timer function', async () => {
     const closed = { query: () => Promise.reject(new Error('asked')) }
     expect(await failureOf(claimTimers(closed, 1, ' ', 60))).toBeInstanceOf(InvalidArgumentError)
     expect(await failureOf(claimTimers(closed, 1, WORKER, 0))).toMatchObject({ argument: 'leaseSeconds' })
@@ -159,7 +159,7 @@ describe('a claim of timers', () => {
   test.each<[string, (last: ClaimedTimer) => Promise<unknown>]>([
     ['it expires', ({ timerId }) => expire(timerId)],
     ['it is abandoned', (last) => abandonTimers(executor(), [last], WORKER)],
-  ])('is the last if it is the 20th: the timer fails when %s', async (_how, end) => {
+  ])('is the last one if it is the 20th: the timer fails when %s', async (_how, end) => {
     const { timerId, topic } = await createTimer(db)
     await db.queryNoRole('UPDATE scheduler_timers SET attempt_count = 19 WHERE timer_id = $1', [timerId])
     const last = onlyOne(await claim(topic))
@@ -170,7 +170,7 @@ describe('a claim of timers', () => {
   })
 })
 
-describe('the end of a claim', () => {
+describe('when a claim ends', () => {
   test('PRIM-POSTGRES-SCHED-003 ackTimers by the owner ends the timer as DONE for good', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await ackTimers(executor(), [claimed], WORKER)).toEqual([claimed.timerId])
@@ -206,7 +206,7 @@ describe('the end of a claim', () => {
     expect(await end(executor(), [{ timerId: '', leaseToken: '' }], WORKER)).toEqual([])
     expect(await end(executor(), [], WORKER)).toEqual([])
     expect(await allTimers()).toEqual(before)
-    // Among other claims, only its own is ended, once.
+    // In a list with claims of others, the worker ends only its own claim, once.
     expect(await end(executor(), [other, STRANGER, claimed, claimed], WORKER)).toEqual([timerId])
     expect(await stateOf(other.timerId)).toBe('CLAIMED')
   })
@@ -226,7 +226,7 @@ describe('the end of a claim', () => {
     ['ack', ackTimers],
     ['abandon', abandonTimers],
     ['fail', failTimers],
-  ])('PRIM-POSTGRES-SCHED-003 %s of an expired claim changes nothing, taken over or not yet', async (_verb, end) => {
+  ])('PRIM-POSTGRES-SCHED-003 %s of an expired claim changes nothing, even before a takeover', async (_verb, end) => {
     const claimed = await createClaimedTimer(db)
     await expire(claimed.timerId)
     expect(await end(executor(), [claimed], WORKER)).toEqual([])
@@ -251,7 +251,7 @@ describe('the end of a claim', () => {
     expect(again[0]).toMatchObject({ attemptCount: 2 })
   })
 
-  test('PRIM-POSTGRES-SCHED-004 abandonTimers with a delay makes a timer claimable after it', async () => {
+  test('PRIM-POSTGRES-SCHED-004 abandonTimers with a delay makes a timer claimable after the delay', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await abandonTimers(executor(), [claimed], WORKER, { retryDelaySeconds: 3600 })).toEqual([claimed.timerId])
     expect(await claim(claimed.topic)).toEqual([])
@@ -341,7 +341,7 @@ describe('enqueueDueTimers', () => {
     expect(await items(timerId)).toHaveLength(1)
   })
 
-  test('takes at most the batch size, longest due first, and leaves delivery claim', async () => {
+  test('takes at most the batch size, longest due first, and no timer with delivery claim', async () => {
     const { topic } = buildTimerDefinition()
     const waiting = await createTimer(db, { topic, delivery: 'claim', dueAt: new Date('2025-01-01') })
     const third = await createTimer(db, { topic, dueAt: new Date('2025-01-04') })

@@ -49,7 +49,7 @@ const executor = () => db.as('symphony_executor')
 const at = (day: number) => new Date(`2100-01-0${day}T00:00:00Z`)
 const next = () => getNextEventTime(executor())
 
-/** A poll interval longer than any test, so that a wake-up is no poll. */
+/** A poll interval longer than any test, so that no poll causes a wake-up. */
 const NO_POLL: SchedulerOptions = { pollMs: 60_000, listen: false }
 
 function workerWith(options: SchedulerOptions): {
@@ -68,11 +68,11 @@ async function enqueuedTimers(): Promise<number> {
 }
 
 describe('getNextEventTime', () => {
-  test('PRIM-POSTGRES-SCHED-010 is null if nothing is scheduled', async () => {
+  test('PRIM-POSTGRES-SCHED-010 returns null if nothing is scheduled', async () => {
     expect(await next()).toBeNull()
   })
 
-  test('PRIM-POSTGRES-SCHED-010 is the nearest due time of pending timers, runs and active jobs', async () => {
+  test('PRIM-POSTGRES-SCHED-010 returns the nearest due time of timers, runs and active jobs', async () => {
     const timer = await createTimer(db, { dueAt: at(5) })
     expect(await next()).toEqual(at(5))
     const nearer = await createTimer(db, { dueAt: at(4) })
@@ -86,7 +86,7 @@ describe('getNextEventTime', () => {
     const { runId } = await triggerJob(control(), name)
     await db.queryNoRole('UPDATE scheduler_job_runs SET due_at = $1', [at(2)])
     expect(await next()).toEqual(at(2))
-    // Each one ends, and the next one is the nearest again.
+    // The nearest task ends each time, and the next result is the task after it.
     await db.queryNoRole(
       `UPDATE scheduler_job_runs SET state = 'DONE', finished_at = clock_timestamp() WHERE run_id = $1`,
       [runId],

@@ -66,7 +66,7 @@ test('the last line of --json has the verdict and all results, equal for the sam
 })
 
 test.each([['broken'], ['breaks off']])(
-  'a scenario that is %s makes the command exit with 1 and print how to repeat it',
+  'a scenario with the defect “%s” makes the command exit with 1 and print how to repeat it',
   async (defect) => {
     const { exitCode, said, page } = await play(
       ['--seed', '7', '--payments', '50'],

@@ -23,7 +23,7 @@ function simple(type: string) {
 
 type Opened = { readonly messages: object; readonly scheduler: object }
 
-/** Calls a verb as a program without types does. */
+/** Calls a method with an argument of any type, as a JavaScript program can. */
 function call(store: object, verb: string, argument: object): Promise<unknown> {
   return Promise.resolve(Reflect.apply(Reflect.get(store, verb), store, [argument]))
 }
@@ -97,7 +97,7 @@ describe('a payment', () => {
       await symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
     })
 
-    test('is returned although a stricter schema refuses it; a new one is refused', async () => {
+    test('is returned although a stricter schema refuses it; a new payment is refused', async () => {
       await using symphony = open([strict])
       const repeat = { ...instruction, railType } as const
       const item = await symphony.transaction((tx) => symphony.enqueue(repeat, { tx }))
@@ -110,7 +110,7 @@ describe('a payment', () => {
       expect(await symphony.payments.get({ instructionId: 'P-6' })).toBeUndefined()
     })
 
-    test('is refused with a hint that it stands if a now forbidden field has a card number', async () => {
+    test('is refused, with a hint that it is kept, if a now forbidden field has a card number', async () => {
       await using symphony = open([{ type: railType, fields: { '/memo': 'forbidden' } } as const])
       const repeat = symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
       await expect(repeat).rejects.toMatchObject({
@@ -201,7 +201,7 @@ test('a Symphony with an undefined url fails with DATABASE_URL_MISSING and a rem
   )
 })
 
-test('enqueue refuses an unknown rail with its name and the known ones', async () => {
+test('enqueue refuses an unknown rail with an error that names it and the known rails', async () => {
   await using symphony = open([{ type: 'known-rail' }])
   const enqueueing = (railType: string) =>
     symphony.transaction((tx) => {
@@ -399,7 +399,7 @@ describe('a topic with a schema', () => {
       (given: object) => (one: Opened) => call(one.scheduler, 'scheduleTimer', { dueAt: new Date(), ...given }),
     ],
     ['a job', (given: object) => (one: Opened) => call(one.scheduler, 'createOrUpdateJob', { ...job, ...given })],
-  ])('refuses the payload of %s before any I/O, and a topic without a schema', async (_, enqueueing) => {
+  ])('refuses an invalid payload of %s before any I/O; an unknown topic is refused too', async (_, enqueueing) => {
     await using symphony = new Symphony({ url, topics: { report } })
     await expect(enqueueing(faulty)(symphony)).rejects.toMatchObject({
       code: 'INVALID_PAYLOAD',
@@ -482,7 +482,7 @@ describe('a worker', () => {
     expect(closed).toEqual(['shared'])
   })
 
-  test('closes rails that were given to it alone', async () => {
+  test('closes rails that were given to this worker only', async () => {
     const closed: unknown[] = []
     const bank = { ...simple('own'), close: () => void closed.push('own') }
     await using symphony = open([{ type: 'own' }])

@@ -42,7 +42,7 @@ test('the documented test program pays once after a busy bank and a lost answer'
   })
 })
 
-test('drain uses the rails of its Symphony each time and closes them with it', async () => {
+test('drain uses the rails of its Symphony and leaves them open until the Symphony closes', async () => {
   let closed = 0
   const bank = { ...memoryRail({ type: 'own', onUnknown: 'hold' }), close: () => void (closed += 1) }
   const options = { rails: [bank], serverUrl: inject('serverUrl'), schema: testSchema() } as const
@@ -65,7 +65,7 @@ test('drain refuses a misspelt option', async () => {
   })
 })
 
-test('drain through time handles delayed messages of a timer, a topic and the inbox', async () => {
+test('drain with throughTime handles delayed messages of a timer, a topic and the inbox', async () => {
   const later = new Date(Date.now() + 3_600_000)
   await symphony.scheduler.scheduleTimer({ topic: 'remind', payload: { n: 1 }, dueAt: later })
   await symphony.inbox.enqueue({ source: 'bank', messageId: 'e-1', topic: 'settled', payload: {}, notBefore: later })
@@ -89,7 +89,7 @@ test('drain dispatches due payments and returns their counts', async () => {
   expect(await symphony.drain({ rails: [rail] })).toMatchObject({ claimed: 0, dispatched: 0 })
 })
 
-test('drain leaves a retry until its due time, or moves there with throughTime', async () => {
+test('drain leaves a retry that is not due; with throughTime it advances to the due time', async () => {
   const rail = memoryRail({ type: 'busy', onUnknown: 'hold' })
   rail.next({ outcome: 'retryable', code: 'BUSY' }, 'unreachable', { outcome: 'success', reference: 'own-7' })
   const { outboxId } = await enqueueFor(rail)
@@ -132,7 +132,7 @@ test('a silent rail times out, and its payment is held', async () => {
   expect(rail.paid.size).toBe(0)
 })
 
-test('drain through time ends although work of other rails is left', async () => {
+test('drain with throughTime ends although work of other rails is left', async () => {
   const rail = memoryRail({ type: 'ours', onUnknown: 'hold' })
   const theirs = await enqueueFor({ type: 'theirs' })
   rail.next('unreachable')
@@ -141,7 +141,7 @@ test('drain through time ends although work of other rails is left', async () =>
   expect(await stateOf(theirs.outboxId)).toMatchObject({ lastAttemptNo: null })
 })
 
-test('drain through time is not blocked by an expired lease of another worker', async () => {
+test('drain with throughTime is not blocked by an expired lease of another worker', async () => {
   const rail = memoryRail({ type: 'shared', onUnknown: 'hold' })
   const { outboxId } = await enqueueFor({ type: 'elsewhere' })
   await claimOutboxBatch(database.as('symphony_executor'), 1, 'another', 60, { rails: ['elsewhere'] })
@@ -215,7 +215,7 @@ test('TestClock stands still until it is advanced, and never goes back', () => {
 
 test('invalid arguments are refused before any I/O', async () => {
   const rail = memoryRail({ type: 'wrong', onUnknown: 'hold' })
-  // @ts-expect-error: what a caller in JavaScript could pass
+  // @ts-expect-error: a caller in JavaScript could pass this
   expect(() => rail.next('vanish')).toThrow('answers[0]: expected')
   await expect(symphony.advance(-1)).rejects.toThrow('ms: expected')
   await expect(symphony.drain({ rails: [rail], roundsMax: 0 })).rejects.toThrow('roundsMax: expected')

@@ -192,7 +192,7 @@ describe('CircuitBreaker', () => {
     expect(states).toEqual(['open'])
   })
 
-  test('admits one trial after openMs; a failed trial doubles the time, a success closes it', () => {
+  test('admits one trial after openMs; failure doubles the time, success closes the breaker', () => {
     const clock = handClock()
     const breaker = breakerOf(clock, [])
     breaker.failed()
