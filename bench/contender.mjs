@@ -36,7 +36,7 @@ const TASKS = {
 }
 const shared = { handled: 0, worker: undefined }
 
-/** Works until every item is handled and the product's own tables show it as finished. */
+/** Handles items until all are handled and the product's own tables show each as finished. */
 async function drain(count) {
   const progress = { handled: 0 }
   const worker = await queue.work(() => (progress.handled += 1))

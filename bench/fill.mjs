@@ -51,8 +51,8 @@ export async function fillQueue(
 }
 
 /**
- * Inserts terminal payments with an identity, one attempt and their totals, one in a hundred FAILED. `perTransaction` sets the
- * payments per transaction, as a worker would write them: slower, but needed for realistic blocks. `onTransaction` may seal them.
+ * Inserts terminal payments with an identity, one attempt and their totals, one in a hundred FAILED. `perTransaction` is the
+ * number of payments per transaction: slower, but needed for realistic blocks. `onTransaction` runs after each; it may seal.
  */
 export async function fillLedger(
   client,
@@ -103,7 +103,7 @@ export async function fillLedger(
   await client.query(
     `INSERT INTO outbox_attempt_tallies (recorded_at, dispatched) SELECT now(), 1 FROM generate_series(1, 5000)`,
   )
-  // The state in which autovacuum leaves old rows.
+  // Brings the rows into the state in which autovacuum leaves old rows.
   await client.query(`VACUUM (FREEZE, ANALYZE) ${tables.join(', ')}, participant_outbox_sequences`)
 }
 

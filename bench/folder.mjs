@@ -2,7 +2,10 @@ import { chmod, mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** Creates a temporary folder for a server. As root, the server runs as another account and must be able to enter it. */
+/**
+ * Creates a temporary folder for a server. If this process runs as root, the server runs as another account, which must be able to
+ * enter the folder.
+ */
 export async function temporaryFolder(prefix) {
   const folder = await mkdtemp(join(tmpdir(), prefix))
   await chmod(folder, 0o711)

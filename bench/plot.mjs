@@ -61,7 +61,7 @@ export function linePlot({ title, x, y, series, bound }) {
     shapes.push(`<polyline points="${line.join(' ')}" fill="none" stroke="${colour}" stroke-width="2"/>`)
     // A line of many points needs no marks.
     if (ofLine.length <= 20) shapes.push(...line.map((point) => mark(point.split(','), colour)))
-    // Two names per row.
+    // Two names per row of the legend.
     const [legendX, legendY] = [left + (n % 2) * 310, bottom + 44 + Math.floor(n / 2) * 18]
     shapes.push(
       `<rect x="${legendX}" y="${legendY}" width="10" height="10" fill="${colour}"/>`,

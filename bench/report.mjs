@@ -20,7 +20,7 @@ const RATIOS = {
   floor: 'drain a backlog ÷ the floor',
 }
 
-/** Goals of the ratios, of the CPU per payment in microseconds and of the worker's memory in MiB. The floor has none. */
+/** Goals of the ratios, of the CPU per payment in microseconds and of the worker's memory in MiB. The floor has no goal. */
 export const GOALS = {
   drain: { least: 1.25 },
   enqueue: { least: 1.5 },

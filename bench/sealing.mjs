@@ -129,7 +129,7 @@ async function readProcesses() {
     if (!/^\d+$/.test(name)) continue
     const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => undefined)
     if (stat === undefined) continue
-    // Fields after the name, which may contain spaces: state, parent, …; 11 to 14 are ticks of 10 ms.
+    // The name may contain spaces, so fields are counted after it: state, parent, …; 11 to 14 are CPU times in ticks of 10 ms.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const [user, system, childrenUser, childrenSystem] = fields.slice(11, 15).map((ticks) => 10 * Number(ticks))
     processes.set(Number(name), {

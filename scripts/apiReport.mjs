@@ -127,7 +127,7 @@ function* namedBy({ file, text, members }) {
   }
 }
 
-/** `export * as outbox from './sql/outbox.js'` */
+/** Parses `export * as outbox from './sql/outbox.js'`. */
 function namespaceIn(statement) {
   const match = /^export \* as (\w+) from '([^']+)';/.exec(statement)
   return match === null ? undefined : { name: match[1], from: match[2] }

@@ -22,9 +22,9 @@ const HELP = `Starts a cluster on this machine, kills its primary during dispatc
   --json            the last line is { "ok": true | false, "figures": { … } }
   --help            this text
 
-Needs Debian's patroni, etcd-server, pgbouncer, haproxy and postgresql (15 or newer), installed but not running. As root, they
-run as the account postgres. Exit code 0: no payment lost or paid twice. 1: one was, or the drill failed. 2: not started.
-130, 143: interrupted.
+Needs Debian's patroni, etcd-server, pgbouncer, haproxy and postgresql (15 or newer), installed but not running. If the
+drill runs as root, they run as the account postgres. Exit code 0: no payment lost or paid twice. 1: one was, or the drill
+failed. 2: not started. 130, 143: interrupted.
 `
 
 const GRACE_MS = 5_000

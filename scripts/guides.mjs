@@ -25,7 +25,7 @@ process.exitCode = failed ? 1 : 0
 
 async function walk(page) {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
-  // As root, the server runs as another account and must be able to enter the folder.
+  // If this process runs as root, the server runs as another account, which must be able to enter the folder.
   await chmod(folder, 0o755)
   const server = await startEmbedded({ dataDir: join(folder, 'server') })
   try {

@@ -14,7 +14,7 @@ const require = createRequire(import.meta.url)
 /** Size limit of the installed library without the embedded server. */
 const MEGABYTES_MAX = 22
 const folder = mkdtempSync(join(tmpdir(), 'symphony-newcomer-'))
-// As root, the server runs as another account and must be able to enter the folder.
+// If this process runs as root, the server runs as another account, which must be able to enter the folder.
 chmodSync(folder, 0o755)
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 

@@ -10,7 +10,8 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
 /** Runs the scenarios in the folder `family` of tests/. */
 export async function playScorecard(family, words = process.argv.slice(2)) {
-  // As root, the server runs as another account and must be able to read the files that this process creates.
+  // If this process runs as root, the server runs as another account, which must be able to read the files that this process
+  // creates.
   process.umask(0o022)
   process.chdir(root)
   ensureBuilt()

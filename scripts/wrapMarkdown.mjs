@@ -1,7 +1,7 @@
 // Wraps the prose of generated Markdown pages.
 
 const WIDTH = 120
-/** A longer code span may be broken at its spaces. */
+/** Maximum length of a code span that is never broken. A longer one may be broken at its spaces. */
 const WHOLE_SPAN = 60
 
 /**

@@ -53,7 +53,7 @@ export class ScaleFixture {
     }
   }
 
-  /** Returns a database with this many payments in its ledger. Filling takes minutes, so cases of the same size share it. */
+  /** Returns a database whose ledger has `payments` payments. Filling takes minutes, so cases of the same size share it. */
   async filledLedger(payments, print) {
     const kept = this.#ledgers.get(payments)
     if (kept !== undefined) return kept

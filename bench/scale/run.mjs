@@ -1,6 +1,6 @@
-// Measures how cost grows with backlog, ledger, writers and processes: `npm run bench:scale`. Each case fills rows of the table and
-// compares them with their bounds. A full run needs a quiet machine for an hour or more and 25 GB of disk; `--max-rows` and `--only`
-// measure less.
+// Measures how cost grows with backlog, ledger, writers and processes: `npm run bench:scale`. Each case measures some rows of the
+// page's table and compares them with their bounds. A full run needs a quiet machine for an hour or more and 25 GB of disk;
+// `--max-rows` and `--only` measure less.
 import { machine } from '../page.mjs'
 import { CASES } from './cases.mjs'
 import { OptionsError, readOptions, USAGE } from './options.mjs'

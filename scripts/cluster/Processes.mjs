@@ -103,7 +103,7 @@ function readQuietly(path) {
   }
 }
 
-/** Ends `waitUntil` at once: waiting longer cannot help. */
+/** Error that ends `waitUntil` at once, because waiting longer cannot help. */
 export class FinalError extends Error {}
 
 /** Calls `look` until it returns neither undefined nor false, and returns that value. Retries after errors, except `FinalError`. */

@@ -10,12 +10,12 @@ import { symphony, symphonyJson } from './symphony.mjs'
 import { tryPoolingModes } from './poolingModes.mjs'
 import { WorkerHost } from './WorkerHost.mjs'
 
-/** Queue limit: low enough that the shop still enqueues at the failover, high enough that both hosts have work. */
+/** Queue limit: low enough that the producer still enqueues at the failover, high enough that both hosts have work. */
 const BACKLOG_MAX = 2_000
 const BACKLOG_SHARE = 10
 const DRAIN_MS = 600_000
 const LOGINS = ['relayer=executor+readonly', 'shop=ingest', 'web=api', 'watcher=readonly+auditor+control']
-/** Wait for running calls to end, and then the time in which the rail book must not grow. */
+/** Time to wait for running calls to end. The rail book must not grow during the same time after that. */
 const QUIET_MS = 5_000
 
 /**
@@ -101,7 +101,7 @@ async function startHosts({ cluster, folder, passwords, bookUrl }) {
   return hosts
 }
 
-/** Kills the primary while the shop enqueues. Dispatch must resume without an operator and without a freeze. */
+/** Kills the primary while the producer enqueues. Dispatch must resume without an operator and without a freeze. */
 async function loseSynchronousPrimary(drill) {
   const { payments, producer, watcher, say } = drill
   const producing = producer.run(() =>
@@ -233,7 +233,7 @@ async function auditBooks({ cluster, payments, bookFile, passwords, say }) {
   const { exitCode, stdout, stderr } = await symphony(words, cluster.pooledUrl('watcher', passwords.watcher))
   const report = JSON.parse(stdout)
   const { accepted, dispatched, failed, held } = report.counts
-  // The test of the pooling modes enqueued one more.
+  // The test of the pooling modes enqueued one more payment.
   const lost = payments + 1 - Number(accepted)
   const broken = report.invariants.filter(({ ok }) => !ok)
   say(`ledger verify: ${exitCode === 0 ? 'all invariants hold' : stderr.trim()}`)
@@ -264,7 +264,7 @@ async function endedCount(watcher) {
   return Number(dispatchedTotal + failedTotal)
 }
 
-/** Returns true also while the database does not answer, because a shop does not know the length of the queue. */
+/** Returns true also while the database does not answer, because a real producer does not know the length of the queue. */
 async function hasRoom({ watcher, payments }) {
   const status = await readOutboxStatus(watcher).catch(() => undefined)
   return status === undefined || status.pendingCount < Math.min(BACKLOG_MAX, payments / BACKLOG_SHARE)

@@ -7,7 +7,7 @@ import { tokensOf } from './typescriptTokens.js'
  * because the content security policy blocks inline scripts and styles.
  */
 export const dashboardShowsText: Guardrail = {
-  name: 'the dashboard makes no markup and no code of text',
+  name: 'the dashboard turns no text into markup or code',
   check: (repository) => {
     const files = repository.filter(({ path }) => path.startsWith('libs/dashboard/'))
     return [...files.filter(isTypeScript).flatMap(madeOfText), ...files.filter(isPage).flatMap(inlineParts)]

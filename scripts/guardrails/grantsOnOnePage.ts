@@ -5,7 +5,7 @@ import { nodesNamed } from './sqlParser.js'
 
 /** One file holds all grants, so that a DBA can review them together. Only the installer also grants, for the logins it creates. */
 export const grantsOnOnePage: Guardrail = {
-  name: 'GRANT and REVOKE stand in schema/v1/011_privileges.sql',
+  name: 'GRANT and REVOKE are only in schema/v1/011_privileges.sql',
   check: (repository) =>
     repository
       .filter((file) => !isTestFile(file.path) && !GRANTING_FILES.has(file.path))

@@ -3,7 +3,7 @@ import type { SourceFile } from './repository.js'
 
 /** Refuses folders of one machine and package registries of one network: they work nowhere else. */
 export const noMachinePaths: Guardrail = {
-  name: 'no paths of one machine, no registry of one network',
+  name: 'no paths of one machine and no private npm registry in any file',
   check: (repository) => repository.flatMap((file) => [...findingsIn(file)]),
 }
 

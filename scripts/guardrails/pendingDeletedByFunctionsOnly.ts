@@ -5,7 +5,7 @@ import { tableWrites } from './tableWrites.js'
 
 /** The functions delete an item together with recording its terminal outcome. Any other DELETE would lose a payment. */
 export const pendingDeletedByFunctionsOnly: Guardrail = {
-  name: 'payment_outbox_pending is deleted from inside the functions alone',
+  name: 'payment_outbox_pending is deleted from only inside functions',
   check: (repository) =>
     repository
       .filter((file) => !isTestFile(file.path))

@@ -6,7 +6,7 @@ import { tokensOf } from './typescriptTokens.js'
 
 /** Only one module switches roles, so that the role of a statement is always known. */
 export const roleSwitchesInDb: Guardrail = {
-  name: 'roles are switched by libs/db, and by the installer in libs/deployment/db.ts',
+  name: 'roles are switched only by libs/db and by the installer in libs/deployment/db.ts',
   check: (repository) =>
     repository
       .filter((file) => !isTestFile(file.path) && !ROLE_SWITCHERS.test(file.path))

@@ -9,7 +9,7 @@ import { tokensOf, type Token } from './typescriptTokens.js'
  * (`serialization_failure`) that libs/db maps.
  */
 export const sqlstatesAgree: Guardrail = {
-  name: 'SQLSTATEs raised = mapped = documented',
+  name: 'SQLSTATEs that are raised, mapped and documented are the same',
   check: (repository) => {
     const raised = [...raisedStates(repository)]
     const mapped = mappedStates(repository)

@@ -5,7 +5,7 @@ import { tokensOf } from './typescriptTokens.js'
 
 /** Code that only tests may use is not built, packed or imported. */
 export const testOnlyCodeStaysInTests: Guardrail = {
-  name: 'nothing that only tests may do is part of the build',
+  name: 'nothing that only tests may use is part of the build',
   check: (repository) => {
     const manifest = repository.find(({ path }) => path === 'package.json')
     const built = repository.filter((file) => isTypeScript(file) && /^(?:libs|bin)\//.test(file.path))

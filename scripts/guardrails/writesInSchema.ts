@@ -6,7 +6,7 @@ import { ownTables, tableWrites } from './tableWrites.js'
 
 /** Only the functions of schema/ write the tables, because they enforce every state change. */
 export const writesInSchema: Guardrail = {
-  name: 'our tables are written by schema/ alone',
+  name: 'our tables are written only by schema/',
   check: (repository) => {
     const ours = ownTables(repository)
     return repository
@@ -26,5 +26,5 @@ export const writesInSchema: Guardrail = {
   },
 }
 
-/** Moves times in marked test databases. No function of schema/ may offer this write. */
+/** File that moves times in marked test databases. No function of schema/ may offer this write. */
 const TIME_OF_TESTS = 'libs/testing/db.ts'

@@ -6,7 +6,7 @@ interface Panel {
   readonly queries: readonly (readonly [expression: string, legend: string])[]
   readonly unit?: 's' | 'ms' | 'short' | 'ops' | 'bytes' | 'percentunit'
   readonly kind?: 'stat' | 'timeseries'
-  /** Lowest value that is drawn red. */
+  /** Minimum value that is drawn red. */
   readonly alarmingFrom?: number
 }
 

@@ -15,14 +15,17 @@ import { programsByVersion } from './programs.js'
 const SEEDS = join(import.meta.dirname, '../support/guideSeeds')
 const FOLDERS = programsByVersion('dump')
 
-test.each(FOLDERS)('PostgreSQL %i: a dump that pg_restore restores leaves doctor green', async (version, bin) => {
-  await using server = await disposableServer(version)
-  await deploy({ url: server.url })
-  const restored = await copyByDump(server.url, bin)
-  const { findings } = await doctor({ url: restored })
-  expect(findings.filter(({ severity }) => severity !== 'note')).toEqual([])
-  expect((await checkStart({ url: restored })).refusals).toEqual([])
-})
+test.each(FOLDERS)(
+  'PostgreSQL %i: doctor finds no problem in a database that pg_restore restored',
+  async (version, bin) => {
+    await using server = await disposableServer(version)
+    await deploy({ url: server.url })
+    const restored = await copyByDump(server.url, bin)
+    const { findings } = await doctor({ url: restored })
+    expect(findings.filter(({ severity }) => severity !== 'note')).toEqual([])
+    expect((await checkStart({ url: restored })).refusals).toEqual([])
+  },
+)
 
 test.each(FOLDERS)('PostgreSQL %i: the guide to dump and restore works and loses no row', async (version, bin) => {
   await using server = await disposableServer(version)

@@ -14,7 +14,7 @@ const root = join(import.meta.dirname, '..', '..')
 const folder = join(root, 'examples', 'languages')
 const run = promisify(execFile)
 
-/** Arguments before the order and its amount. */
+/** Arguments of each program that precede the order and its amount. */
 const COMMANDS: Readonly<Record<string, readonly string[]>> = {
   python: ['enqueue.py'],
   go: ['run', 'enqueue.go'],

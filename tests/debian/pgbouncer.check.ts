@@ -72,7 +72,7 @@ test.each([
   ['scheduler', '--no-http'],
   ['api', '--port', '0'],
   ['status'],
-])('%s without --pooler is refused and leaves the pooled connection in the login role', async (...words) => {
+])('symphony %s without --pooler is refused and leaves the pooled connection in the login role', async (...words) => {
   const { exitCode, stderr } = await symphony(words, { DATABASE_URL: url, SYMPHONY_RAILS: rails })
   expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('TRANSACTION_POOLER') })
   // The pool has one server connection, so this is the state that the refused process left.
@@ -86,6 +86,6 @@ test.each([
   expect(rows).toEqual([{ role: 'relayer', timeout: '0', prepared: 0, channels: 0 }])
 })
 
-test('status with --pooler transaction works on the same connection', async () => {
+test('symphony status with --pooler transaction works through PgBouncer', async () => {
   expect(await symphony(['status', '--pooler', 'transaction'], { DATABASE_URL: url })).toMatchObject({ exitCode: 0 })
 })

@@ -187,7 +187,7 @@ export class CoreScenario {
     return found
   }
 
-  /** Kills the process of one step at a point. Returns false if the step ended without reaching it. */
+  /** Kills the process of one step at a point. Returns false if the step ended without reaching the point. */
   async crashStepAt({ step, point }: StepPoint): Promise<boolean> {
     const child = await this.#runSteps({ FAILPOINT: point }, step)
     await this.passTime()
@@ -205,8 +205,8 @@ export class CoreScenario {
   }
 
   /**
-   * Kills a process at a point; the next process finishes its work. Returns false if it ended without reaching the
-   * point.
+   * Kills a process at a point; the next process finishes its work. Returns false if the first process ended without
+   * reaching the point.
    */
   async crashAt(point: string): Promise<boolean> {
     await this.feed()

@@ -1,5 +1,5 @@
 // Runs calls that the workers of coreProcess.mjs never make: rounds, quick shutdowns, database faults, freezes,
-// decisions and reads. Each step is independent: it can run alone, after any other was killed anywhere. The crash-point
+// decisions and reads. Each step can run alone, also after another step was killed at any point. The crash-point
 // scenario starts it on an instrumented build; its argument holds addresses and the chosen step. `FAILPOINT_LOG` also
 // records each step before its points.
 import { randomUUID } from 'node:crypto'
@@ -78,7 +78,7 @@ const tools = {
         return (role) => {
           const handle = target.as(role)
           return new Proxy(handle, {
-            // Not an instance of the handle's class, so that calls also arrive as queries.
+            // Hides the handle's class. The library then sends every call through `query`.
             getPrototypeOf: () => Object.prototype,
             get: (own, name) => {
               const member = Reflect.get(own, name, own)

@@ -6,7 +6,7 @@ import type { RelayScenario } from './RelayScenario.js'
 export interface LoadGeneratorOptions {
   readonly scenario: RelayScenario
   readonly random: Random
-  /** Fewest pending payments. */
+  /** Minimum number of pending payments. */
   readonly backlog: number
 }
 
@@ -15,7 +15,7 @@ export class LoadGenerator {
   readonly #options: LoadGeneratorOptions
   #feeding: Promise<void> = Promise.resolve()
   #paused = true
-  /** Payments whose enqueue succeeded. */
+  /** Number of payments whose enqueue succeeded. */
   acknowledged = 0
 
   constructor(options: LoadGeneratorOptions) {

@@ -44,7 +44,7 @@ export interface FleetSettings {
   readonly env?: Readonly<Record<string, string>>
   /** Other port of the same server, such as a proxy's. */
   readonly port?: number
-  /** Folder of another release. @default this one's */
+  /** Folder of another release. @default this release */
   readonly dist?: string
 }
 
@@ -93,7 +93,7 @@ export class RelayScenario {
     const db = await fixture.createDatabase({ url: urlThrough(server.url, proxy?.port) })
     const { url: workerUrl } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
     const bookFile = join(fixture.folder, 'rail-book.ndjson')
-    // Imported from dist/, because the program that it starts is a file beside it.
+    // Imported from dist/, because startRailBook starts a program that is a file beside it.
     const built: { startRailBook: typeof startRailBook } = await import(
       /* @vite-ignore */ pathToFileURL(builtPath('libs/rails/index.js')).href
     )

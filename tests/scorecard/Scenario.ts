@@ -8,7 +8,7 @@ export type Figures = Readonly<Record<string, number | string>>
 
 export interface Outcome {
   readonly figures: Figures
-  /** Ways in which the run missed the bar. Empty if it met it. */
+  /** Reasons why the run did not meet the bar. Empty if the run met it. */
   readonly defects: readonly string[]
 }
 

@@ -15,7 +15,7 @@ export interface WorkerFleetOptions {
   readonly words: readonly string[]
   /** File for the output of the workers. */
   readonly logFile: string
-  /** Folder of another release. @default this one's */
+  /** Folder of another release. @default this release */
   readonly dist?: string | undefined
 }
 

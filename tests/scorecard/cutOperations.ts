@@ -14,7 +14,7 @@ import type { TestDatabase } from '../support/database.js'
 import { buildInstruction, enqueueAndClaim, enqueue, WORKER } from '../support/outboxItems.js'
 import { buildJobDefinition, buildTimerDefinition } from '../support/scheduled.js'
 
-/** Result of a call for its caller. */
+/** Result of a call as its caller receives it. */
 export type Heard = { readonly answer: unknown } | { readonly error: unknown }
 
 /** One repeatable call, and the checks that hold however often it was made. */
@@ -24,7 +24,7 @@ export interface Replayable {
   readonly call: (database: Database) => Promise<unknown>
   /** Reads from the tables whether the call was committed. */
   readonly isCommitted: () => Promise<boolean>
-  /** Repeats the call over a sound connection. Returns whether it took effect only now. */
+  /** Repeats the call over a sound connection. Returns whether only the repeat took effect. */
   readonly replay: () => Promise<boolean>
   /** Returns problems after the repeat: duplicates or missing rows. */
   readonly check: () => Promise<readonly string[]>
@@ -232,7 +232,7 @@ async function completion(
     check: async () => [
       ...expected('ledger rows', await recorded(), 1),
       ...expected('queue rows', await leasesOf(db, item.outboxId), 0),
-      // The single form reports the same by its error.
+      // The function for a single item reports the same with an error.
       ...(await completeOutboxAttempt(db.as('symphony_executor'), WORKER, paid(item)).then(
         () => ['a second completion was accepted'],
         (error: unknown) =>

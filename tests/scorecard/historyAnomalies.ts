@@ -19,9 +19,9 @@ export interface FinalState {
 type Of<K extends Call['kind']> = Entry & { readonly call: Extract<Call, { kind: K }> }
 
 /**
- * Returns contradictions in a history, if every call took effect at one instant between its start and its answer. The
- * model covers only what clients observe: one item per key, one live lease per item, one terminal outcome, and growing
- * numbers.
+ * Returns contradictions between a history and a model in which every call takes effect at one instant between its
+ * start and its answer. The model covers only what clients observe: one item per key, one live lease per item, one
+ * terminal outcome, and growing numbers.
  */
 export function anomaliesOf(history: readonly Entry[], state: FinalState): readonly string[] {
   const ok = <K extends Call['kind']>(kind: K): Of<K>[] =>

@@ -31,7 +31,7 @@ export interface OtherRelease {
 /**
  * Builds a later release from this one. Hot-path functions get another argument, so their old signatures must go. Every
  * plpgsql body changes, and there is one more function and view. Tables are unchanged: a release refuses to start
- * beside a column that it does not know. The version is the same, because an older one is refused over a newer.
+ * beside a column that it does not know. The version is the same, because deploy refuses an older version over a newer.
  */
 export async function makeNextRelease(
   fixture: ScenarioFixture,

@@ -10,7 +10,7 @@ const SIZE_MIB = 32
 /** A disk small enough to be filled at once. */
 export interface SmallDisk {
   readonly path: string
-  /** Fills the disk up to so many free bytes. */
+  /** Fills the disk until only `leaveBytes` bytes are free. */
   fill(leaveBytes: number): Promise<void>
   empty(): Promise<void>
 }

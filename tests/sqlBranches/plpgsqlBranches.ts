@@ -106,7 +106,7 @@ class BranchMarker {
     this.#skipPast(';')
   }
 
-  /** A CASE without ELSE raises 20000 if nothing matches. That branch belongs to PostgreSQL. */
+  /** A CASE without ELSE raises 20000 if nothing matches. That branch is not part of the body. */
   #case(): void {
     this.#skipTo('WHEN')
     while (this.#word() === 'WHEN') this.#branch('THEN', 'when')

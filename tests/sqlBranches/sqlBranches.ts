@@ -102,8 +102,8 @@ interface FunctionDefinition {
 }
 
 /**
- * Reads the functions to measure. A function in SQL counts only if PostgreSQL cannot inline it, which hides the call:
- * SECURITY DEFINER functions and those with settings.
+ * Reads the functions to measure. Functions in SQL are included only if they are SECURITY DEFINER or have settings.
+ * PostgreSQL may inline the others, and an inlined call is not counted.
  */
 async function readFunctions(queryable: Queryable, schema: string): Promise<readonly FunctionDefinition[]> {
   const { rows } = await queryable.query<FunctionDefinition>(

@@ -27,7 +27,7 @@ export function verifyMarkedBranches(original: string, marked: string, markerSig
 
 type IsMarker = (statement: unknown) => boolean
 
-/** Also removes lists that held only markers, because plpgsql treats an empty ELSE as none. */
+/** Removes markers, and lists that held only markers, because plpgsql treats an empty ELSE as none. */
 function without(isMarker: IsMarker, tree: unknown): unknown {
   if (Array.isArray(tree)) return tree.filter((one) => !isMarker(one)).map((one) => without(isMarker, one))
   if (!isRecord(tree)) return tree
@@ -54,7 +54,7 @@ function branchListsIn(tree: unknown, isMarker: IsMarker): BranchList[] {
   return [...here, ...Object.values(tree).flatMap((node) => branchListsIn(node, isMarker))]
 }
 
-/** plpgsql wraps a body with a label or handlers into another block. */
+/** Returns the first statements of a body. plpgsql wraps a body with a label or handlers into another block. */
 function entryOf(node: unknown): readonly unknown[] {
   const body = asList(member(member(member(node, 'action'), BLOCK), 'body'))
   const wrapped = member(body[0], BLOCK)

@@ -2,8 +2,8 @@ import { basename } from 'node:path'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /**
- * The slowest spec files, slowest first. Vitest starts with the largest files. A small file that kills workers for half
- * a minute would otherwise run alone at the end.
+ * The slowest spec files, slowest first. By default Vitest starts with the largest files, and a small file that kills
+ * workers for half a minute would run alone at the end.
  */
 const SLOWEST = `
   cliDemo relayWorkerKilled deploymentVersions deploymentConcurrency deployment doctorDamage deploymentCli
@@ -18,7 +18,7 @@ export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line unicorn/no-array-sort -- a sequencer's own, which returns another array
     const sorted = await super.sort(files)
-    // Only within a project: a process is reused for the next file only if that file is of the same project.
+    // Sorts only within a project: a process is reused for the next file only if that file is of the same project.
     return sorted.toSorted((left, right) =>
       left.project.name === right.project.name ? rankOf(left) - rankOf(right) : 0,
     )

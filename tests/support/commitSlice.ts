@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 const ROOT = new URL('../../', import.meta.url)
 
 /**
- * Returns which of `count` slices this commit tests. Most commits get another slice; one commit always gets the same.
+ * Returns which of `count` slices this commit tests. The same commit always gets the same slice.
  */
 export function commitSlice(count: number): number {
   return commitSeed() % count

@@ -82,7 +82,7 @@ class DashboardSeeder {
     if (stuck !== undefined) await this.#db.expireLease(stuck.outboxId)
   }
 
-  /** Creates a payment with every fault that does not end it. */
+  /** Creates a pending payment with a retry, an expired lease, a late outcome and a hold. */
   async trouble(): Promise<string> {
     await this.#enqueue('instant', 1)
     const [first] = await this.#carry('instant', 1, (item) => busy(item, 'RAIL_UNAVAILABLE', 10_012))
@@ -210,7 +210,7 @@ class DashboardSeeder {
     )
   }
 
-  /** Seeds the totals of the hour before. */
+  /** Seeds the totals per minute of the previous hour. */
   async history(): Promise<void> {
     await this.#db.queryNoRole(
       `INSERT INTO outbox_attempt_totals (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)

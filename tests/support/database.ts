@@ -274,7 +274,7 @@ async function onServer<T>(serverUrl: string, body: (server: Client) => Promise<
 
 async function connectClient(url: string, config: ClientConfig = {}): Promise<Client> {
   const client = new Client({ connectionString: url, types: valueParsers, ...config })
-  // The error also fails the running query, or comes from DROP DATABASE … WITH (FORCE).
+  // Ignores the error: it also fails the running query, or it comes from DROP DATABASE … WITH (FORCE).
   client.on('error', () => {})
   await client.connect()
   return client

@@ -6,7 +6,7 @@ import { openDatabase, type Database, type DatabaseOptions } from '../../libs/db
 /** A database with a login and uniquely named roles for the tests of libs/db. It has no product schema. */
 export class DbFixture {
   readonly name = `db_stage_${randomUUID().replaceAll('-', '')}`
-  /** Member of the roles, which inherits none. */
+  /** Login that is a member of the roles and inherits none. */
   readonly login = `${this.name}_app`
   readonly worker = `${this.name}_worker`
   readonly reader = `${this.name}_reader`

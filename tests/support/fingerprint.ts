@@ -16,7 +16,7 @@ export async function fingerprint(db: TestDatabase): Promise<Fingerprint> {
 }
 
 export async function rowHashes(db: TestDatabase): Promise<Record<string, string>> {
-  // One query for all tables, because long lists of attempts repeat it after each one.
+  // One query for all tables, because tests with many attempts repeat it after each attempt.
   const questions = (await tableNames(db)).map(
     (table) =>
       `SELECT ${escapeLiteral(table)} AS table,

@@ -56,7 +56,7 @@ async function send() {
   }
 }
 
-/** Keeps connections open by one byte at a time. One in ten sends a header of 1 MB at once. */
+/** Keeps connections open by sending one byte at a time. One in ten sends a header of 1 MB at once. */
 function dawdle() {
   for (const socket of slow) socket.write('x')
   if (slow.size >= SLOW_MAX) return

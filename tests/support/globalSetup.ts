@@ -56,7 +56,8 @@ declare global {
 }
 
 async function begin(): Promise<Begun> {
-  // Inherited by every test. A stricter umask would hide their scripts from the account that runs the server for root.
+  // Every test inherits this umask. If the tests run as root, the server runs as another account, which must be able to
+  // read the files of the tests.
   process.umask(0o022)
   await removeFoldersOfDeadRuns()
   const server = await startPrivateServer({
@@ -68,7 +69,7 @@ async function begin(): Promise<Begun> {
       track_functions: 'all',
       // Tests keep locks across connections with prepared transactions.
       max_prepared_transactions: '20',
-      // Deadlocks are tested, and are detected in 0.1 s instead of 1 s.
+      // Tests cause deadlocks, which PostgreSQL then detects in 0.1 s instead of 1 s.
       deadlock_timeout: '100ms',
     },
   })

@@ -1,6 +1,6 @@
 /**
  * Returns 50 texts that call `hacked()` if text is taken for markup. They have no spaces, so that they are valid ids.
- * 50 is what a page lists at once. `npm run security -- --only S9` tries 200.
+ * A page lists 50 at once. `npm run security -- --only S9` tries 200.
  */
 export function hostileTexts(from = 0): readonly string[] {
   return ALL.slice(from, from + AT_ONCE)
@@ -46,7 +46,7 @@ const BASIC: readonly string[] = [
   '%3Cscript%3Ehacked()%3C/script%3E',
 ]
 
-/** Elements, each tried behind every way out of a text context. */
+/** Elements. Each is tried after every text of WAYS_OUT, which closes the surrounding text. */
 const ELEMENTS = [
   '<svg><animate/onbegin=hacked()/attributeName=x>',
   '<svg><script>hacked()</script></svg>',

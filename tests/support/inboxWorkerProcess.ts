@@ -5,13 +5,13 @@ import { builtPath } from './builtPath.js'
 
 /** A process with an inbox worker that a test can kill. */
 export interface InboxWorkerProcess {
-  /** Returns how many messages it reported as done. */
+  /** Returns the number of messages that the process reported as done. */
   readonly done: () => number
-  /** Resolves after so many more done messages, or when it exits. */
+  /** Resolves after `more` further done messages, or when the process exits. */
   untilDone(more: number): Promise<void>
-  /** Kills it with SIGKILL and waits for its exit. */
+  /** Kills the process with SIGKILL and waits for its exit. */
   kill(): Promise<void>
-  /** Stops it cleanly and waits for its exit. */
+  /** Stops the process cleanly and waits for its exit. */
   stop(): Promise<void>
 }
 

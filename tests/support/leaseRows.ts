@@ -13,10 +13,10 @@ export interface LeaseRow {
   readonly context: unknown
 }
 
-/** Long enough that it never expires during a test. */
+/** Options of a lease that never expires during a test. */
 export const LONG = { durationMs: 600_000 }
 
-/** The same with quick renewals. */
+/** Options of a lease that never expires during a test and is renewed often. */
 export const LIVELY = { ...LONG, renewEveryMs: 100 }
 
 export function buildResource(): string {
@@ -29,7 +29,7 @@ export async function leaseRow(db: TestDatabase, resource: string): Promise<Leas
   return rows[0]
 }
 
-/** Expires a lease that long ago. */
+/** Moves the expiry of a lease to `ago` before now. */
 export async function expireResource(db: TestDatabase, resource: string, ago = '1 second'): Promise<void> {
   const { rows } = await db.queryNoRole(
     `UPDATE symphony_leases SET expires_at = clock_timestamp() - $2::interval WHERE resource = $1 RETURNING resource`,

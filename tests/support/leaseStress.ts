@@ -7,22 +7,22 @@ import type { TestDatabase } from './database.js'
 import { openConnection } from './race.js'
 
 export interface LeaseStressOptions {
-  /** Tokens after which the run ends. */
+  /** Number of tokens after which the run ends. */
   readonly tokens: number
   readonly processes: number
-  /** Tokens after which a process is killed and leases expire and are purged. */
+  /** Number of tokens between two kills of a process. At each kill leases also expire and are purged. */
   readonly tokensPerKill: number
 }
 
 export interface LeaseStressResult {
-  /** Tokens that the database issued, including those whose process was killed before it printed them. */
+  /** Number of tokens that the database issued, including those whose process was killed before it printed them. */
   readonly issued: number
   readonly kills: number
   readonly expired: number
   readonly removed: number
   /** Tokens that are not greater than the previous one of their resource, in commit order. */
   readonly notGreater: readonly unknown[]
-  /** Printed tokens that the database never issued, or issued to two. */
+  /** Printed tokens that the database never issued, or that were printed twice. */
   readonly unfounded: readonly string[]
 }
 

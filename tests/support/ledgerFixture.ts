@@ -131,7 +131,7 @@ export class LedgerFixture {
     await resumeOutbox(ann.control, 'rail', paid.railType, 'the bank is open')
   }
 
-  /** Seals blocks of at most so many rows until nothing is left. Returns their sizes. */
+  /** Seals blocks of at most `rowsMax` rows until no row is left. Returns their sizes. */
   async seal(rowsMax = 100): Promise<number[]> {
     const sizes: number[] = []
     for (;;) {

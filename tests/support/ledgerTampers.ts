@@ -50,7 +50,7 @@ export async function disableGuards(client: Queryable): Promise<void> {
   for (const table of TABLES) await client.query(`ALTER TABLE ${table} DISABLE TRIGGER ALL`)
 }
 
-/** Makes one change that takes effect. A change that a constraint refuses is tried again at random. */
+/** Makes one change that takes effect. If a constraint refuses the change, it tries another random one. */
 export async function tamper(client: Queryable, kind: TamperKind, random: Random): Promise<Tamper> {
   for (;;) {
     await client.query('SAVEPOINT before_tamper')

@@ -74,7 +74,7 @@ export function orderDefects(lines: readonly OrderedLine[], halts: boolean): str
     const { sequence, fate } = line
     if (sequence < highest) defects.push(`${sequence} arrived after ${highest}`)
     if (sequence > highest + 1) defects.push(`${sequence} arrived before ${highest + 1}`)
-    // The same sequence again: a worker was killed before it recorded the refusal.
+    // A repeat of the refused item is no defect: a worker was killed before it recorded the refusal.
     if (halts && refused !== undefined && sequence !== refused)
       defects.push(`${sequence} passed the failure of ${refused}`)
     highest = Math.max(highest, sequence)

@@ -288,7 +288,7 @@ export class RandomOutbox {
     }
   }
 
-  /** Freezes dispatch, which marks every pending item unknown, and lifts it. */
+  /** Freezes dispatch, which marks the outcome of every pending item as unknown, and lifts the freeze. */
   async #freeze(): Promise<void> {
     await freezeDispatch(this.#person(), 'restored by hand')
     await checkDispatchEpoch(this.#hands.executor(), 'worker-1')

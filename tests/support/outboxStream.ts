@@ -70,7 +70,7 @@ export async function openTransaction(db: TestDatabase, role?: string): Promise<
   return connection
 }
 
-/** Closes the connections in `afterEach`, because the server allows only so many. */
+/** Closes the connections in `afterEach`, because the server limits their number. */
 export async function closeTransactions(): Promise<void> {
   await Promise.all(transactions.splice(0).map((connection) => connection.close()))
 }

@@ -145,7 +145,7 @@ export function scansOf({ statements }: Execution, table: string): PlanNode[] {
 
 /**
  * Returns the indexes that each statement used on the large tables, sorted by name, and whether with a condition. Join
- * order, bitmaps and caches are left to the planner.
+ * order, bitmaps and caches are left out, because the planner may choose them.
  */
 export function waysOf({ statements }: Execution, tables: readonly string[]): string[] {
   return statements.flatMap(({ nodes }) => {

@@ -37,7 +37,7 @@ export class ProtectionFixture {
     return enqueue(instruction, { tx, protection: this.vault, schema: this.db.schema })
   }
 
-  /** Runs one round of a worker with these keys, or the fixture's. */
+  /** Runs one round of a worker with these master keys, by default those of the fixture. */
   async relay(keys?: readonly MasterKey[]): Promise<RelayerEvent[]> {
     const { db, rail } = this
     const vault = keys === undefined ? this.vault : new FieldVault(rail.rails, new KeyRing(keys, keys.at(-1)?.id ?? ''))

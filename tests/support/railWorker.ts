@@ -12,9 +12,9 @@ export interface RailWorker {
   /** Resolves when every reference has an answer. */
   done(): Promise<void>
   go(): void
-  /** Resolves after so many answers, or when it exits. */
+  /** Resolves after `count` answers, or when the process exits. */
   untilAnswered(count: number): Promise<void>
-  /** Kills it with SIGKILL. Resolves when all its output is read. */
+  /** Kills the process with SIGKILL. Resolves when all its output is read. */
   kill(): Promise<void>
 }
 

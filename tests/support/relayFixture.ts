@@ -32,8 +32,8 @@ export interface WorkerOptions {
 }
 
 /**
- * A database, a rail of each policy whose book is another process, and checkpoints. Tests start the workers. Removed
- * when the test ends.
+ * A database, a rail of each policy whose book is another process, and checkpoints. Tests start the workers. All of it
+ * is removed when the test ends.
  */
 export class RelayFixture {
   readonly db: TestDatabase
@@ -61,7 +61,7 @@ export class RelayFixture {
     const checkpoints = await Checkpoints.open()
     onTestFinished(() => checkpoints.stop())
     const bookFile = join(folder, 'rail-book.ndjson')
-    // Imported from dist/, because the program that it starts is a file beside it.
+    // Imported from dist/, because startRailBook starts a program that is a file beside it.
     const built: { startRailBook: typeof startRailBook } = await import(builtPath('libs/rails/index.js'))
     const book = await built.startRailBook({ file: bookFile })
     onTestFinished(() => book.stop())

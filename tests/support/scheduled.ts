@@ -47,7 +47,7 @@ export async function createTimer(
   return { timerId: await scheduleTimer(db.as('symphony_ingest'), timer), topic: timer.topic }
 }
 
-/** Creates a timer that was cancelled that long ago. Returns its id. */
+/** Creates a timer that was cancelled `ago` before now. Returns its id. */
 export async function createEndedTimer(db: TestDatabase, ago: string): Promise<string> {
   const { timerId } = await createTimer(db)
   await cancelTimer(db.as('symphony_ingest'), timerId)

@@ -31,7 +31,7 @@ export async function startPrivateServer(options: PrivateServerOptions = {}): Pr
   const launch = {
     ...startOptions,
     dataDir: join(folder, 'symphony'),
-    // The shipped version is found as for users.
+    // Undefined for the shipped version: the launcher finds it, as for users.
     binaries: options.binaries ?? (version === SHIPPED_VERSION ? undefined : testBinaries(version)),
   }
   try {
@@ -62,7 +62,7 @@ export function testBinaries(version: PostgresVersion): string {
 /** Creates a folder named after this process, so that a later run can remove it. */
 export async function makeTestFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`))
-  // Root runs the server as another account, which must be able to enter the folder.
+  // If this process runs as root, the server runs as another account, which must be able to enter the folder.
   await chmod(folder, 0o711)
   return folder
 }

@@ -12,13 +12,13 @@ export type WireFault = 'end' | 'reset' | 'freeze' | { readonly delayMs: number 
 
 export interface WireStrike {
   readonly direction: Direction
-  /** Bytes of that direction that still pass after arming. */
+  /** Number of bytes of that direction that pass after `arm` and before the fault. */
   readonly afterBytes: number
   readonly fault: WireFault
 }
 
 export interface WireTally {
-  /** Bytes that passed since arming. */
+  /** Number of bytes that passed since `arm`. */
   readonly passed: Readonly<Record<Direction, number>>
   /** Position of the fault. Undefined if its byte was never reached. */
   readonly struckAt: WirePlace | undefined

@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 
 const PROGRAM = fileURLToPath(new URL('../../fleetOneDatabaseDown.mjs', import.meta.url))
 
-/** More pairs per round, because the bound is 2 % and single runs differ by more. */
+/** Pairs per round. One pair is not enough: the bound is 2 %, and single runs differ by more. */
 const PAIRS_PER_ROUND = 3
 
 export async function fleet({ sizes, rounds, print }) {

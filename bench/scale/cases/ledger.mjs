@@ -9,7 +9,7 @@ const BATCH = 100
 const CALLS_SHARE = 0.3
 const WARM_UP = 6
 const IDS = {
-  // Sort after all ids of the fill.
+  // These ids sort after all ids of the fill.
   'ids that grow': (n) => `z-${String(n).padStart(12, '0')}`,
   'random ids': () => randomUUID(),
 }

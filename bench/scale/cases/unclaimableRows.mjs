@@ -1,4 +1,4 @@
-// Claims behind 100,000 older rows of each kind that cannot be claimed.
+// Claims behind 100,000 older rows that cannot be claimed, once for each reason.
 import { fillQueue, WAITING } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'
 

@@ -90,7 +90,7 @@ export function decidingSteps(tools) {
       await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'participant', 'nobody'))
       await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { railType: 'nobody' }))
       await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { participants: ['nobody'] }))
-      // A crash between the two leaves the pause. The rail name then counts as known.
+      // A crash between these two calls leaves the pause. Its rail name `drill` then counts as known.
       await outbox.pauseOutbox(as('control'), 'rail', 'drill', 'a drill')
       await outbox.resumeOutbox(as('control'), 'rail', 'drill', 'the drill is over')
       await outbox.setParticipantOutboxPolicy(as('control'), 'drill', 'continue')

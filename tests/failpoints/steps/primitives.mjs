@@ -159,7 +159,7 @@ export function primitiveSteps(tools) {
       await sleep(120)
       await first.release()
       await led
-      // Aborted while the lease is being acquired.
+      // Aborts while the lease is being acquired.
       const stopping = new AbortController()
       const over = faulty((text) => void (text.includes('"acquire_lease"') && stopping.abort()))
       const late = new lease.Leases(over.as('symphony_executor'))
