@@ -21,7 +21,7 @@ export interface ApiKeyRequest {
 
 export interface CreatedApiKey {
   readonly keyId: string
-  /** Text of the key. Nothing stores it, so show it now. */
+  /** Text of the key. It is stored nowhere, so show it to its owner now. */
   readonly key: string
   readonly createdAt: Date
 }
@@ -37,7 +37,7 @@ export class ApiKeys implements AsyncDisposable {
 
   /**
    * Creates the secret in this process and sends only its hash to the database. The login needs the role of each scope.
-   * A key with `operate` belongs to the login itself, unless an administrator creates it.
+   * A key with `operate` has the login itself as its owner, unless an administrator creates it.
    */
   async create(request: ApiKeyRequest): Promise<CreatedApiKey> {
     // A misspelt expiry or participant would otherwise create a key without that limit.

@@ -1,7 +1,7 @@
 import { call, qualify, type Queryable } from '../db/index.js'
 import type { ApiKeyParts } from './apiKey.js'
 
-/** Scopes of a key. Each uses its own role: ingest, readonly, auditor, control. */
+/** Scopes of a key. Each acts in its own role: symphony_ingest, _readonly, _auditor or _control. */
 export const SCOPES = ['ingest', 'read', 'audit', 'operate'] as const
 
 export type Scope = (typeof SCOPES)[number]
@@ -26,7 +26,7 @@ export interface ApiKeyStatus {
   readonly expiresAt: Date | null
   readonly revokedAt: Date | null
   readonly revokedBy: string | null
-  /** Hour of the last use. */
+  /** Time of the last use, to the hour. */
   readonly lastUsedAt: Date | null
 }
 

@@ -11,7 +11,7 @@ export interface DrizzleTransaction {
   rollback(): unknown
 }
 
-/** Drizzle's own `sql`, the only way to build its queries. */
+/** Drizzle's `sql`, the only function that builds its queries. */
 export interface DrizzleSql {
   (strings: TemplateStringsArray, ...parameters: unknown[]): unknown
   param(value: unknown): unknown

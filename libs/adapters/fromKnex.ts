@@ -30,8 +30,8 @@ export function fromKnex(trx: KnexTransaction): Queryable {
 }
 
 /**
- * Removes the statement that Knex puts in front of the message of the driver's error. The statement ends with its last
- * placeholder, as Knex numbers them, and the text after it.
+ * Removes the statement that Knex puts in front of the message of the driver's error. The end of the statement is its
+ * last placeholder (in Knex's numbering) and the text after that placeholder.
  */
 function withoutStatement(error: unknown, { fragments, values }: CutStatement): unknown {
   if (!(error instanceof Error)) return error

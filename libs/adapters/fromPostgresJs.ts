@@ -34,7 +34,7 @@ function asParameter(value: unknown): unknown {
   return typeof value === 'string' && /^[[{]/.test(value) ? new JsonOrText(value) : asText(value)
 }
 
-/** Text that JSON.stringify writes as the JSON it contains. */
+/** Text that JSON.stringify writes unchanged if it is JSON, instead of as a JSON string. */
 class JsonOrText {
   readonly #text: string
 

@@ -1,7 +1,7 @@
 /**
  * Writes a parameter as text for PostgreSQL, because libraries encode arrays differently: one turns a list of JSON
- * texts into JSON strings, one spreads an array over several parameters, one fails on a Date inside. Booleans and bytes
- * stay, because some libraries check their type.
+ * texts into JSON strings, one spreads an array over several parameters, one fails on a Date inside an array. Booleans
+ * and bytes are not changed, because some libraries check their type.
  */
 export function asText(value: unknown): unknown {
   if (value instanceof Date) return value.toISOString()
@@ -13,7 +13,7 @@ export function asTexts(values: readonly unknown[] = []): unknown[] {
   return values.map(asText)
 }
 
-/** Returns `{"a","b",NULL}`. All elements are quoted, so that none is read as NULL or as two. */
+/** Returns `{"a","b",NULL}`. Every element is quoted, so that the word NULL and a comma inside an element stay text. */
 function arrayLiteral(elements: readonly unknown[]): string {
   return `{${elements.map(element).join(',')}}`
 }

@@ -109,7 +109,8 @@ export class RabbitLink {
         this.#channel.publish(this.#exchange, routingKey, Buffer.from(text), options, confirmed)
       } catch (error) {
         this.#waiting.delete(messageId)
-        // Older versions have counted the message anyway, and would assign later confirms to the wrong messages.
+        // Older versions of amqplib have already counted the message. They would assign later confirms to the wrong
+        // messages.
         this.#break()
         reject(new NotSentError('the channel cannot publish', { cause: error }))
       }
@@ -122,7 +123,7 @@ export class RabbitLink {
     await this.#connection.close()
   }
 
-  /** Called before the confirm of the same message. */
+  /** Records the reason of a returned message. The broker returns a message before it confirms the same message. */
   #returned(message: unknown): void {
     const copy = this.#waiting.get(textAt(message, 'properties', 'messageId'))
     if (copy !== undefined) copy.returnedBecause = textAt(message, 'fields', 'replyText') || 'it was returned'
@@ -140,7 +141,10 @@ interface Copy {
   returnedBecause: string | undefined
 }
 
-/** Far more than any worker has in flight: a broker that confirms nothing gets no more messages. */
+/**
+ * Maximum number of unconfirmed messages, so that a broker that confirms nothing gets no more. Far more than any worker
+ * has in flight.
+ */
 const WAITING_MAX = 10_000
 
 function closeQuietly(connection: RabbitConnection): void {

@@ -9,14 +9,14 @@ export type BrokerDeclaration<Type extends string, Payload extends object> = Omi
 
 /**
  * Policy for brokers that keep every copy of a message. `resend` is safe only if every consumer handles each id once.
- * Only the operator of the consumers knows, so there is no default.
+ * Only the operator of the consumers knows whether they do, so there is no default.
  */
 export type AtLeastOncePolicy =
   | {
       readonly onUnknown: 'resend'
       /**
-       * True declares that every consumer handles each id once, e.g. with an inbox, for as long as messages may be
-       * resent.
+       * Must be true: declares that every consumer handles each id once, e.g. with an inbox, for as long as messages
+       * may be resent.
        */
       readonly consumersDeduplicate: true
     }

@@ -4,7 +4,7 @@
  *
  * | broker | one copy per payment | mechanism |
  * | --- | --- | --- |
- * | NATS JetStream | in the stream, while it keeps the first | one subject per payment, which must be empty; the stream can be asked |
+ * | NATS JetStream | in the stream, while it keeps the first copy | one subject per payment, which must be empty; the stream can be asked |
  * | RabbitMQ | at the consumer | `message-id`, and an inbox: the broker keeps every copy |
  * | Kafka | at the consumer | the header `outbox-id`, and an inbox: the topic keeps every copy |
  *

@@ -54,10 +54,10 @@ export interface KafkaRecordMetadata {
  * `outbox-id`.
  *
  * An idempotent producer recognises only its own copies within one session. A payment that another process resends is a
- * new record. So consumers must deduplicate by the header, which has to be declared.
+ * new record. So consumers must deduplicate by the header; `consumersDeduplicate` declares that they do.
  *
- * Every error of the client means an unknown outcome: it retries and reports only the last failure, so that even a
- * refused connection may follow a written record.
+ * Every error of the client means an unknown outcome. The client retries and reports only the last failure, so even
+ * after a refused connection an earlier try may have written the record.
  */
 export function kafkaRail<
   const Type extends string,

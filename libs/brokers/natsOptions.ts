@@ -9,7 +9,10 @@ export interface NatsRailOptions<
   Type extends string = string,
   Payload extends object = JsonObject,
 > extends BrokerDeclaration<Type, Payload> {
-  /** `inquire`: the stream keeps consumed messages and can be asked. `hold`: it does not, so operators decide. */
+  /**
+   * `inquire`: the stream keeps consumed messages and can be asked. `hold`: the stream removes them, so operators
+   * decide.
+   */
   readonly onUnknown: 'inquire' | 'hold'
   readonly nats: NatsOptions<Payload>
 }
@@ -24,8 +27,8 @@ export interface NatsOptions<Payload extends object = JsonObject> extends Broker
   /** `headers` function of the client, used to pass on the trace. @default the trace ends here */
   readonly headers?: () => NatsHeaders
   /**
-   * Maximum difference between the clocks of PostgreSQL and the NATS server. If a stream is not older than a payment by
-   * this much, its "not found" counts as unknown. @default 60000
+   * Maximum difference between the clocks of PostgreSQL and the NATS server. "Not found" counts as unknown unless the
+   * stream is older than the payment by at least this difference. @default 60000
    */
   readonly clocksApartMs?: number
 }
@@ -38,7 +41,7 @@ export interface ResolvedNats<Payload extends object> {
   readonly clocksApartMs: number
   readonly timeoutMs: number
   readonly write: WriteMessage<Payload>
-  /** Throws `NotSentError` unless the stream suits the policy. Checks until it did once. */
+  /** Throws `NotSentError` unless the stream suits the policy. After the first success it checks no more. */
   readonly requireStream: () => Promise<void>
 }
 

@@ -18,8 +18,8 @@ import { findStreamProblem, retainsEverythingSince, timeOfReference, type NatsPu
  * `Nats-Msg-Id` is the outbox id, but JetStream remembers ids only for the duplicate window of the stream (two minutes
  * by default), and a payment may be resent after hours. So each payment has its own subject, and each message requires
  * that its subject is empty (`Nats-Expected-Last-Subject-Sequence: 0`). The server refuses a second message for as long
- * as it keeps the first. The stream can also be asked: a message under the subject is the payment. If there is none, it
- * was never stored, unless the stream may have removed it.
+ * as it keeps the first. The stream can also be asked: a message under the subject is the payment. If there is none,
+ * the payment was never stored, unless the stream may have removed it.
  */
 export function natsRail<
   const Type extends string,
@@ -68,7 +68,7 @@ async function answerToError(nats: ResolvedNats<never>, subject: string, error: 
   const { name, code } = describe(error)
   if (NOT_SENT_ERRORS.has(name)) throw new NotSentError('the message was not published', { cause: error })
   if (code === SUBJECT_NOT_EMPTY) {
-    // The message is that of an earlier attempt: no other publisher uses an outbox id.
+    // The stored message is that of an earlier attempt, because no other publisher uses an outbox id.
     const stored = await storedUnder(nats, subject)
     if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
   }
@@ -96,7 +96,7 @@ async function statusOf<Payload extends object>(
   const stored = await storedUnder(nats, subjectOf(nats, request))
   if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
   const { streams } = await nats.jetstream.jetstreamManager(false)
-  // Read after the message, so that nothing can have been removed in between.
+  // Read after the lookup of the message, so that the information covers everything removed before the lookup.
   const info = await streams.info(nats.stream)
   const problem = findStreamProblem(info)
   if (problem !== undefined) return { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: problem }

@@ -33,8 +33,8 @@ export interface RabbitOptions<Payload extends object = JsonObject> extends Brok
 
 /**
  * Publishes to RabbitMQ, persistent and mandatory. A payment is DISPATCHED when the broker has confirmed it. RabbitMQ
- * keeps every copy. `message-id` is the outbox id on every attempt; consumers must handle each id once, which has to be
- * declared.
+ * keeps every copy. `message-id` is the outbox id on every attempt; consumers must handle each id once;
+ * `consumersDeduplicate` declares that they do.
  */
 export function rabbitRail<
   const Type extends string,
@@ -60,7 +60,7 @@ export function rabbitRail<
         { routingKey, text, messageId: request.reference, headers: traceHeaders(request) },
         signal,
       )
-      // RabbitMQ assigns no id to a message. Consumers know it by this one.
+      // RabbitMQ assigns no id to a message, so the outbox id, which consumers see, is also the rail reference.
       return { outcome: 'success', reference: request.reference }
     },
     close: () => publisher.close(),

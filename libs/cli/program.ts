@@ -51,7 +51,7 @@ export async function run(argv: readonly string[], cli: Cli): Promise<number> {
   } catch (error) {
     return reportError(error, {
       terminal: cli.terminal,
-      // Looked up in argv, because a command line that cannot be parsed has no options.
+      // Reads argv, because a command line that cannot be parsed has no parsed options.
       json: argv.includes('--json'),
       debug: argv.includes('--debug') || (cli.env['SYMPHONY_DEBUG'] ?? '') !== '',
     })
@@ -77,8 +77,8 @@ export async function createProgram(argv: readonly string[], cli: Cli): Promise<
 }
 
 /**
- * Returns only the requested command, so that `symphony status` does not load the HTTP server. Without a known command
- * it returns all, because the help lists them.
+ * Returns only the requested command, so that `symphony status` does not load the HTTP server. Returns all commands if
+ * none is requested or known, because the help lists them.
  */
 function commandsFor(argv: readonly string[]): readonly (() => Promise<Register>)[] {
   const word = argv.slice(2).find((one) => !one.startsWith('-')) ?? ''

@@ -65,7 +65,7 @@ export function hasCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code
 }
 
-/** Thrown by a handler when no further attempt can help. The message ends at once with this error. */
+/** Thrown by a handler when no further attempt can help. The message then fails at once with this error. */
 export class PermanentFailureError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('PERMANENT_FAILURE', message, options)

@@ -35,7 +35,7 @@ export class TokenBucket {
     return this.#tokens >= count ? 0 : ((count - this.#tokens) / this.#perSecond) * 1_000
   }
 
-  /** Takes tokens, also if the bucket has too few. Later callers then wait longer. */
+  /** Takes tokens even if the bucket has too few. Later callers then wait longer. */
   take(count = 1): void {
     this.#refill()
     this.#tokens -= count

@@ -59,7 +59,7 @@ export function requireStorableText(path: ArgumentName, text: string): void {
  */
 export const CONTROL_CHARACTER = /(?![\t\n\r])\p{Cc}/gu
 
-/** With the `u` flag a complete pair is one code point, so the pattern matches only halves. */
+/** Half of a surrogate pair. With the `u` flag a complete pair is one code point, which the pattern does not match. */
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 /** Returns an object. Refuses anything else, such as a URL in place of options or a missing argument. */
@@ -90,7 +90,7 @@ export function rejectUnknownKeys(given: object, known: readonly string[], name:
   }
 }
 
-/** Returns the closest known word: at most two edits away, and fewer than half of the letters wrong. */
+/** Returns the closest known word. It differs by at most two edits, and by fewer than half of its letters. */
 export function nearestSpelling(word: string, known: Iterable<string>): string | undefined {
   let nearest: string | undefined
   let editsOfNearest = Math.min(EDITS_MAX, Math.ceil(word.length / 2) - 1) + 1

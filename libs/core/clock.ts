@@ -1,6 +1,7 @@
 /**
- * Clocks of this process, read only through this interface. PostgreSQL's clock decides due times and expiry; these
- * clocks may only make a worker stop earlier. Code that measures takes a `Clock`, so that a test can move the time.
+ * Clocks of this process, read only through this interface. PostgreSQL's clock decides due times and expiry; the clock
+ * of a process may only make a worker stop earlier. Code that measures takes a `Clock`, so that a test can move the
+ * time.
  */
 export interface Clock {
   /** Wall clock, for display and log lines. It may jump, so never subtract two readings. */

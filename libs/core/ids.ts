@@ -58,7 +58,7 @@ export function requiredIdempotencyKey(argument: ArgumentName, value: unknown): 
 
 /**
  * Creates a worker id. Host and pid show where the worker runs; the UUID distinguishes containers that both have pid 1.
- * The lease token fences, so a repeated id would not cause a double payment.
+ * A repeated id would not cause a double payment, because the lease token fences the completion.
  */
 export function createWorkerId(host = hostname(), pid = process.pid): string {
   const suffix = `:${pid}:${randomUUID()}`

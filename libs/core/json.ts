@@ -168,8 +168,8 @@ function sameValue(left: Decimal, right: Decimal): boolean {
 }
 
 /**
- * Writes a number without an exponent. Within the bounds only small fractions (`1e-7`) have one, so the text starts
- * with `0.`.
+ * Writes a number without an exponent. Within the bounds only small fractions such as `1e-7` are written with an
+ * exponent, so the text starts with `0.`.
  */
 function expand({ negative, digits, scale }: Decimal): string {
   return `${negative ? '-' : ''}0.${digits.padStart(scale, '0')}`

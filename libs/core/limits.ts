@@ -1,6 +1,6 @@
 /**
- * Limits of every input. The same numbers are in `schema/`, because the database decides. These let a caller be refused
- * before any I/O, with the name of the argument.
+ * Limits of every input. The same numbers are in `schema/`, because the database decides. With these, a call is refused
+ * before any I/O, and the error names the argument.
  */
 
 /** Length of instruction, participant, idempotency key, rail type and worker id: printable ASCII without spaces. */
@@ -29,7 +29,8 @@ export const NUMBER_SCALE_MAX = 20
 
 /**
  * Maximum length of a number literal in JSON text: sign, 21 digits, point and 20 digits are 43, and the rest is a
- * reserve. A longer one is refused unread, because counting its digits would be the most expensive part of the request.
+ * reserve. A longer literal is refused before its digits are counted, because counting would be the most expensive part
+ * of the request.
  */
 export const NUMBER_LITERAL_LENGTH_MAX = 64
 
@@ -39,8 +40,8 @@ export const JSON_TEXT_BYTES_MAX = 262_144
 export const LEASE_SECONDS = Object.freeze({ min: 1, max: 3_600 })
 
 /**
- * Duration of a named lease. A shorter one would not survive a slow round trip; with a longer one a crashed holder
- * blocks for hours.
+ * Duration of a named lease. A shorter lease could expire during a slow round trip; a longer one would stay blocked for
+ * hours after a crash of its holder.
  */
 export const LEASE_DURATION_MS = Object.freeze({ min: 1_000, max: 3_600_000 })
 

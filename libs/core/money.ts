@@ -66,10 +66,13 @@ function readAmount(amount: unknown): { readonly whole: string; readonly fractio
   return { whole, fraction }
 }
 
-/** ASCII digits only, which `\d` matches in JavaScript. */
+/** Amount in ASCII digits. `\d` matches no other digits in JavaScript. */
 const AMOUNT = /^(0|[1-9]\d*)(?:\.(\d+))?$/
 
-/** Digits and point, with a reserve so that a longer fraction gets a precise error. */
+/**
+ * Maximum length of an amount. It exceeds every valid amount, so that a fraction with too many digits gets a precise
+ * error.
+ */
 const AMOUNT_LENGTH_MAX = 40
 
 /**

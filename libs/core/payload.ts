@@ -79,7 +79,7 @@ class PayloadWriter {
   }
 
   #array(array: readonly unknown[]): void {
-    // Each element takes at least a byte, so a giant or sparse array is refused before its keys are listed.
+    // Each element takes at least a byte, so an array this long is too large. It is refused before its keys are listed.
     if (array.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
     const depth = this.#keys.length
     this.#append('[')
@@ -103,8 +103,8 @@ class PayloadWriter {
   }
 
   /**
-   * Appends text and checks its length at once, because shared references can expand a small graph without end. A
-   * character is at least a byte.
+   * Appends text and checks its length at once, because shared references can expand a small graph without end. Each
+   * character counts as at least one byte.
    */
   #append(chunk: string): void {
     this.#text += chunk
@@ -122,7 +122,7 @@ class PayloadWriter {
   }
 }
 
-/** `length` is an own key of every array. */
+/** Number of own keys of an array besides its elements: `length`. */
 const LENGTH_KEY_COUNT = 1
 
 /**

@@ -21,7 +21,8 @@ export function redact(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MA
 const LENGTH_READ_MAX = 16_384
 
 /**
- * End of a cut text, which may be part of a number and match no pattern. Longer than any number, however it is grouped.
+ * End of a cut text. It may be a part of a number that matches no pattern, so it is dropped. Longer than any grouped
+ * number.
  */
 const CUT_END = /[\w .()+-]{0,64}$/
 
@@ -52,17 +53,21 @@ const RULES: readonly Rule[] = [
   { pattern: /\b(bearer|basic|token)\s+[\w.~+/=-]{6,}/gi, replace: (_, scheme = '') => `${scheme} [secret]` },
   // Separate JSON Web Token.
   { pattern: /\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?/g, replace: () => '[token]' },
-  // Grouped by spaces, or in one piece. Recognised by shape, because a mistyped account may be another person's.
+  // IBAN, grouped by spaces or in one piece. The check digits are not verified, because a mistyped number may be
+  // another person's account.
   { pattern: /\b[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,4})?\b/gi, replace: redactIban },
   { pattern: /\+\d(?:[ ().-]{0,2}\d){6,14}/g, replace: () => '[phone]' },
-  // Digits of cards and accounts, with separators. UUIDs also match, so that they are kept.
+  // Digits of cards and accounts, with separators. The pattern also matches UUIDs, so that `redactDigits` can keep
+  // them.
   {
     pattern: /[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}|\d(?:[\s.–-]{0,2}\d){8,}/gi,
     replace: redactDigits,
   },
 ]
 
-/** Redacts an IBAN. A word of capitals with few digits is a code, while an account number consists mostly of digits. */
+/**
+ * Redacts an IBAN. Keeps a match with few digits, which is probably an error code: an IBAN consists mostly of digits.
+ */
 function redactIban(match: string): string {
   return match.replaceAll(/\D/g, '').length >= IBAN_DIGITS_MIN ? '[iban]' : match
 }
@@ -81,7 +86,9 @@ function redactDigits(match: string): string {
 
 const UUID = /^[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}$/i
 const LONG_DIGIT_RUN = /\d{9,}/
-/** More digits contain a card number by chance, and the search costs time. */
+/**
+ * Maximum number of digits to search. More digits contain a card number by chance, and the search would take too long.
+ */
 const DIGITS_SEARCHED_MAX = 64
 
 /** Searches at every position, because a pattern cannot tell where one of two adjacent numbers begins. */

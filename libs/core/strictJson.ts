@@ -109,8 +109,8 @@ class StrictJsonReader {
   }
 
   /**
-   * Returns false for text with an unclosed bracket, which is not JSON, unlike text that is only too deep. One pass, no
-   * recursion.
+   * Returns whether every bracket is closed. Text with an unclosed bracket is not JSON; other text is only too deep.
+   * Takes one pass without recursion.
    */
   #closesEveryBracket(): boolean {
     let open = this.#depth

@@ -113,7 +113,7 @@ export class Installer {
     return outcome
   }
 
-  /** Returns what a deployment would run, as far as this login can see. */
+  /** Returns the SQL that a deployment would run, as far as this login can read the server. */
   async plan(): Promise<DeployReport> {
     return this.#database.transaction('READ ONLY', async (tx) => {
       const facts = await this.#readFacts(tx)
@@ -148,7 +148,8 @@ export class Installer {
   }
 
   /**
-   * Decides what to run. During a deployment the lock of the schema is held, so the facts cannot change before COMMIT.
+   * Decides which files and statements to run. A deployment holds the lock of the schema, so the facts cannot change
+   * before COMMIT.
    */
   async #decide(tx: Transaction, facts: ServerFacts): Promise<Decision> {
     const { schema, dropLegacy, reapply } = this.#options
@@ -210,8 +211,8 @@ export class Installer {
   }
 
   /**
-   * Verifies the effect of the steps: PostgreSQL only warns about a REVOKE without effect, and keeps the attributes of
-   * roles.
+   * Verifies the effect of the steps. PostgreSQL only warns about a REVOKE without effect, and CREATE ROLE keeps the
+   * attributes of existing roles.
    */
   async #verify(tx: Transaction, facts: ServerFacts, logins: readonly Login[]): Promise<void> {
     if (!this.#options.rolesOnly && needsOwnerGrant(facts) && (await mayActAsOwner(tx, this.#options.schema)))

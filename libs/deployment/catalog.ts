@@ -17,15 +17,15 @@ export type Properties = Readonly<Record<string, PropertyValue>>
 export type Catalog = ReadonlyMap<string, ReadonlyMap<string, Properties>>
 
 /**
- * Reads in the snapshot of the transaction. Leaves it in a role that may use the schema, with the schema as search
- * path.
+ * Reads the catalog in the snapshot of the transaction. Afterwards the transaction has a role that may use the schema,
+ * and the schema as search path.
  */
 export async function readCatalog(tx: Queryable, schema: string): Promise<Catalog> {
   const role = await findReadingRole(tx, schema)
   if (role === undefined) throw schemaAccessError(schema)
   await tx.query(becomeRole(role))
   await tx.query(SPELLING_SETTINGS)
-  // PostgreSQL omits the schema of names on the search path.
+  // PostgreSQL omits the schema in printed names if it is on the search path.
   await tx.query(useSchema(schema))
   const catalog = new Map<string, ReadonlyMap<string, Properties>>()
   for (const { name: kind, sql } of readSqlQueries('catalog')) {
@@ -35,7 +35,7 @@ export async function readCatalog(tx: Queryable, schema: string): Promise<Catalo
   return catalog
 }
 
-/** Removes absent properties and sorts. The server's order would depend on the collation of the database. */
+/** Removes absent properties and sorts the rest. The server's order would depend on the collation of the database. */
 function tidy(properties: Record<string, PropertyValue | null>): Properties {
   const present = Object.entries(properties).flatMap(([property, value]): [string, PropertyValue][] => {
     if (value === null || (typeof value === 'object' && value.length === 0)) return []

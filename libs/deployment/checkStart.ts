@@ -36,8 +36,8 @@ export async function checkStart({ part = 'all', ...options }: StartCheckOptions
 }
 
 /**
- * Turns notes of the doctor into refusals and warnings. The doctor may examine a standby; a worker must not start on
- * it.
+ * Turns notes of the doctor into refusals and warnings. For example, the doctor may examine a standby, but a worker
+ * must not start on one.
  */
 export function checkServer(around: ServerEnvironment): StartCheck {
   const notes = environmentFindings(around)

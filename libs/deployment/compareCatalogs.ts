@@ -120,11 +120,11 @@ function remedyFor({ kind, name, change, property }: Change): string {
 const DEPLOY = 'symphony deploy'
 const REAPPLY = 'symphony deploy --reapply'
 
-/** Kinds whose files use CREATE OR REPLACE or CREATE … IF NOT EXISTS. */
+/** Kinds that a deployment repairs, because their files use CREATE OR REPLACE or CREATE … IF NOT EXISTS. */
 const MENDED_BY_FILES = new Set(['functions', 'triggers', 'indexes'])
 
 /**
- * Returns the remedy for an unexpected grant. The file of privileges revokes it only from our roles and from PUBLIC.
+ * Returns the remedy for an unexpected grant. A deployment revokes such a grant only from our roles and from PUBLIC.
  */
 function unexpectedGrant(name: string): string {
   if (name.endsWith('taken from its owner')) return 'Grant it again with GRANT.'

@@ -22,10 +22,13 @@ export function asScript(steps: readonly Step[]): string {
   return ['BEGIN;\n', ...parts, 'COMMIT;'].join('\n')
 }
 
-/** Later transactions queue behind a waiting lock request, so an attempt gives up soon and is repeated. */
+/**
+ * Maximum wait for a lock. Later transactions queue behind a waiting lock request, so an attempt ends soon and is
+ * repeated.
+ */
 const LOCK_TIMEOUT = '500ms'
 
-/** Building an index on a long ledger takes long. */
+/** Statement timeout of a deployment. Building an index on a large ledger takes long. */
 export const INSTALLER_STATEMENT_TIMEOUT_MS = 1_800_000
 
 /** Overrides settings of the login, the database and the session that could affect the created objects. */
@@ -48,7 +51,7 @@ export function createSchema(schema: string): string {
   return `CREATE SCHEMA IF NOT EXISTS ${quoteIdentifier(schema)} AUTHORIZATION ${OWNER_ROLE};`
 }
 
-/** Returns a statement that is only printed, as a remedy. */
+/** Returns a DROP SCHEMA statement, which is only printed as a remedy. */
 export function dropSchema(schema: string): string {
   return `DROP SCHEMA ${quoteIdentifier(schema)} CASCADE`
 }
@@ -67,8 +70,8 @@ export function revokeOwnerFromLogin(login: string): string {
 }
 
 /**
- * Switches to the owner role and the schema. COMMENT takes a lock on the schema until COMMIT, which only deployments
- * take and which blocks nothing else. An advisory lock could be held by any login.
+ * Switches to the owner role and the schema. COMMENT locks the schema until COMMIT. Only deployments take this lock,
+ * and it blocks nothing else. An advisory lock could be held by any login.
  */
 export function enterSchemaAsOwner(schema: string): string {
   const name = quoteIdentifier(schema)
@@ -77,7 +80,7 @@ COMMENT ON SCHEMA ${name} IS 'Symphony: deployed by "symphony deploy", checked b
 ${useSchema(schema)}`
 }
 
-/** Puts the temporary schema last: if it is not named, PostgreSQL searches it first. */
+/** Names the temporary schema last, because PostgreSQL searches it first if it is not named. */
 export function useSchema(schema: string): string {
   return `SET LOCAL search_path = ${quoteIdentifier(schema)}, pg_temp;`
 }
@@ -106,7 +109,10 @@ END
 $$;
 SET LOCAL statement_timeout = ${INSTALLER_STATEMENT_TIMEOUT_MS};`
 
-/** Drops the view, the table it reads and the type of its column. No CASCADE: other dependent objects are not ours. */
+/**
+ * Drops the view, the table it reads and the type of its column. It uses no CASCADE, because other dependent objects
+ * are not ours.
+ */
 export const DROP_LEGACY = `DROP VIEW IF EXISTS supervisor_outbox_status;
 DROP TABLE IF EXISTS payment_outbox;
 DROP TYPE IF EXISTS outbox_status;`
@@ -118,7 +124,7 @@ export async function dropFunctions(tx: Queryable, schema: string, names: readon
   return list === null ? '' : `DROP ROUTINE ${list};`
 }
 
-/** PostgreSQL records dependencies only for functions in SQL-standard form. */
+/** Finds dependent functions. PostgreSQL records dependencies only of functions with a body in SQL-standard form. */
 const WITH_DEPENDENT_FUNCTIONS = `
   WITH RECURSIVE ours AS (
     SELECT p.oid, format('%s(%s)', p.proname, oidvectortypes(p.proargtypes)) AS name
@@ -151,7 +157,7 @@ export function dedicateDatabase(database: string): string {
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;`
 }
 
-/** Returns a statement for the owner, in the schema. */
+/** Returns the statement that records a login as a gateway. The owner runs it, in the schema. */
 export function setActorGateway({ name, gateway }: LoginStatement): string {
   return `SELECT set_actor_gateway(${quoteLiteral(name)}, ${gateway === 'names'});`
 }
@@ -166,7 +172,7 @@ export function grantToLogin({ name, roles, inherits }: LoginStatement, version:
   return `GRANT ${roles.map(quoteIdentifier).join(', ')} TO ${quoteIdentifier(name)}${options};`
 }
 
-/** Grants the right to grant the roles, without the right to use them. Since PostgreSQL 16. */
+/** Grants the right to grant the roles, without the right to use them. Requires PostgreSQL 16. */
 export function grantAdmin(login: string, roles: readonly string[]): string {
   return `GRANT ${roles.map(quoteIdentifier).join(', ')} TO ${quoteIdentifier(login)} WITH ADMIN TRUE, INHERIT FALSE, SET FALSE;`
 }

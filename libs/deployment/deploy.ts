@@ -12,7 +12,7 @@ const PAUSE_MS = 300
 
 /**
  * Deploys this release to the schema of one database, in one transaction. Safe to run at any time, concurrently, and
- * while workers run. A repeated deployment changes nothing, but revokes manual grants to our roles.
+ * while workers run. A repeated deployment changes nothing, except that it revokes manual grants to our roles.
  */
 export async function deploy(given: DeployOptions): Promise<DeployReport> {
   const options = resolveDeployOptions(given)

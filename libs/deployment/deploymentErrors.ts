@@ -25,7 +25,7 @@ export function foreignObjectsError(schema: string, objects: readonly NamedObjec
   )
 }
 
-/** True if these objects have the names of ours: a dump was restored while our roles were missing. */
+/** True if these objects have the names of our objects: a dump was restored while our roles were missing. */
 export function isRestoredWithoutRoles(foreign: readonly NamedObject[]): boolean {
   return ['payment_outbox_attempts', 'symphony_deployments'].every((table) =>
     foreign.some(({ type, identity }) => type === 'table' && identity.endsWith(`.${table}`)),
@@ -53,7 +53,10 @@ export function newerDatabaseError(schema: string, found: Release, own: Release)
   )
 }
 
-/** The file of a table never changes after its release; a change is a migration. */
+/**
+ * Error for a changed file of a table. Such a file never changes after its release, because every change of a table is
+ * a migration.
+ */
 export function tablesDifferError(schema: string, files: readonly { readonly name: string }[]): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_TABLES_DIFFER',

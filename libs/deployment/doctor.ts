@@ -17,7 +17,7 @@ import { readSqlQueries, type SqlQuery } from './schemaFiles.js'
 import { RUNTIME_ROLES } from './roles.js'
 
 export interface DoctorOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
-  /** True checks every item instead of the newest ones. @default false */
+  /** Whether to check every item instead of the newest ones. @default false */
   readonly full?: boolean
 }
 
@@ -28,7 +28,7 @@ export interface Diagnosis {
   readonly findings: readonly Finding[]
 }
 
-/** Counting a long ledger takes minutes and blocks no other transaction. */
+/** Statement timeout of the doctor. Counting a large ledger takes minutes and blocks no other transaction. */
 const STATEMENT_TIMEOUT_MS = 1_800_000
 
 /** Number of newest items that an examination without `full` checks. */
@@ -102,7 +102,10 @@ async function examineCatalog(tx: Transaction, version: number): Promise<readonl
   return compareCatalogs(readManifest(version), condense(await readCatalog(tx, tx.schema)))
 }
 
-/** Runs a check in its own transaction, because a failing check (its table is missing) must not stop the others. */
+/**
+ * Runs a check in its own transaction, because a failing check must not stop the others. A check fails, for example, if
+ * its table is missing.
+ */
 async function runCheck(
   database: LoginDatabase,
   around: ServerEnvironment,

@@ -3,7 +3,8 @@
  *
  * `deploy` applies the files of `schema/` in one transaction as the owner role, and records their checksums in
  * `symphony_deployments`; a crash changes nothing. `doctor` compares the live catalog with the manifest of the release.
- * The manifest is generated from a fresh install and committed, so that the database does not vouch for itself.
+ * The manifest is generated from a fresh install and committed, so that the doctor does not compare the database with
+ * itself.
  */
 export { checkStart } from './checkStart.js'
 export type { StartCheck, StartCheckOptions } from './checkStart.js'

@@ -12,12 +12,12 @@ export interface LoginRequest {
    */
   readonly roles: readonly RuntimeRole[]
   /**
-   * People that it may act for: `keys`, owners of API keys, which the database verifies; `names`, also any person that
-   * it names.
+   * People that the login may act for. `keys`: owners of API keys, which the database verifies. `names`: also any
+   * person that the login names.
    * @default only itself
    */
   readonly gateway?: 'keys' | 'names'
-  /** Printable ASCII. @default generated, and returned once */
+  /** Password, in printable ASCII. @default generated, and returned once */
   readonly password?: string
 }
 
@@ -33,9 +33,9 @@ export function parseLoginRequest(text: string): LoginRequest {
   return { name, roles: [...new Set(roles)], ...(isApi ? { gateway: namesPeople ? 'names' : 'keys' } : {}) }
 }
 
-/** Word for all roles of the HTTP API and the right to act for owners of API keys. */
+/** Word of `--create-login` for all roles of the HTTP API and the right to act for owners of API keys. */
 const API = 'api'
-/** Word beside `api` for the right to act for people without an API key. The database cannot verify them. */
+/** Word beside `api` for the right to act for people without an API key, whom the database cannot verify. */
 const NAMES = 'names'
 
 /** Login, as the statements of a deployment need it. */
@@ -85,14 +85,14 @@ function parseRuntimeRole(word: string): RuntimeRole {
   )
 }
 
-/** Default of PostgreSQL. More iterations would slow down every login. */
+/** PostgreSQL's default number of iterations. More would slow down every login. */
 const ITERATIONS = 4096
 const SALT_BYTES = 16
 
 /**
  * Returns the verifier that PostgreSQL stores for a password. It is sent instead of the password, so that logs and
- * statistics of the server never contain the password. Printable ASCII only: other text would need normalisation (RFC
- * 4013).
+ * statistics of the server never contain the password. Accepts printable ASCII only, because other text would need
+ * normalisation (RFC 4013).
  */
 export function scramVerifier(
   password: string,

@@ -22,7 +22,7 @@ export function readManifest(version: number): Catalog {
 }
 
 /**
- * Replaces function bodies and view definitions by their digests, as in the manifest. `schema/snapshot.sql` has the
+ * Replaces function bodies and view definitions by their hashes, as in the manifest. `schema/snapshot.sql` has the
  * texts.
  */
 export function condense(catalog: Catalog): Catalog {

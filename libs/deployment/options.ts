@@ -3,21 +3,24 @@ import { DEFAULT_SCHEMA, type DatabaseOptions } from '../db/index.js'
 import { checkLoginRequest, type LoginRequest } from './logins.js'
 
 export interface DeployOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 'tls'> {
-  /** True returns the SQL instead of running it. @default false */
+  /** Whether to return the SQL instead of running it. @default false */
   readonly dryRun?: boolean
-  /** True creates only the roles and the logins, e.g. before a restore. @default false */
+  /** Whether to create only the roles and the logins, e.g. before a restore. @default false */
   readonly rolesOnly?: boolean
-  /** True drops the view, the table and the type of the previous outbox. @default false */
+  /** Whether to drop the view, the table and the type of the previous outbox. @default false */
   readonly dropLegacy?: boolean
-  /** True applies all files, even unchanged ones: repairs functions, views, triggers and indexes. @default false */
+  /**
+   * Whether to apply all files, even unchanged ones. This repairs functions, views, triggers and indexes. @default
+   * false
+   */
   readonly reapply?: boolean
-  /** True revokes TEMP and CREATE from PUBLIC, for a database that serves only Symphony. @default false */
+  /** Whether to revoke TEMP and CREATE from PUBLIC, for a database that serves only Symphony. @default false */
   readonly dedicatedDatabase?: boolean
   /** Logins to create, or to grant roles to if they exist. @default none */
   readonly createLogins?: readonly LoginRequest[]
   /**
    * Time to keep trying while other transactions hold conflicting locks. Each attempt waits only half a second for a
-   * lock, because later transactions queue behind it. @default 60000
+   * lock, because later transactions queue behind the waiting attempt. @default 60000
    */
   readonly patienceMs?: number
 }

@@ -41,7 +41,10 @@ export function openingSteps(facts: ServerFacts, schema: string, { cluster }: Sc
   ]
 }
 
-/** Steps for the roles and the logins only. The restored settings row names the gateways. */
+/**
+ * Steps for the roles and the logins only. They set no gateways, because the restore brings the settings row that names
+ * them.
+ */
 export function roleSteps(facts: ServerFacts, { cluster }: SchemaFiles, logins: readonly Login[]): readonly Step[] {
   return [
     { title: 'settings of this transaction', sql: INSTALLER_SETTINGS },
@@ -134,7 +137,7 @@ export function isConcurrencyError(error: unknown): boolean {
   return error.code === 'UNIQUE_VIOLATION' && error.table?.startsWith('pg_') === true
 }
 
-/** Codes of failed connections, which are no effect of concurrent work. */
+/** Codes of failed connections. Concurrent work does not cause them. */
 const NO_CONNECTION: ReadonlySet<string> = new Set(['CANNOT_CONNECT_NOW', 'CONNECT_FAILED', 'TOO_MANY_CONNECTIONS'])
 
 function stepFailed({ title }: Step, error: unknown): DeploymentError {

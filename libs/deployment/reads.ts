@@ -39,7 +39,10 @@ export async function readServerFacts(tx: Queryable, schema: string, logins: rea
   return { ...facts, schemaOwner: facts.schemaOwner ?? undefined }
 }
 
-/** Since 16, a member may lack SET ROLE, and CREATEROLE covers only the roles it created. */
+/**
+ * Query of the `ServerFacts`. Since PostgreSQL 16 a member of a role may lack SET ROLE, and CREATEROLE covers only
+ * roles that the login created.
+ */
 const SERVER_FACTS = `
   SELECT me.rolname::text AS "login", d.datname::text AS "database", v.major AS "version",
     me.rolsuper AS "isSuperuser", pg_catalog.pg_is_in_recovery() AS "isStandby",
@@ -77,7 +80,10 @@ export async function readForeignObjects(tx: Queryable, schema: string): Promise
   return rows
 }
 
-/** Omits sequences of columns, row types and array types: they belong to another object. */
+/**
+ * Query of foreign objects. Omits sequences of columns, row types and array types, because they belong to another
+ * object.
+ */
 const FOREIGN_OBJECTS = `
   SELECT shown.type, shown.identity, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, o.is_legacy AS "isLegacy"
   FROM pg_catalog.pg_namespace n
@@ -152,7 +158,9 @@ export async function mayActAsOwner(tx: Queryable, schema: string): Promise<bool
   return (await readServerFacts(tx, schema, [])).mayActAsOwner
 }
 
-/** Checks the effect of the REVOKE, because PostgreSQL only warns if the login is not the owner. */
+/**
+ * Returns whether PUBLIC has lost its privileges. PostgreSQL only warns if the login of the REVOKE is not the owner.
+ */
 export async function isDatabaseDedicated(tx: Queryable): Promise<boolean> {
   const { rows } = await tx.query<{ dedicated: boolean }>(`
     SELECT NOT EXISTS (
@@ -192,7 +200,10 @@ export interface ServerEnvironment {
   readonly loginIsSuperuser: boolean
   readonly mayActAsAuditor: boolean
   readonly isDeployed: boolean
-  /** Owner of the schema if our owner role owns none of its tables: a dump was restored before the roles existed. */
+  /**
+   * Owner of the schema if our owner role owns none of its tables, because a dump was restored before the roles
+   * existed; else null.
+   */
   readonly restoredAs: string | null
   readonly auditorMayUseSchema: boolean
   readonly encoding: string

@@ -4,7 +4,7 @@ import { readSchemaFiles, schemaFolder } from './schemaFiles.js'
 
 export interface Release {
   readonly version: string
-  /** 1 plus the number of migrations. An older release must not be deployed over a migrated table. */
+  /** 1 plus the number of migrations. A release with a lower level must not be deployed over migrated tables. */
   readonly schemaLevel: number
 }
 

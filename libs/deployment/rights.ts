@@ -54,7 +54,7 @@ function missingStatements(facts: ServerFacts, requested: RequestedRights): stri
 function missingForSchema({ schemaOwner, ownsSchema, mayCreateSchemas }: ServerFacts, schema: string): string[] {
   if (schemaOwner === OWNER_ROLE) return []
   if (schemaOwner === undefined) return mayCreateSchemas ? [] : [createSchema(schema)]
-  // PostgreSQL requires both before it changes the owner of a schema.
+  // PostgreSQL requires both rights before it changes the owner of a schema.
   return ownsSchema && mayCreateSchemas ? [] : [giveSchemaToOwner(schema)]
 }
 
@@ -70,10 +70,10 @@ function missingForLogins(facts: ServerFacts, logins: readonly LoginStatement[])
   ])
 }
 
-/** First version in which CREATEROLE grants only roles that it may administer. */
+/** First version in which a login with CREATEROLE can grant only roles that it administers. */
 const ADMIN_SINCE = 16
 
-/** True if the login may grant the role. A missing role will be created by the login itself. */
+/** True if the login may grant the role. If the role is missing, the login creates it, and may then grant it. */
 function mayGrant({ missingRoles, ungrantableRoles, mayCreateRoles }: ServerFacts, role: string): boolean {
   return missingRoles.includes(role) ? mayCreateRoles : !ungrantableRoles.includes(role)
 }

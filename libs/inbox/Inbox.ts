@@ -41,7 +41,7 @@ export interface InboxClaimOptions {
 }
 
 export interface InboxRetentionOptions {
-  /** Retention of done messages. A duplicate that arrives later is a new message. */
+  /** Retention of done messages. A duplicate that arrives after it counts as a new message. */
   readonly keepSeconds: number
   readonly batchSize: number
 }
@@ -51,7 +51,7 @@ export interface InboxRetentionOptions {
  * `claim` it. An application that handles messages itself calls `alreadyProcessed`, `markProcessing`, then
  * `markProcessed` or `markDead`.
  *
- * A key stands for one content as long as the message is kept. To commit a mark together with its work, call the
+ * A key belongs to one content as long as the message is kept. To commit a mark together with its work, call the
  * function of the same name in `db.ts` in the transaction of that work.
  *
  * `ack`, `abandon` and `fail` return the keys that they changed: those with a live claim of this worker. They ignore
@@ -81,8 +81,8 @@ export class Inbox {
   }
 
   /**
-   * Returns whether the message was handled. Counts a sighting, and stores a new message. A given content is compared
-   * with the first content under this key; a different one throws `InboxContentDiffersError`.
+   * Returns whether the message was handled. Counts a sighting, and stores a new message. If `content` is given,
+   * compares it with the first content under this key. Different content throws `InboxContentDiffersError`.
    */
   async alreadyProcessed(key: InboxKey, content?: MessageContent): Promise<boolean> {
     const { state, contentDiffers } = await recordInboxSighting(this.#executor, key, content)

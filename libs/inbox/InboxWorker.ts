@@ -24,7 +24,8 @@ export interface InboxHandlerContext {
    */
   readonly tx: Tx
   /**
-   * Signal that aborts shortly before the claim ends, and when a stop no longer waits. Nothing is committed after it.
+   * Signal that aborts shortly before the claim ends, and when a stop no longer waits. Nothing is committed after the
+   * abort.
    */
   readonly signal: AbortSignal
 }
@@ -126,7 +127,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   async #poll(): Promise<PollResult> {
     const pollAgain = await this.#claimMore()
-    // A freed slot wakes the loop.
+    // Without a free slot, the loop waits. A slot that becomes free wakes it.
     if (pollAgain || this.#slots.free === 0) return { pollAgain }
     const next = await nextInboxEvent(this.#role)
     return { pollAgain, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }
@@ -186,8 +187,8 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * Records a failure by the fence of the claim. It changes nothing if the transaction was committed and only its
-   * answer was lost, or if another worker has the message.
+   * Records a failure of the handler under the fence of the claim. Changes nothing if the transaction was committed and
+   * only its answer was lost, or if another worker has the message.
    */
   async #settleFailure(message: InboxClaim, error: unknown): Promise<void> {
     if (error instanceof InboxFenceLostError) return this.#onEvent({ type: 'inbox.fenceLost', ...about(message) })
@@ -218,8 +219,8 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   /**
    * Releases a message whose handler was not called, without counting an attempt. The same fault often prevents the
-   * release, so it is retried until the claim is about to end. The slot stays taken, because another message would meet
-   * the same fault.
+   * release too, so the release is retried until the claim is about to end. Meanwhile the slot stays taken, because the
+   * next message would meet the same fault.
    */
   async #releaseUncalled(message: InboxClaim, error: unknown, signal: AbortSignal): Promise<void> {
     this.#onEvent({ type: 'inbox.handlerNotCalled', error, ...about(message) })
@@ -294,7 +295,7 @@ function marginMs(leaseSeconds: number): number {
 }
 
 const ABORTED_HANDLERS_MS = 2_000
-/** First delay; it doubles. */
+/** Delay before the first retry of a release. It doubles with each retry. */
 const RELEASE_RETRY_MS = 100
 /** Minimum wait, so that a due message locked by another worker causes no busy loop. */
 const MIN_IDLE_MS = 20

@@ -201,7 +201,10 @@ export async function purgeInboxMessages(role: Queryable, keepSeconds: number, b
   return onlyRow(rows).purge_inbox_messages
 }
 
-/** Returns the next event. The database computes the difference, because the process's clock may be wrong. */
+/**
+ * Returns the next due time or claim expiry. The database computes the time until then, because the process's clock may
+ * be wrong.
+ */
 export async function nextInboxEvent(role: Queryable): Promise<NextInboxEvent | null> {
   const { rows } = await role.query<{ at: Date | null; in_ms: number }>(
     `SELECT n.at, (extract(epoch FROM n.at - clock_timestamp()) * 1000)::float8 AS in_ms
@@ -216,8 +219,8 @@ const STATUS_COLUMNS = `source, message_id AS "messageId", topic, state, sightin
   ended_at AS "endedAt", last_error AS "lastError", claimed_by AS "claimedBy", claim_expires_at AS "claimExpiresAt"`
 
 /**
- * Returns messages of a state, latest first; ended ones by their end. As symphony_readonly, symphony_auditor or
- * symphony_control.
+ * Returns messages of a state, latest first. Done and dead messages are sorted by the time of their end. As
+ * symphony_readonly, symphony_auditor or symphony_control.
  */
 export async function readInboxMessages(
   role: Queryable,

@@ -1,6 +1,6 @@
 /**
- * Inbox: messages of other systems, each handled once. Source and id name a message, which stands for its first
- * content.
+ * Inbox: messages of other systems, each handled once. Source and id name a message. Its first content stays, even if a
+ * duplicate differs.
  *
  * | state | moved by | a crash there leaves |
  * | --- | --- | --- |

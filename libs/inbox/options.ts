@@ -18,8 +18,8 @@ export interface InboxWorkerOptions {
   /** Name of this process in claims. @default host, pid and a UUID made at start */
   readonly workerId?: string
   /**
-   * Seconds of a claim. The work of a handler that takes longer is rolled back and done again. Longer: the messages of
-   * a crashed worker wait longer. @default 60
+   * Seconds of a claim. The work of a handler that takes longer is rolled back and done again. With a longer claim, the
+   * messages of a crashed worker wait longer. @default 60
    */
   readonly leaseSeconds?: number
   /** Maximum number of attempts. A message that fails the last one is dead. @default 20 */
@@ -81,5 +81,5 @@ export function resolveInboxWorkerOptions(given: InboxWorkerOptions): ResolvedIn
   return options
 }
 
-/** PostgreSQL's limit, in bytes. */
+/** PostgreSQL's limit for a role name, in bytes. */
 const ROLE_LENGTH_MAX = 63

@@ -29,8 +29,8 @@ export interface InboxCursor {
 }
 
 /**
- * Returns messages of a state, latest first; ended ones by their end. As symphony_readonly, symphony_auditor or
- * symphony_control.
+ * Returns messages of a state, latest first. Done and dead messages are sorted by the time of their end. As
+ * symphony_readonly, symphony_auditor or symphony_control.
  */
 export async function readInboxPage(
   role: Queryable,

@@ -34,8 +34,8 @@ export interface Sighting {
 export type ReceivedMessage = InboxKey & Sighting
 
 /**
- * Content to compare with a sighting; only its hash is stored. It has topic and payload, because the same message may
- * also be enqueued, which hashes both.
+ * Content of a sighting, for the comparison with the first content; only its hash is stored. It has topic and payload,
+ * because `enqueue` hashes both.
  */
 export interface MessageContent {
   readonly topic: string

@@ -130,7 +130,7 @@ export class Lease implements AsyncDisposable {
   }
 
   async #watchDeadline(): Promise<void> {
-    // A renewal extends the deadline during the sleep. The loop then wakes too early once and sleeps again.
+    // A renewal during the sleep extends the deadline. The loop then wakes before the new deadline and sleeps again.
     while (!this.isLost) await sleep(this.#trustedForMs, this.signal)
   }
 
@@ -145,8 +145,8 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * Renews once, and stops waiting after a time: a dead connection gives no answer, and another attempt is still
-   * possible. An answer that arrives later counts.
+   * Renews once. Stops waiting after half the renewal interval, because a dead connection gives no answer and another
+   * attempt is still possible. A later answer still counts.
    */
   async #renewInTime(): Promise<boolean> {
     let renewed = false

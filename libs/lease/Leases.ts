@@ -10,7 +10,7 @@ import { runAsLeader, type LeaderFunction } from './runAsLeader.js'
 /**
  * Leases of one database. The role is `database.as('symphony_executor')`, so each call is its own statement.
  *
- * It guarantees at most one holder of a resource at a time. It does not queue: a refused caller has to ask again.
+ * It guarantees at most one holder of a resource at a time. It does not queue: a refused caller has to try again.
  */
 export class Leases {
   readonly #role: Queryable
@@ -33,7 +33,8 @@ export class Leases {
     const sentAtMs = this.#clock.monotonicMs()
     const grant = await acquireLease(this.#role, request)
     if (grant === null) return null
-    // The database served two calls of the same owner, and this one first, so its lease is already superseded.
+    // Two calls of the same owner ran at once, and the database served this one first. So the other lease has
+    // superseded it.
     const former = this.#held.get(resource)
     if (former !== undefined && former.fencingToken > grant.fencingToken) return null
     former?.supersede()

@@ -3,8 +3,8 @@ import { SymphonyError } from '../core/index.js'
 /**
  * Reason for which a lease is no longer held.
  *
- * - `expired`: no renewal succeeded in time, so this process stopped trusting the lease before the database grants it
- * again.
+ * - `expired`: no renewal succeeded in time, so this process stopped trusting the lease before the database could grant
+ *   it to another owner.
  * - `refused`: the database refused a renewal. The lease expired there, or was acquired again by the same owner.
  * - `superseded`: this process acquired it again as the same owner.
  * - `released`: this process released it.

@@ -8,8 +8,8 @@
  *
  * The database alone decides on the holder, by its own clock, in SQL functions. A `Lease` renews itself. It aborts its
  * signal before the database grants the resource to another owner. Its own deadline, counted from before each request,
- * ensures that even if the database does not answer. The secret lease id renews and releases, and never leaves the
- * `Lease`. The fencing token is not secret.
+ * ensures this even if the database does not answer. Renewal and release need the secret lease id, which never leaves
+ * the `Lease`. The fencing token is not secret.
  */
 export {
   acquireLease,

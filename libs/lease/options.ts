@@ -18,13 +18,13 @@ export interface LeasesOptions {
 
 export interface AcquireOptions {
   /**
-   * Milliseconds of the lease without renewal, 1000 to 3600000. Longer: after a crash of the holder the others wait
-   * longer. Shorter: more renewals, and less tolerance of a slow database.
+   * Milliseconds of the lease without renewal, 1000 to 3600000. With a longer lease, other owners wait longer after a
+   * crash of the holder. A shorter lease needs more renewals and tolerates less delay of the database.
    */
   readonly durationMs: number
   /**
-   * Milliseconds between renewals, from 100 to half of the duration. Shorter: failures are noticed sooner and more
-   * attempts fit, but more queries run. @default a third of the duration
+   * Milliseconds between renewals, from 100 to half of the duration. A shorter interval notices failures sooner and
+   * leaves time for more attempts, but runs more queries. @default a third of the duration
    */
   readonly renewEveryMs?: number
   /**
@@ -80,8 +80,8 @@ export function resolveAcquireOptions(resource: string, options: AcquireOptions)
 }
 
 /**
- * Resolves the options. One owner serves all attempts, so that a lost answer does not make the process wait for its own
- * lease to expire.
+ * Resolves the options. All attempts use one owner name. Otherwise, after a lost answer, the process would wait for its
+ * own lease to expire.
  */
 export function resolveLeaderOptions(resource: string, given: LeaderOptions): ResolvedLeaderOptions {
   const { durationMs = 15_000, retryMs = 1_000, signal, ...others } = given

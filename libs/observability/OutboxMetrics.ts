@@ -117,7 +117,10 @@ export class OutboxMetrics {
     for (const during of FAULTS) this.#faults.inc({ during }, 0)
   }
 
-  /** Starts the series of the served rails at 0: Prometheus sees no increase of a series that starts with 1. */
+  /**
+   * Starts the series of the served rails at 0. If a series started with 1, Prometheus would not see the first
+   * increase.
+   */
   declareRails(rails: Iterable<string>): void {
     for (const rail of rails) {
       this.#unknownCodes.inc({ rail }, 0)
@@ -173,7 +176,7 @@ export class OutboxMetrics {
         return this.#clockJumps.inc()
       case 'outbox.fault':
         return this.#faults.inc({ during: event.during })
-      // The database counts these: `terminal_blocked_total`, `dispatch_frozen`.
+      // Not counted here: the database counts them (`terminal_blocked_total`, `dispatch_frozen`), or no metric exists.
       case 'outbox.contradicted':
       case 'outbox.frozen':
       case 'outbox.freezeLifted':
@@ -183,7 +186,7 @@ export class OutboxMetrics {
 
   readonly onRepairEvent = (event: RepairEvent): void => {
     if (event.type === 'repair.fault') return this.#faults.inc({ during: event.during })
-    // The gauge `expired_lease_count` of the database shows them.
+    // Not counted here: the gauge `expired_lease_count` of the database shows these leases.
     if (event.type === 'repair.unrepaired') return
     this.#repaired.inc(event.leasesRepaired)
     for (const [reason, count] of Object.entries(event.holdsPlaced)) this.#held.inc({ reason }, count)
@@ -191,7 +194,7 @@ export class OutboxMetrics {
 }
 
 const ANSWERS = ['success', 'terminal', 'retryable', 'unknown', 'notSent']
-/** Kinds of answers, and Symphony's own codes. Codes of rails are no labels. */
+/** Values of the label `error`: kinds of answers, and Symphony's own codes. Codes of rails are not used as labels. */
 const ERRORS = [
   'terminal',
   'retryable',
@@ -216,7 +219,7 @@ const HOLD_REASONS = [
 ]
 const FAULTS = ['claiming', 'completing', 'sending heartbeat', 'renewing leases', 'repairing leases']
 const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000]
-/** Payments wait for a tenth of a second up to a day. */
+/** Buckets from 50 ms to a day, because payments may wait that long. */
 const BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400]
 const BREAKER_VALUES = { closed: 0, 'half-open': 0.5, open: 1 } as const
 

@@ -35,7 +35,7 @@ interface StatusGauge {
 
 /**
  * Creates a registry with the status as gauges. They are read from the database at each scrape, so every process shows
- * the same. Without a status the gauges have no samples.
+ * the same values. Without a status the gauges have no samples.
  */
 export function createStatusRegistry(status?: SystemStatus): Registry {
   const registry = new Registry()
@@ -47,7 +47,7 @@ export function createStatusRegistry(status?: SystemStatus): Registry {
       registers: [registry],
     })
     const samples = status === undefined ? [] : read(status)
-    // A metric without labels starts with 0, which would mean that all is well.
+    // prom-client starts a metric without labels at 0, which would mean that all is well.
     if (samples.length === 0 && labelNames.length === 0) metric.remove()
     for (const [value, labels = {}] of isOne(samples) ? [samples] : samples) metric.inc(labels, Number(value))
   }

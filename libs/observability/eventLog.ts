@@ -8,8 +8,9 @@ import type { SchedulerEvent } from '../scheduler/index.js'
 import { isOfModule, type WorkerEvent } from './WorkerEvent.js'
 
 /**
- * Returns a listener that writes a log line per event, without payloads and secrets. Expected races are no errors.
- * Events of single items have the level debug, so that a busy worker logs little by default.
+ * Returns a listener that writes a log line per event, without payloads and secrets. Expected races, such as a lost
+ * lease, are not logged as errors. Events of single items have the level debug, so that a busy worker logs little by
+ * default.
  */
 export function logEvents(log: Logger): (event: WorkerEvent) => void {
   const faults = new FaultLog(log)

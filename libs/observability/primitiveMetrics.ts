@@ -140,7 +140,7 @@ export class SchedulerMetrics {
   }
 }
 
-/** A running scheduler is late by only one or two round trips. */
+/** Lag from which a run counts as late. A running scheduler lags by only one or two round trips. */
 const LATE_MS = 1_000
 
 export class LeaseMetrics {
@@ -185,7 +185,7 @@ export class LeaseMetrics {
   }
 }
 
-/** Text of the class `Lease`. */
+/** Text that the class `Lease` gives as `during` for a failed renewal. */
 const RENEWING = 'renewing a lease'
 
 /** Availability of the databases of a fleet, as this process sees it. */

@@ -4,15 +4,15 @@ export interface RelayerOptions {
   /** Name of this process in leases and in the ledger. @default host, pid and a UUID made at start */
   readonly workerId?: string
   /**
-   * Seconds of a lease without renewal. Longer: the items of a crashed worker wait longer. Shorter: more renewals, and
-   * less time for a call to end before another worker may inquire about it. @default 60
+   * Seconds of a lease without renewal. With a longer lease, the items of a crashed worker wait longer. A shorter lease
+   * needs more renewals, and leaves a call less time before another worker may inquire about it. @default 60
    */
   readonly leaseSeconds?: number
   /** Maximum number of items per claim. @default 50 */
   readonly batchSize?: number
   /**
-   * Maximum number of concurrent calls over all rails without their own `concurrency`. A rail with its own has separate
-   * slots (at most this many), so a slow rail takes none from the others. @default 10
+   * Maximum number of concurrent calls over all rails without their own `concurrency`. A rail with its own
+   * `concurrency` has separate slots, at most this number, so a slow rail takes none from the others. @default 10
    */
   readonly concurrency?: number
   /** Maximum time between two polls. @default 500 */

@@ -17,7 +17,7 @@ export interface CleanupCounts {
 export type CleanupEvent =
   /** Rows past their retention were removed. */
   | ({ readonly type: 'retention.cleaned' } & CleanupCounts)
-  /** A run failed. The next run finds the same rows. */
+  /** A run failed. The next run removes the same rows. */
   | { readonly type: 'retention.fault'; readonly during: string; readonly error: unknown }
 
 export interface CleanupOptions {

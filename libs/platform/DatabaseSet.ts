@@ -9,11 +9,11 @@ import { PlatformOptionsError, type ResolvedPlatformOptions } from './options.js
 export interface Member {
   readonly name: string
   readonly database: Database
-  /** Server, database and schema, whatever the name is. */
+  /** Identity of the database: its server, database and schema, independent of its name. */
   readonly identity: string
 }
 
-/** The URL stays in this module, because it contains a password. */
+/** Member with its URL, which stays in this module, because it contains a password. */
 interface OpenMember extends Member {
   readonly url: string
 }
@@ -125,7 +125,8 @@ export class DatabaseSet {
     const added = fresh.map((entry) => this.#open(entry))
     for (const member of gone) this.#members.delete(keyOf(member))
     for (const member of added) this.#members.set(keyOf(member), member)
-    // In parallel: stopping a database waits for its running rounds, which must not delay new ones.
+    // In parallel, because the stop of a removed database waits for its running rounds and must not delay new
+    // databases.
     await Promise.all([...added.map((member) => this.#take(member)), ...gone.map((member) => this.#letGo(member))])
   }
 

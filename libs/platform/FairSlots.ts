@@ -5,8 +5,8 @@ interface Waiter {
 
 /**
  * Limits the number of databases that are served at once, first come, first served. Workers of one database share its
- * slot while no other database waits. Once one waits, later callers queue behind it. So a database waits only for the
- * slots ahead of it, however much work the others have.
+ * slot while no other database waits. Once a database waits, later callers queue behind it. So a database waits only
+ * for the callers ahead of it, however much work the others have.
  */
 export class FairSlots {
   readonly #size: number
@@ -42,7 +42,7 @@ export class FairSlots {
       const giveUp = () => {
         this.#waiting = this.#waiting.filter((one) => one !== waiter)
         resolve(false)
-        // Callers behind may have waited only for this one.
+        // Later callers in the queue may have waited only for this caller.
         this.#admit()
       }
       const waiter: Waiter = {

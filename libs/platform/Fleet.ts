@@ -16,11 +16,11 @@ import { FairSlots } from './FairSlots.js'
 
 /** Worker of one database, which runs one round at a time. */
 export interface FleetWorker {
-  /** For events: `relayer`, `repair` … */
+  /** Name in events: `relayer`, `repair` … */
   readonly name: string
   /** Interval between rounds without work. @default the platform's pollMs */
   readonly everyMs?: number
-  /** Runs one round. Sets `pollAgain` if more work is certain. */
+  /** Runs one round. `pollAgain` in the result: more work is certain. */
   readonly run: () => Promise<{ readonly pollAgain: boolean }>
   readonly stop: () => Promise<void>
 }
@@ -29,7 +29,7 @@ export type WorkerFactory = (member: Member) => readonly FleetWorker[]
 
 /** Time from a failure to the first probe of a database. It doubles, at most sixteenfold. */
 const DOWN_MS = 500
-/** Maximum time a probe of a failed database keeps its slot. After that it waits without one. */
+/** Maximum time that a probe of a failed database keeps its slot. After that the probe waits without a slot. */
 const ANSWER_MS = 1_000
 /** Rounds that a worker with more work may run in one slot under `drain-first`, so that other databases get theirs. */
 const ROUNDS_MAX = 100
@@ -92,13 +92,15 @@ export class Fleet {
 
   #startWorkers(member: Member): void {
     if (!servedHere.has(member.identity)) return this.#runWorkers(member)
-    // No event if this fleet is about to stop it: the same database under another URL.
+    // Emits no event if this fleet itself serves the database, under an old URL, and is about to stop it.
     const isOurs = [...this.#workers.keys()].some(({ identity }) => identity === member.identity)
     if (!isOurs) this.#onEvent({ type: 'platform.alreadyServed', database: member.name })
     this.#waitFor(member)
   }
 
-  /** Starts the workers after the other fleet has stopped. It polls, because the other fleet sends no event. */
+  /**
+   * Starts the workers after the other fleet has stopped. It polls, because the other fleet does not report its stop.
+   */
   #waitFor(member: Member): void {
     const wakeup = new Wakeup(0, this.#clock)
     const loop: PollLoop = new PollLoop({
@@ -205,7 +207,7 @@ export class Fleet {
       breaker.failed()
       return false
     } finally {
-      // A late answer used a connection without a slot: close it.
+      // A late answer used a connection without a slot, so the connection is closed.
       this.#left(identity)
     }
   }

@@ -37,7 +37,10 @@ export interface OptionFailure {
   readonly message: string
 }
 
-/** Valid database with its identity. Two entries with one identity would be served twice. */
+/**
+ * Valid database with its identity. Two entries with the same identity are refused, because the database would be
+ * served twice.
+ */
 export interface CheckedDatabase {
   readonly name: string
   readonly url: string

@@ -19,11 +19,14 @@ export interface PlatformOptions {
   readonly schema?: string
   /** Length of the leases of stores and workers. @default 60 */
   readonly leaseSeconds?: number
-  /** Longest pause before an idle database is polled again. @default 500 */
+  /** Maximum pause before an idle database is polled again. @default 500 */
   readonly pollMs?: number
   /** Interval at which rows past their retention are removed. @default 3600000 */
   readonly cleanupIntervalMs?: number
-  /** Interval at which new ledger rows are sealed in a block. Longer: a larger open window. @default 1000 */
+  /**
+   * Interval at which new ledger rows are sealed in a block. With a longer interval, more rows are unsealed at a time.
+   * @default 1000
+   */
   readonly sealIntervalMs?: number
   /** Retention of finished rows. */
   readonly retention?: RetentionOptions
@@ -32,20 +35,23 @@ export interface PlatformOptions {
   /** Maximum connections of this process's workers to one database. @default 5 */
   readonly connectionsPerDatabase?: number
   /**
-   * Order of databases when there are more than connections. `round-robin`: one round each. `drain-first`: a database
-   * with more work keeps its slot until it is empty. @default `round-robin`
+   * Order of the databases if there are more databases than connections. `round-robin`: one round each. `drain-first`:
+   * a database with more work keeps its slot until it is empty. @default `round-robin`
    */
   readonly selection?: Selection
 }
 
 export interface RetentionOptions {
-  /** Handled messages, and those only sighted. Duplicates are recognised for this long. @default 30 */
+  /**
+   * Days for which handled messages and messages that were only sighted are kept. Duplicates are recognised for that
+   * time. @default 30
+   */
   readonly inboxDays?: number
-  /** Finished job runs. @default 30 */
+  /** Days for which finished job runs are kept. @default 30 */
   readonly jobRunsDays?: number
-  /** Finished and cancelled timers. @default 30 */
+  /** Days for which finished and cancelled timers are kept. @default 30 */
   readonly timersDays?: number
-  /** Leases without a holder. Their fencing tokens continue to grow. @default 30 */
+  /** Days for which leases without a holder are kept. Fencing tokens continue to grow after a removal. @default 30 */
   readonly leasesDays?: number
 }
 
@@ -165,7 +171,7 @@ function resolveRetention(
   return retention
 }
 
-/** Requires exactly one source: with two, the served databases would depend on the one that was used. */
+/** Requires exactly one source of databases. With two, it would be unclear which databases are served. */
 function resolveDiscovery(
   given: {
     readonly databases: unknown

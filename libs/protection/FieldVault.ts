@@ -40,14 +40,15 @@ export interface EncryptableInstruction {
 
 /**
  * Encrypts fields before the enqueue and decrypts them before the rail call, as the rails declare. It stores no data
- * key, but reads each when needed, so a destroyed key is gone everywhere at once.
+ * key, but reads each key when needed. So a destroyed key is unusable in every process at once.
  */
 export class FieldVault {
   readonly #rails: ReadonlyMap<string, ProtectedRail>
   readonly #masters: MasterKeys | undefined
 
   /**
-   * Without master keys the vault refuses card numbers in forbidden fields, and every payload with a field to encrypt.
+   * Creates a vault. Without master keys it still refuses card numbers in forbidden fields, and it refuses every
+   * payload with a field to encrypt.
    */
   constructor(rails: ReadonlyMap<string, ProtectedRail>, masters?: MasterKeys) {
     this.#rails = rails
@@ -230,7 +231,8 @@ function decryptPayload(
   let reason: UnreadableReason | undefined
   const opened = mapFields(payload, rules, (value, { pointer }) => {
     const keyId = keyIdOf(value)
-    // Plaintext: the producer does not encrypt, or enqueued the item before the rail declared the field.
+    // The value is plaintext: the producer does not encrypt, or it enqueued the item before the rail declared the field
+    // as encrypted.
     if (typeof value !== 'string' || keyId === undefined) return value
     const key = keys.get(keyId) ?? 'FIELD_KEY_MISSING'
     if (typeof key === 'string') {

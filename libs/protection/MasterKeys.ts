@@ -8,13 +8,13 @@ export interface MasterKey {
 }
 
 /**
- * Source of master keys: a file or a service, never the database that holds the keys they wrap. It is queried for each
- * key that is wrapped or unwrapped, so that a new key needs no restart.
+ * Source of master keys: a file or a service, never the database that holds the wrapped data keys. It is queried for
+ * each data key that is wrapped or unwrapped, so a new master key needs no restart.
  */
 export interface MasterKeys {
   /** Master key that wraps new data keys. */
   current(): Promise<MasterKey>
-  /** Returns undefined if there is currently no such key. */
+  /** Returns the master key with this id, or undefined if there is currently none. */
   find(id: string): Promise<MasterKey | undefined>
 }
 

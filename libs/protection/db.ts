@@ -29,8 +29,8 @@ export interface OfferedKey {
 }
 
 /**
- * Returns the keys of the subjects, and stores the offered key of a subject without one. As symphony_ingest, in the
- * caller's transaction: if it rolls back, no stored payload depends on the new keys.
+ * Returns the keys of the subjects, and stores the offered key of a subject without one. Runs as symphony_ingest in the
+ * caller's transaction. A rollback removes the new keys together with the payloads that need them.
  */
 export async function ensureSubjectKeys(
   role: Queryable,
@@ -63,7 +63,10 @@ export async function masterKeysInUse(role: Queryable): Promise<MasterKeyUse[]> 
   return rows.map(({ master_key_id: masterKeyId, keys }) => ({ masterKeyId, keys: Number(keys) }))
 }
 
-/** Stores rewrapped keys as symphony_control. Returns the number of keys that were unchanged since they were read. */
+/**
+ * Stores rewrapped keys as symphony_control. Skips keys that changed since they were read. Returns the number of stored
+ * keys.
+ */
 export async function rewrapSubjectKeys(
   role: Queryable,
   rewrapped: readonly { readonly keyId: string; readonly wrappedKey: string }[],

@@ -38,7 +38,7 @@ export function encryptField(key: DataKey, context: EncryptionContext, plaintext
   return `${PREFIX}${key.id}.${ciphertext.toString('base64url')}`
 }
 
-/** Returns undefined if the ciphertext was changed, or was made for another context or key. */
+/** Decrypts a field. Returns undefined if the ciphertext was changed, or was made for another context or key. */
 export function decryptField(key: DataKey, context: EncryptionContext, ciphertext: string): string | undefined {
   const parts = partsOf(ciphertext)
   if (parts === undefined || parts.keyId !== key.id) return undefined
@@ -55,7 +55,10 @@ export function wrapKey(master: MasterKey, key: DataKey, subject: string): strin
   return encryptBytes(master.secret, randomBytes(NONCE_BYTES), bound, key.secret).toString('base64url')
 }
 
-/** Returns undefined if the key was wrapped under another master key or for another subject, or was changed. */
+/**
+ * Unwraps a data key. Returns undefined if it was wrapped under another master key or for another subject, or was
+ * changed.
+ */
 export function unwrapKey(master: MasterKey, id: string, subject: string, wrapped: string): DataKey | undefined {
   const bound = lengthPrefixed([WRAPPING, id, subject])
   const secret = decryptBytes(master.secret, bound, Buffer.from(wrapped, 'base64url'))
@@ -81,8 +84,8 @@ function decryptBytes(secret: Buffer, bound: Buffer, ciphertext: Buffer): Buffer
 }
 
 /**
- * Returns the bound context. A redrive has the same payload and the key with a suffix, so both are bound to the key
- * without it.
+ * Returns the context that a ciphertext is bound to. A redrive has the same payload and an idempotency key with a
+ * suffix. So the suffix is left out.
  */
 function boundTo({ id }: DataKey, { instructionId, idempotencyKey, pointer }: EncryptionContext): Buffer {
   return lengthPrefixed([PREFIX, id, instructionId, idempotencyKey.replace(REDRIVE, ''), pointer])

@@ -11,7 +11,7 @@ export interface LeaseRepairOptions {
    * 60000
    */
   readonly intervalMs?: number
-  /** Maximum number of leases per call. A run repeats the call until it returns fewer. @default 100 */
+  /** Maximum number of leases per call. A run repeats the call until a call returns fewer leases. @default 100 */
   readonly batchSize?: number
 }
 
@@ -32,7 +32,7 @@ export type RepairEvent =
   | ({ readonly type: 'repair.repaired' } & Omit<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
   /** Expired leases could not be returned to the queue. They stay leased, and every run finds them again. */
   | ({ readonly type: 'repair.unrepaired' } & Pick<RepairCounts, 'leasesUnrepaired' | 'unrepaired'>)
-  /** A run failed. The next run finds the same leases. */
+  /** A run failed. The next run repairs the same leases. */
   | { readonly type: 'repair.fault'; readonly during: string; readonly error: unknown }
 
 /**
@@ -61,7 +61,7 @@ export class LeaseRepairWorker extends IntervalWorker<RepairCounts> {
     const { batchSize, workerId } = this.#options
     const outboxIds: string[] = []
     const holdsPlaced: Record<string, number> = {}
-    // By item, because each batch of a run skips the same items.
+    // One entry per item, because every batch of a run reports the same items again.
     const failed = new Map<string, UnrepairedLease>()
     const onUnrepaired = (lease: UnrepairedLease) => failed.set(lease.outboxId, lease)
     let leasesRepaired = 0

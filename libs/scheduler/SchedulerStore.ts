@@ -101,7 +101,10 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     return db.deleteJob(this.#control, name)
   }
 
-  /** Returns the runs that this call created. Another scheduler may have created others. */
+  /**
+   * Creates the runs of due jobs. Returns only the runs that this call created; another scheduler may have created
+   * others.
+   */
   async createJobRunsFromDueJobs(options?: CreateJobRunsOptions): Promise<readonly CreatedJobRun[]> {
     return (await createJobRunsFromDueJobs(this.#executor, options)).runs
   }

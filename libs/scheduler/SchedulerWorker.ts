@@ -26,7 +26,7 @@ const CHANNEL = 'scheduler_changed'
  *
  * It guarantees one run per occurrence and one message per run or timer, whichever process is killed. It does not
  * guarantee punctuality: if no scheduler runs, the next one applies the job's `missedRuns` policy. It does not execute
- * the work: that is for the message's handler, or for the worker that claims the timer or run.
+ * the work: the handler of the message does, or the worker that claims the timer or run.
  */
 export class SchedulerWorker implements Worker<SchedulerCounts> {
   readonly #database: Database
@@ -81,7 +81,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     })
     const enqueuedRuns = await enqueueDueJobRuns(this.#role, batchSize)
     const enqueuedTimers = await enqueueDueTimers(this.#role, batchSize)
-    // Jobs whose runs another scheduler creates do not count: they would be due again until it has committed.
+    // Without a new run, another scheduler is creating the runs. Its jobs look due until it commits, so they do not
+    // count.
     const moreJobs = runs.length > 0 && (jobsLeft > 0 || jobsDue === batchSize)
     return {
       runsCreated: runs.length,
@@ -97,7 +98,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     const { at, observedAt } = await nextSchedulerEvent(this.#role, true)
     if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
-    // Due, but not found: another scheduler has not committed yet.
+    // If work is due but was not found, another scheduler processes it and has not committed yet.
     return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : IN_OTHER_HANDS_MS }
   }
 

@@ -5,7 +5,7 @@ import type { ClaimedJobRun, ClaimedTimer, JobRunClaim, TimerClaim } from './typ
 
 /**
  * Claims timers and runs under a lease, and ends them with the lease token, as symphony_executor. The results omit ids
- * whose lease the caller does not hold, or no longer holds.
+ * whose lease the caller does not hold.
  */
 
 export interface SchedulerClaimOptions {
@@ -103,7 +103,7 @@ export async function ackTimers(role: Queryable, claims: readonly TimerClaim[], 
   return endClaims(role, 'ack_timers', timerClaims(claims), workerId, [])
 }
 
-/** Returns timers to READY, and their ids. After the twentieth claim a timer fails instead. */
+/** Sets timers back to READY. Returns the changed ids. After the twentieth claim a timer fails instead. */
 export async function abandonTimers(
   role: Queryable,
   claims: readonly TimerClaim[],
@@ -127,7 +127,7 @@ export async function ackJobRuns(role: Queryable, claims: readonly JobRunClaim[]
   return endClaims(role, 'ack_job_runs', runClaims(claims), workerId, [])
 }
 
-/** Returns runs to READY, as `abandonTimers` does. Cancels a run whose job was deleted in the meantime. */
+/** Sets runs back to READY, as `abandonTimers` does for timers. Cancels a run whose job was deleted in the meantime. */
 export async function abandonJobRuns(
   role: Queryable,
   claims: readonly JobRunClaim[],

@@ -7,7 +7,7 @@ import type { OnSchedulerEvent } from './events.js'
 import { MISSED_AFTER_DEFAULT_MS, MISSED_AFTER_MS } from './options.js'
 import type { CreatedJobRun, DueJob } from './types.js'
 
-/** Maximum number of runs that the policy `all` creates at once. It keeps the newest. */
+/** Maximum number of runs that the policy `all` creates at once. Older occurrences are dropped. */
 export const MISSED_RUNS_MAX = 1_000
 
 export interface CreateJobRunsOptions {
@@ -15,7 +15,10 @@ export interface CreateJobRunsOptions {
   readonly batchSize?: number
   /** Age from which an occurrence counts as missed. @default 10000 */
   readonly missedAfterMs?: number
-  /** Number of runs after which further jobs wait for the next call. One job has up to 1000. @default 1000000 */
+  /**
+   * Number of runs after which further jobs wait for the next call. One job may create up to 1000 runs. @default
+   * 1000000
+   */
   readonly runsMax?: number
   readonly onEvent?: OnSchedulerEvent
 }
@@ -115,14 +118,14 @@ interface PlannedRuns {
   /** Occurrences to run, oldest first. */
   readonly occurrences: readonly Date[]
   readonly nextDueAt: Date
-  /** Whether an occurrence is older than a busy scheduler would explain. */
+  /** Whether the oldest occurrence is late, so that the job's policy applies. */
   readonly missed: boolean
 }
 
 /**
  * Returns the runs of a due job to create now. An occurrence at most `missedAfterMs` old is on time. If all are on
- * time, all run. If the oldest is late, no scheduler ran then, and the policy decides: `skip` creates those on time,
- * `once` only the latest, `all` the newest thousand.
+ * time, all run. If the oldest is late, no scheduler ran at its time, and the job's policy decides. `skip` creates the
+ * occurrences on time, `once` only the latest, `all` the newest thousand.
  */
 export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
   const { nextDueAt: promised, observedAt: now } = job
@@ -153,8 +156,8 @@ export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
 }
 
 /**
- * Returns the newest occurrences after `promised`. Searches in growing steps: each occurrence takes 0.3 ms, and usually
- * few were missed.
+ * Returns the newest occurrences after `promised`. Searches in growing steps, because usually few were missed and each
+ * computed occurrence takes time.
  */
 function newestAfter(schedule: CronSchedule, promised: Date, now: Date): Date[] {
   for (let count = 16; ; count *= 4) {

@@ -25,7 +25,8 @@ export class CronSchedule {
 
   /** Returns the latest occurrences up to and including a moment, oldest first. */
   latest(count: number, until: Date): Date[] {
-    // Occurrences are whole seconds, and croner searches before the moment it is given.
+    // croner searches before the given moment. Occurrences are whole seconds, so the next whole second includes `until`
+    // itself.
     const reference = new Date(Math.floor(until.getTime() / 1_000) * 1_000 + 1_000)
     return this.#cron.previousRuns(count, reference).toReversed()
   }
@@ -34,12 +35,12 @@ export class CronSchedule {
 /** Checks the schedule of a new job. Refuses a schedule that never occurs and an unknown time zone. */
 export function requiredSchedule(cron: string, timeZone: string): CronSchedule {
   const schedule = new CronSchedule(requiredCron('cron', cron), requiredTimeZone('timeZone', timeZone))
-  // An expression has no year, so any start time shows whether the schedule occurs.
+  // Throws if the schedule never occurs. An expression has no year, so any start time shows it.
   schedule.next(ANY_TIME)
   return schedule
 }
 
-/** Returns the expression in a normal form, so that equal schedules are equal texts. */
+/** Returns the expression with single spaces and macros in lower case, so that equal schedules are equal texts. */
 export function requiredCron(argument: string, value: unknown): string {
   const text = requiredText(argument, value, CRON_LENGTH_MAX).trim().replaceAll(/\s+/g, ' ')
   if (text.startsWith('@')) {
@@ -54,7 +55,10 @@ export function requiredCron(argument: string, value: unknown): string {
   return text
 }
 
-/** Checks that this process knows the time zone. Keeps its spelling, because the target of an alias may change. */
+/**
+ * Checks that this process knows the time zone. Keeps the given spelling, because a zone name may be an alias whose
+ * target changes.
+ */
 export function requiredTimeZone(argument: string, value: unknown): string {
   const name = requiredText(argument, value, ZONE_LENGTH_MAX)
   try {

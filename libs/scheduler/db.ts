@@ -37,7 +37,7 @@ export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Pr
     dueAt,
     participantId,
     delivery,
-    // Omitted if not given, because a database of the release before takes five arguments.
+    // Omitted if not given, because the function of the previous release takes five arguments.
     ...(timerId === undefined ? [] : [timerId]),
   ])
   return onlyRow(rows).schedule_timer
@@ -89,7 +89,7 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
     const job = await readJob(role, name)
     if (job?.state === 'ACTIVE') return false
     const now = await readClock(role)
-    // The database refuses an unknown job.
+    // For an unknown job any time will do, because the database refuses it.
     const nextDueAt = job === undefined ? now : new CronSchedule(job.cron, job.timeZone).next(now)
     const rows = await call<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
     // False means that the job changed between the read and the call, so read it again.

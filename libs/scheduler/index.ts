@@ -10,7 +10,7 @@
  *
  * A job is ACTIVE or PAUSED, and has one next due time. One call creates its runs and updates that time, and succeeds
  * only if the job is unchanged since the scheduler read it. So each occurrence has one run, even with many schedulers.
- * A message has the id of its timer or run, so a repeated enqueue finds the first.
+ * A message has the id of its timer or run, so a repeated enqueue returns the first message.
  */
 export {
   abandonJobRuns,

@@ -18,7 +18,9 @@ export type WorkState = (typeof WORK_STATES)[number]
 
 /** Message of a timer or a job, enqueued when it is due. */
 export type ScheduledMessage<Topics extends TopicContracts = TopicContracts> = TopicWithPayload<Topics> & {
-  /** Id of the message's stream. @default the message's own, so that no stream is contended */
+  /**
+   * Id of the message's stream. @default a stream of its own, so that messages do not wait for each other's sequence
+   */
   readonly participantId?: string
   /** Way of delivery. @default 'outbox' */
   readonly delivery?: Delivery

@@ -32,11 +32,11 @@ export interface DrainOptions<Topics extends TopicContracts = TopicContracts> ex
   'rails' | 'topics' | 'inbox' | 'scheduler'
 > {
   /**
-   * True moves time to the next due time whenever nothing is due, until none is left. This includes retries, delayed
-   * payments and expired leases. @default false
+   * Whether to move time to the next due time whenever nothing is due, until nothing is left. This includes retries,
+   * delayed payments and expired leases. @default false
    */
   readonly throughTime?: boolean
-  /** Maximum number of rounds. A test that needs more contains a loop. @default 200 */
+  /** Maximum number of rounds. A test that needs more probably contains an endless loop. @default 200 */
   readonly roundsMax?: number
 }
 
@@ -84,7 +84,7 @@ export class TestSymphony<
 
   /**
    * Runs rounds of a worker until one finds nothing, and returns the sum of their counts. Uses the rails of this
-   * Symphony that have an adapter, and the given handlers. No circuit breaker ends it early.
+   * Symphony that have an adapter, and the given handlers. Circuit breakers do not open meanwhile.
    */
   async drain(options: DrainOptions<Topics> = {}): Promise<WorkerCounts> {
     requireKnownOptions(options, DRAIN_OPTIONS)
@@ -94,12 +94,16 @@ export class TestSymphony<
     try {
       return await this.#drainBy(worker, roundsMax, throughTime ? this.#workOf(parts) : undefined)
     } finally {
-      // With given rails, stop() would close rails that the caller may use again. Then close() stops the worker.
+      // stop() would close given rails, which the caller may use again. With given rails, only close() stops the
+      // worker.
       if (parts.rails === undefined) await worker.stop()
     }
   }
 
-  /** Moves all due times, retries, leases and claims in the database by this time. The ledger does not change. */
+  /**
+   * Moves all due times, retries, leases and claims in the database back, as if this time had passed. The ledger does
+   * not change.
+   */
   async advance(ms: number): Promise<void> {
     boundedInteger('ms', ms, ADVANCE_MS)
     if (!(await moveTimes(this.#superuser, ms))) throw new NotATestDatabaseError(databaseOf(this.url))
@@ -207,7 +211,7 @@ async function cloneTemplate<Rails extends readonly RailContract[], Topics exten
   stop = async () => {},
 ): Promise<TestSymphony<Rails, Topics>> {
   const name = `symphony_test_${randomBytes(8).toString('hex')}`
-  // The transaction is idle while the template is deployed.
+  // The transaction that holds the lock is idle while the template is deployed.
   const server = openDatabase({ url: serverUrl, idleInTransactionTimeoutMs: 300_000 })
   const superuser = server.as(loginOf(serverUrl))
   // Checks the options before the database exists.

@@ -5,7 +5,7 @@ import { qualify, quoteIdentifier, type Queryable } from '../db/index.js'
  * schema/ that writes our tables: it only moves times, and only in databases marked for tests.
  */
 
-/** Comment on each database created here. A clone does not inherit it, so no other database has it. */
+/** Comment on each database created here. A clone does not inherit the comment, so no other database has it. */
 const MARK = 'made by symphony-pg/testing; may be dropped'
 
 export async function createMarkedDatabase(server: Queryable, name: string, template: string): Promise<void> {
@@ -61,7 +61,7 @@ export async function moveTimes(superuser: Queryable, ms: number): Promise<boole
 export interface DrainedWork {
   readonly rails: readonly string[] | undefined
   readonly inboxTopics: readonly string[] | undefined
-  /** True includes timers that become messages. */
+  /** Whether to include timers that become messages. */
   readonly scheduler: boolean
 }
 

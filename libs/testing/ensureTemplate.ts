@@ -9,8 +9,8 @@ const current = new Set<string>()
 
 /**
  * Returns the database that tests are cloned from, at the release of this package. A clone takes a tenth of a second, a
- * deployment several. The caller holds the lock. Upgrades a template of an earlier run, or creates it again if the
- * upgrade is refused, as after a downgrade.
+ * deployment several. The caller must hold the lock of `lockTemplates`. Upgrades the template of an earlier run, or
+ * creates it again if the upgrade is refused, as after a downgrade.
  */
 export async function ensureTemplate(superuser: Queryable, serverUrl: string, schema: string): Promise<string> {
   const name = templateName(schema)

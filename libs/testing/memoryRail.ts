@@ -34,7 +34,7 @@ export type MemoryRail<Type extends string = string, Payload extends object = Js
   MemoryRecords<Payload>
 
 interface MemoryRecords<Payload extends object> {
-  /** Payments by Symphony's reference, each once, however often it was sent. */
+  /** Payments by Symphony's reference. A payment that was sent several times is listed once. */
   readonly paid: ReadonlyMap<string, MemoryPayment<Payload>>
   /** Calls of `dispatch`, in order. */
   readonly calls: readonly RailRequest<Payload>[]

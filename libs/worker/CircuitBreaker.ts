@@ -7,7 +7,7 @@ export interface BreakerOptions {
   readonly failuresMax: number
   /** Time from opening to the first trial call. Doubles with each failed trial. */
   readonly openMs: number
-  /** Maximum of that time. @default 16 × openMs */
+  /** Maximum time from opening to a trial call. @default 16 × openMs */
   readonly openMaxMs?: number
   readonly clock: Clock
   readonly onChange?: (state: BreakerState) => void
@@ -48,8 +48,8 @@ export class CircuitBreaker {
   }
 
   /**
-   * Marks a call as started. Returns true if it is the trial. Its caller must report the end, because no other call is
-   * admitted until then.
+   * Marks a call as started. Returns true if the call is the trial. The caller must report the end of a trial, because
+   * no other call is admitted until then.
    */
   started(): boolean {
     if (this.state !== 'half-open') return false

@@ -23,8 +23,8 @@ export class Emitter<Event> {
 
 /**
  * Combines listeners into one that neither throws nor rejects. A worker emits events between a claim and a completion.
- * There an error of a metric or log listener would cost a lease or an outcome. The first error of each listener becomes
- * a process warning; later ones are dropped.
+ * At that point an error of a metric or log listener would lose a lease or an outcome. The first error of each listener
+ * becomes a process warning; later ones are dropped.
  */
 export function guardListener<Event>(
   ...listeners: readonly (((event: Event) => unknown) | undefined)[]

@@ -22,7 +22,10 @@ export interface PollLoopOptions {
   readonly onError: (error: unknown) => void
   /** Delay after the first failed poll; it doubles. @default 100 */
   readonly errorDelayMs?: number
-  /** Maximum delay. Short enough to notice within a second that the database is up again. @default 500 */
+  /**
+   * Maximum delay after failed polls. Short enough to notice within a second that the database is up again. @default
+   * 500
+   */
   readonly errorDelayMaxMs?: number
 }
 
@@ -97,7 +100,7 @@ interface IntervalWorkerOptions<Counts> {
   readonly intervalMs: number
   /** Returns true if more work is certain, so that the next run follows at once. */
   readonly hasMore: (counts: Counts) => boolean
-  /** Receives the error of a failed run. The next run finds the same work. */
+  /** Receives the error of a failed run. The next run does the same work again. */
   readonly onError: (error: unknown) => void
 }
 

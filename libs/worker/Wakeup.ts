@@ -2,8 +2,8 @@ import type { Clock } from '../core/index.js'
 import { runAfter } from './time.js'
 
 /**
- * Wakes a loop that waits for work. The first notification of an idle loop wakes it at once. Further ones within the
- * debounce time count as one, so that many notifications do not cause as many queries.
+ * Wakes a loop that waits for work. The first notification of an idle loop wakes it at once. Further notifications
+ * within the debounce time count as one, so that many notifications cause few queries.
  */
 export class Wakeup {
   readonly #debounceMs: number

@@ -17,7 +17,7 @@ export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve))
 }
 
-/** Waits for a promise at most this long. Returns whether it settled. Its owner handles a rejection. */
+/** Waits for a promise at most `ms`. Returns whether the promise settled. The caller handles its rejection. */
 export async function settleWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
   const timeout = new AbortController()
   const settled = promise.then(
@@ -39,5 +39,5 @@ export function runAfter(ms: number, action: () => void): Timer {
   return { cancel: () => clearTimeout(timer) }
 }
 
-/** `setTimeout` fires at once for a longer delay. */
+/** Maximum delay of `setTimeout`, which fires at once for a longer one. */
 const TIMER_MAX_MS = 2_147_483_647

@@ -92,7 +92,7 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
     if (!changed) return printResult({ frozen: true, changed }, 'Dispatch was frozen already.', flags, cli)
     const waiting = await countUnmarked(control)
     const epoch = await readDispatchEpoch(control)
-    // A worker may have marked them in the meantime.
+    // A worker may have marked the waiting payments in the meantime.
     const sentence = epoch === undefined || epoch.markedAt === null ? describeWaiting(waiting) : describeMarks(epoch)
     printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${sentence}`, flags, cli)
   })
@@ -132,5 +132,5 @@ async function lift(flags: GivenFlags, cli: Cli): Promise<void> {
   await asControl('freeze', flags, cli, body, { statementTimeoutMs: LIFT_TIMEOUT_MS })
 }
 
-/** Lifting may first mark a queue of many millions in one statement. */
+/** Before it lifts the freeze, the statement may mark many millions of waiting items. */
 const LIFT_TIMEOUT_MS = 3_600_000

@@ -98,7 +98,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
     ...(await requireKnownNames(control, search, await readHeldItems(control, search))),
     proposals: await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED }),
   }))
-  // Proposals for items that are not listed, mostly redrives of failed items.
+  // Proposals for items that are not in the list, mostly redrives of failed items.
   const others = proposals.filter(({ outboxId }) => !items.some(({ item }) => item.outboxId === outboxId))
   if (flags['json'] === true) {
     const held = items.map(({ item, proposal }) => ({ ...item, proposal }))

@@ -15,8 +15,8 @@ import {
 import type { Cli } from '../terminal/Terminal.js'
 
 /**
- * Commands that run until stopped. Each imports its process only when it runs, because the HTTP server and the rails
- * would double the 0.5 s that `symphony --help` takes.
+ * Commands that run until stopped. Each imports the code of its process only when it runs, because the HTTP server and
+ * the rails would make `symphony --help` twice as slow.
  */
 
 const START_SETTINGS = [...TARGET, ...RELAY, ...SCHEDULER, ...CLEANUP, ...PROCESS, ...API, ...ALERTS] as const

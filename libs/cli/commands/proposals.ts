@@ -112,8 +112,8 @@ async function runWithdraw(proposalIds: readonly string[], flags: GivenFlags, cl
 }
 
 /**
- * Decides each proposal in its own transaction. Of several, prints each refusal and continues. A database fault or a
- * signal ends the command, which then prints the ids without an answer.
+ * Decides each proposal in its own transaction. With several proposals, prints each refusal and continues. A database
+ * fault or a signal ends the command, which then prints the ids that were not decided.
  */
 async function decideEachProposal(
   proposalIds: readonly string[],

@@ -4,14 +4,14 @@ import { countOf, type Cli } from '../terminal/Terminal.js'
 
 /**
  * Refuses to start on a server that is not durable, or in a schema that this release did not deploy. The error has a
- * remedy. Prints warnings, and with `strict` refuses them too.
+ * remedy. Prints warnings; with `strict`, a warning prevents the start too.
  */
 export async function requireStartChecks(
   { strict = false, ...options }: StartCheckOptions & { readonly strict?: boolean },
   cli: Cli,
 ): Promise<void> {
   const { refusals, warnings } = await checkStart(options)
-  // With `part: 'server'` the login is the deployer's, which needs more rights than the warnings allow.
+  // With `part: 'server'` the login is the deployer's. It needs rights about which the checks would warn.
   const unwise = options.part === 'server' ? [] : warnings
   const refused = strict ? [...refusals, ...unwise] : refusals
   if (!strict) for (const finding of unwise) warn(finding, cli)
@@ -51,7 +51,7 @@ export function printDiagnosis({ schema, ok, findings }: Diagnosis, { terminal }
   if (ok) terminal.print(`The schema ${schema} is what this release deploys.`)
 }
 
-/** Throws if the doctor found drift, so that the exit code shows it. */
+/** Throws if the doctor found a difference from this release, so that the exit code is not 0. */
 export function requireHealth({ ok, schema, findings }: Diagnosis): void {
   if (ok) return
   const count = findings.filter(({ severity }) => severity !== 'note').length

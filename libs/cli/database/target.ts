@@ -52,7 +52,7 @@ export function targetOptions(
   }
 }
 
-/** Limits for a statement that may run longer than those of a worker. */
+/** Limits for commands with statements that may run longer than those of a worker. */
 export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs'>
 
 export function withTarget<T>(
@@ -64,7 +64,10 @@ export function withTarget<T>(
   return withOpened(settings, application, async (options) => openDatabase({ ...options, ...limits }), body)
 }
 
-/** Opens an object that opens the database itself. If the schema caused a failure, throws an error that explains it. */
+/**
+ * Passes an object that has its own database connection to the body, and closes it. If the schema caused a failure,
+ * throws an error that explains it.
+ */
 export async function withOpened<Opened extends { close(): Promise<void> }, T>(
   settings: TargetSettings,
   application: string,

@@ -68,7 +68,10 @@ export function selectionOf(flags: GivenFlags & { readonly limit?: unknown }): I
   }
 }
 
-/** Returns the page. Refuses an empty page if the database does not know a name in the search: it may be misspelt. */
+/**
+ * Returns the page. If the page is empty and the database does not know a name in the search, throws, because the name
+ * may be misspelt.
+ */
 export async function requireKnownNames<Page extends FoundPage>(
   control: RoleHandle,
   search: ItemSelection,
@@ -128,7 +131,8 @@ export async function decideEach<Result extends object>(
     try {
       done.push({ outboxId, ...(await decide(outboxId)) })
     } catch (error) {
-      // For example, another operator has decided it meanwhile, or a late outcome says that the rail paid.
+      // A refusal, for example because another operator decided in the meantime or a late outcome says that the rail
+      // paid.
       if (!(error instanceof DatabaseError) || error.disposition !== 'fatal') throw error
       refused.push({ outboxId, code: error.code, message: error.message })
     }
@@ -138,7 +142,7 @@ export async function decideEach<Result extends object>(
   return { done, refused }
 }
 
-/** Throws if a decision was refused. The output lists each refusal before. */
+/** Throws if a decision was refused. The output already lists each refusal. */
 export function requireNoRefusal(code: ErrorCode, { done, refused }: Decided<object>): void {
   if (refused.length === 0) return
   throw new SymphonyError(code, `${describeRefusedOf(refused.length, done.length + refused.length)}.`, {

@@ -12,8 +12,8 @@ import {
 } from '../../protection/index.js'
 
 /**
- * Reads master keys from a file that only its owner and group can read. An unknown id makes it read the file again,
- * because a key may be added while the process runs.
+ * Reads master keys from a file that only its owner and group can read. Reads the file again when it meets an unknown
+ * key id, because a key may be added while the process runs.
  */
 export class MasterKeyFile implements MasterKeys {
   readonly #path: string

@@ -42,7 +42,8 @@ export class ProcessHttpServer {
   }
 
   /**
-   * Listens on the port of the settings, which must be free. Without one, on the usual port, or any if it is in use.
+   * Listens on the port of the settings, which must be free. Without such a setting, listens on the usual port, or on
+   * any free port if that is in use.
    */
   async listen({ host, port }: Pick<ProcessSettings, 'host' | 'port'>, usualPort: number): Promise<string> {
     try {
@@ -62,7 +63,7 @@ export class ProcessHttpServer {
   }
 }
 
-/** Files of an API's settings. The process reads them before it opens anything, so that a mistake costs nothing. */
+/** Files of an API's settings. The process reads them before it opens anything, so that a mistake stops it at once. */
 export interface ApiFiles {
   readonly webhooks: WebhookSources | undefined
   readonly oidc: OidcOptions | undefined

@@ -30,8 +30,8 @@ export function stdinClosed(): AbortSignal {
 const REFUSALS: ReadonlySet<string> = new Set(['INSUFFICIENT_PRIVILEGE', 'ROLE_UNAVAILABLE', 'TRANSACTION_POOLER'])
 
 /**
- * Stops a process that the database does not allow to work: one that kept retrying would look healthy and send nothing.
- * The first such error aborts `signal`.
+ * Stops a process that the database does not allow to work. If it kept retrying, it would look healthy and send
+ * nothing. The first such error aborts `signal`.
  */
 export class RefusalWatch {
   readonly #refused = new AbortController()

@@ -34,7 +34,8 @@ async function importDefault(path: string): Promise<unknown> {
       remedy: 'Export the rails as its default: export default [ … ].',
     })
   }
-  // A compiler that emits CommonJS writes `exports.default`, and Node.js imports `exports` as the default.
+  // In compiled CommonJS the rails are in `exports.default`, and Node.js imports `exports` itself as the default. So
+  // they may be one level deeper.
   const rails = loaded['default']
   return isObject(rails) && 'default' in rails ? rails['default'] : rails
 }
@@ -67,7 +68,7 @@ export async function withProtection<T>(
   }
 }
 
-/** Reads the master keys before anything is opened, so that a mistake in the file costs nothing. */
+/** Reads the master keys before anything is opened, so that a mistake in the file stops the process at once. */
 export async function openMasterKeys(file: string | undefined): Promise<MasterKeyFile | undefined> {
   return file === undefined ? undefined : MasterKeyFile.open(file)
 }

@@ -5,7 +5,8 @@ import { SymphonyError, hasCode } from '../../core/index.js'
 
 /**
  * Reads a secret from a file that only its owner can read, or creates it. The complete file is linked to its name, so
- * that a crash leaves no partial secret. If two processes create it at once, both use the one linked first.
+ * that a crash leaves no partial secret. If two processes create a secret at once, both use the file that was linked
+ * first.
  */
 export async function readOrCreateSecret(path: string, make: () => string): Promise<string> {
   try {
@@ -69,11 +70,11 @@ export async function loginOf(dataDir: string): Promise<ProcessLogin> {
 }
 
 export function urlOfLogin(url: string, { name, password }: ProcessLogin): string {
-  // An empty host means this machine. WHATWG URLs refuse it beside credentials.
+  // An empty host means this machine, but a WHATWG URL with credentials must have a host.
   const address = new URL(url.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost'))
   address.username = encodeURIComponent(name)
   address.password = encodeURIComponent(password)
-  // Query parameters of these names would take precedence.
+  // Query parameters with these names would take precedence over the login set above.
   address.searchParams.delete('user')
   address.searchParams.delete('password')
   return address.href

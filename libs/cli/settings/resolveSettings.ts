@@ -23,7 +23,7 @@ export function addSettings(
     if (flag === undefined) continue
     const value = defaults[name] ?? SETTINGS[name].default
     const notes = [env === undefined ? undefined : `also ${env}`, value === undefined ? undefined : `default: ${value}`]
-    // Sets no default of commander, which would hide whether the flag was given.
+    // Gives commander no default, because a default would hide whether the flag was given.
     command.addOption(new Option(flag, `${help} (${notes.filter(Boolean).join('; ')})`))
     if (offFlag !== undefined) command.addOption(new Option(offFlag, `the opposite of ${flag}`))
   }

@@ -19,7 +19,10 @@ export function text(lengthMax: number): SettingKind<string> {
   return { fromText: read, fromJson: read }
 }
 
-/** Parses a path. In a configuration file it is relative to the file, so that the working directory does not matter. */
+/**
+ * Parses a path. A path in a configuration file is relative to that file, so that the working directory does not
+ * matter.
+ */
 export function path(): SettingKind<string> {
   return { fromText: readPath, fromJson: readPath }
 }

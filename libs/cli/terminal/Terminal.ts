@@ -18,8 +18,8 @@ export interface Cli {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly terminal: Terminal
   /**
-   * Aborts on SIGINT or SIGTERM, with an `InterruptedError` as the reason. A long-running command waits for it, cleans
-   * up and returns. Any other passes it on, so that the reason is thrown.
+   * Aborts on SIGINT or SIGTERM, with an `InterruptedError` as the reason. A long-running command waits for the abort,
+   * cleans up and returns. Any other command passes the signal on, so that the reason is thrown.
    */
   readonly signal: AbortSignal
 }

@@ -14,7 +14,7 @@ export function programName(
   const file = realPath(script ?? '')
   // Called by a test or another program.
   if (file === undefined || !file.endsWith(join('bin', 'symphony'))) return 'symphony'
-  // npx and npm add the `.bin` folders only for this process.
+  // Ignores `.bin` folders, which npx and npm add to the path of this process only.
   const folders = path
     .split(delimiter)
     .filter((folder) => folder !== '' && !folder.endsWith(join('node_modules', '.bin')))

@@ -99,7 +99,7 @@ function repeats(line: string, said: string): boolean {
   return line.split(/[\s"'“”‘’()]+/).every((word) => said.includes(word))
 }
 
-/** Returns the system call that Node.js puts into such a message, as in `getaddrinfo ENOTFOUND`. */
+/** Returns the system call that Node.js names in the message of a system error, as in `getaddrinfo ENOTFOUND`. */
 function systemCallOf(error: Error): string {
   return 'syscall' in error ? String(error.syscall) : ''
 }
@@ -109,7 +109,7 @@ function stackOf(error: Error): string {
   return error.cause instanceof Error ? `${own}\ncaused by ${stackOf(error.cause)}` : own
 }
 
-/** Limits a chain of causes that loops. */
+/** Maximum number of causes, because a chain of causes may loop. */
 const CAUSES_MAX = 5
 
 /** Exit codes. Scripts depend on them, so a number never changes its meaning. */

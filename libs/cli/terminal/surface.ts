@@ -20,7 +20,7 @@ export interface OptionSurface {
   /** Long form such as `--reason`, and the short form if there is one. */
   readonly names: readonly string[]
   readonly description: string
-  /** Kind of the value; undefined for a switch. */
+  /** Kind of the option's value; undefined for an option without a value. */
   readonly value: 'choice' | 'file' | 'folder' | 'text' | undefined
   readonly choices: readonly string[]
 }

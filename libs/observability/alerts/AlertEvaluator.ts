@@ -23,7 +23,7 @@ export interface Alert {
 
 /**
  * Evaluates the rules against one set of samples. The samples contain the age of each condition. Only a missing metric
- * has no age in the data, so the evaluator remembers since when it is missing.
+ * has no age in the samples, so the evaluator remembers when it was first missing.
  */
 export class AlertEvaluator {
   readonly #rules: readonly AlertRule[]

@@ -1,6 +1,9 @@
 import type { Registry } from 'prom-client'
 
-/** Number, or a metric. Of several series, e.g. the same gauge of every process, the greatest counts. */
+/**
+ * Number, or a metric. If the metric has several series, e.g. the same gauge of every process, the greatest value
+ * counts.
+ */
 export type Quantity = number | { readonly metric: string; readonly labels?: Labels }
 
 export type Condition =

@@ -37,8 +37,8 @@ export class DemoFleet {
   }
 
   /**
-   * Kills a random worker with SIGKILL: no handler runs and no lease is released. Returns false without a kill while
-   * more than one worker is starting: such kills would interrupt no work, and a slow machine would never finish.
+   * Kills a random worker with SIGKILL: no handler runs and no lease is released. While more than one worker is
+   * starting, kills none and returns false. Otherwise a slow machine would kill idle workers and never finish.
    */
   killOne(): boolean {
     const workers = [...this.#atWork]
@@ -51,7 +51,10 @@ export class DemoFleet {
     return true
   }
 
-  /** Throws if more than 5 workers exited without being killed. A worker that cannot start is not replaced for ever. */
+  /**
+   * Throws if more than 5 workers exited without being killed, so that a worker that cannot start is not replaced for
+   * ever.
+   */
   requireHealth(): void {
     if (this.#deaths <= DEATHS_MAX) return
     throw new SymphonyError('DEMO_WORKERS_DIE', `${this.#deaths} workers exited without being killed.`, {
@@ -86,7 +89,7 @@ export class DemoFleet {
     })
   }
 
-  /** Returns false if the worker was removed before, i.e. killed by `killOne()`. */
+  /** Removes the worker. Returns false if it was removed before, because `killOne()` killed it. */
   #forget(worker: ChildProcess): boolean {
     this.#atWork.delete(worker)
     return this.#workers.delete(worker)

@@ -21,7 +21,10 @@ export default [
   simulatedRail({ ...shared, type: RESENDING_RAIL, onUnknown: 'resend' }),
 ]
 
-/** Behaviours of the rail, one per attempt; the last one repeats. The remaining payments of a thousand succeed. */
+/**
+ * Behaviours of the rail, one per attempt; the last one repeats. Payments beyond the listed ones of each thousand
+ * succeed.
+ */
 const FATES: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
   { perThousand: 40, script: ['terminal'] },
   { perThousand: 40, script: ['slow'] },

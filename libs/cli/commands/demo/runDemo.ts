@@ -79,7 +79,7 @@ interface DemoTools {
   readonly cli: Cli
 }
 
-/** Returns the number of kills once only held items are left. */
+/** Runs and kills workers until only held items are left. Returns the number of kills. */
 async function carryAll(options: DemoOptions, { stage, database, cli }: DemoTools): Promise<number> {
   const { payments, workers, seed } = options
   const fleet = new DemoFleet({

@@ -27,7 +27,10 @@ async function verifyDatabase(flags: GivenFlags, cli: Cli): Promise<AuditReport>
   })
 }
 
-/** Records the result for every process. A standby cannot; the exit code of this command is the same either way. */
+/**
+ * Records the result, from which every process derives its alert. A standby cannot record it; the exit code does not
+ * depend on that.
+ */
 async function record(ledger: Ledger, report: AuditReport, { terminal }: Cli): Promise<void> {
   try {
     await ledger.record(report)
@@ -83,7 +86,10 @@ export function printReport(
   if (notJudged.length > 0) terminal.print(dim(`not checked: ${notJudged.join(', ')}`))
 }
 
-/** Returns how far detection reaches. Every report states it, because a result without it would promise too much. */
+/**
+ * Describes the rows and blocks that could still be changed unnoticed. Without this part, a report would promise too
+ * much.
+ */
 function openWindow({ openRows, openBlocks, checkpoints, blocks }: AuditReport['chain']): string {
   const rows = `Open window: ${countOf(openRows, 'row is', 'rows are')} in no block yet`
   if (blocks === 0) return `${rows}, and there is no block: whether rows are missing from the end cannot be seen.`
