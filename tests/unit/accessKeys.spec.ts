@@ -20,7 +20,7 @@ const db = await useTestDatabase()
 
 const READER: ApiKeyRequest = { scopes: ['read'], owner: 'alice' }
 
-/** Returns the database's answer for a key that the API receives. */
+/** Authenticates a key as the API does. */
 async function shown(key: string) {
   return authenticateApiKey(db.as('symphony_auth'), parseApiKey(key)!)
 }
@@ -35,8 +35,8 @@ function createTwice(secret: string): Promise<unknown> {
   return db.as('symphony_control').query(call, [Buffer.from(secret)])
 }
 
-describe('API keys as text', () => {
-  test('newApiKey returns unique ids and 256-bit secrets that parseApiKey reads back', () => {
+describe('the text of an API key', () => {
+  test('has a unique id and a 256-bit secret, which parseApiKey reads back', () => {
     const keys = Array.from({ length: 1_000 }, newApiKey)
     expect(new Set(keys.map(({ keyId }) => keyId)).size).toBe(1_000)
     for (const { key, keyId, secretHash } of keys) {
@@ -52,7 +52,7 @@ describe('API keys as text', () => {
     `symphony_abcdefgh_${'x'.repeat(42)}`,
     `x${newApiKey().key}`,
     `${newApiKey().key} `,
-  ])('parseApiKey returns undefined for %j', (text) => {
+  ])('is not %j (parseApiKey returns undefined)', (text) => {
     expect(parseApiKey(text)).toBeUndefined()
   })
 })
@@ -132,7 +132,7 @@ describe('an API key', () => {
     await other.query('ROLLBACK')
   })
 
-  test('is listed newest first, without its hash', async () => {
+  test('is first in the list after its creation, without its hash', async () => {
     const { keyId } = await made()
     const listed = await new ApiKeys({ as: () => db.as('symphony_auditor') }).list()
     expect(listed[0]).toEqual({
@@ -156,8 +156,8 @@ describe('an API key', () => {
   })
 })
 
-describe('permission to create API keys', () => {
-  test('a login creates keys only for scopes whose roles it holds (42501)', async () => {
+describe('when an API key is created', () => {
+  test('a login may choose only scopes whose roles it holds (42501)', async () => {
     const operator = await db.createLogin('operator', { roles: ['symphony_control', 'symphony_readonly'] })
     const keys = new ApiKeys(operator.database)
     expect(await keys.create(READER)).toMatchObject({ keyId: expect.any(String) })
@@ -169,7 +169,7 @@ describe('permission to create API keys', () => {
     }
   })
 
-  test('an operator creates operate keys only for itself (42501)', async () => {
+  test('an operator may choose the scope operate only for itself (42501)', async () => {
     const operator = await db.createLogin('solo', { roles: ['symphony_control'] })
     const keys = new ApiKeys(operator.database)
     expect(await keys.create({ scopes: ['operate'], owner: operator.name })).toBeDefined()
@@ -181,7 +181,7 @@ describe('permission to create API keys', () => {
     }
   })
 
-  test('an administrator creates keys of any scope for any owner', async () => {
+  test('an administrator may choose any scope and any owner', async () => {
     const asAdministrator = new ApiKeys({ as: () => ({ schema: db.schema, query: db.queryNoRole.bind(db) }) })
     const scopes = ['ingest', 'read', 'audit', 'operate'] as const
     expect(await asAdministrator.create({ scopes, owner: 'bob' })).toBeDefined()
@@ -236,7 +236,7 @@ describe('an actor gateway', () => {
     expect(runs.rows).toEqual([{ triggered_by: 'carol' }])
   })
 
-  test('is recorded beside the person that it names without a key', async () => {
+  test('that names a person without an API key is recorded as PERSON via LOGIN', async () => {
     const { control, name } = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(control, { person: 'carol' }), outboxId, 'odd')
@@ -246,7 +246,7 @@ describe('an actor gateway', () => {
     expect(runs.rows).toEqual([{ triggered_by: `carol via ${name}` }])
   })
 
-  test('ignores a named person if it presents the key of another', async () => {
+  test('acts as the owner of a presented key, even if it names another person', async () => {
     const { control } = await gatewayLogin(true)
     const { keyId, key } = await createKey(db, { scopes: ['operate'], owner: 'carol' })
     const { outboxId } = await enqueue(db)
@@ -272,7 +272,7 @@ describe('an actor gateway', () => {
     }
   })
 
-  test('learns from isActorGateway whether it may act by keys and by names', async () => {
+  test('may act for key owners or also for named people, as isActorGateway returns', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
     const naming = await gatewayLogin(true)
@@ -302,7 +302,7 @@ describe('an actor gateway', () => {
     await placeOutboxHold(withActor(control, good), outboxId, 'odd')
   })
 
-  test('does not keep the person of an earlier statement (22023, P7016)', async () => {
+  test('must name the actor in every statement (22023, P7016)', async () => {
     const naming = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(naming.control, { person: 'carol' }), outboxId, 'odd')

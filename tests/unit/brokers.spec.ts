@@ -238,7 +238,7 @@ describe('the Kafka rail', () => {
   })
 })
 
-describe('checks of a NATS stream', () => {
+describe('for a NATS stream', () => {
   const NOON = Date.UTC(2026, 0, 1, 12)
   const at = (minutes: number) => new Date(NOON + minutes * 60_000)
   const stream = (state: Partial<NatsStreamInfo['state']>, given: Partial<NatsStreamInfo> = {}): NatsStreamInfo => ({

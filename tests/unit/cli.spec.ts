@@ -35,7 +35,7 @@ function report(error: unknown) {
   return { exitCode, stderr: written.stderr }
 }
 
-describe('the command line', () => {
+describe('on the command line', () => {
   test('--help goes to stdout and documents the exit codes', async () => {
     const { exitCode, stdout, stderr } = await symphony('--help')
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })

@@ -73,7 +73,7 @@ describe('symphony db', () => {
     expect(await symphony('db', 'url', ...folder)).toMatchObject({ exitCode: 3, stdout: '' })
   })
 
-  test('stop refuses the server of a live process, unless forced', async () => {
+  test('stop needs --force if the process that started the server is alive', async () => {
     const dataDir = await freshDataDir()
     await startEmbedded({ dataDir })
     const adopted = await symphony('db', 'start', '--data-dir', dataDir)

@@ -38,7 +38,7 @@ describe('programName', () => {
     expect(programName(script, { path: ofNpx, cwd: folder })).toBe('npx symphony-pg')
   })
 
-  test('is symphony if PATH leads to this file, and not if it leads to another', async () => {
+  test('is symphony if PATH finds this file, and npx symphony-pg if PATH finds another file', async () => {
     const { folder, script } = await scriptIn('node_modules/symphony-pg')
     const other = await scriptIn('other')
     await symlink(script, join(folder, 'symphony'))
@@ -48,7 +48,7 @@ describe('programName', () => {
   })
 })
 
-test('a terminal prints commands with this name, and leaves SQL and JSON unchanged', () => {
+test('a terminal prints commands with the program name, and leaves SQL and JSON unchanged', () => {
   let text = ''
   const stream = new Writable({ write: (chunk, _encoding, done) => ((text += String(chunk)), done()) })
   const program = { name: './bin/symphony', commands: ['deploy', 'db'] }

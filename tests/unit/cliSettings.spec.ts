@@ -35,7 +35,7 @@ async function resolve({ words = [], env = {}, file, defaults }: Given): Promise
   return resolveSettings(NAMES, command.opts(), { env, terminal, signal: new AbortController().signal }, defaults)
 }
 
-describe('precedence of settings', () => {
+describe('when settings are resolved', () => {
   test('a flag overrides the environment, which overrides the file, which overrides the default', async () => {
     const words = ['--lease-seconds', '1', '--no-listen']
     const env = { LEASE_SECONDS: '2', OUTBOX_BATCH_SIZE: '3', SYMPHONY_LISTEN: 'true' }
@@ -89,7 +89,7 @@ describe('the environment variables of the specification', () => {
     ['OUTBOX_CONCURRENCY', '1', 'concurrency', 1],
     ['OUTBOX_POLL_MS', '10', 'pollMs', 10],
     ['RAIL_TIMEOUT_MS', '3597000', 'railTimeoutMs', 3_597_000],
-  ] as const)('%s=%s sets %s', async (variable, text, name, value) => {
+  ] as const)('include %s=%s, which sets %s', async (variable, text, name, value) => {
     expect((await resolve({ env: { [variable]: text } }))[name]).toBe(value)
   })
 
@@ -132,9 +132,12 @@ describe('an invalid setting', () => {
       { words: ['--config', '/nowhere/at/all.json'] },
       'The file that --config names cannot be read: /nowhere/at/all.json',
     ],
-  ] satisfies [Given, string][])('is named as it was written: %j', async (given: Given, message) => {
-    await expect(resolve(given)).rejects.toThrow(message)
-  })
+  ] satisfies [Given, string][])(
+    'is refused under the name of its flag, variable or key: %j',
+    async (given: Given, message) => {
+      await expect(resolve(given)).rejects.toThrow(message)
+    },
+  )
 })
 
 test('the access token has no flag, because the process list would show it', () => {

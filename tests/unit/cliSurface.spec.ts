@@ -125,7 +125,7 @@ describe('symphony completion', () => {
     }
   })
 
-  test('refuses another shell (exit code 2) and names the supported ones', async () => {
+  test('refuses an unknown shell (exit code 2) and names the supported shells', async () => {
     const { exitCode, stderr } = await symphony(['completion', 'tcsh'])
     expect(exitCode).toBe(2)
     expect(stderr).toContain('bash, zsh, fish')

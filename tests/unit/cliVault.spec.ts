@@ -104,7 +104,7 @@ describe('a rail with encrypted fields', () => {
     expect(card.stderr).not.toContain('4111')
   })
 
-  test('has no worker if a key in use is missing (VAULT_KEYS_MISSING)', async () => {
+  test('keeps its worker from starting if a key in use is missing (VAULT_KEYS_MISSING)', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const other = join(folder, 'other.json')
     await vault('keygen', other, '--id', 'other')
@@ -115,7 +115,7 @@ describe('a rail with encrypted fields', () => {
     expect(Reflect.get(globalThis, 'closedRails')).toBe(closedBefore + 2)
   })
 
-  test('is closed if the worker has no database, and not loaded if the key file is missing', async () => {
+  test('is closed if the database is unreachable, and not loaded without the key file', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const nowhere = await worker('--database-url', 'postgres://unknown-user@127.0.0.1:1/none')
     expect(nowhere.exitCode).toBe(3)
@@ -125,7 +125,7 @@ describe('a rail with encrypted fields', () => {
   })
 })
 
-test('vault status counts keys, rotate rewraps them, shred destroys one only with --yes', async () => {
+test('vault status counts keys, rotate rewraps keys, and shred needs --yes to destroy one', async () => {
   await vault('keygen', keys, '--id', 'four')
   expect(JSON.parse((await vault('rotate', '--vault-keys', keys, '--json')).stdout)).toEqual({
     masterKeyId: 'four',

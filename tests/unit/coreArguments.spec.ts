@@ -45,7 +45,7 @@ describe('boundedInteger', () => {
   )
 })
 
-describe('id arguments', () => {
+describe('for id arguments', () => {
   test.each(['a', '~', '!', 'x'.repeat(ID_LENGTH_MAX), "Robert');DROP-TABLE", '{"a":1}'])(
     'requiredId accepts %.30s',
     (id) => {
@@ -105,12 +105,12 @@ describe('id arguments', () => {
 })
 
 describe('createWorkerId', () => {
-  test('contains the process id and is unique', () => {
+  test('returns a unique id that contains the process id', () => {
     expect(createWorkerId()).toContain(`:${process.pid}:`)
     expect(createWorkerId()).not.toBe(createWorkerId())
   })
 
-  test('shortens a long host name, not its unique part', () => {
+  test('shortens a long host name and keeps the process id and the unique part', () => {
     expect(createWorkerId('h'.repeat(300), 1)).toMatch(/^h{89}:1:[0-9a-f-]{36}$/)
   })
 
@@ -127,7 +127,7 @@ describe('createWorkerId', () => {
   })
 })
 
-describe('text arguments', () => {
+describe('for text arguments', () => {
   test.each(['a', ' a ', 'x'.repeat(10), 'é😀', 'a\t\r\nb'])('requiredText accepts %s', (text) => {
     expect(requiredText('reason', text, 10)).toBe(text)
   })
@@ -148,7 +148,7 @@ describe('text arguments', () => {
     expect(() => requiredText('reason', text, 10)).toThrow(kind)
   })
 
-  test('sanitizeErrorText makes any text storable and short, and does not change the result', () => {
+  test('sanitizeErrorText makes any text storable and short; a second call changes nothing', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 40 }), fc.nat(100), (odd, times) => {
         const stored = sanitizeErrorText(odd.repeat(times) + '\uD83D\0\u001B'.slice(0, times))
@@ -168,7 +168,7 @@ describe('text arguments', () => {
   })
 })
 
-test('systemClock.monotonicMs never goes back, and now returns a Date', () => {
+test('systemClock.monotonicMs never decreases, and systemClock.now returns a Date', () => {
   const before = systemClock.monotonicMs()
   expect(systemClock.monotonicMs()).toBeGreaterThanOrEqual(before)
   expect(systemClock.now()).toBeInstanceOf(Date)

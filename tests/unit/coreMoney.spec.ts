@@ -11,7 +11,7 @@ import {
 } from '../../libs/core/index.js'
 
 describe('currencies of ISO 4217', () => {
-  it('are the 165 codes with minor units of the 2026 list', () => {
+  it('are 165 unique codes of three capital letters', () => {
     expect(currencyCodes()).toHaveLength(165)
     expect(new Set(currencyCodes()).size).toBe(165)
     for (const code of currencyCodes()) expect(code).toMatch(/^[A-Z]{3}$/)
@@ -40,7 +40,7 @@ describe('currencies of ISO 4217', () => {
     ['TND', 3],
     ['CLF', 4],
     ['UYW', 4],
-  ])('%s has %i minor units', (code, minorUnits) => {
+  ])('include %s with %i decimal places', (code, minorUnits) => {
     expect(minorUnitsOf(code)).toBe(minorUnits)
   })
 
@@ -63,7 +63,7 @@ describe('currencies of ISO 4217', () => {
     'EU',
     'EURO',
     '',
-  ])('minorUnitsOf returns undefined for "%s"', (code) => {
+  ])('exclude "%s" (minorUnitsOf returns undefined)', (code) => {
     expect(minorUnitsOf(code)).toBeUndefined()
   })
 })
@@ -109,11 +109,11 @@ describe('parseMoney', () => {
     expect(() => parseMoney('1', 'ABC')).toThrow(/^currency: (?!.*ABC)/)
   })
 
-  it('limits amounts so that a sum of nine fits into a bigint', () => {
+  it('limits amounts so that a sum of nine fits into a PostgreSQL bigint', () => {
     expect(10n ** BigInt(AMOUNT_MINOR_DIGITS_MAX) * 9n).toBeLessThan(2n ** 63n)
   })
 
-  it('parses what formatMoney writes, for any amount and currency', () => {
+  it('parses the text of formatMoney to the same amount, for any amount and currency', () => {
     fc.assert(
       fc.property(
         fc.bigInt({ min: 1n, max: 10n ** 18n - 1n }),

@@ -40,7 +40,7 @@ function revokedProxy(): object {
   return proxy
 }
 
-/** Doubles at each of 31 levels: a few hundred bytes in memory, 2^31 leaves as text. */
+/** Returns a graph that doubles at each of 31 levels: a few hundred bytes in memory, 2^31 leaves as text. */
 function expandingGraph(): Record<string, unknown> {
   let node: unknown = 'leaf'
   for (let level = 1; level < PAYLOAD_DEPTH_MAX; level += 1) node = [node, node]
@@ -66,11 +66,11 @@ describe('encodePayload with a valid payload', () => {
     expect(encodePayload(payload)).toBe(text)
   })
 
-  test('accepts depth 32, the outer object being 1', () => {
+  test('accepts depth 32, where the outer object has depth 1', () => {
     expect(encodePayload(nested(PAYLOAD_DEPTH_MAX))).toContain('{}')
   })
 
-  test('accepts 64 KiB to the byte', () => {
+  test('accepts exactly 64 KiB', () => {
     const frame = Buffer.byteLength('{"a": ""}')
     expect(Buffer.byteLength(encodePayload({ a: 'x'.repeat(PAYLOAD_BYTES_MAX - frame) }))).toBe(PAYLOAD_BYTES_MAX)
   })
@@ -111,9 +111,9 @@ describe('encodePayload with an invalid payload', () => {
     ['a hidden property', withProperty('a', { value: S, enumerable: false }), 'payload.a'],
     ['an own __proto__ key', JSON.parse(`{"__proto__": {"a": "${S}"}}`), 'payload.__proto__'],
     ['a sparse array', { a: Object.assign([1], { 2: 3 }) }, 'payload.a[1]'],
-    ['an array of nothing', { a: Array.from({ length: 3 }) }, 'payload.a[0]'],
-    ['an array with a name', { a: Object.assign([1], { name: S }) }, 'payload.a'],
-    ['an array with a symbol', { a: Object.assign([1], { [Symbol.iterator]: () => S }) }, 'payload.a'],
+    ['an array of undefined', { a: Array.from({ length: 3 }) }, 'payload.a[0]'],
+    ['an array with an extra property', { a: Object.assign([1], { name: S }) }, 'payload.a'],
+    ['an array with a symbol property', { a: Object.assign([1], { [Symbol.iterator]: () => S }) }, 'payload.a'],
     ['a cycle', cyclic(), 'payload.child.parent'],
     ['NUL in a text', { a: `${S}\0` }, 'payload.a'],
     ['NUL in a key', { ['\0']: 1 }, 'payload[key 1]'],
@@ -139,10 +139,18 @@ describe('encodePayload with an invalid payload', () => {
     ['21 digits after the point', { a: 1.5e-20 }, 'payload.a'],
     ['the smallest double', { a: Number.MIN_VALUE }, 'payload.a'],
     ['depth 33', nested(33), `payload${'.in'.repeat(32)}`],
-    ['a byte too many', { a: 'x'.repeat(PAYLOAD_BYTES_MAX - 8) }, 'payload'],
-    ['three bytes per character', { a: '€'.repeat(PAYLOAD_BYTES_MAX / 3) }, 'payload'],
-    ['six bytes per control character', { a: '\u0001'.repeat(PAYLOAD_BYTES_MAX / 6) }, 'payload'],
-    ['spaces that only jsonb adds', { a: Array.from({ length: 25_000 }).fill(1) }, 'payload'],
+    ['64 KiB and one byte', { a: 'x'.repeat(PAYLOAD_BYTES_MAX - 8) }, 'payload'],
+    ['too many characters of three bytes', { a: '€'.repeat(PAYLOAD_BYTES_MAX / 3) }, 'payload'],
+    [
+      'too many control characters, each escaped as six bytes',
+      { a: '\u0001'.repeat(PAYLOAD_BYTES_MAX / 6) },
+      'payload',
+    ],
+    [
+      'a list that is too large with the spaces that jsonb adds',
+      { a: Array.from({ length: 25_000 }).fill(1) },
+      'payload',
+    ],
     ['a text of 100 MB', { a: 'x'.repeat(100_000_000) }, 'payload'],
     ['an array of 4,294,967,295 holes', { a: hugeArray() }, 'payload'],
     ['a graph that expands without end', expandingGraph(), 'payload'],
@@ -165,14 +173,14 @@ describe('encodePayload with an invalid payload', () => {
     expect(calls).toBe(0)
   })
 
-  test('names the kind of the value that it refuses', () => {
+  test('says what the refused value is', () => {
     expect(() => encodePayload(withProperty('a', { get: () => 1, enumerable: true }))).toThrow(
       /got a getter or setter$/,
     )
     expect(() => encodePayload({ a: [new Date(0)] })).toThrow(/^payload\.a\[0\]: .*got an instance of a class$/)
   })
 
-  test('names the argument as the caller does', () => {
+  test('begins the path with the given argument name', () => {
     expect(() => encodePayload({ a: undefined }, 'items[7].payload')).toThrow(/^items\[7\]\.payload\.a: /)
   })
 })

@@ -120,8 +120,8 @@ describe('parseStrictJson with invalid text', () => {
   test.each([
     ['lists', '['.repeat(100_000)],
     ['objects', '{"a":'.repeat(10_000)],
-    ['brackets within a text', `${'['.repeat(40)}"]]]${']'.repeat(40)}`],
-  ])('refuses %s that never close (JsonSyntaxError), also beyond the maximum depth', (_name, text) => {
+    ['a text with brackets', `${'['.repeat(40)}"]]]${']'.repeat(40)}`],
+  ])('refuses %s without an end (JsonSyntaxError), also beyond the maximum depth', (_name, text) => {
     expect(refusal(text)).toBeInstanceOf(JsonSyntaxError)
   })
 
@@ -141,11 +141,11 @@ describe('parseStrictJson with invalid text', () => {
   })
 
   test('refuses a number of 200,000 digits quickly', () => {
-    // A search for trailing zeros in it would take minutes.
+    // A regular expression that removes trailing zeros would take minutes.
     expect(refusal(`1${'0'.repeat(200_000)}1`)).toMatchObject({ code: 'ARGUMENT_OUT_OF_RANGE' })
   })
 
-  test('never quotes the text that it refuses', () => {
+  test('never quotes the refused text in an error', () => {
     for (const text of [
       '{"pan": 4111111111111111111}',
       '{"pan": "4111\\q"}',
@@ -160,7 +160,7 @@ describe('parseStrictJson with invalid text', () => {
 describe('parseStrictJson with random text', () => {
   const withinBounds = fc.jsonValue({ maxDepth: 5 }).filter((value) => isWithinBounds(value))
 
-  test('agrees with JSON.parse wherever it accepts', () => {
+  test('returns the value of JSON.parse for every text that it accepts', () => {
     fc.assert(
       fc.property(fc.json({ stringUnit: 'binary' }), (text) => {
         const value = readUnlessRefused(text)
@@ -169,8 +169,8 @@ describe('parseStrictJson with random text', () => {
     )
   })
 
-  test('refuses with a typed error whatever JSON.parse refuses', () => {
-    // Valid JSON with one character of its alphabet spliced in: nearly all of it is almost JSON.
+  test('refuses every text that JSON.parse refuses, with a typed error', () => {
+    // Valid JSON in which one character of the alphabet replaces up to three characters. Most of it is invalid.
     const almost = fc
       .tuple(fc.json(), fc.nat(200), fc.constantFrom(...JSON_ALPHABET), fc.nat(3))
       .map(([text, at, piece, cut]) => text.slice(0, at) + piece + text.slice(at + cut))
@@ -183,7 +183,7 @@ describe('parseStrictJson with random text', () => {
     )
   })
 
-  test('reads back what encodePayload writes', () => {
+  test('parses the text of encodePayload to the same payload', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.stringMatching(/^[a-z]{1,8}$/), withinBounds), (payload) => {
         const text = encodePayload(payload)

@@ -28,7 +28,7 @@ test.each([
   expect(parseTimestamp(text)).toBeUndefined()
 })
 
-test('parseInstruction takes the instruction id as the default key, and refuses a null key', () => {
+test('parseInstruction uses the instruction id as the default key, and refuses a null key', () => {
   const instruction = { instructionId: 'i', participantId: 'p', railType: 'r', payload: {} }
   expect(parseInstruction(instruction).idempotencyKey).toBe('i')
   expect(() => parseInstruction({ ...instruction, idempotencyKey: null })).toThrow(/^idempotencyKey: /)

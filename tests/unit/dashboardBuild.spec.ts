@@ -11,7 +11,7 @@ const bytesOf = (names: readonly string[]) =>
   names.reduce((bytes, name) => bytes + gzipSync(readFileSync(join(folder, name)), { level: 9 }).length, 0)
 const textOf = (name: string) => readFileSync(join(folder, name), 'utf8')
 
-/** Limit of the files that a phone fetches before it shows anything: all but charts and payment dialogs. */
+/** Maximum gzipped size of the files that a phone fetches for the first page: all but charts and payment dialogs. */
 const FIRST_BYTES_MAX = 48 * 1_024
 const BYTES_MAX = 72 * 1_024
 

@@ -46,7 +46,7 @@ describe('EventReader', () => {
   })
 })
 
-describe('formatted values', () => {
+describe('when values are formatted', () => {
   test.each([
     [0, '0 s'],
     [0.25, '250 ms'],
@@ -103,7 +103,7 @@ test('shellQuoted quotes any text as one shell word that runs nothing', () => {
   }
 })
 
-test('pageForAlert returns a page for these alert rules and undefined for other names', () => {
+test('pageForAlert returns a page for eleven alert rules and undefined for other names', () => {
   const led = ALERT_RULES.flatMap(({ name }) => (pageForAlert(name) === undefined ? [] : [name]))
   expect(led).toEqual([
     'SymphonyOldestPendingAge',

@@ -8,7 +8,7 @@ import { LedgerFixture } from '../support/ledgerFixture.js'
 import { buildInstruction, enqueue, enqueueAndFail } from '../support/outboxItems.js'
 import { createPerson } from '../support/outboxPeople.js'
 
-/** Proofs of a real ledger, checked by the code of the browser. */
+/** Tests the check that the dashboard runs in the browser, with proofs of a real ledger. */
 
 const IBAN = 'DE89370400440532013000'
 const MASKING = loadRails([
@@ -27,7 +27,7 @@ let http: HttpFixture
 let sound: Proof
 let another: Proof
 let masked: Proof
-/** Proof of a payment in the next block. */
+/** Proof of a payment in a later block. */
 let later: Proof
 beforeAll(async () => {
   ledger = await LedgerFixture.open()
@@ -110,7 +110,7 @@ describe('the proof of an unchanged payment', () => {
     expect([...kinds].toSorted()).toEqual(['attempt', 'event', 'identity'])
   })
 
-  test('lists its rows in order and has no break', async () => {
+  test('lists the rows of the payment in order and has no break', async () => {
     const checked = await checkProof(sound)
     expect(checked.map(({ position }) => position)).toEqual([
       'identity',
@@ -131,7 +131,7 @@ describe('the proof of an unchanged payment', () => {
 })
 
 describe('an unsealed row', () => {
-  test('is no break, but must belong to the payment', async () => {
+  test('is valid only if it belongs to the payment', async () => {
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     const open = await proofOf(outboxId)
     expect([open.blocks, await checkProof(open)]).toEqual([
@@ -147,7 +147,7 @@ describe('an unsealed row', () => {
 })
 
 describe('a masked row', () => {
-  test('is reported as masked and valid; the plain row is valid too', async () => {
+  test('is masked and valid; with payloads=plain it is plain and valid', async () => {
     expect((await checkProof(masked)).map(({ isMasked, defect }) => [isMasked, defect])).toEqual([
       [false, undefined],
       [true, undefined],
@@ -179,7 +179,7 @@ describe('a masked row', () => {
 })
 
 type Tamper = (proof: Proof) => unknown
-/** Changes attempt 1, the second row. */
+/** Returns a change of attempt 1, which is the second row. */
 const attempt =
   (tamper: (row: ProofRow) => unknown): Tamper =>
   ({ rows }) =>
@@ -294,7 +294,7 @@ describe('a changed proof', () => {
       'event 1',
       'it has another number',
     ],
-  ])('is broken at the first wrong number: %s', async (_what, tamper, position, defect) => {
+  ])('is broken at the first row with a wrong number: %s', async (_what, tamper, position, defect) => {
     const changed = structuredClone(sound)
     tamper(changed)
     expect(firstBreak(await checkProof(changed))).toMatchObject({ position, defect })
@@ -306,7 +306,7 @@ describe('a change by a superuser', () => {
     ['an attempt', 'attempts', `error_code = 'FORGED'`, 'attempt 1: it differs from what was sealed'],
     ['a transaction', 'attempts', 'recorded_xid = recorded_xid - 1', 'attempt 1: it differs from what was sealed'],
     ['an identity', 'identities', `key_scope = 'FORGED'`, 'identity: it differs from what was sealed'],
-  ])('is found by the check of the browser: %s', async (_what, kind, change, defect) => {
+  ])('is found by the check in the browser: %s', async (_what, kind, change, defect) => {
     const table = `payment_outbox_${kind}`
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     await ledger.sealAll()

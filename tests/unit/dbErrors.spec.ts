@@ -56,7 +56,7 @@ test('a call in a schema that is not deployed is INVALID_SCHEMA_NAME with the re
   })
 })
 
-describe('SQLSTATEs that our functions raise', () => {
+describe('when a Symphony function or trigger raises an error', () => {
   test.for([
     ['P7001', 'ALREADY_TERMINAL', DatabaseError],
     ['P7002', 'LEASE_LOST', LeaseLostError],
@@ -89,7 +89,7 @@ describe('SQLSTATEs that our functions raise', () => {
     }
   })
 
-  test('RAISED_SQLSTATES lists these and APPEND_ONLY, and no others', () => {
+  test('its SQLSTATE is one of the 15 that RAISED_SQLSTATES lists', () => {
     expect([...RAISED_SQLSTATES.keys()].toSorted()).toEqual(
       [
         '22023',
@@ -120,7 +120,7 @@ describe('SQLSTATEs that our functions raise', () => {
     expect(error).toMatchObject({ code: 'APPEND_ONLY', sqlstate: 'P0001', table: 'ledger' })
   })
 
-  test('P0001 without the table is not APPEND_ONLY, whatever its message', async () => {
+  test('P0001 without a table name is not APPEND_ONLY, whatever the message', async () => {
     for (const message of ['any bare RAISE', 'append-only: UPDATE of table ledger is refused']) {
       const error = await raise(worker, 'P0001', message)
       expect(error).not.toMatchObject({ code: 'APPEND_ONLY' })
@@ -133,7 +133,7 @@ const caught = (error: unknown) => error
 const RECORDED = '{"recorded":true,"attempt_no":1,"state":"FAILED"}'
 const RAISE_LOST = `DO $$ BEGIN RAISE EXCEPTION 'lease lost' USING ERRCODE = 'P7002', DETAIL = '${RECORDED}'; END $$`
 
-describe('a lost lease', () => {
+describe('the error of a lost lease', () => {
   test.for([
     ['{"recorded":true,"attempt_no":3,"state":"DISPATCHED"}', { attemptNo: 3, state: 'DISPATCHED' }],
     ['{"recorded":false}', undefined],
@@ -142,13 +142,13 @@ describe('a lost lease', () => {
     ['null', undefined],
     ['not JSON', undefined],
     ['', undefined],
-  ] as const)('parses the recorded attempt from DETAIL %s', async ([detail, recorded]) => {
+  ] as const)('has the recorded attempt that DETAIL names, or none: %s', async ([detail, recorded]) => {
     const error = await raise(worker, 'P7002', 'lease lost', detail)
     expect(error).toBeInstanceOf(LeaseLostError)
     expect(error).toMatchObject({ recorded })
   })
 
-  test('is recognised through causes and aggregates, and in a raw error of the driver', async () => {
+  test('is recognised in causes, in an AggregateError and in a raw error of the driver', async () => {
     const typed = await raise(worker, 'P7002', 'lease lost', RECORDED)
     const inTransaction = await database.transactionAsRole(fixture.worker, (tx) => tx.query(RAISE_LOST)).catch(caught)
     const raw = await fixture.admin.query(RAISE_LOST).catch(caught)
@@ -167,7 +167,7 @@ describe('a lost lease', () => {
     }
   })
 
-  test('is not recognised in other errors', async () => {
+  test('is not recognised in other errors, even if their text or code is P7002', async () => {
     const cyclic = new Error('cyclic')
     cyclic.cause = cyclic
     const held = await raise(worker, 'P7006')
@@ -179,7 +179,7 @@ describe('a lost lease', () => {
 })
 
 describe('SQLSTATEs of PostgreSQL', () => {
-  test('have the code and disposition of the table when a function raises them', async () => {
+  test('have the code and disposition that SQLSTATE_DISPOSITIONS lists', async () => {
     const states = [...SQLSTATE_DISPOSITIONS].filter(([state]) => state.length === 5)
     expect(states.length).toBeGreaterThanOrEqual(45)
     for (const [sqlstate, { condition, disposition }] of states) {
@@ -193,7 +193,7 @@ describe('SQLSTATEs of PostgreSQL', () => {
     }
   })
 
-  test('have the condition names of PostgreSQL', async () => {
+  test('are listed with the condition names of PostgreSQL', async () => {
     for (const [sqlstate, { condition }] of SQLSTATE_DISPOSITIONS) {
       if (sqlstate.length !== 5 || NOT_RAISABLE_BY_NAME.has(sqlstate)) continue
       const byName = `DO $$ BEGIN RAISE ${condition}; END $$`
@@ -202,7 +202,7 @@ describe('SQLSTATEs of PostgreSQL', () => {
     }
   })
 
-  /** Conditions that the oldest supported server does not know. */
+  /** SQLSTATEs whose condition names the oldest supported server does not have. */
   const NOT_RAISABLE_BY_NAME = new Set(['25P04'])
 
   test.for([
@@ -213,11 +213,11 @@ describe('SQLSTATEs of PostgreSQL', () => {
     ['22XXX', 'fatal'],
     ['HV000', 'fatal'],
     ['99999', 'fatal'],
-  ] as const)('are classified by class if not listed: %s is %s', async ([sqlstate, disposition]) => {
+  ] as const)('that are not listed get the disposition of their class: %s is %s', async ([sqlstate, disposition]) => {
     expect(await raise(worker, sqlstate)).toMatchObject({ sqlstate, disposition })
   })
 
-  test('are never unknown before COMMIT is sent', async () => {
+  test('never have the disposition unknown before COMMIT is sent', async () => {
     for (const phase of ['connecting', 'uncommitted'] as const) {
       for (const [sqlstate, { disposition }] of SQLSTATE_DISPOSITIONS) {
         const expected = disposition === 'unknown' ? 'retry' : disposition
@@ -231,7 +231,7 @@ describe('SQLSTATEs of PostgreSQL', () => {
     await expect(inTransaction).rejects.toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
   })
 
-  test('are unknown if the session ended with the answer, except after an idle timeout', () => {
+  test('have the disposition unknown if the session ends with them, except idle timeouts', () => {
     for (const [sqlstate] of SQLSTATE_DISPOSITIONS) {
       const expected = sqlstate === '25P03' || sqlstate === '57P05' ? 'retry' : 'unknown'
       expect(dispositionOf(sqlstate, { phase: 'committing', sessionSurvived: false })).toBe(expected)
@@ -302,7 +302,7 @@ describe("an error of the caller's client", () => {
     ['TypeError', new TypeError('Cannot read properties of undefined'), 'CLIENT_FAILED'],
     ['RangeError', new RangeError('Invalid string length'), 'CLIENT_FAILED'],
     ['a network error', Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }), 'CONNECTION_LOST'],
-  ] as const)('is classified by its kind: %s', async ([, thrown, code]) => {
+  ] as const)('is classified by its type: %s', async ([, thrown, code]) => {
     const broken: Queryable = { query: () => Promise.reject(thrown) }
     const failure = call(broken, 'claim_outbox_batch', [])
     await expect(failure).rejects.toMatchObject({ code, disposition: 'unknown', cause: thrown })

@@ -56,7 +56,7 @@ describe('options of openDatabase', () => {
     },
   )
 
-  test('are refused if unknown, and the known ones are listed', () => {
+  test('are refused if unknown, and the known options are listed', () => {
     // @ts-expect-error -- a configuration file may hold this
     expect(() => openDatabase({ url: LOCAL, poolSize: 3 })).toThrow(
       /^"poolSize": unknown; expected one of .*connectionsMax/,
@@ -67,7 +67,7 @@ describe('options of openDatabase', () => {
     )
   })
 
-  test('have defaults that fit together', () => {
+  test('have defaults; lockTimeoutMs is at most statementTimeoutMs', () => {
     expect(resolveDatabaseOptions({ url: LOCAL })).toMatchObject({
       pooler: 'none',
       schema: 'symphony',
@@ -82,14 +82,14 @@ describe('options of openDatabase', () => {
     expect(resolveDatabaseOptions({ url: LOCAL, statementTimeoutMs: 500 }).lockTimeoutMs).toBe(500)
   })
 
-  test('take application_name from the code, else from the URL, else the default', () => {
+  test('take application_name from the code, else from the URL', () => {
     const named = `${LOCAL}?application_name=by_url`
     expect(resolveDatabaseOptions({ url: named }).applicationName).toBe('by_url')
     expect(resolveDatabaseOptions({ url: named, applicationName: 'by_code' }).applicationName).toBe('by_code')
   })
 })
 
-describe.for(['none', 'transaction'] as const)('session settings with pooler %s', (pooler) => {
+describe.for(['none', 'transaction'] as const)('options of openDatabase with pooler %s', (pooler) => {
   let fixture: DbFixture
   beforeAll(async () => {
     fixture = await DbFixture.set()
@@ -103,7 +103,7 @@ describe.for(['none', 'transaction'] as const)('session settings with pooler %s'
   })
   afterAll(() => fixture.close())
 
-  test('are those of the options on every connection, inside and outside transactions', async () => {
+  test('override settings of database and role, inside and outside transactions', async () => {
     const database = fixture.open({
       pooler,
       statementTimeoutMs: 4_321,

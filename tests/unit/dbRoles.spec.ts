@@ -16,22 +16,28 @@ beforeAll(async () => {
 
 const WHO = 'SELECT current_user AS role, session_user AS login'
 
-test.for(['none', 'transaction'] as const)('pooler %s: a statement runs in the role it names', async (pooler) => {
-  const database = fixture.open({ pooler })
-  for (const role of [fixture.worker, fixture.reader]) {
-    const { rows } = await database.queryAsRole(role, WHO)
-    expect(rows).toEqual([{ role, login: fixture.login }])
-  }
-})
+test.for(['none', 'transaction'] as const)(
+  'pooler %s: queryAsRole runs a statement in the given role',
+  async (pooler) => {
+    const database = fixture.open({ pooler })
+    for (const role of [fixture.worker, fixture.reader]) {
+      const { rows } = await database.queryAsRole(role, WHO)
+      expect(rows).toEqual([{ role, login: fixture.login }])
+    }
+  },
+)
 
-test.for(['none', 'transaction'] as const)('pooler %s: the role has its rights and no others', async (pooler) => {
-  const database = fixture.open({ pooler })
-  await database.queryAsRole(fixture.worker, 'INSERT INTO symphony.of_worker VALUES ($1)', [1])
-  await expect(database.queryAsRole(fixture.reader, 'SELECT n FROM symphony.of_worker')).rejects.toMatchObject({
-    code: 'INSUFFICIENT_PRIVILEGE',
-    disposition: 'fatal',
-  })
-})
+test.for(['none', 'transaction'] as const)(
+  'pooler %s: a statement has the rights of its role and no others',
+  async (pooler) => {
+    const database = fixture.open({ pooler })
+    await database.queryAsRole(fixture.worker, 'INSERT INTO symphony.of_worker VALUES ($1)', [1])
+    await expect(database.queryAsRole(fixture.reader, 'SELECT n FROM symphony.of_worker')).rejects.toMatchObject({
+      code: 'INSUFFICIENT_PRIVILEGE',
+      disposition: 'fatal',
+    })
+  },
+)
 
 test.for(['none', 'transaction'] as const)(
   'pooler %s: a role without a grant is refused and the grant named (RoleError)',
@@ -80,7 +86,7 @@ test('a role that a statement changes is restored before the connection is used 
   expect(await pid()).toEqual(before)
 })
 
-test('a call written as text is no call: the connection sets its role again', async () => {
+test('the connection restores its role after a function call in SQL text changed it', async () => {
   await fixture.admin.query(`
     CREATE FUNCTION symphony.leave(name text) RETURNS text LANGUAGE sql AS
       $$SELECT pg_catalog.set_config('role', name, false)$$; GRANT USAGE ON SCHEMA symphony TO ${fixture.worker}`)
@@ -89,13 +95,13 @@ test('a call written as text is no call: the connection sets its role again', as
   const who = async () => (await role.query<{ role: string }>(WHO)).rows[0]?.role
   await role.query('SELECT * FROM "symphony"."leave"($1)', [fixture.reader])
   expect(await who()).toBe(fixture.worker)
-  // Even a copy of the handle sends texts, because only the handle itself receives calls.
+  // A copy of the handle sends SQL text, because `call` recognises only the handle itself.
   await call({ ...role }, 'leave', [fixture.reader])
   expect(await who()).toBe(fixture.worker)
   await fixture.admin.query('DROP FUNCTION symphony.leave')
 })
 
-test('call quotes the name of the function, so that it cannot hold SQL (42883)', async () => {
+test('call quotes the function name, so that SQL in the name does not run (42883)', async () => {
   const name = 'f"(); RESET ROLE; --'
   const failure = call(fixture.open().as(fixture.worker), name, [])
   await expect(failure).rejects.toMatchObject({ sqlstate: '42883' })
@@ -151,7 +157,7 @@ test('a transaction that a statement leaves open does not reach the next caller'
   expect(rows).toEqual([])
 })
 
-test('behind a pooler the session stays in the login role outside transactions', async () => {
+test('the session of a transaction pooler stays in the login role outside transactions', async () => {
   const database = fixture.open({ pooler: 'transaction', connectionsMax: 1, applicationName: fixture.name })
   await database.queryAsRole(fixture.worker, 'SELECT $1::int', [1])
   await database.transactionAsRole(fixture.reader, async (tx) => tx.query('SELECT $1::int', [2]))

@@ -112,7 +112,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([])
   })
 
-  test('runs a single statement, which throws if its commit fails (23503)', async () => {
+  test('is also used for a single statement, which throws if its commit fails (23503)', async () => {
     const insert = 'INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)'
     await expect(database.queryAsRole(fixture.worker, insert, [1, 99])).rejects.toMatchObject({ sqlstate: '23503' })
     await database.queryAsRole(fixture.worker, insert, [1, 1])
@@ -162,7 +162,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(rows.map(({ n }) => n)).toEqual(numbers)
   })
 
-  test('refuses a nested transaction and stays intact', async () => {
+  test('refuses a nested transaction and can still commit', async () => {
     await database.transactionAsRole(fixture.worker, async (tx) => {
       const nested = database.as(fixture.reader).transaction(async () => {})
       await expect(nested).rejects.toBeInstanceOf(NestedTransactionError)
@@ -171,7 +171,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([1])
   })
 
-  test('may run beside or after another transaction', async () => {
+  test('may run at the same time as another transaction, or after it', async () => {
     const insert = (n: number) => database.transactionAsRole(fixture.worker, (tx) => tx.query(INSERT, [n]))
     await Promise.all([insert(1), insert(2)])
     let later: Promise<unknown> | undefined
@@ -303,7 +303,7 @@ async function busySessions(): Promise<number> {
 
 const add = (queryable: Queryable) => call<{ total: unknown }>(queryable, 'add_up', [1, 2n])
 
-describe('names of schema objects', () => {
+describe('names of functions in the schema', () => {
   test('are quoted and qualified by the schema of the handle', async () => {
     const schema = 'My "odd" Schema'
     await fixture.admin.query(`
@@ -318,18 +318,18 @@ describe('names of schema objects', () => {
     expect(qualify(worker, 'add_up')).toBe('"My ""odd"" Schema"."add_up"')
     expect(await add(worker)).toEqual([{ total: 3n }])
     expect(await worker.transaction(add)).toEqual([{ total: 3n }])
-    // The caller's own client has its own parsers, and the default schema unless another is named.
+    // The caller's own client uses its own type parsers. Without withSchema it uses the default schema.
     expect(await add(fixture.admin)).toEqual([{ total: '-1' }])
     expect(await add(withSchema(fixture.admin, schema))).toEqual([{ total: '3' }])
   })
 
-  test('a call through the caller’s own client throws our typed errors', async () => {
+  test('that do not exist cause a DatabaseError, also through the caller’s own client', async () => {
     const refused = call(fixture.admin, 'no_such_function')
     await expect(refused).rejects.toBeInstanceOf(DatabaseError)
     await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
   })
 
-  test('unqualified names resolve in the catalog only (42883)', async () => {
+  test('are not found without the schema (42883)', async () => {
     await expect(fixture.open().queryAsRole(fixture.worker, 'SELECT add_up(1, 2)')).rejects.toMatchObject({
       sqlstate: '42883',
     })

@@ -44,7 +44,7 @@ describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler)
     database = fixture.open({ pooler, connectionsMax: 1 })
   })
 
-  test('gives each part the rights of its role, and commits both together', async () => {
+  test('gives callback and transaction their own rights, and commits them together', async () => {
     const result = await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(MINE, [1])
       const role = await tx.asRole(fixture.reader, async (theirs) => {
@@ -58,7 +58,7 @@ describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler)
     expect(await entries()).toEqual({ mine: [1, 3], theirs: [2] })
   })
 
-  test('gives neither part the rights of the other (42501)', async () => {
+  test('gives neither callback nor transaction the rights of the other (42501)', async () => {
     const theirsAsMine = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.asRole(fixture.reader, async () => {})
       await tx.query(THEIRS, [1])
@@ -83,7 +83,7 @@ describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler)
     ])
   })
 
-  test('rolls back a callback that throws, and the transaction goes on in its own role', async () => {
+  test('rolls back a callback that throws, and the transaction continues in its own role', async () => {
     await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(MINE, [1])
       const failing = tx.asRole(fixture.reader, async (theirs) => {
@@ -121,7 +121,7 @@ describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler)
     },
   )
 
-  test('makes the outer handle busy during the callback, and closes the inner one after it', async () => {
+  test('makes the outer handle busy during the callback, and then closes the inner handle', async () => {
     let kept: Transaction | undefined
     await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.asRole(fixture.reader, async (theirs) => {

@@ -40,14 +40,14 @@ describe('a query result', () => {
     ['bytea', String.raw`'\x00ff'::bytea`, Buffer.from([0, 255])],
     ['null', 'NULL::int8', null],
     ['infinity', `'infinity'::timestamptz`, new Date(8.64e15)],
-    ['an odd zone', `'2026-02-03 04:05:06+05:45'::timestamptz`, new Date('2026-02-02T22:20:06Z')],
+    ['a time zone of +05:45', `'2026-02-03 04:05:06+05:45'::timestamptz`, new Date('2026-02-02T22:20:06Z')],
     ['timestamptz[]', `ARRAY['2026-02-03 00:00:00.5Z']::timestamptz[]`, [new Date('2026-02-03T00:00:00.500Z')]],
     ['bool', 'true', true],
     ['bool[]', 'ARRAY[true, false]', [true, false]],
     ['float8', '0.5::float8', 0.5],
     ['uuid[]', `ARRAY['00000000-0000-0000-0000-000000000001']::uuid[]`, ['00000000-0000-0000-0000-000000000001']],
     [
-      'text[] with everything',
+      'text[] with special characters',
       `ARRAY['a,b', 'c"d', 'e\\f', '{}', 'NULL', NULL, '']`,
       ['a,b', 'c"d', 'e\\f', '{}', 'NULL', null, ''],
     ],
@@ -60,7 +60,7 @@ describe('a query result', () => {
         [3, null],
       ],
     ],
-    ['odd bounds', `'[0:1]={7,8}'::int[]`, [7, 8]],
+    ['an array that starts at index 0', `'[0:1]={7,8}'::int[]`, [7, 8]],
     ['jsonb[]', `ARRAY['{"a":"b,c"}'::jsonb]`, [{ a: 'b,c' }]],
     ['a composite', `ROW(1, 'x')`, '(1,x)'],
   ] as const)('is parsed: %s', async ([, expression, value]) => {
@@ -101,7 +101,7 @@ describe('a query parameter', () => {
     ['an empty list', '$1::text[]', []],
     ['a list of texts', '$1::text[]', ['a,b', 'c"d', 'e\\f', '{}', 'NULL', null, '', ' ', 'é\n']],
     [
-      'a list of texts that an array escapes and JSON too',
+      'a list of texts with characters that need escapes',
       '$1::text[]',
       ['"\n\t\\', '"\u0001\u001f', '\\"\u007f\u2028é', '"😀\\'],
     ],
@@ -176,7 +176,7 @@ describe('prepared statements', () => {
     expect(await askChanging()).toEqual(['1', '1', '1', '1'])
   })
 
-  test('fail once in a transaction if stale (StaleStatementError, retry)', async () => {
+  test('fail once in a transaction after the table changes (StaleStatementError, retry)', async () => {
     await fixture.admin.query('CREATE TABLE symphony.widening (a int); GRANT SELECT ON symphony.widening TO PUBLIC')
     const direct = fixture.open({ connectionsMax: 2 })
     const ask = () =>
@@ -197,7 +197,7 @@ describe('prepared statements', () => {
     expect((await ask()).rows).toEqual([{ n: 1 }])
   })
 
-  test('are not used without parameters: a text of several statements returns the last result', async () => {
+  test('are used only with parameters; several statements return the last result', async () => {
     const { rows } = await database.queryAsRole(fixture.worker, 'SELECT 1 AS first; SELECT 2 AS last')
     expect(rows).toEqual([{ last: 2 }])
     await expect(database.queryAsRole(fixture.worker, 'SELECT $1::int; SELECT 2', [1])).rejects.toMatchObject({

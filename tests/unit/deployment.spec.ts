@@ -29,8 +29,8 @@ async function pending(): Promise<readonly unknown[]> {
   return (await db.queryNoRole('SELECT * FROM payment_outbox_pending')).rows
 }
 
-describe('PRIM-POSTGRES-SCHEMA-001 deployment is idempotent', () => {
-  test('PRIM-POSTGRES-SCHEMA-001 a second deployment changes nothing and keeps the data', async () => {
+describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
+  test('changes nothing and keeps the data', async () => {
     expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'deployed', schema })
     await enqueueOne()
     const before = await catalogOf(db.url, schema)
@@ -42,7 +42,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 deployment is idempotent', () => {
     expect(await deployments()).toEqual([1])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-001 applying every file again changes nothing and keeps the data', async () => {
+  test('with reapply changes no object and keeps the data', async () => {
     await deploy({ url: db.url, schema })
     await enqueueOne()
     const before = await catalogOf(db.url, schema)
@@ -53,7 +53,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 deployment is idempotent', () => {
     expect(await deployments()).toEqual([1, 2])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-001 no table is rewritten by applying every file again', async () => {
+  test('with reapply rewrites no table and no index', async () => {
     await deploy({ url: db.url, schema })
     await enqueueOne()
     const filenodes = `SELECT c.relname, pg_relation_filenode(c.oid)
@@ -65,7 +65,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 deployment is idempotent', () => {
     expect(before.length).toBeGreaterThan(20)
   })
 
-  test('PRIM-POSTGRES-SCHEMA-001 a changed checksum of one file applies all files again', async () => {
+  test('applies all files again if the checksum of one file differs', async () => {
     await deploy({ url: db.url, schema })
     await recordOtherFiles('0.0.1')
     expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'deployed' })
@@ -74,9 +74,9 @@ describe('PRIM-POSTGRES-SCHEMA-001 deployment is idempotent', () => {
   })
 })
 
-describe('PRIM-POSTGRES-SCHEMA-002 a custom schema name', () => {
+describe('PRIM-POSTGRES-SCHEMA-002 a schema with a custom name', () => {
   test.each(['other', 'Pay Out-box é', 'select', 'a"b', "it's", 'back\\slash', '$$', 'pay.out'])(
-    'PRIM-POSTGRES-SCHEMA-002 everything is created in %s and nothing elsewhere',
+    'such as %s contains every new object, and nothing else changes',
     async (name) => {
       const before = await everythingOutside(name)
       await deploy({ url: db.url, schema: name })
@@ -85,7 +85,7 @@ describe('PRIM-POSTGRES-SCHEMA-002 a custom schema name', () => {
     },
   )
 
-  test('PRIM-POSTGRES-SCHEMA-002 two schemas of one database are independent', async () => {
+  test('is independent of a second schema of the same database', async () => {
     await deploy({ url: db.url, schema: 'one' })
     await deploy({ url: db.url, schema: 'two' })
     await db.queryNoRole(`SELECT one.enqueue_payment_outbox('i', 'p', 'k', 'rail', '{}')`)
@@ -97,17 +97,17 @@ describe('PRIM-POSTGRES-SCHEMA-002 a custom schema name', () => {
     expect((await doctor({ url: db.url, schema: 'one' })).ok).toBe(true)
   })
 
-  test.each(['', ' ', 'x'.repeat(64), 'nul\0'])('PRIM-POSTGRES-SCHEMA-002 the name %j is refused', async (name) => {
+  test.each(['', ' ', 'x'.repeat(64), 'nul\0'])('is refused if the name is %j', async (name) => {
     await expect(deploy({ url: db.url, schema: name })).rejects.toThrow(/schema/)
   })
 })
 
-describe('PRIM-POSTGRES-SCHEMA-003 the deployed objects', () => {
-  /** Catalogue of one deployment, which these tests share. */
+describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
+  /** Objects of one deployment, which these tests share. */
   let seen: ReturnType<typeof catalogOf> | undefined
   const catalogOfOneDeployment = () => (seen ??= deploy({ url: db.url, schema }).then(() => catalogOf(db.url, schema)))
 
-  test('PRIM-POSTGRES-SCHEMA-003 a deployment creates these tables and views', async () => {
+  test('creates exactly the listed tables and views', async () => {
     expect(namesIn(await catalogOfOneDeployment(), 'relations')).toEqual([
       'api_keys',
       'dispatch_epochs',
@@ -147,7 +147,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 the deployed objects', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 a deployment creates these indexes besides those of constraints', async () => {
+  test('creates exactly the listed indexes, besides those of constraints', async () => {
     const catalog = await catalogOfOneDeployment()
     const constraints = namesIn(catalog, 'constraints')
     expect(namesIn(catalog, 'indexes').filter((name) => !constraints.includes(name))).toEqual([
@@ -183,7 +183,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 the deployed objects', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 a deployment creates these triggers, enabled as listed', async () => {
+  test('creates exactly the listed triggers, enabled as listed', async () => {
     const triggers = (await catalogOfOneDeployment()).get('triggers')!
     expect([...triggers].map(([name, { enabled }]) => `${name} ${String(enabled)}`).toSorted()).toEqual([
       'inbox_events.inbox_events_is_append_only always',
@@ -205,7 +205,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 the deployed objects', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 each role may call exactly these functions', async () => {
+  test('lets each role call exactly the listed functions', async () => {
     const grants = namesIn(await catalogOfOneDeployment(), 'grants')
     const callable = grants.flatMap((grant) => {
       const [, name, role] = /^EXECUTE on function (\w+)\(.*\) to symphony_(\w+)$/.exec(grant) ?? []
@@ -308,7 +308,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 the deployed objects', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 the other grants are SELECT and USAGE, and PUBLIC has none', async () => {
+  test('grants otherwise only SELECT and USAGE, and nothing to PUBLIC', async () => {
     const grants = namesIn(await catalogOfOneDeployment(), 'grants')
     const others = grants.filter((grant) => !grant.startsWith('EXECUTE on function'))
     expect(others.filter((grant) => !/^(?:SELECT on (?:columns of )?table|USAGE on the schema) /.test(grant))).toEqual(
@@ -324,7 +324,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 the deployed objects', () => {
     ])
   })
 
-  test('PRIM-POSTGRES-SCHEMA-003 there is one enum, and symphony_owner owns every object', async () => {
+  test('creates one enum, and makes symphony_owner the owner of every object', async () => {
     const catalog = await catalogOfOneDeployment()
     expect(namesIn(catalog, 'types')).toEqual(['outbox_attempt_state'])
     const owners = ['schemas', 'relations', 'functions', 'types'].flatMap((kind) =>
@@ -345,7 +345,7 @@ describe('the record of deployments', () => {
     expect(new Set(rows.map(({ deployed_by: by }) => by))).toEqual(new Set(['postgres']))
   })
 
-  test('cannot be rewritten, not even by the owner', async () => {
+  test('cannot be changed, not even by the owner', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await expect(owner.query(`UPDATE symphony_deployments SET release = '9.9.9'`)).rejects.toThrow(/append-only/)
@@ -353,8 +353,8 @@ describe('the record of deployments', () => {
   })
 })
 
-describe('objects of an earlier release', () => {
-  test('functions that this release lacks are dropped', async () => {
+describe('a deployment over an earlier release', () => {
+  test('drops functions that this release does not have', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`CREATE FUNCTION outdated_helper() RETURNS int LANGUAGE sql RETURN 1`)
@@ -364,7 +364,7 @@ describe('objects of an earlier release', () => {
     expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
   })
 
-  test('a function with another return type is replaced, and its dependants are dropped', async () => {
+  test('replaces a function with another return type, and drops its dependants', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`DROP FUNCTION next_outbox_event;
@@ -374,7 +374,7 @@ describe('objects of an earlier release', () => {
     expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
   })
 
-  test('a view with other columns is replaced, and an unknown view is dropped', async () => {
+  test('replaces a view with other columns, and drops an unknown view', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`DROP VIEW outbox_operational_status;
@@ -384,7 +384,7 @@ describe('objects of an earlier release', () => {
     expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
   })
 
-  test('unchanged functions are replaced in place and keep their OIDs', async () => {
+  test('keeps the OIDs of unchanged functions', async () => {
     // Prepared statements of running workers refer to functions by OID.
     await deploy({ url: db.url, schema })
     const numbers = `SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 ORDER BY 1`
@@ -397,7 +397,7 @@ describe('objects of an earlier release', () => {
 describe('a database of a newer release', () => {
   test.each([
     ['a newer version', '99.0.0', 1],
-    ['a higher level of the same version', '0.0.1', 99],
+    ['a higher schema level', '0.0.1', 99],
   ])('is refused (DEPLOYMENT_NEWER_DATABASE): %s', async (_, release, level) => {
     await deploy({ url: db.url, schema })
     await recordOtherFiles(release, level)
@@ -414,7 +414,7 @@ describe('a database of a newer release', () => {
   })
 })
 
-/** Records a deployment of another release, which differs in one file. */
+/** Records a deployment of another release, in which the checksum of one file differs. */
 async function recordOtherFiles(release: string, level = 1): Promise<void> {
   const owner = await db.connect('symphony_owner')
   await owner.query(

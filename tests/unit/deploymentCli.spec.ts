@@ -37,8 +37,8 @@ async function database(content: 'deployed' | 'empty'): Promise<TestDatabase> {
   return db
 }
 
-describe('symphony deploy and doctor', () => {
-  test('take the database from the command line', async () => {
+describe('on the command line', () => {
+  test('deploy and doctor take the database from flags', async () => {
     const db = await database('empty')
     const target = ['--database-url', db.url, '--schema', 'Pay "Out" box']
     expect(await symphony({}, 'deploy', ...target)).toMatchObject({
@@ -55,7 +55,7 @@ describe('symphony deploy and doctor', () => {
     })
   })
 
-  test('take the database from a configuration file, which a flag overrides', async () => {
+  test('deploy and doctor take the database from a configuration file; a flag overrides it', async () => {
     const db = await database('empty')
     const folder = await makeTestFolder()
     onTestFinished(() => removeTestFolder(folder))
@@ -72,7 +72,7 @@ describe('symphony deploy and doctor', () => {
     })
   })
 
-  test('take the database from the environment', async () => {
+  test('deploy and doctor take the database from the environment', async () => {
     const db = await database('empty')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: 'elsewhere' }
     const deployed = await symphony(env, 'deploy', '--json')
@@ -152,13 +152,13 @@ describe('symphony deploy and doctor', () => {
     [2, ['deploy', '--database-url', 'mysql://x']],
     [2, ['deploy', '--database-url', 'postgres://x@127.0.0.1:1/x', '--create-login', 'app=king']],
     [2, ['deploy', '--database-url', 'postgres://x@127.0.0.1:1/x', '--schema', ' ']],
-  ])('exit with code %i for %j', async (exitCode, words) => {
+  ])('the exit code is %i for %j', async (exitCode, words) => {
     expect(await symphony({}, ...words)).toMatchObject({ exitCode })
   })
 })
 
 describe('an installed package', () => {
-  test('finds its schema with nothing but the packed files', async () => {
+  test('deploys its schema with the packed files only', async () => {
     const db = await database('empty')
     const folder = await makeTestFolder()
     onTestFinished(() => removeTestFolder(folder))

@@ -75,7 +75,7 @@ async function gateways() {
 }
 
 describe('a login of the HTTP API', () => {
-  test('is a gateway; api+names lets it name people, and api revokes that', async () => {
+  test('is a gateway; api+names lets it name people, and a later api takes that right away', async () => {
     const name = nameFor('web')
     const request = parseLoginRequest(`${name}=api`)
     for (const [given, naming] of [
@@ -90,7 +90,7 @@ describe('a login of the HTTP API', () => {
     expect(sql).toContain(`SELECT set_actor_gateway('${name}', false);`)
   })
 
-  test('is refused with names but without api', () => {
+  test('is refused if it has names and not api', () => {
     expect(() => parseLoginRequest('web=control+names')).toThrow(/api\+names joined by \+, got "names"/)
   })
 

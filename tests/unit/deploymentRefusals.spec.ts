@@ -22,7 +22,7 @@ describe('objects of the legacy outbox', () => {
   test.each([
     ['in a schema of another owner', async () => createSchema()],
     ['in a schema that was deployed already', async () => void (await deploy({ url: db.url, schema }))],
-  ])('stop a deployment, and dropLegacy drops them: %s', async (_, prepare) => {
+  ])('stop a deployment without dropLegacy, and are dropped with it: %s', async (_, prepare) => {
     await prepare()
     await db.queryNoRole('DROP VIEW IF EXISTS supervisor_outbox_status')
     await db.queryNoRole(LEGACY)
@@ -37,7 +37,7 @@ describe('objects of the legacy outbox', () => {
     expect((await doctor({ url: db.url, schema })).ok).toBe(true)
   })
 
-  test('stop a deployment even if only the type exists', async () => {
+  test('stop a deployment even if only the enum outbox_status exists', async () => {
     await createSchema()
     await db.queryNoRole(`CREATE TYPE outbox_status AS ENUM ('PENDING')`)
     await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({ code: 'DEPLOYMENT_LEGACY_OBJECTS' })
@@ -79,7 +79,7 @@ describe('a foreign schema', () => {
     expect(rows).toEqual([{ owner: 'postgres' }])
   })
 
-  test('an object of Symphony with another owner is refused by name', async () => {
+  test('is refused if a table of Symphony has another owner, and the table is named', async () => {
     await deploy({ url: db.url, schema })
     await db.queryNoRole('ALTER TABLE payment_outbox_attempts OWNER TO postgres')
     await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({
@@ -89,7 +89,7 @@ describe('a foreign schema', () => {
   })
 })
 
-test('a dump restored without roles is one finding and one refusal, with one remedy', async () => {
+test('doctor, start check and deploy report a dump restored without roles, with one remedy', async () => {
   await deploy({ url: db.url, schema })
   // Owners and grants as pg_restore leaves them: the superuser owns every object, and no other role has a right.
   await db.queryNoRole(`DO $$ BEGIN EXECUTE (
@@ -138,7 +138,7 @@ test('a database without the ICU root collation is refused, and the remedy names
 })
 
 describe('a failed deployment', () => {
-  test('leaves the database as it was, and names the file', async () => {
+  test('leaves the database unchanged, and names the failed file', async () => {
     await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     // CREATE OR REPLACE VIEW cannot replace this table.
@@ -194,7 +194,7 @@ describe('a dry run', () => {
     expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'unchanged' })
   })
 
-  test('prints privileges and no table for an existing deployment', async () => {
+  test('prints privileges and no CREATE TABLE for an existing deployment', async () => {
     await deploy({ url: db.url, schema })
     const { sql } = await deploy({ url: db.url, schema, dryRun: true })
     expect(sql).toContain('-- schema/v1/011_privileges.sql')
@@ -208,7 +208,7 @@ describe('a dry run', () => {
     expect(sql).not.toContain('very secret')
   })
 
-  test('refuses whatever a deployment would refuse', async () => {
+  test('refuses legacy objects like a deployment (DEPLOYMENT_LEGACY_OBJECTS)', async () => {
     await createSchema()
     await db.queryNoRole(LEGACY)
     await expect(deploy({ url: db.url, schema, dryRun: true })).rejects.toMatchObject({

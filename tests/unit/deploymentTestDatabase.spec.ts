@@ -3,7 +3,7 @@ import { useTestDatabase } from '../support/database.js'
 
 const db = await useTestDatabase()
 
-test('a statement runs in the role it names, from a login that is no superuser', async () => {
+test('a statement runs in its role, under a login that is no superuser', async () => {
   const { rows } = await db.as('symphony_executor').query('SELECT current_user, session_user')
   expect(rows).toEqual([{ current_user: 'symphony_executor', session_user: 'symphony_test_login' }])
 })

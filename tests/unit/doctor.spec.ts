@@ -3,17 +3,17 @@ import { deploy, doctor, type Finding } from '../../libs/deployment/index.js'
 import { readManifest } from '../../libs/deployment/manifest.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
 
-/** Change by a privileged user, and the finding that the doctor must report. */
+/** Change by a privileged user, and the finding that doctor must report. */
 interface Drift {
   readonly title: string
   readonly sql: string
   readonly code: string
   readonly object: string
-  /** Deployment that repairs it: a plain one, one that applies every file, or none. */
+  /** Repair: a deployment, a deployment with `reapply`, or a person (`hand`). */
   readonly mendedBy: 'deploy' | 'reapply' | 'hand'
 }
 
-/** Read from the manifest, so that new parameters of the function do not break these tests. */
+/** Signature from the manifest, so that new parameters of the function do not break these tests. */
 const CLAIM = [...readManifest(18).get('functions')!.keys()].find((name) => name.startsWith('claim_outbox_batch('))!
 
 const DRIFTS: readonly Drift[] = [
@@ -395,7 +395,7 @@ describe('a fresh deployment', () => {
 })
 
 describe('settings of the database and the login', () => {
-  test('change neither a deployment nor the findings', async () => {
+  test('change neither the result of a deployment nor the findings of doctor', async () => {
     await withTestDatabase(
       async (db) => {
         const settings = {
@@ -430,7 +430,7 @@ function objectsIn({ sql }: Drift): readonly string[] {
   return (sql.match(/\b[a-z]+(?:_[a-z]+)+\b/g) ?? []).filter((name) => !/^(?:symphony|pg|current)_/.test(name))
 }
 
-/** Groups drifts into few databases: those of one database concern different objects and have the same repair. */
+/** Groups drifts, one database per group. Drifts of a group concern different objects and have the same repair. */
 function inRounds(drifts: readonly Drift[]): { readonly mendedBy: Drift['mendedBy']; readonly drifts: Drift[] }[] {
   const rounds: { readonly mendedBy: Drift['mendedBy']; readonly drifts: Drift[]; readonly objects: Set<string> }[] = []
   for (const drift of drifts) {
@@ -460,14 +460,14 @@ describe.each(inRounds(DRIFTS))('a drift that is repaired by $mendedBy', ({ mend
     )
   })
 
-  test('is reported with a remedy, and the named deployment repairs it', async () => {
+  test('has a remedy; a deployment removes its findings, except for repairs by hand', async () => {
     expect(findings.every(({ remedy }) => remedy.length > 0)).toBe(true)
     if (mendedBy !== 'hand') await deploy({ url: db.url, schema: db.schema, reapply: mendedBy === 'reapply' })
     expect(await examine(db)).toEqual(mendedBy === 'hand' ? findings : [])
   })
 })
 
-describe('a finding', () => {
+describe('doctor', () => {
   test('reports a blanket grant, which the next deployment revokes', async () => {
     await withTestDatabase(async (db) => {
       await db.queryNoRole(
@@ -494,7 +494,7 @@ describe('a finding', () => {
     }, untouched)
   })
 
-  test('reports a schema that was never deployed, whether it exists or not', async () => {
+  test('reports a schema without a deployment, whether the schema exists or not', async () => {
     await withTestDatabase(
       async (db) => {
         expect(await examine(db)).toMatchObject([{ code: 'NOT_DEPLOYED' }])

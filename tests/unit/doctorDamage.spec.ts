@@ -33,14 +33,14 @@ async function damage(): Promise<readonly Finding[]> {
   return found
 }
 
-test('sound data has no findings', async () => {
+test('undamaged data has no findings', async () => {
   expect(await damage()).toEqual([])
   await db.queryNoRole(`SELECT roll_up_outbox_tallies()`)
   expect(await damage()).toEqual([])
 })
 
 describe('doctor', () => {
-  test('reports totals that the ledger does not have (TOTALS_MATCH_LEDGER)', async () => {
+  test('reports totals that differ from the ledger (TOTALS_MATCH_LEDGER)', async () => {
     await db.queryNoRole(`INSERT INTO outbox_attempt_tallies (recorded_at, dispatched) VALUES (now(), 1)`)
     expect(await damage()).toMatchObject([
       { severity: 'damage', code: 'TOTALS_MATCH_LEDGER', expected: '1', found: '2' },
@@ -55,7 +55,7 @@ describe('doctor', () => {
     expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', found: 'both' }])
   })
 
-  test('reports an item that vanished from the queue (ITEMS_ARE_PENDING_OR_TERMINAL)', async () => {
+  test('reports an item that is neither pending nor terminal (ITEMS_ARE_PENDING_OR_TERMINAL)', async () => {
     await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)
     expect(await damage()).toMatchObject([{ code: 'ITEMS_ARE_PENDING_OR_TERMINAL', found: 'neither' }])
   })
@@ -86,8 +86,8 @@ describe('doctor', () => {
   })
 
   test.each([
-    ['below an issued token', 'UPDATE symphony_lease_floor SET fencing_token = 40', '40'],
-    ['without its row', 'DELETE FROM symphony_lease_floor', 'no row'],
+    ['token below an issued token', 'UPDATE symphony_lease_floor SET fencing_token = 40', '40'],
+    ['table without its row', 'DELETE FROM symphony_lease_floor', 'no row'],
   ])('reports a lease floor %s (LEASE_FLOOR_IS_KEPT)', async (_, sql, found) => {
     for (const name of ['removed', 'kept']) await db.queryNoRole(`SELECT acquire_lease($1, 'a', 60000)`, [name])
     await db.queryNoRole(`UPDATE symphony_leases SET fencing_token = 41, expires_at = now() - interval '2 hours'

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { deploy, doctor, type Finding } from '../../libs/deployment/index.js'
 import { startPrivateServer, type PrivateServer } from '../support/server.js'
 
-/** Server of this file alone. Roles belong to the whole server, and other files deploy on the shared one. */
+/** Server that only this file uses. Roles belong to the whole server, and other test files share another one. */
 let server: PrivateServer
 let superuser: Client
 
@@ -73,7 +73,7 @@ const DRIFTS = [
     undo: 'ALTER ROLE symphony_control NOCREATEROLE',
   },
   {
-    title: 'a setting that comes with a role',
+    title: 'a role with a setting of its own',
     plant: `ALTER ROLE symphony_owner SET session_replication_role = replica`,
     code: 'ROLE_SETTINGS_UNEXPECTED',
     found: 'session_replication_role=replica',

@@ -54,7 +54,7 @@ describe('a start that fails', () => {
     expect(error.code).toBe('EMBEDDED_START_FAILED')
     expect(error.logTail).toContain('invalid value for parameter "shared_buffers": "plenty"')
     expect(error.message).toContain(error.logTail)
-    // Only the settings were wrong; the folder is still usable.
+    // A failed start leaves the folder usable: a start without the wrong setting succeeds.
     await (await startEmbedded({ dataDir })).stop()
   })
 
@@ -99,7 +99,7 @@ describe('a start that fails', () => {
     expect(runs(folder)).toBe(false)
   })
 
-  test('removes old leftovers of a killed initdb, and no younger ones', async () => {
+  test('removes old folders of a killed initdb and keeps recent ones', async () => {
     const { folder, dataDir } = await freshFolder()
     await mkdir(join(dataDir, 'unfinished-old/data'), { recursive: true })
     await mkdir(join(dataDir, 'unfinished-young'))
@@ -117,7 +117,7 @@ describe('a start that fails', () => {
     expect(error.remedy).toContain('DATABASE_URL')
   })
 
-  test('refuses a path of programs that the shell of initdb would run as a command', async () => {
+  test('refuses a program path that the shell of initdb would run as a command', async () => {
     const { folder, dataDir } = await freshFolder()
     const binaries = await pretend(join(folder, '$(date)'), {})
     const error = await failureOf(startEmbedded({ dataDir, binaries }))
@@ -134,7 +134,7 @@ describe('a start that fails', () => {
   })
 })
 
-test('the server inherits neither environment nor folder of the process that starts it', async () => {
+test('the server gets neither the environment nor the working folder of its starter', async () => {
   const { folder, dataDir } = await freshFolder()
   await chmod(folder, 0o777)
   const binaries = await pretend(folder, { postgres: `{ pwd; env; } > "${folder}/seen"; exit 1` })

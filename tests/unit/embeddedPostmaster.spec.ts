@@ -37,7 +37,7 @@ async function script(name: string, body: string): Promise<string> {
   return path
 }
 
-/** Starts with a lock file that names this pid, and returns the pid that the server is told to ignore. */
+/** Starts with this pid in the lock file. Returns the PG_GRANDPARENT_PID that the server gets, or "unset". */
 async function toldToLookPast(pid: number): Promise<string> {
   await writeFile(join(dataDir, 'postgres/data/postmaster.pid'), `${pid}\n${dataDir}\n0\n5432\n\n\n\nready\n`)
   await startEmbedded({ dataDir, binaries, startTimeoutMs: 5_000 }).catch(() => {})
@@ -53,29 +53,29 @@ async function running(file: string, ...args: readonly string[]): Promise<number
 
 const STAY = 'echo here; while :; do sleep 0.05; done'
 
-test('the pid of a process that is no PostgreSQL is ignored', async () => {
+test('a start tells PostgreSQL to ignore the pid of a process that is no PostgreSQL', async () => {
   const pid = await running('sh', '-c', STAY)
   expect(await toldToLookPast(pid)).toBe(String(pid))
 })
 
-test('the pid of a PostgreSQL of another folder is ignored', async () => {
+test('a start tells PostgreSQL to ignore the pid of a PostgreSQL of another folder', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', '/another/folder', '-c', 'port=5433')
   expect(await toldToLookPast(pid)).toBe(String(pid))
 })
 
-test('the pid of a PostgreSQL of an unknown folder is not ignored', async () => {
+test('a start does not ignore the pid of a PostgreSQL whose folder is unknown', async () => {
   const other = await script('other/postgres', STAY)
   expect(await toldToLookPast(await running(other, '-D', 'data'))).toBe('unset')
 })
 
-test('the pid of a process that has ended is left to PostgreSQL', async () => {
+test('a start sets no pid to ignore if the process has ended', async () => {
   const child = spawn('true')
   await once(child, 'exit')
   expect(await toldToLookPast(child.pid ?? Number.NaN)).toBe('unset')
 })
 
-test('the pid of the server of this folder is not ignored; the server is adopted', async () => {
+test('a start adopts a live server of the same folder and does not ignore its pid', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', join(dataDir, 'postgres/data'), '-c', 'port=5432')
   expect(await toldToLookPast(pid)).toBe('unset')

@@ -42,7 +42,7 @@ async function postmasterPid(dataDir: string): Promise<number> {
   return Number.parseInt(await readFile(join(dataDir, 'postgres/data/postmaster.pid'), 'utf8'), 10)
 }
 
-describe('a fresh folder', () => {
+describe('in a fresh folder', () => {
   test.each<PostgresVersion>([15, 16, 17, 18])(
     'PostgreSQL %i starts durable, with checksums, on loopback and with passwords only',
     async (version) => {
@@ -83,7 +83,7 @@ describe('a fresh folder', () => {
     },
   )
 
-  test('the password file is for its owner alone, and a wrong password is refused', async () => {
+  test('only the owner can read the password file, and a wrong password is refused', async () => {
     const dataDir = await usedDataDir()
     const server = await startEmbedded({ dataDir })
     const file = await stat(join(dataDir, 'postgres/password'))
@@ -96,7 +96,7 @@ describe('a fresh folder', () => {
     await expect(query(wrong, 'SELECT 1')).rejects.toMatchObject({ code: '28P01' })
   })
 
-  test('the server runs as the current user, or as another one if that is root', async () => {
+  test('the server runs as the current user, or as another user if the current user is root', async () => {
     const dataDir = await usedDataDir()
     await startEmbedded({ dataDir })
     const { uid } = await stat(join(dataDir, 'postgres/data/postmaster.pid'))
@@ -104,7 +104,7 @@ describe('a fresh folder', () => {
     expect(uid === process.getuid?.()).toBe(process.getuid?.() !== 0)
   })
 
-  test('a long path with spaces and an apostrophe works', async () => {
+  test('a server starts in a long path with spaces and an apostrophe', async () => {
     const dataDir = join(await freshDataDir(), `it's deep and ${'long '.repeat(30)}`)
     onTestFinished(async () => void (await stopEmbedded(dataDir, { force: true })))
     const server = await startEmbedded({ dataDir })
@@ -126,7 +126,7 @@ describe('the next start', () => {
     expect(await query(second.url, 'SELECT answer FROM kept')).toEqual([{ answer: 42 }])
   })
 
-  test('takes another port if the last one is in use, and refuses if the port was given', async () => {
+  test('takes another port if the last one is in use, or fails if that port is required', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await first.stop()
@@ -153,7 +153,7 @@ describe('the next start', () => {
     await query(second.url, 'SELECT 1')
   })
 
-  test('ignores a pid file whose pid is now another process, which it leaves alone', async () => {
+  test('ignores a pid file whose pid now belongs to another process, and does not stop it', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     const pidFile = join(dataDir, 'postgres/data/postmaster.pid')
@@ -207,14 +207,14 @@ describe('the next start', () => {
     expect((await stat(log)).size).toBeLessThan(10_000)
   })
 
-  test('refuses a folder of another major version and names the one it needs', async () => {
+  test('refuses a folder of another major version and names that version', async () => {
     const dataDir = await freshDataDir()
     await (await startEmbedded({ dataDir, binaries: testBinaries(17) })).stop()
     await expect(startEmbedded({ dataDir, binaries: testBinaries(18) })).rejects.toMatchObject({
       code: 'EMBEDDED_VERSION_MISMATCH',
       message: expect.stringContaining('created by PostgreSQL 17'),
     })
-    // The search skips the shipped version for one on the path that fits.
+    // The search skips the shipped version, because the folder needs version 17, and finds 17 on the path.
     const found = await startEmbedded({ dataDir, searchPath: `/nowhere:${join(testBinaries(17), 'bin')}` })
     expect(found.version).toBe(17)
   })
@@ -224,7 +224,7 @@ describe('an unusable folder', () => {
   test('is refused with a remedy if it is not accessible (EMBEDDED_DATA_DIR)', async () => {
     const dataDir = await usedDataDir()
     if (process.getuid?.() === 0) {
-      // Root can open any folder, but the account that the server runs as cannot.
+      // If this process runs as root, the server runs as another account, which cannot open this folder.
       await chmod(dataDir, 0o700)
       onTestFinished(() => chmod(dataDir, 0o711))
     } else {
@@ -237,7 +237,7 @@ describe('an unusable folder', () => {
     })
   })
 
-  test('is left alone if something else has the name of the cluster (EMBEDDED_DATA_DIR)', async () => {
+  test('is refused unchanged if its postgres folder is no cluster (EMBEDDED_DATA_DIR)', async () => {
     const dataDir = await freshDataDir()
     await mkdir(join(dataDir, 'postgres'), { recursive: true })
     await chmod(dataDir, 0o711)

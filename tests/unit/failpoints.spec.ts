@@ -12,7 +12,7 @@ export class Store {
   }
 }`
 
-/** Loads the source with failpoints that record each call and return the value. */
+/** Loads the source with failpoints that record each call and return the awaited value. */
 async function loaded(source: string): Promise<{ passed: string[]; Store: new () => { sum(n: unknown): unknown } }> {
   const passed: string[] = []
   const failpoint = {
@@ -30,7 +30,7 @@ async function loaded(source: string): Promise<{ passed: string[]; Store: new ()
   return { passed, Store }
 }
 
-test('instrument puts a named point before and after each await, and keeps its value', async () => {
+test('instrument puts a named point before and after each await, and keeps the awaited value', async () => {
   const { code, points } = instrument(SOURCE, 'outbox/Store.js')
   expect(points).toEqual([
     'outbox/Store.js #read 1',
@@ -55,7 +55,7 @@ test('instrument puts a named point before and after each await, and keeps its v
   ])
 })
 
-test('instrument finds every await of the build, and gives each a unique name', async () => {
+test('instrument finds every await of three built files, and gives each a unique name', async () => {
   for (const file of ['outbox/OutboxRelayer.js', 'inbox/InboxWorker.js', 'deployment/Installer.js']) {
     const source = await readFile(builtPath(`libs/${file}`), 'utf8')
     const { code, points } = instrument(source, file)
@@ -65,6 +65,6 @@ test('instrument finds every await of the build, and gives each a unique name', 
   }
 })
 
-test('instrument refuses for await, which it does not know', () => {
+test('instrument refuses for await, which it does not support', () => {
   expect(() => instrument('for await (const line of lines) use(line)', 'x.js')).toThrow(/for await/)
 })

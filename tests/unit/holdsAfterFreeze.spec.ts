@@ -6,7 +6,7 @@ import { openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
 
-/** Tests of holds after a freeze: the freeze that an item names, and resolving many items at once. */
+/** Tests of items held after a freeze: the freeze shown for an item, and the resolution of many items at once. */
 
 const db = await useTestDatabase()
 let olga: Person
@@ -19,7 +19,7 @@ beforeAll(async () => {
   pavel = await createPerson(db, 'pavel')
 })
 
-/** Runs a command as olga. */
+/** Runs a command with the login of the operator olga. */
 function commandLine(...words: readonly string[]) {
   return symphony(words, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
 }
@@ -39,7 +39,7 @@ async function heldAfterFreeze(reason: string) {
 }
 
 describe('a payment held after a freeze', () => {
-  test('names epoch, cause and reason of the freeze in SQL, HTTP and on the command line', async () => {
+  test('shows epoch, cause and reason of the freeze in SQL, HTTP and on the command line', async () => {
     const { outboxId, instructionId } = await heldAfterFreeze('snapshot of 03:00 restored')
     const [item] = await readItemViews(db.as('symphony_readonly'), [outboxId])
     expect(item?.freeze).toEqual({
@@ -62,7 +62,7 @@ describe('a payment held after a freeze', () => {
     }
   })
 
-  test('names no freeze after a later attempt of its own', async () => {
+  test('shows no freeze after a later attempt of the payment', async () => {
     const { outboxId, railType } = await heldAfterFreeze('another restore')
     await db.queryNoRole(
       'UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1',
@@ -75,7 +75,7 @@ describe('a payment held after a freeze', () => {
     })
   })
 
-  test('names no freeze if an attempt before it had left the item unknown', async () => {
+  test('shows no freeze if its outcome was unknown before the freeze', async () => {
     const { outboxId } = await enqueueUnknown(db)
     await heldAfterFreeze('a drill')
     expect((await readItemViews(db.as('symphony_readonly'), [outboxId]))[0]).toMatchObject({
@@ -84,7 +84,7 @@ describe('a payment held after a freeze', () => {
     })
   })
 
-  test('names no freeze if it was enqueued after it', async () => {
+  test('shows no freeze if it was enqueued after the freeze', async () => {
     await heldAfterFreeze('an earlier one')
     const { outboxId } = await enqueueUnknown(db)
     expect((await readItemViews(db.as('symphony_readonly'), [outboxId]))[0]?.freeze).toBeNull()
@@ -130,7 +130,7 @@ describe('symphony holds resolve', () => {
     expect((await open()).rows).toHaveLength(2)
   })
 
-  test('names each refused item, decides the others and exits with an error', async () => {
+  test('names each refused item, proposes the decision for the others and exits with an error', async () => {
     const held = await enqueueUnknown(db)
     const free = await enqueue(db)
     const said = await commandLine('holds', 'resolve', free.outboxId, held.outboxId, ...decision)
@@ -141,7 +141,7 @@ describe('symphony holds resolve', () => {
 
   test.for([
     ['neither ids nor --all', []],
-    ['ids beside --all', ['01981f0e-7c00-7000-8000-000000000001', '--all', '--rail', 'sepa']],
+    ['ids together with --all', ['01981f0e-7c00-7000-8000-000000000001', '--all', '--rail', 'sepa']],
     ['--all without a filter', ['--all', '--yes']],
   ] as const)('refuses %s', async ([, words]) => {
     const said = await commandLine('holds', 'resolve', ...words, ...decision)

@@ -17,7 +17,7 @@ import { TcpProxy } from '../support/tcpProxy.js'
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
 
-/** Idempotency key of the running test. A key of one caller belongs to one instruction. */
+/** Idempotency key of the running test. One caller can use a key for one instruction only. */
 let key: string
 beforeEach(() => {
   key = `key-${randomUUID()}`
@@ -87,7 +87,7 @@ describe('POST /v1/instructions', () => {
     expect(await bodyOf(ended)).toEqual({ ...first, created: false, state: 'FAILED', warnings: undefined })
   })
 
-  test('creates another item of the instruction for another key', async () => {
+  test('creates a second item of the same instruction for a second key', async () => {
     const instruction = body()
     await fixture.post(instruction, key)
     expect((await fixture.post(instruction, `${key}-2`)).status).toBe(201)
@@ -310,7 +310,7 @@ describe('HEAD', () => {
   })
 })
 
-describe('access without a valid token', () => {
+describe('access to the API', () => {
   test.each([
     ['no token', {}],
     ['another token', { authorization: 'Bearer another' }],
@@ -338,7 +338,7 @@ describe('access without a valid token', () => {
     expect(await countItems(instruction.instructionId)).toBe(0)
   })
 
-  test('is refused on a server without a token, except for health', async () => {
+  test('is refused on a server that has no token, except for /healthz', async () => {
     const closed = await openHttpFixture(db, { accessToken: undefined })
     onTestFinished(() => closed.close())
     for (const headers of [{}, { authorization: 'Bearer undefined' }, { authorization: 'Bearer ' }]) {
@@ -347,7 +347,7 @@ describe('access without a valid token', () => {
     expect((await fetch(`${closed.address}/healthz`)).status).toBe(200)
   })
 
-  test('a process without an API answers 404 for instructions', async () => {
+  test('is not offered by a server with api none (404)', async () => {
     const worker = await openHttpFixture(db, { api: 'none' })
     onTestFinished(() => worker.close())
     expect((await worker.post(body(), key)).status).toBe(404)
@@ -356,7 +356,7 @@ describe('access without a valid token', () => {
 })
 
 describe('the role of a route', () => {
-  test('is readonly for reading and ingest for enqueueing, and another role fails (500)', async () => {
+  test('is readonly for reads and ingest for enqueues; swapped roles cause 500', async () => {
     const swapped = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
@@ -368,8 +368,8 @@ describe('the role of a route', () => {
   })
 })
 
-describe('health and metrics', () => {
-  test('/healthz and /readyz need no token, and /readyz answers by isReady', async () => {
+describe('on every server', () => {
+  test('/healthz and /readyz need no token, and /readyz answers 503 while isReady is false', async () => {
     let ready = true
     const changing = await openHttpFixture(db, { isReady: async () => ready })
     onTestFinished(() => changing.close())
@@ -399,7 +399,7 @@ describe('health and metrics', () => {
 })
 
 describe('an unavailable database', () => {
-  test('causes 503 before anything is sent: nothing was accepted', async () => {
+  test('causes 503 if it is unreachable; the answer says that nothing was accepted', async () => {
     const role = databaseAt('postgres://unknown-user@127.0.0.1:1/none').as('symphony_ingest')
     const dark = await openHttpFixture(db, { roles: { ingest: role, readonly: role } })
     onTestFinished(() => dark.close())
@@ -413,7 +413,7 @@ describe('an unavailable database', () => {
     expect((await dark.call('/v1/instructions/x')).status).toBe(503)
   })
 
-  test('causes 503 after the statement was sent, and the same key then finds the item', async () => {
+  test('causes 503 if its answer is lost; a retry with the same key finds the item', async () => {
     const gateway = await gatewayOf(db)
     const proxy = await TcpProxy.before(gateway.url)
     onTestFinished(() => proxy.close())
@@ -441,7 +441,7 @@ describe('an unavailable database', () => {
     expect((await fixture.post(instruction, key)).status).toBe(200)
   })
 
-  test('leaves the metrics without the values of the database', async () => {
+  test('removes only the values of the database from /metrics', async () => {
     const nowhere = databaseAt('postgres://unknown-user@127.0.0.1:1/none')
     const counters = new Registry()
     new OutboxMetrics(counters).onRelayerEvent({ type: 'outbox.notified' })

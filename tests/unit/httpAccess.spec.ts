@@ -10,7 +10,7 @@ import { createKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture 
 import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 import { enqueue } from '../support/outboxItems.js'
 
-/** Tests every route against every way of being refused. The routes come from the server, so that none is left out. */
+/** Tests that every route refuses invalid and insufficient keys. The routes come from the server, so none is left out. */
 
 const db = await useTestDatabase()
 let fixture: HttpFixture
@@ -67,7 +67,7 @@ function all(status: number, code: string, routes = guarded()): (readonly [strin
   return routes.map(({ method, path }) => [`${method} ${path}`, status, code])
 }
 
-/** Checks that the body changes no row. */
+/** Runs the body and checks that no row changes. */
 async function unchanged(body: () => Promise<void>): Promise<void> {
   const before = await rowHashes(db)
   await body()
@@ -75,7 +75,7 @@ async function unchanged(body: () => Promise<void>): Promise<void> {
 }
 
 describe('every route', () => {
-  test('needs a key, except these two', () => {
+  test('needs a key, except /healthz and /readyz', () => {
     const open = fixture.routes.filter(({ access }) => access === 'open').map(({ path }) => path)
     expect(open).toEqual(['/healthz', '/readyz'])
     expect(guarded().length).toBeGreaterThan(35)
@@ -119,7 +119,7 @@ describe('every route', () => {
     })
   })
 
-  test('refuses a key of other participants or returns nothing, and changes nothing', async () => {
+  test('refuses a key of other participants or returns no data, and changes nothing', async () => {
     const { key } = await createKey(db, { scopes: SCOPES, owner: 'alice', participants: ['another-participant'] })
     await ask(guarded()[0]!, `Bearer ${key}`)
     await unchanged(async () => {
@@ -138,7 +138,7 @@ function payment(participantId: string, instructionId: string) {
   return { instructionId, participantId, railType: 'r', payload: {} }
 }
 
-/** Answers that a key of other participants may get: refused, not found, an empty list, or its own participants. */
+/** Answers that a key of other participants may get: a refusal, not found, an empty list, or its own participants. */
 const NOTHING = new Set([
   'PARTICIPANT_REFUSED',
   'ITEM_NOT_FOUND',
@@ -255,8 +255,8 @@ describe('an API key', () => {
   })
 })
 
-describe('the role of a scope', () => {
-  test('limits its routes: with the role of another they fail (500)', async () => {
+describe('the database role of a route', () => {
+  test('must match its scope: with symphony_auth, routes that query the database fail (500)', async () => {
     const nobody = db.as('symphony_auth')
     const broken = await openHttpFixture(db, {
       roles: { ingest: nobody, readonly: nobody, auditor: nobody, control: () => nobody },
@@ -269,7 +269,7 @@ describe('the role of a scope', () => {
     }
   })
 
-  test('acts for people only through a gateway (OPERATE_UNAVAILABLE)', async () => {
+  test('must belong to a gateway login for operate and ingest (OPERATE_UNAVAILABLE)', async () => {
     const dumb = await openHttpFixture(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {
@@ -282,7 +282,7 @@ describe('the role of a scope', () => {
   })
 })
 
-describe('limits', () => {
+describe('on an HTTP server', () => {
   test('a key over its rate gets 429 with Retry-After; another key does not', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
@@ -299,14 +299,14 @@ describe('limits', () => {
     expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
   })
 
-  test('a long body counts as several requests before it is read, at most as the burst', async () => {
+  test('a long body counts as several requests, at most as the burst', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())
     const { key } = await createKey(db, { scopes: ['ingest'], owner: 'verbose' })
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' }
     const post = (body: string) => limited.call('/v1/instructions', { method: 'POST', headers, body })
-    // The burst is 4 requests: 16 KiB count as one, one byte more as two, and one is left.
+    // The burst is 4 requests. 16 KiB count as one, one byte more counts as two, so one request is left.
     expect((await post(buildText(16_384))).status).toBe(422)
     expect((await post(buildText(16_385))).status).toBe(422)
     const refused = await post(buildText(32_768))

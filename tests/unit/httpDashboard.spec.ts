@@ -44,7 +44,7 @@ function raw(path: string): Promise<string> {
 
 describe('dashboard files', () => {
   test.each(['/', '/payments', '/payments/01981f0e', '/holds?x=1'])(
-    '%s returns the page without a key',
+    'include the page at %s, without a key',
     async (path) => {
       const response = await fetch(`${fixture.address}${path}`, { headers: HTML })
       expect([response.status, await response.text()]).toEqual([200, PAGE])
@@ -54,13 +54,13 @@ describe('dashboard files', () => {
     },
   )
 
-  test('HEAD / answers as GET, without a key and without a body', async () => {
+  test('answer HEAD / without a key and without a body', async () => {
     const response = await fetch(fixture.address, { method: 'HEAD' })
     expect([response.status, await response.text()]).toEqual([200, ''])
     expect(response.headers.get('content-length')).toBe(String(PAGE.length))
   })
 
-  test('named by their content are immutable; the page is revalidated by its ETag', async () => {
+  test('with a hash in their name are immutable; the page is revalidated by its ETag', async () => {
     const asset = await fetch(`${fixture.address}/assets/main-Ab3dEf9h.js`)
     expect(asset.headers.get('content-type')).toBe('text/javascript; charset=utf-8')
     expect(asset.headers.get('cache-control')).toContain('immutable')

@@ -6,7 +6,7 @@ import { rewindEpoch } from '../support/outboxEpochs.js'
 import { claim, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { createTimer } from '../support/scheduled.js'
 
-/** Tests of stopping and resuming over HTTP, under the same rules as on the command line. */
+/** Tests of freezes, pauses and cancelled timers over HTTP. */
 
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
@@ -32,11 +32,11 @@ async function cancel(timerId: string): Promise<Record<string, unknown>> {
 
 const dispatch = async () => bodyOf(await ask('/v1/dispatch'))
 
-test('dispatch shows neither freeze nor epoch before the first claim', async () => {
+test('GET /v1/dispatch shows neither freeze nor epoch before the first claim', async () => {
   expect(await dispatch()).toEqual({ frozen: false, freeze: null, lifted: null, epoch: null })
 })
 
-test('a freeze and its lift record the person and the reason, and control claims', async () => {
+test('a freeze stops claims until it is lifted; both record person and reason', async () => {
   await enqueueAndClaim(db)
   const { railType } = await enqueue(db)
   expect(await dispatch()).toMatchObject({ frozen: false, freeze: null, epoch: { number: 1, timeline: 1 } })
@@ -54,7 +54,7 @@ test('a freeze and its lift record the person and the reason, and control claims
     },
     lifted: null,
   })
-  // One person may lift a freeze, also their own, because each rail still decides what is sent again.
+  // The person who froze dispatch may also lift the freeze. `onUnknown` of each rail still decides what is resent.
   expect(await bodyOf(await ask('/v1/dispatch/lift', { reason: 'both books agree' }))).toEqual({ changed: true })
   expect(await bodyOf(await ask('/v1/dispatch/lift', { reason: 'again' }))).toEqual({ changed: false })
   expect(await dispatch()).toMatchObject({
@@ -74,7 +74,7 @@ test('a freeze and its lift record the person and the reason, and control claims
   ])
 })
 
-test('a freeze that the database detects shows its cause and meaning', async () => {
+test('GET /v1/dispatch shows cause and meaning of a freeze that the database detected', async () => {
   await rewindEpoch(db, 'system_identifier = system_identifier + 1')
   const { railType } = await enqueue(db)
   expect(await claim(db, railType)).toEqual([])
@@ -125,7 +125,7 @@ test('a pause of an unknown name is refused with a suggestion (UNKNOWN_NAME), un
   })
 })
 
-test('everything is paused and resumed, and the status shows by whom and why', async () => {
+test('a pause of kind all stops every claim, and the status shows its author and reason', async () => {
   const { railType } = await enqueue(db)
   expect(await bodyOf(await ask('/v1/pauses', { kind: 'all', reason: 'reconciliation' }))).toEqual({ changed: true })
   expect(await claim(db, railType)).toEqual([])

@@ -60,7 +60,7 @@ function send(route: Route, { params, query, body, key }: Request): Promise<Resp
 }
 
 describe('requests generated from the schemas', () => {
-  test('get documented answers from every route, and never a 5xx', async () => {
+  test('get only documented answers from every route, and never INTERNAL', async () => {
     const routes = fixture.routes.filter(({ path, access }) => path !== '/v1/stream' && access !== 'signature')
     const anyRequest = fc
       .nat(routes.length - 1)
@@ -79,13 +79,13 @@ describe('requests generated from the schemas', () => {
       }),
       { numRuns: 200, seed: 20_261_115 },
     )
-    // Otherwise the test would only show that nonsense is refused.
+    // Some requests must succeed. Otherwise the test would only show that invalid requests are refused.
     expect(accepted).toBeGreaterThan(30)
   })
 })
 
 describe('the schema of a route', () => {
-  test('reports a defect for exactly the values that it refuses', () => {
+  test('refuses exactly the values for which findDefect reports a defect', () => {
     const schemas = fixture.routes.flatMap(({ params, query, body }) =>
       [params, query, body].filter((schema) => schema !== undefined),
     )
@@ -129,7 +129,7 @@ describe('the schema of a route', () => {
   })
 })
 
-describe('hostile bodies', () => {
+describe('malformed or oversized bodies', () => {
   const BODIES: Readonly<Record<string, string | Uint8Array>> = {
     '100,000 brackets': '['.repeat(100_000),
     '50,000 objects': '{"a":'.repeat(50_000),
@@ -180,32 +180,32 @@ describe('hostile bodies', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('are refused in a batch over 4 MiB (413), and parsed below (422)', async () => {
+  test('of a batch are refused over 4 MiB (413), and parsed below that size (422)', async () => {
     expect(await problemOf(await postBatch(5_242_880))).toMatchObject({ status: 413, code: 'BODY_TOO_LARGE' })
     expect(await problemOf(await postBatch(3_145_728))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
 })
 
-describe('hostile connections', () => {
+describe('malformed requests', () => {
   test.each([
     ['headers of 20 KiB', `GET /v1/me HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, /^HTTP\/1\.1 431 /],
-    ['no HTTP at all', 'SSH-2.0-OpenSSH_9.6\r\n\r\n', /^HTTP\/1\.1 400 /],
+    ['text that is no HTTP', 'SSH-2.0-OpenSSH_9.6\r\n\r\n', /^HTTP\/1\.1 400 /],
     [
-      'two lengths',
+      'two Content-Length headers',
       'POST /v1/pauses HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello',
       /^HTTP\/1\.1 400 /,
     ],
     [
-      'a length and chunks',
+      'a Content-Length with chunked encoding',
       'POST /v1/pauses HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
       /^HTTP\/1\.1 400 /,
     ],
-  ])('are refused, and the server goes on: %s', async (_, text, answer) => {
+  ])('are refused, and the server continues: %s', async (_, text, answer) => {
     expect(await raw(text)).toMatch(answer)
     expect((await fixture.call('/v1/me')).status).toBe(200)
   })
 
-  test('cannot pass a token in the URL (401)', async () => {
+  test('with the token in the URL are refused (401)', async () => {
     expect((await fetch(`${fixture.address}/v1/me?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401)
   })
 })
@@ -242,11 +242,11 @@ function postJson(path: string, body: string): Promise<Response> {
   return fixture.call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
 }
 
-/** Returns 'as documented' for a success of the documented shape, or a documented problem that is not INTERNAL. */
+/** Returns 'as documented' for a documented success, and for a documented problem other than INTERNAL. */
 async function verdictOn(route: Route, response: Response): Promise<string> {
   if (!response.ok) {
     const { code } = await problemOf(response)
-    // An empty path parameter makes another path.
+    // An empty path parameter results in the path of another route or of none.
     const documented = code === 'NOT_FOUND' || (code !== 'INTERNAL' && problemCodesOf(route).includes(code))
     return documented ? 'as documented' : code
   }

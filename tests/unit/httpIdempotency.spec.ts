@@ -5,7 +5,7 @@ import { closeAfterAll } from '../support/afterAll.js'
 import { useTestDatabase } from '../support/database.js'
 import { createKey, bodyOf, openHttpFixture, problemOf } from '../support/httpFixture.js'
 
-/** Tests of the identity of a payment over HTTP: instruction id and key, and within one caller the key alone. */
+/** Tests of the identity of a payment over HTTP: the instruction id and the key. A caller can use a key only once. */
 
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
@@ -47,7 +47,7 @@ async function postBatch(instructions: readonly object[]): Promise<Response> {
 }
 
 describe('a known Idempotency-Key', () => {
-  test('is refused with another instruction, and the first is named (409 KEY_REUSED)', async () => {
+  test('is refused with another instruction, and the first instruction is named (409 KEY_REUSED)', async () => {
     const key = randomUUID()
     expect((await fixture.post(buildBody('A-1'), key)).status).toBe(201)
     const response = await fixture.post(buildBody('A-2'), key)
@@ -60,7 +60,7 @@ describe('a known Idempotency-Key', () => {
     expect(await countItems(key)).toBe(1)
   })
 
-  test('is refused with another instruction in a batch, and so is the whole batch (409)', async () => {
+  test('is refused with another instruction in a batch, which is refused as a whole (409)', async () => {
     const key = randomUUID()
     await fixture.post(buildBody('B-1'), key)
     const fresh = { ...buildBody('B-0'), idempotencyKey: randomUUID() }
@@ -129,7 +129,7 @@ describe('an instruction without instructionId', () => {
   })
 })
 
-test('a server whose login is no gateway accepts no payment: it cannot scope keys (503)', async () => {
+test('a server accepts no payment if its login is no gateway (503)', async () => {
   const control = db.as('symphony_control')
   const roles = {
     ingest: db.as('symphony_ingest'),

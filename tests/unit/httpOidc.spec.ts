@@ -8,7 +8,7 @@ import { bodyOf, openHttpFixture, problemOf, type HttpFixture } from '../support
 import { enqueue } from '../support/outboxItems.js'
 import { portOf } from '../support/portOf.js'
 
-/** Tests of tokens of an identity provider. A local server serves its keys. */
+/** Tests of tokens of an identity provider. A local server serves the provider's public keys. */
 
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>
 
@@ -179,7 +179,7 @@ describe('a token', () => {
   })
 })
 
-test('a token sees the participants of its claim, and is refused without the claim', async () => {
+test('a token shows only the participants of its claim, and is refused without the claim', async () => {
   const bound = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ participantsClaim: 'tenants' })) })
   onTestFinished(() => bound.close())
   const item = await enqueue(db, { participantId: 'oidc-mine' })

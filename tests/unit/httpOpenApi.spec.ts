@@ -158,7 +158,7 @@ describe('every route', () => {
       expect([where, response.status, response.ok ? '' : text]).toEqual([where, example.status, ''])
       const { schema } = route.answers[example.status]!
       expect([where, schema === undefined ? [] : defectsOf(schema, JSON.parse(text))]).toEqual([where, []])
-      // An example with an empty list would show nothing.
+      // An example with an empty list would not show the shape of an item.
       const isEmpty = method === 'GET' && !EMPTY_HERE.has(path) && /^\{"\w+":\[\]/.test(text)
       expect([where, isEmpty]).toEqual([where, false])
       executed.push(where)
@@ -166,7 +166,7 @@ describe('every route', () => {
     expect(executed.length).toBe(operations().length - 1)
   })
 
-  test('documents its problem codes, and docs/reference/http.md explains each', async () => {
+  test('documents its problem codes, and docs/reference/http.md explains each code', async () => {
     const page = markdownPage('docs/reference/http.md')
     const documented = [...page.matchAll(/^\| `([A-Z_]+)` \| (\d{3}) \|/gm)].map(([, code, status]) => [
       code,

@@ -65,8 +65,8 @@ async function pages(path: string, limit: number): Promise<string[]> {
   return ids
 }
 
-describe('the list of payments', () => {
-  test('pages newest first, without repetitions or omissions, under each filter', async () => {
+describe('GET /v1/outbox', () => {
+  test('returns pages, newest first, without repetitions or omissions, under each filter', async () => {
     const participantId = 'paged'
     const batch = Array.from({ length: 23 }, () => buildInstruction({ participantId, railType: 'paged-rail' }))
     const made = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), batch)
@@ -89,7 +89,7 @@ describe('the list of payments', () => {
     const find = async (q: string) =>
       (await get<OutboxPage>(`/v1/outbox?q=${encodeURIComponent(q)}`)).items.map(({ outboxId }) => outboxId)
     expect(await find(item.instructionId)).toEqual([another.outboxId, item.outboxId])
-    // A key is searched among the payments of this HTTP caller only. SQL enqueued this one.
+    // A search by key finds only payments of this HTTP caller. This payment was enqueued in SQL.
     expect(await find(item.idempotencyKey)).toEqual([])
     expect(await find(item.participantId)).toEqual([item.outboxId])
     expect(await find(`REF-${item.outboxId}`)).toEqual([item.outboxId])
@@ -181,7 +181,7 @@ describe('the list of payments', () => {
   })
 })
 
-describe('the timeline of a payment', () => {
+describe('GET /v1/outbox/{outboxId}', () => {
   test('shows lease, attempts, late outcome, hold, both people and redrive', async () => {
     const item = await enqueueAndClaim(db)
     const leased = await get<Timeline>(`/v1/outbox/${item.outboxId}`)
@@ -235,7 +235,7 @@ describe('the timeline of a payment', () => {
     })
   })
 
-  test('has a proof with each row as the bytes that are hashed', async () => {
+  test('has a subpath /proof with each row as the bytes that are hashed', async () => {
     const item = await enqueueUnknown(db, { payload: { note: 'ü€😀' } })
     await acted('alice', `/v1/holds/${item.outboxId}/resolve`, { decision: 'RETRY', reason: 'try again' })
     const proof = await get<Proof>(`/v1/outbox/${item.outboxId}/proof`)
@@ -254,7 +254,7 @@ describe('the timeline of a payment', () => {
 })
 
 describe('a two-person decision', () => {
-  test('is approved once, by a person other than the proposer in any spelling', async () => {
+  test('is approved once, by another person; ALICE counts as the proposer alice', async () => {
     const item = await enqueueUnknown(db)
     const proposed = await acted<{ status: string; proposalId: string }>(
       'alice',
@@ -291,7 +291,7 @@ describe('a two-person decision', () => {
     })
   })
 
-  test('is refused with the reason if the state forbids it (409)', async () => {
+  test('is refused with an explanation if the state forbids it (409)', async () => {
     const dispatched = await enqueue(db)
     await complete(db, await claimOnly(db, dispatched.railType), { state: 'DISPATCHED', railReference: 'x' })
     expect(
@@ -332,7 +332,7 @@ describe('a two-person decision', () => {
 })
 
 describe('a batch', () => {
-  test('is accepted as a whole in its order; repeated, it returns the same items', async () => {
+  test('is accepted as a whole in its order; a repetition returns the same items', async () => {
     const instructions = Array.from({ length: 3 }, () => buildInstruction({ participantId: 'batched' }))
     const first: { items: { outboxId: string; created: boolean }[] } = JSON.parse(
       await (await post({ instructions })).text(),
@@ -342,7 +342,7 @@ describe('a batch', () => {
     expect(again.items).toMatchObject(first.items.map(({ outboxId }) => ({ outboxId, created: false })))
   })
 
-  test('is refused as a whole if one item conflicts or is invalid, and the item is named', async () => {
+  test('is refused as a whole if one item conflicts or is invalid, and that item is named', async () => {
     const known = buildInstruction({ participantId: 'all-or-none' })
     await post({ instructions: [known] })
     const fresh = buildInstruction({ participantId: 'all-or-none' })
@@ -421,8 +421,8 @@ describe('the overview', () => {
   })
 })
 
-describe('jobs and the inbox', () => {
-  test('a job is defined, paused, resumed, triggered and deleted, then JOB_NOT_FOUND', async () => {
+describe('over HTTP', () => {
+  test('a job is created, paused, resumed, triggered and deleted, and then unknown', async () => {
     const body = { cron: '0 2 * * *', topic: 'reports', payload: { secret: 'CANARY' }, timeZone: 'Africa/Cairo' }
     const put = await act('alice', '/v1/jobs/nightly', body, 'PUT')
     expect(JSON.parse(await put.text())).toMatchObject({ name: 'nightly', created: true, state: 'ACTIVE' })

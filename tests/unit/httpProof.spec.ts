@@ -110,8 +110,8 @@ async function expectSound({ joined }: Pages, rows: number): Promise<void> {
   ])
 }
 
-describe('the proof of a payment', () => {
-  test('comes in pages of at most 64 KiB that join (20 attempts, 20 events, 39 blocks)', async () => {
+describe('GET /v1/outbox/{outboxId}/proof', () => {
+  test('returns pages of at most 64 KiB (20 attempts, 20 events, 39 blocks)', async () => {
     const item = await enqueueWithEvents(20, { afterEach: sealWithOthers })
     for (let number = 2; number <= 20; number += 1) {
       await complete(ledger.db, await makeDueAndClaim(ledger.db, item), { state: 'RETRYABLE', errorCode: 'BUSY' })
@@ -124,7 +124,7 @@ describe('the proof of a payment', () => {
     expect(Math.max(...pages.sizes)).toBeLessThan(PAGE_BYTES_MAX)
   })
 
-  test('takes less than 8 KiB for two rows in blocks of 10,000 rows', async () => {
+  test('returns less than 8 KiB for two rows in blocks of 10,000 rows', async () => {
     const item = await enqueue(ledger.db)
     await fill(9_999)
     expect(await ledger.seal(10_000)).toEqual([10_000])
@@ -138,7 +138,7 @@ describe('the proof of a payment', () => {
     expect(pages.sizes[0]).toBeLessThan(8_192)
   })
 
-  test('has one row per page for large payloads, and the pages join', async () => {
+  test('returns one row per page for large payloads', async () => {
     const item = await enqueueAndFail(ledger.db, 3, { payload: { note: 'x'.repeat(60_000) } })
     await ledger.sealAll()
     const pages = await pagesOf(item.outboxId)
@@ -146,7 +146,7 @@ describe('the proof of a payment', () => {
     expect(pages.sizes.length).toBe(4)
   })
 
-  test('limits its pages by the bytes, not the characters, of masked payloads', async () => {
+  test('counts bytes, not characters, of masked payloads towards the size of a page', async () => {
     const payload = { iban: 'DE89370400440532013000', note: '€'.repeat(9_000) }
     const item = await enqueueAndFail(ledger.db, 4, { railType: 'masking', payload })
     const { joined, sizes } = await pagesOf(item.outboxId)
@@ -155,7 +155,7 @@ describe('the proof of a payment', () => {
   })
 
   test('counts block heads towards the size of a page', async () => {
-    // A full page of rows fits only without the heads of their blocks.
+    // A page of these rows fits into 64 KiB only without the heads of their blocks.
     const item = await enqueueWithEvents(40, { reason: 'x'.repeat(1_000) })
     await ledger.sealAll(1)
     const pages = await pagesOf(item.outboxId)
@@ -187,7 +187,7 @@ describe('the proof of a payment', () => {
     expect(problem).toMatchObject({ status: 400, code: 'INVALID_QUERY', argument: 'cursor' })
   })
 
-  test('is empty after the last row', async () => {
+  test('returns no rows after the last row', async () => {
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     const response = await http.call(`/v1/outbox/${outboxId}/proof?cursor=${cursorOf('proof', 'attempt', '1')}`)
     expect(JSON.parse(await response.text())).toEqual({ outboxId, rows: [], blocks: [], next: null })

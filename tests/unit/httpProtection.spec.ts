@@ -72,7 +72,7 @@ describe('an instruction', () => {
     expect(rows[0]!.text).not.toContain(IBAN)
   })
 
-  test('is refused for a card number in a forbidden field, which is named without it', async () => {
+  test('is refused for a card number in a forbidden field; the error names only the field', async () => {
     const body = bodyOf(buildInstruction({ railType: 'encrypted', payload: { memo: 'pay 4111 1111 1111 1111' } }))
     const problem = await problemOf(await fixture.post(body, randomUUID()))
     expect(problem).toMatchObject({ status: 422, code: 'CARD_NUMBER_REFUSED', argument: 'payload/memo' })
@@ -98,8 +98,8 @@ describe('an instruction', () => {
   })
 })
 
-describe('the proof of a payment', () => {
-  test('masks fields and omits their records; payloads=plain shows the records', async () => {
+describe('GET /v1/outbox/{outboxId}/proof', () => {
+  test('masks fields and omits their raw records; payloads=plain returns the raw records', async () => {
     const { outboxId, ...masked } = await proofOf('masked')
     expect(JSON.stringify(masked)).not.toContain(IBAN)
     expect(masked.rows.map(({ record }) => record === null)).toEqual([false, true])
@@ -109,7 +109,7 @@ describe('the proof of a payment', () => {
     expect(plain.rows.map(({ record }) => hasIban(record))).toEqual([false, true])
   })
 
-  test('shows the records of a rail without field classes', async () => {
+  test('returns the raw records of a rail without field classes', async () => {
     const { rows } = await proofOf('open')
     expect(rows.map(({ payload, record }) => [payload, hasIban(record)])).toEqual([
       [null, false],
@@ -117,7 +117,7 @@ describe('the proof of a payment', () => {
     ])
   })
 
-  test('refuses another value of payloads (INVALID_QUERY)', async () => {
+  test('refuses an unknown value of payloads (INVALID_QUERY)', async () => {
     const response = await fixture.call(`/v1/outbox/${randomUUID()}/proof?payloads=all`)
     expect(await problemOf(response)).toMatchObject({ status: 400, code: 'INVALID_QUERY' })
   })

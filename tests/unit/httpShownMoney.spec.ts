@@ -13,7 +13,7 @@ import { createPerson, enqueueFailed, enqueueUnknown, propose, type Person } fro
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { writeRailsFile } from '../support/railsFile.js'
 
-/** Tests of the amounts that people see over HTTP with the scope read, and on the command line. */
+/** Tests of amounts shown over HTTP to a key with the scope read, and on the command line. */
 
 const IBAN = 'DE89370400440532013000'
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: IBAN, memo: 'SECRET-MEMO' }
@@ -84,7 +84,7 @@ describe('the command line', () => {
     expect(said.stdout).not.toContain(IBAN)
   })
 
-  test('shows the amount before an approval', async () => {
+  test('shows the amount in a dry run of an approval', async () => {
     const { stdout } = await commandLine('holds', 'list', '--json')
     const { held: listed }: { held: { proposal: { proposalId: string } }[] } = JSON.parse(stdout)
     const said = await commandLine('approve', listed[0]!.proposal.proposalId, '--dry-run')
@@ -128,7 +128,7 @@ test('an API without --rails masks payloads by the field classes that a worker d
   })
 })
 
-test('an API with --rails declares them without serving them, and cannot weaken a class', async () => {
+test('an API with --rails declares its rails, serves none and removes no field class', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-rails-'))
   const declaration = `type: '${RAIL}', onUnknown: 'hold', fields: { '/iban': 'masked' }, dispatch() {}`
   const before = await served()

@@ -31,7 +31,7 @@ async function listen(fixture: HttpFixture, token = TOKEN): Promise<EventStreamC
   return client
 }
 
-/** Opens a stream and waits for its first poll. From then on every change is sent. */
+/** Opens a stream and waits for its first poll. The stream sends every change after that poll. */
 async function listening(fixture: HttpFixture): Promise<EventStreamClient> {
   const client = await listen(fixture)
   await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(0)
@@ -65,7 +65,7 @@ function counting() {
   }
 }
 
-test('the stream sends the status, then every state of each payment that changes', async () => {
+test('the stream sends the status, and every new state of a payment', async () => {
   const client = await listening(await quickStage())
   expect(client.response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
   const before = client.heard('status').length
@@ -79,7 +79,7 @@ test('the stream sends the status, then every state of each payment that changes
   await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(before)
 })
 
-test('the stream reports only its polls while nothing changes', async () => {
+test('the stream sends only poll events while nothing changes', async () => {
   const client = await listening(await quickStage())
   const told = () => client.events.length - client.heard('looked').length
   await expect.poll(() => client.heard('looked').length, POLL_OPTIONS).toBeGreaterThan(10)
@@ -141,7 +141,7 @@ test('a key bound to participants receives only their changes, and no status', a
   expect(bound.heard('status')).toEqual([])
 })
 
-test('the stream survives an outage of the database and goes on', async () => {
+test('the stream continues after an outage of the database', async () => {
   const proxy = await TcpProxy.before(db.url)
   onTestFinished(() => proxy.close())
   const url = new URL(db.url)
@@ -172,7 +172,7 @@ test('the stream ends when its key is revoked', async () => {
   expect(await client.ended).toBe('ended')
 })
 
-test('streamsMax limits streams (503 STREAMS_EXHAUSTED), and a closed one frees its place', async () => {
+test('streamsMax limits streams (503 STREAMS_EXHAUSTED); a closed stream no longer counts', async () => {
   const fixture = await quickStage({ limits: { streamsMax: 1 } })
   const first = await listen(fixture)
   const refused = await fixture.call('/v1/stream')

@@ -86,7 +86,7 @@ async function messages(): Promise<bigint> {
 }
 
 describe('a signed webhook', () => {
-  test('is stored when 202 is answered; a repetition answers 200 and is counted', async () => {
+  test('is stored before the answer 202; a repetition answers 200 and is counted', async () => {
     const first = await fromBank({ body: event('evt-1', { amount: '12.50' }) })
     expect([first.status, await bodyOf(first)]).toEqual([
       202,
@@ -106,7 +106,7 @@ describe('a signed webhook', () => {
     expect((await claimOf(db, key)).map(({ messageId }) => messageId)).toContain('evt-1')
   })
 
-  test('is refused with other content under a known id (409), which leaves an event', async () => {
+  test('is refused with other content under a known id (409), and an event records that', async () => {
     const key = { source: 'bank', messageId: 'evt-2' }
     expect((await fromBank({ body: event('evt-2', { amount: '1.00' }) })).status).toBe(202)
     const other = await fromBank({ body: event('evt-2', { amount: '9.00' }) })
@@ -201,14 +201,14 @@ describe('an invalid webhook', () => {
       422,
       'INVALID_MESSAGE',
     ],
-  ])('is refused although well signed: %s', async (_what, body, status, code) => {
+  ])('is refused despite a valid signature: %s', async (_what, body, status, code) => {
     const before = await messages()
     const problem = await problemOf(await fromBank({ body }))
     expect(problem).toMatchObject({ status, code })
     expect(await messages()).toBe(before)
   })
 
-  test('is refused over 64 KiB (413), and accepted up to it', async () => {
+  test('is refused over 64 KiB (413), and accepted up to 64 KiB', async () => {
     const room = 65_536 - event('evt-64', { text: '' }).length
     // jsonb adds a space after each of the five colons and commas.
     const fitting = event('evt-64', { text: 'x'.repeat(room - 5) })
@@ -284,8 +284,12 @@ describe('webhook sources', () => {
     ['a masked secret', { bank: { secrets: [`whsec_${'*'.repeat(40)}`] } }, 'bank.secrets[0]: expected base64'],
     ['a short secret in base64', { bank: { secrets: ['whsec_AAAAAAAAAAAA'] } }, 'expected at least 16 bytes'],
     ['a misspelt field', { bank: { secrets, tolerance: 1 } }, 'bank.tolerance: unknown; expected one of secrets, '],
-    ['two places of the id', { bank: { secrets, messageIdHeader: 'a', messageIdPointer: '/a' } }, 'got both'],
-    ['two places of the topic', { bank: { secrets, topic: 'a', topicPointer: '/a' } }, 'got both'],
+    [
+      'a header and a pointer for the id',
+      { bank: { secrets, messageIdHeader: 'a', messageIdPointer: '/a' } },
+      'got both',
+    ],
+    ['a fixed topic and a pointer for the topic', { bank: { secrets, topic: 'a', topicPointer: '/a' } }, 'got both'],
     ['an invalid pointer', { bank: { secrets, messageIdPointer: 'id' } }, 'bank.messageIdPointer: expected a JSON'],
     ['an invalid header', { bank: { secrets, signatureHeader: 'a b' } }, 'bank.signatureHeader: expected the name'],
     ['a tolerance of 0', { bank: { secrets, toleranceSeconds: 0 } }, 'bank.toleranceSeconds: expected a whole'],

@@ -37,7 +37,7 @@ async function inState(state: 'seen' | 'processing' | 'done' | 'dead'): Promise<
 
 describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
   test.each([null, undefined, '', ' ', '\t\r\n', '\u00A0\u2003\u3000\uFEFF', 17])(
-    'PRIM-POSTGRES-INBOX-001 refuses the message id and the source %j before any I/O, by name',
+    'refuses %j as message id or source before any I/O, and names the argument',
     async (blank) => {
       const unreachable = new Inbox({
         as: (role) => ({ ...db.as(role), query: () => Promise.reject(new Error('there was I/O')) }),
@@ -53,7 +53,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     },
   )
 
-  test('PRIM-POSTGRES-INBOX-001 the database refuses blank ids by itself, and stores nothing', async () => {
+  test('refuses blank ids also in SQL, and stores nothing', async () => {
     const executor = db.as('symphony_executor')
     for (const blank of [null, '', ' ', '\t', '\u00A0\u2003\u3000\uFEFF']) {
       for (const values of [
@@ -73,7 +73,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     )
   })
 
-  test('PRIM-POSTGRES-INBOX-001 ids have at most 255 characters and no control character', async () => {
+  test('accepts ids of up to 255 characters without control characters', async () => {
     const longest = { source: '😀'.repeat(255), messageId: '😀'.repeat(255) }
     expect(await inbox.alreadyProcessed(longest)).toBe(false)
     expect(await rowOf(db, longest)).toMatchObject({ state: 'seen' })
@@ -87,7 +87,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     }
   })
 
-  test('PRIM-POSTGRES-INBOX-001 returns false until the message is done, and true afterwards', async () => {
+  test('returns false until the message is done, and true afterwards', async () => {
     const key = buildKey()
     expect(await inbox.alreadyProcessed(key)).toBe(false)
     expect(await inbox.alreadyProcessed(key)).toBe(false)
@@ -99,7 +99,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await inbox.alreadyProcessed({ ...buildKey(), messageId: key.messageId })).toBe(false)
   })
 
-  test('PRIM-POSTGRES-INBOX-001 counts sightings apart from attempts', async () => {
+  test('counts sightings apart from attempts', async () => {
     const key = buildKey()
     for (let sighting = 0; sighting < 3; sighting += 1) await inbox.alreadyProcessed(key)
     expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 0 })
@@ -107,7 +107,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 1 })
   })
 
-  test('PRIM-POSTGRES-INBOX-001 reports a different content and records each as one event', async () => {
+  test('throws for different content, and records each different content as one event', async () => {
     const key = buildKey()
     const executor = db.as('symphony_executor')
     expect(await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1, b: 2 } })).toBe(false)
@@ -131,7 +131,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await rowOf(db, key)).toMatchObject({ topic: null, payload: null, sightings: 7n })
   })
 
-  test('PRIM-POSTGRES-INBOX-001 compares with the first content, even if a sighting came before it', async () => {
+  test('compares with the first content, even after a sighting without content', async () => {
     const key = buildKey()
     await inbox.alreadyProcessed(key)
     await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1 } })
@@ -140,12 +140,12 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     )
   })
 
-  test('PRIM-POSTGRES-INBOX-001 refuses an invalid topic or payload', async () => {
+  test('refuses an invalid topic or payload', async () => {
     expect(await failureOf(sightingOf('a b', {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
     expect(await failureOf(sightingOf('a', '[]'))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
   })
 
-  test('PRIM-POSTGRES-INBOX-001 needs topic and payload together; a later enqueue matches them', async () => {
+  test('needs topic and payload together, and a later enqueue of the same content succeeds', async () => {
     expect(await failureOf(sightingOf(null, {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
     expect(await failureOf(sightingOf('a', null))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
     const { topic, payload, ...key } = buildMessage()
@@ -163,13 +163,13 @@ function sightingOf(topic: string | null, payload: unknown): Promise<unknown> {
 }
 
 describe('PRIM-POSTGRES-INBOX-002 markProcessing', () => {
-  test('PRIM-POSTGRES-INBOX-002 moves a seen message to processing, and counts the attempt', async () => {
+  test('moves a seen message to processing, and counts the attempt', async () => {
     const key = await inState('seen')
     await inbox.markProcessing(key)
     expect(await rowOf(db, key)).toMatchObject({ state: 'processing', attempt_count: 1, fence: null, ended_at: null })
   })
 
-  test('PRIM-POSTGRES-INBOX-002 can be repeated after a crash, which counts as another attempt', async () => {
+  test('can be repeated after a crash, and counts another attempt', async () => {
     const key = await inState('processing')
     await inbox.markProcessing(key)
     expect(await rowOf(db, key)).toMatchObject({ state: 'processing', attempt_count: 2 })
@@ -177,7 +177,7 @@ describe('PRIM-POSTGRES-INBOX-002 markProcessing', () => {
 })
 
 describe('PRIM-POSTGRES-INBOX-003 markProcessed', () => {
-  test('PRIM-POSTGRES-INBOX-003 moves a processing message to done; a repetition changes nothing', async () => {
+  test('moves a processing message to done; a repetition changes nothing', async () => {
     const key = await inState('processing')
     await inbox.markProcessed(key)
     const done = await rowOf(db, key)
@@ -186,7 +186,7 @@ describe('PRIM-POSTGRES-INBOX-003 markProcessed', () => {
     expect(await rowOf(db, key)).toEqual(done)
   })
 
-  test('PRIM-POSTGRES-INBOX-003 is rolled back with the transaction of the work', async () => {
+  test('is rolled back with the transaction of the handler', async () => {
     const key = await inState('processing')
     const undone = db.database.transactionAsRole('symphony_executor', async (tx) => {
       await markInboxProcessed(tx, key)
@@ -199,7 +199,7 @@ describe('PRIM-POSTGRES-INBOX-003 markProcessed', () => {
 
 describe('PRIM-POSTGRES-INBOX-004 markDead', () => {
   test.each(['seen', 'processing'] as const)(
-    'PRIM-POSTGRES-INBOX-004 moves a %s message to dead, with its error and an event',
+    'moves a %s message to dead, with its error and an event',
     async (state) => {
       const key = await inState(state)
       await inbox.markDead(key, 'cannot be read')
@@ -213,7 +213,7 @@ describe('PRIM-POSTGRES-INBOX-004 markDead', () => {
     },
   )
 
-  test('PRIM-POSTGRES-INBOX-004 shortens and repairs the error, and refuses a blank one in SQL', async () => {
+  test('shortens and repairs the error, and refuses a blank error in SQL', async () => {
     const key = await inState('seen')
     await inbox.markDead(key, `\u0000${'x'.repeat(5_000)}`)
     expect(String((await rowOf(db, key))['last_error'])).toHaveLength(2_000)
@@ -221,7 +221,7 @@ describe('PRIM-POSTGRES-INBOX-004 markDead', () => {
     expect(await failureOf(blank)).toMatchObject({ code: 'INVALID_PARAMETER' })
   })
 
-  test('PRIM-POSTGRES-INBOX-004 a dead message that an operator revived has a fresh count', async () => {
+  test('is undone when an operator revives the message, with an attempt count of 0', async () => {
     const key = await inState('processing')
     await inbox.markDead(key, 'poison')
     await reviveInboxMessage(db.as('symphony_control'), key, 'the sender repaired it')
@@ -238,7 +238,7 @@ const MARKS = {
 } as const
 
 describe.each(Object.entries(MARKS))('%s', (name, mark) => {
-  test(`${name} throws for an unknown message (P7011), and creates nothing`, async () => {
+  test('throws for an unknown message (P7011), and creates nothing', async () => {
     const key = buildKey()
     const error = await failureOf(mark(key))
     expect(error).toMatchObject({ code: 'INBOX_UNKNOWN' })
@@ -246,12 +246,12 @@ describe.each(Object.entries(MARKS))('%s', (name, mark) => {
     expect(await rowOf(db, key)).toEqual({})
   })
 
-  test(`${name} refuses a blank source or id before any I/O`, async () => {
+  test('refuses a blank source or id before any I/O', async () => {
     await expect(mark({ ...buildKey(), source: ' ' })).rejects.toThrow(InvalidArgumentError)
     await expect(mark({ ...buildKey(), messageId: '' })).rejects.toThrow(InvalidArgumentError)
   })
 
-  test(`${name} refuses an enqueued message, claimed or not (P7010)`, async () => {
+  test('refuses an enqueued message, claimed or not (P7010)', async () => {
     const waiting = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
     const claimed = await enqueuedAndClaimed(db)
     for (const key of [waiting, claimed]) {
@@ -263,7 +263,7 @@ describe.each(Object.entries(MARKS))('%s', (name, mark) => {
     }
   })
 
-  test(`${name} raises 40001 in a transaction that is older than the message`, async () => {
+  test('raises 40001 in a REPEATABLE READ transaction that is older than the message', async () => {
     const connection = await openConnection(db, 'symphony_executor')
     await connection.client.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await connection.client.query('SELECT 1')

@@ -35,7 +35,7 @@ describe('a message', () => {
     expect(await rowOf(db, message)).toMatchObject({ topic: message.topic, payload: message.payload, due_later: false })
   })
 
-  test('is only counted when it is sent again, also while it is processed', async () => {
+  test('that is sent again is only counted, also while it is processed', async () => {
     const message = buildMessage({ payload: { a: 1, b: [2, { c: 'é' }] } })
     await enqueue(message)
     // The order of keys makes no difference.
@@ -75,7 +75,7 @@ describe('a message', () => {
     expect((await enqueue(message)).created).toBe(true)
   })
 
-  test('becomes work if it is enqueued after a sighting', async () => {
+  test('can be claimed if it is enqueued after a sighting', async () => {
     const message = buildMessage()
     const inbox = new Inbox(db.database)
     expect(await inbox.alreadyProcessed(message)).toBe(false)
@@ -84,7 +84,7 @@ describe('a message', () => {
     expect(await claimOf(db, message)).toHaveLength(1)
   })
 
-  test('does not become work if it is marked already', async () => {
+  test('is not stored for claims if it was marked before', async () => {
     for (const marks of [['markProcessing'], ['markProcessing', 'markProcessed'], ['markDead']] as const) {
       const message = buildMessage()
       const inbox = new Inbox(db.database)
@@ -131,7 +131,7 @@ describe('a different content under a known key', () => {
     expect(await readInboxEvents(db.as('symphony_control'), message)).toHaveLength(1)
   })
 
-  test('is reported after a sighting, and does not become work', async () => {
+  test('is reported after a sighting with other content, and is not stored for claims', async () => {
     const message = buildMessage()
     const inbox = new Inbox(db.database)
     await inbox.alreadyProcessed(message, { topic: message.topic, payload: { other: true } })
@@ -141,7 +141,7 @@ describe('a different content under a known key', () => {
 })
 
 describe('a batch', () => {
-  test('is answered and claimed in its order, with repetitions', async () => {
+  test('is answered and claimed in its order; a repetition is counted', async () => {
     await withTestDatabase(async (own) => {
       const messages = ['c', 'a', 'b', 'a'].map((messageId) => buildMessage({ source: 'batch', messageId }))
       const answers = await enqueueInboxMessages(own.as('symphony_ingest'), messages)
@@ -155,7 +155,7 @@ describe('a batch', () => {
     })
   })
 
-  test('is all or nothing, and the refused item is named', async () => {
+  test('is stored as a whole or not at all, and the refused item is named', async () => {
     const good = buildMessage()
     const refused = enqueueInboxMessages(db.as('symphony_ingest'), [good, buildMessage({ topic: 'a b' })])
     expect(await failureOf(refused)).toMatchObject({ argument: 'messages[1].topic' })
@@ -213,7 +213,7 @@ describe('inbox workers', () => {
     })
   })
 
-  test('learn from nextInboxEvent when the next message is due or a claim expires', async () => {
+  test('read from nextInboxEvent when the next message is due or a claim expires', async () => {
     await withTestDatabase(async (own) => {
       const executor = own.as('symphony_executor')
       expect(await nextInboxEvent(executor)).toBeNull()

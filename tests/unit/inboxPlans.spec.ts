@@ -12,12 +12,12 @@ import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
  */
 
 const TABLES = ['inbox_messages', 'inbox_events'] as const
-/** Messages of one operation. */
+/** Number of messages per operation. */
 const BATCH = 50
-/** Limit of rows read: a few for each message, before, under and after the lock. */
+/** Maximum number of rows read: a few per message, before, during and after the row lock. */
 const ROWS_MAX = 6 * BATCH
 
-// Functions that count their branches would read other tables, too.
+// With branch counters the functions would also read other tables.
 const db = await useTestDatabase({ countBranches: false })
 beforeAll(async () => {
   const client = await db.connect()
@@ -111,7 +111,7 @@ const OPERATIONS: Readonly<
   },
 }
 
-test.each(Object.keys(OPERATIONS))('%s reads few rows by an index, whatever the table holds', async (what) => {
+test.each(Object.keys(OPERATIONS))('the %s reads few rows by an index, however full the table is', async (what) => {
   const { role = 'symphony_executor', name, prepare } = OPERATIONS[what]!
   const values = await prepare()
   const recorder = await PlanRecorder.open(db, role)

@@ -37,7 +37,7 @@ beforeAll(async () => {
 
 const keyOf = ({ source, messageId }: InboxClaimRef) => ({ source, messageId })
 
-/** The three verbs. Each returns the keys of the messages that it changed. */
+/** Functions that end a claim. Each returns the keys of the messages that it changed. */
 const VERBS: Readonly<Record<string, (claims: readonly InboxClaimRef[], workerId?: string) => Promise<unknown[]>>> = {
   ack: (claims, workerId = WORKER) => ackInboxMessages(db.as('symphony_executor'), claims, workerId),
   abandon: async (claims, workerId = WORKER) =>
@@ -49,9 +49,7 @@ const VERBS: Readonly<Record<string, (claims: readonly InboxClaimRef[], workerId
 }
 
 describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) => {
-  const title = `PRIM-POSTGRES-INBOX-005 ${name}`
-
-  test(`${title} by the holder with its fence changes the message once`, async () => {
+  test('changes the message once, for the holder with its fence', async () => {
     const claim = await enqueuedAndClaimed(db)
     expect(await verb([claim])).toEqual([keyOf(claim)])
     expect(await rowOf(db, claim)).toMatchObject({
@@ -65,7 +63,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await rowOf(db, claim)).toEqual(after)
   })
 
-  test(`${title} with another fence or by another worker changes nothing`, async () => {
+  test('changes nothing with another fence or for another worker', async () => {
     const claim = await enqueuedAndClaimed(db)
     const before = await rowOf(db, claim)
     expect(await verb([{ ...claim, fence: randomUUID() }])).toEqual([])
@@ -75,7 +73,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await rowOf(db, claim)).toEqual(before)
   })
 
-  test(`${title} after the claim expired changes nothing, even without a new claim`, async () => {
+  test('changes nothing after the claim expired, even without a new claim', async () => {
     const claim = await enqueuedAndClaimed(db)
     await expireClaim(db, claim)
     const before = await rowOf(db, claim)
@@ -83,10 +81,10 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await rowOf(db, claim)).toEqual(before)
   })
 
-  test(`${title} after expiry and a new claim changes nothing, and the new claim stays`, async () => {
+  test('changes nothing after expiry and a new claim, and the new claim stays', async () => {
     const claim = await enqueuedAndClaimed(db)
     await expireClaim(db, claim)
-    // Claimed by the same worker: its name alone must not be enough.
+    // The same worker claims again, so only the fence differs.
     const [second] = await claimOf(db, claim)
     expect(second).toMatchObject({ takenOver: true, attemptCount: 2 })
     expect(second!.fence).not.toBe(claim.fence)
@@ -95,7 +93,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await verb([second!])).toEqual([keyOf(claim)])
   })
 
-  test(`${title} checks the claim when it has the row lock, not when it starts to wait`, async () => {
+  test('checks the claim when it has the row lock, not when it starts to wait', async () => {
     const claim = await enqueuedAndClaimed(db)
     const holder = await openConnection(db)
     const waiter = await openConnection(db, 'symphony_executor')
@@ -107,7 +105,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
       fail: () => failInboxMessages(waiter, [claim], WORKER),
     }[name]!()
     await untilWaiting(db, waiter)
-    // The claim expires after the waiter began, and before it gets the row.
+    // The claim expires after the call began and before the call gets the row lock.
     await holder.client.query('UPDATE inbox_messages SET claim_expires_at = clock_timestamp() WHERE source = $1', [
       claim.source,
     ])
@@ -117,7 +115,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     await Promise.all([holder.close(), waiter.close()])
   })
 
-  test(`${title} skips foreign, unknown, repeated and empty ids, and returns the others`, async () => {
+  test('skips foreign, unknown, repeated and empty ids, and returns the other ids', async () => {
     const [one, two, foreign] = [
       await enqueuedAndClaimed(db),
       await enqueuedAndClaimed(db),
@@ -138,7 +136,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await verb([{ ...one, source: ' ' }])).toEqual([])
   })
 
-  test(`${title} refuses a bad fence, a bad worker or 1001 claims before any I/O`, async () => {
+  test('refuses an invalid fence, an invalid worker or 1001 claims before any I/O', async () => {
     const claim = { ...buildMessage(), fence: randomUUID() }
     await expect(verb([{ ...claim, fence: 'mine' }])).rejects.toThrow(InvalidArgumentError)
     await expect(verb([claim], '')).rejects.toThrow(InvalidArgumentError)
@@ -234,7 +232,7 @@ describe('Inbox.abandon', () => {
     expect(await rowOf(db, claim)).toMatchObject({ due_later: true })
   })
 
-  test('leaves the attempt uncounted if told so', async () => {
+  test('does not count the attempt if the caller says so', async () => {
     const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
     const executor = db.as('symphony_executor')
     expect(await abandonInboxMessages(executor, [{ ...claim, error: 'no handler' }], WORKER, false)).toMatchObject([
@@ -270,7 +268,7 @@ describe('the attempt limit', () => {
     expect(await rowOf(db, silent)).toMatchObject({ state: 'dead', last_error: 'no error was reported' })
   })
 
-  test('counts crashes: after the last one the message is dead instead of claimed', async () => {
+  test('counts expired claims; after the last one the message is dead instead of claimed', async () => {
     const message = await enqueued(db)
     for (let crash = 1; crash <= 2; crash += 1) {
       expect(await claimOf(db, message, { attemptsMax: 2 })).toMatchObject([{ attemptCount: crash }])
@@ -285,7 +283,7 @@ describe('the attempt limit', () => {
     expect(await readInboxEvents(db.as('symphony_control'), message)).toMatchObject([{ actor: 'worker-3' }])
   })
 
-  test('is 20 by default, else that of the current claim', async () => {
+  test('is 20 by default, or attemptsMax of the current claim', async () => {
     const message = await enqueued(db)
     for (let attempt = 1; attempt <= 20; attempt += 1) {
       const [claim] = await claimOf(db, message)
@@ -301,7 +299,7 @@ describe('the attempt limit', () => {
 })
 
 describe('Inbox.fail', () => {
-  test('makes the message dead at once, and no other verb changes it', async () => {
+  test('makes the message dead at once, and neither ack, abandon nor a claim changes it', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.fail([{ ...claim, error: 'malformed' }])
     expect(await rowOf(db, claim)).toMatchObject({ state: 'dead', last_error: 'malformed', ended_at: expect.any(Date) })
@@ -378,7 +376,7 @@ describe('Inbox.purge', () => {
     })
   })
 
-  test('removes a sighting that was never marked, counted from its last sighting', async () => {
+  test('removes a message that was only sighted, by the time of its last sighting', async () => {
     await withTestDatabase(async (own) => {
       const inbox = new Inbox(own.database)
       const sighted = async (messageId: string, ...lastSeenAgo: readonly number[]) => {
@@ -402,12 +400,12 @@ describe('Inbox.purge', () => {
       expect(await retention.purge({ keepSeconds: 100, batchSize: 10 })).toBe(1)
       expect(await rowOf(own, old)).toEqual({})
       for (const key of [young, begun, died, work]) expect(await rowOf(own, key)).not.toEqual({})
-      // `alreadyProcessed` returns false, purged or not.
+      // `alreadyProcessed` returns false for this message, whether it was purged or not.
       expect(await inbox.alreadyProcessed(old)).toBe(false)
     })
   })
 
-  test('ends the period in which duplicates are recognised', async () => {
+  test('makes an enqueue create a purged message again', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     await endedAgo(db, claim, 1_000)
@@ -422,7 +420,7 @@ describe('Inbox.purge', () => {
 })
 
 describe('the inbox tables', () => {
-  test('keep a done message done (P0001)', async () => {
+  test('refuse to change the state of a done message (P0001)', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     for (const state of ['seen', 'processing', 'dead']) {
@@ -444,7 +442,7 @@ describe('the inbox tables', () => {
     }
   })
 
-  test('keep events append-only, also for a statement that matches none (P0001)', async () => {
+  test('refuse to change events, even by a statement that matches no row (P0001)', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.fail([claim])
     for (const statement of [
@@ -468,7 +466,7 @@ describe('the inbox tables', () => {
     ['a payload without its topic', 'topic = NULL', 'content_all_or_none'],
     ['a payload that is no object', `payload = '[]'`, 'payload_is_object'],
     ['a content without its hash', 'content_hash = NULL', 'content_has_hash'],
-    ['an end of an unfinished message', 'ended_at = now()', 'ended_once_ended'],
+    ['an end time of an unfinished message', 'ended_at = now()', 'ended_once_ended'],
     ['a negative count', 'attempt_count = -1', 'counts_not_negative'],
   ])('refuse %s (23514)', async (_what, set, constraint) => {
     const { source } = await enqueuedAndClaimed(db)

@@ -16,7 +16,7 @@ import { gate } from '../support/gate.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { buildMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
 
-/** Database of one test: a worker claims whatever is due. */
+/** Database of one test, because a worker claims every due message of its database. */
 let db: TestDatabase
 let events: InboxWorkerEvent[]
 let stopping: (() => Promise<void>)[]
@@ -259,7 +259,7 @@ describe('InboxWorker.runOnce', () => {
     const overtaken: InboxHandler = async (claimed, handling) => {
       await write(claimed, handling)
       await expireClaim(db, claimed)
-      // To the database this is another process.
+      // The second worker has its own login and connections, like another process.
       await new InboxWorker(second.database, { [message.topic]: write }, { handlerRole: application }).runOnce()
     }
     expect(await worker({ [message.topic]: overtaken }).runOnce()).toMatchObject({ done: 0, fencesLost: 1 })
@@ -281,7 +281,7 @@ describe('InboxWorker.runOnce', () => {
     }
   })
 
-  test('runs no more handlers than allowed, and claims no more than it can start', async () => {
+  test('runs at most concurrency handlers, and claims only as many messages', async () => {
     for (let n = 0; n < 7; n += 1) await enqueued(db)
     let running = 0
     let most = 0
@@ -317,14 +317,14 @@ describe('a started InboxWorker', () => {
     expect(typesOf()).not.toContain('inbox.fault')
   })
 
-  test('sleeps exactly until a message is due, without notification and polling', async () => {
+  test('wakes when a message becomes due, without notification and polling', async () => {
     const running = worker({ [buildMessage().topic]: write }, { pollMs: 60_000, listen: false })
     await enqueued(db, { notBefore: new Date(Date.now() + 400) })
     await running.start()
     await expect.poll(effects).toBe(1)
   })
 
-  test('waits for a running handler when it stops, and aborts one after shutdownMs', async () => {
+  test('waits for a running handler when it stops, and aborts the handler after shutdownMs', async () => {
     const first = await enqueued(db, { topic: 'obedient' })
     const { opened: begun, open: begin } = gate()
     const { opened: finished, open: finish } = gate()
@@ -414,7 +414,7 @@ test('InboxWorker refuses options out of range by name', () => {
   expect(() => worker({}, { handlerRole: 'symphony_executor' })).toThrow(InboxWorkerOptionError)
 })
 
-/** Returns as if it had succeeded, but only after the abort. */
+/** Resolves like a successful handler, but only after the abort. */
 const untilAborted: InboxHandler = (_claimed, { signal }) =>
   new Promise((resolve) => {
     signal.addEventListener('abort', () => resolve())

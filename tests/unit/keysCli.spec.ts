@@ -23,7 +23,7 @@ async function shown(key: string) {
 }
 
 describe('symphony keys', () => {
-  test('create prints the key once, list never prints it, revoke ends it', async () => {
+  test('create prints the key once, list never prints it, and revoke disables it', async () => {
     const made = await keys(
       'create',
       '--scope',
@@ -69,7 +69,7 @@ describe('symphony keys', () => {
     )
   })
 
-  test('create refuses operate keys for others, and scopes without their role', async () => {
+  test('create refuses operate keys for other people, and scopes whose role the login lacks', async () => {
     expect((await keys('create', '--scope', 'operate', '--owner', operator)).exitCode).toBe(0)
     const other = await keys('create', '--scope', 'operate', '--owner', 'bob')
     expect(other.stdout).toBe('')
@@ -135,7 +135,7 @@ describe('symphony api', () => {
     expect(rows).toEqual([])
   })
 
-  test('notes that a gateway for keys only refuses operate to the access token', async () => {
+  test('notes that its login acts for API keys only, and refuses operate to the access token', async () => {
     const web = await db.createLogin('keys_only', { roles: API_ROLES })
     await db.queryNoRole('SELECT set_actor_gateway($1, false)', [web.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'carol' })

@@ -33,7 +33,7 @@ function movableClock(): Clock & { moveMs: number } {
 }
 
 describe('Leases.acquire', () => {
-  test('PRIM-POSTGRES-LEASE-001 acquire on a free resource succeeds with a valid token', async () => {
+  test('PRIM-POSTGRES-LEASE-001 succeeds on a free resource, with a valid token', async () => {
     const resource = buildResource()
     const lease = await acquire(resource, { durationMs: 90_000, owner: 'owner-1', context: { host: 'a' } })
     expect(lease).toMatchObject({ resource, owner: 'owner-1', fencingToken: 1n, isLost: false })
@@ -48,7 +48,7 @@ describe('Leases.acquire', () => {
     expect(row.renewed_at).toEqual(row.acquired_at)
   })
 
-  test('PRIM-POSTGRES-LEASE-001 two resources are held at once, each with its own tokens', async () => {
+  test('PRIM-POSTGRES-LEASE-001 gives each of two resources its own tokens', async () => {
     const [one, other] = [await acquire(buildResource()), await acquire(buildResource())]
     expect([one.fencingToken, other.fencingToken]).toEqual([1n, 1n])
     expect(await one.tryRenewNow()).toBe(true)
@@ -71,7 +71,7 @@ describe('Leases.acquire', () => {
     ['renewals too seldom', 'r', { durationMs: 10_000, renewEveryMs: 5_001 }, ArgumentRangeError, 'renewEveryMs'],
     ['renewals too often', 'r', { durationMs: 10_000, renewEveryMs: 99 }, ArgumentRangeError, 'renewEveryMs'],
     ['a context that is no object', 'r', { ...LONG, context: [] }, InvalidArgumentError, 'context'],
-  ])('PRIM-POSTGRES-LEASE-001 %s is refused before any I/O', async (_what, resource, options, kind, argument) => {
+  ])('PRIM-POSTGRES-LEASE-001 refuses %s before any I/O', async (_what, resource, options, kind, argument) => {
     // Any I/O would fail with DATABASE_CLOSED.
     const database = openDatabase({ url: db.url })
     await database.close()
@@ -91,7 +91,7 @@ describe('Leases.acquire', () => {
     }
   })
 
-  test('PRIM-POSTGRES-LEASE-002 returns null while another holds it, and leaves the holder alone', async () => {
+  test('PRIM-POSTGRES-LEASE-002 returns null while the resource is held, and changes nothing', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     const before = await leaseRow(db, resource)
@@ -101,7 +101,7 @@ describe('Leases.acquire', () => {
     expect(lease.isLost).toBe(false)
   })
 
-  test('PRIM-POSTGRES-LEASE-010 an expired lease can be reacquired by a new instance, with a greater token', async () => {
+  test('PRIM-POSTGRES-LEASE-010 reacquires an expired lease for a new owner, with a greater token', async () => {
     const resource = buildResource()
     const first = await acquire(resource, { owner: 'first' })
     await expireResource(db, resource)
@@ -112,7 +112,7 @@ describe('Leases.acquire', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ owner: 'second', fencing_token: second.fencingToken })
   })
 
-  test('PRIM-POSTGRES-LEASE-010 a lease that has not expired cannot be reacquired', async () => {
+  test('PRIM-POSTGRES-LEASE-010 does not reacquire a lease that has not expired', async () => {
     const resource = buildResource()
     await acquire(resource)
     await expireResource(db, resource, '-5 minutes')
@@ -129,7 +129,7 @@ describe('Leases.acquire', () => {
     expect(await anew.tryRenewNow()).toBe(true)
   })
 
-  test('supersedes a lease of the same owner elsewhere, which is lost when it renews', async () => {
+  test('supersedes a lease of the same owner in another Leases, which is lost when it renews', async () => {
     const resource = buildResource()
     const old = await acquire(resource, { owner: 'same' })
     const elsewhere = new Leases(db.as('symphony_executor'))
@@ -139,7 +139,7 @@ describe('Leases.acquire', () => {
     expect(await anew.tryRenewNow()).toBe(true)
   })
 
-  test('leaves only the last of overlapping calls of one owner held', async () => {
+  test('leaves one lease held after concurrent calls of one owner: that of the last call', async () => {
     const resource = buildResource()
     const calls = Array.from({ length: 8 }, () => leases.acquire(resource, { ...LONG, owner: 'same' }))
     const given = (await Promise.all(calls)).filter((lease) => lease !== null)
@@ -148,7 +148,7 @@ describe('Leases.acquire', () => {
     await held[0]!.release()
   })
 
-  test('returns null and releases if the answer comes after the trusted time', async () => {
+  test('returns null and releases the lease if the answer arrives too late to be trusted', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const executor = db.as('symphony_executor')
@@ -169,10 +169,10 @@ describe('Leases.acquire', () => {
 })
 
 describe('renewal of a lease', () => {
-  test('PRIM-POSTGRES-LEASE-003 tryRenewNow extends the lease', async () => {
+  test('PRIM-POSTGRES-LEASE-003 extends the lease (tryRenewNow)', async () => {
     const resource = buildResource()
     const lease = await acquire(resource, { durationMs: 60_000 })
-    // As if most of the lease had passed.
+    // Leaves ten seconds of the lease.
     await expireResource(db, resource, '-10 seconds')
     const before = await leaseRow(db, resource)
     expect(await lease.tryRenewNow()).toBe(true)
@@ -188,7 +188,7 @@ describe('renewal of a lease', () => {
     })
   })
 
-  test('PRIM-POSTGRES-LEASE-003 tryRenewNow moves the local deadline, too', async () => {
+  test('PRIM-POSTGRES-LEASE-003 moves the local deadline, too (tryRenewNow)', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 500_000
@@ -208,7 +208,7 @@ describe('renewal of a lease', () => {
     expect((await leaseRow(db, resource)).expires_at).toEqual(until)
   })
 
-  test('PRIM-POSTGRES-LEASE-005 a successful renew increments the token', async () => {
+  test('PRIM-POSTGRES-LEASE-005 increments the token (tryRenewNow)', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     const tokens = [lease.fencingToken]
@@ -220,7 +220,7 @@ describe('renewal of a lease', () => {
     expect((await leaseRow(db, resource)).fencing_token).toBe(4n)
   })
 
-  test('PRIM-POSTGRES-LEASE-005 an automatic renewal increments the token, too', async () => {
+  test('PRIM-POSTGRES-LEASE-005 increments the token (automatic renewal)', async () => {
     const lease = await acquire(buildResource(), LIVELY)
     await expect.poll(() => lease.fencingToken).toBeGreaterThan(1n)
     expect(lease.isLost).toBe(false)
@@ -239,7 +239,7 @@ describe('renewal of a lease', () => {
 })
 
 describe('loss of a lease', () => {
-  test('PRIM-POSTGRES-LEASE-006 loss after expiry aborts the signal by itself', async () => {
+  test('PRIM-POSTGRES-LEASE-006 aborts the signal when an automatic renewal is refused', async () => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
@@ -249,11 +249,11 @@ describe('loss of a lease', () => {
     expect(lease.signal.reason).toBeInstanceOf(LostLeaseError)
     expect(lease.signal.reason).toMatchObject({ code: 'LOST_LEASE', resource, reason: 'refused' })
     expect(events).toContainEqual({ type: 'lease.ended', resource, owner: 'loser', reason: 'refused' })
-    // A lost lease stays lost.
+    // The lost lease is not renewed again.
     expect((await leaseRow(db, resource)).fencing_token).toBe(lease.fencingToken)
   })
 
-  test('PRIM-POSTGRES-LEASE-007 throwIfLost throws LostLeaseError after loss, and not before', async () => {
+  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw LostLeaseError, which it did not before', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     expect(() => lease.throwIfLost()).not.toThrow()
@@ -265,7 +265,7 @@ describe('loss of a lease', () => {
     expect(() => lease.throwIfLost()).toThrow(lease.signal.reason)
   })
 
-  test('PRIM-POSTGRES-LEASE-007 throwIfLost decides by the clock, even if no timer could fire', async () => {
+  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw by the clock, even if no timer fires', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 585_000
@@ -278,7 +278,7 @@ describe('loss of a lease', () => {
     expect(() => lease.throwIfLost()).toThrow(LostLeaseError)
   })
 
-  test('PRIM-POSTGRES-LEASE-008 tryRenewNow returns false after loss, and changes nothing', async () => {
+  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false and change nothing', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     await expireResource(db, resource)
@@ -289,7 +289,7 @@ describe('loss of a lease', () => {
     expect(lease.fencingToken).toBe(1n)
   })
 
-  test('PRIM-POSTGRES-LEASE-008 tryRenewNow returns false if only the local deadline has passed', async () => {
+  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false, also by the local deadline alone', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
@@ -298,7 +298,7 @@ describe('loss of a lease', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ fencing_token: 1n, released_at: null })
   })
 
-  test('PRIM-POSTGRES-LEASE-008 tryRenewNow returns false after release', async () => {
+  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false, also after a release', async () => {
     const lease = await acquire(buildResource())
     await lease.release()
     expect(await lease.tryRenewNow()).toBe(false)
@@ -306,7 +306,7 @@ describe('loss of a lease', () => {
 })
 
 describe('release of a lease', () => {
-  test('PRIM-POSTGRES-LEASE-009 disposing releases and allows reacquisition, with a greater token', async () => {
+  test('PRIM-POSTGRES-LEASE-009 happens on dispose, and allows reacquisition with a greater token', async () => {
     const resource = buildResource()
     {
       await using lease = await leases.acquire(resource, LONG)
@@ -316,7 +316,7 @@ describe('release of a lease', () => {
     expect((await acquire(resource)).fencingToken).toBe(2n)
   })
 
-  test('PRIM-POSTGRES-LEASE-009 a second dispose has no effect', async () => {
+  test('PRIM-POSTGRES-LEASE-009 has no effect the second time', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     expect(await Promise.all([lease.release(), lease.release()])).toEqual([true, true])
@@ -327,7 +327,7 @@ describe('release of a lease', () => {
   })
 
   test.each(['expired and taken by another', 'taken by the same owner'])(
-    'PRIM-POSTGRES-LEASE-009 a stale dispose never releases a lease that was %s',
+    'PRIM-POSTGRES-LEASE-009 does not affect the new lease if the old one was %s',
     async (how) => {
       const resource = buildResource()
       const stale = await acquire(resource, { owner: 'stale' })
@@ -358,7 +358,7 @@ describe('release of a lease', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null })
   })
 
-  test('throws if it fails; a failed dispose is only an event', async () => {
+  test('throws if it fails; a failed dispose only reports lease.fault', async () => {
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
     const lease = (await observed.acquire(buildResource(), LONG))!

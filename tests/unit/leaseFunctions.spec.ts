@@ -31,13 +31,13 @@ async function hold(resource = buildResource(), durationMs = 60_000): Promise<He
   return { resource, owner: OWNER, leaseId: grant.leaseId, fencingToken: grant.fencingToken }
 }
 
-describe('fencing of a lease', () => {
+describe('the fencing of a lease', () => {
   test.each<[string, (claim: Held) => LeaseRef]>([
-    ['an invalid owner', (claim) => ({ ...claim, owner: 'another' })],
+    ['another owner', (claim) => ({ ...claim, owner: 'another' })],
     ['an owner in another case', (claim) => ({ ...claim, owner: OWNER.toUpperCase() })],
     ['another lease id', (claim) => ({ ...claim, leaseId: randomUUID() })],
     ['another resource', (claim) => ({ ...claim, resource: buildResource() })],
-  ])('PRIM-POSTGRES-LEASE-004 renew and release fail for %s, and change nothing', async (_what, forge) => {
+  ])('PRIM-POSTGRES-LEASE-004 makes renew and release fail for %s, and change nothing', async (_what, forge) => {
     const claim = await hold()
     const before = await leaseRow(db, claim.resource)
     expect(await renewLease(executor(), forge(claim), 60_000)).toBeNull()
@@ -46,7 +46,7 @@ describe('fencing of a lease', () => {
     expect(await renewLease(executor(), claim, 60_000)).toMatchObject({ fencingToken: claim.fencingToken + 1n })
   })
 
-  test('PRIM-POSTGRES-LEASE-004 renew and release refuse the id of an earlier lease of the owner', async () => {
+  test('PRIM-POSTGRES-LEASE-004 makes renew and release refuse an earlier lease id of the owner', async () => {
     const stale = await hold()
     const claim = await hold(stale.resource)
     expect(await renewLease(executor(), stale, 60_000)).toBeNull()
@@ -56,7 +56,7 @@ describe('fencing of a lease', () => {
     expect(await renewLease(executor(), claim, 60_000)).toBeNull()
   })
 
-  test('refuses to renew or release an expired lease, even without a new holder', async () => {
+  test('makes renew and release fail for an expired lease, even without a new holder', async () => {
     const claim = await hold()
     await expireResource(db, claim.resource)
     const before = await leaseRow(db, claim.resource)
@@ -65,7 +65,7 @@ describe('fencing of a lease', () => {
     expect(await leaseRow(db, claim.resource)).toEqual(before)
   })
 
-  test('keeps the lease id from every role (42501)', async () => {
+  test('hides the lease id from every role (42501)', async () => {
     const { resource } = await hold()
     for (const role of ['symphony_control', 'symphony_auditor', 'symphony_readonly', 'symphony_executor']) {
       const look = db.as(role).query(`SELECT lease_id FROM ${db.qualify('symphony_leases')}`)
@@ -106,7 +106,7 @@ describe('lease functions in a transaction', () => {
     })
   })
 
-  test('raise 40001 under an older snapshot', async () => {
+  test('raise 40001 under REPEATABLE READ and SERIALIZABLE', async () => {
     const claim = await hold()
     const before = await leaseRow(db, claim.resource)
     const connection = await openConnection(db, 'symphony_executor')
@@ -140,7 +140,7 @@ describe('lease functions in a transaction', () => {
 })
 
 describe('purgeIdleLeases', () => {
-  test('removes leases that were idle for that long, and no others', async () => {
+  test('removes only leases that were idle for the given time', async () => {
     const [held, expired, released, longExpired, longReleased] = await Promise.all(
       Array.from({ length: 5 }, () => hold()),
     )
@@ -158,7 +158,7 @@ describe('purgeIdleLeases', () => {
     )
   })
 
-  test('keeps the tokens of a removed resource growing', async () => {
+  test('does not reset the tokens of a removed resource', async () => {
     const claim = await hold()
     for (let turn = 0; turn < 20; turn += 1) await renewLease(executor(), claim, 60_000)
     const { fencing_token: last } = await leaseRow(db, claim.resource)
@@ -167,7 +167,7 @@ describe('purgeIdleLeases', () => {
     expect((await hold(claim.resource)).fencingToken).toBeGreaterThan(last)
   })
 
-  test('never lowers the floor of tokens', async () => {
+  test('never lowers the token floor', async () => {
     const floor = async () =>
       (await db.queryNoRole<{ fencing_token: bigint }>('SELECT fencing_token FROM symphony_lease_floor')).rows[0]!
     const [little, much] = [await hold(), await hold()]
@@ -215,7 +215,7 @@ describe('readLeases', () => {
     },
   )
 
-  test('returns at most the given number', async () => {
+  test('returns at most limit leases', async () => {
     await Promise.all([hold(), hold()])
     expect(await readLeases(db.as('symphony_readonly'), { limit: 1 })).toHaveLength(1)
   })

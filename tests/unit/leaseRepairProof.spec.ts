@@ -22,8 +22,8 @@ import {
 import { failureOf } from '../support/race.js'
 
 /**
- * Tests that repair returns every expired lease to the queue exactly once, with one ledger row, whatever the rows
- * beside it.
+ * Tests that repair returns every expired lease to the queue exactly once, with one ledger row, even if the ledger
+ * refuses other rows of the batch.
  */
 
 const db = await useTestDatabase()
@@ -43,7 +43,7 @@ async function expireAll(items: readonly { readonly outboxId: string }[]): Promi
   for (const { outboxId } of items) await db.expireLease(outboxId)
 }
 
-/** Runs the body with a ledger that raises `many` for several rows, and `one` for a single row. */
+/** Runs the body while an insert of several ledger rows raises `many`, and an insert of one row raises `one`. */
 async function withLedgerThatRaises<T>(failures: { many: string; one: string }, body: () => Promise<T>): Promise<T> {
   await db.queryNoRole(`
     CREATE FUNCTION raise_for_proof() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -63,7 +63,7 @@ async function withLedgerThatRaises<T>(failures: { many: string; one: string }, 
 }
 
 describe('an expired lease', () => {
-  test('is cleared and due in one second, and the ledger records worker and claim time', async () => {
+  test('is cleared, its item is due in one second, and the ledger records worker and claim time', async () => {
     const lease = await buildLease()
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_at = '2026-01-02T03:04:05.006Z', attempt_count = 0 WHERE outbox_id = $1`,
@@ -227,7 +227,7 @@ describe('a batch of expired leases', () => {
       `ALTER TABLE payment_outbox_attempts ADD CONSTRAINT refuses_some CHECK (outbox_id NOT IN (${ids})) NOT VALID`,
     )
     try {
-      // A batch counts repaired leases, so that a caller continues after a full one.
+      // The batch size counts repaired leases only. A caller therefore continues after a full batch.
       expect(await repair(2)).toHaveLength(2)
       expect(await repair(2)).toHaveLength(1)
       expect(await repair(2)).toEqual([])
@@ -253,13 +253,13 @@ describe('a batch of expired leases', () => {
   })
 })
 
-describe('a transient failure', () => {
+describe('a failed ledger insert', () => {
   test.for([
-    ['of the set', '40001', { many: '40001', one: '22000' }],
-    ['of the set', '40P01', { many: '40P01', one: '22000' }],
-    ['of one row', '40001', { many: '22000', one: '40001' }],
-    ['of one row', '40P01', { many: '22000', one: '40P01' }],
-  ] as const)('is raised, and nothing is repaired: %s (%s)', async ([, sqlstate, failures]) => {
+    ['several rows', '40001', { many: '40001', one: '22000' }],
+    ['several rows', '40P01', { many: '40P01', one: '22000' }],
+    ['one row', '40001', { many: '22000', one: '40001' }],
+    ['one row', '40P01', { many: '22000', one: '40P01' }],
+  ] as const)('is raised if it is transient, and nothing is repaired: %s (%s)', async ([, sqlstate, failures]) => {
     const expired = await leases(3)
     await expireAll(expired)
     await withLedgerThatRaises(failures, async () => {
@@ -272,7 +272,7 @@ describe('a transient failure', () => {
     expect(await repair()).toHaveLength(3)
   })
 
-  test('is not raised for another SQLSTATE: the rows stay leased, and repair returns', async () => {
+  test('is not raised if it is permanent: the rows stay leased', async () => {
     const expired = await leases(3)
     await expireAll(expired)
     await withLedgerThatRaises({ many: '22000', one: '22000' }, async () => {

@@ -49,7 +49,7 @@ async function refusing<T>(items: readonly { readonly outboxId: string }[], body
 }
 
 describe('LeaseRepairWorker', () => {
-  test('is silent when no lease has expired', async () => {
+  test('reports no event when no lease has expired', async () => {
     expect(await repairWorker().runOnce()).toEqual({
       expiredLeasesDetected: 0,
       leasesRepaired: 0,

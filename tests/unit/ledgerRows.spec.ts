@@ -12,14 +12,14 @@ import { failureOf } from '../support/race.js'
 
 /**
  * Tests that the values decoded from the bytes of a row equal the text that PostgreSQL writes. The verifier hashes
- * and decodes the same bytes. The values include edges that only a forged ledger has.
+ * and decodes the same bytes. The values include extremes that only a forged ledger has.
  */
 
 const db = await useTestDatabase({ countBranches: false })
 
 const ODD = 'tables without constraints'
 
-/** Returns the SQL of a column as the text that `field` returns. */
+/** Returns SQL that prints a column in the text form of `field`. */
 function asText(column: string, type: string): string {
   if (column === 'lease_token') return `encode(sha256(uuid_send(lease_token)), 'hex')`
   if (type === 'timestamp with time zone') return `(extract(epoch FROM ${column}) * 1000000)::bigint::text`
@@ -68,7 +68,7 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
 }
 
 /**
- * Fills tables of the same columns without constraints. Each column cycles through its values and null at its own
+ * Fills copies of the ledger tables without constraints. Each column cycles through its values and null at its own
  * pace.
  */
 async function fillOddTables(): Promise<Queryable> {
@@ -105,7 +105,7 @@ describe('a row in binary form', () => {
     odd = await fillOddTables()
   })
 
-  test.each(KINDS)('has the values that PostgreSQL writes as text, and the hash of its bytes: %s', async (kind) => {
+  test.each(KINDS)('decodes to the values that PostgreSQL prints, and has the hash of its bytes: %s', async (kind) => {
     const sent = await readRowPage(odd, kind, NEWEST_FORMAT, null, null, 1_000)
     const table = `${quoteIdentifier(ODD)}.${TABLE_OF[kind]}`
     const { rows: types } = await odd.query<{ name: string; type: string }>(
@@ -163,7 +163,7 @@ describe('a ledger of many pages', () => {
     }
   })
 
-  test('is read to its end in order, sealed or not', async () => {
+  test('is verified to its last row, sealed or not', async () => {
     const role = db.as('symphony_auditor')
     const counts = { identities: PAYMENTS, attempts: PAYMENTS, breakCount: 0 }
     expect(await verifyLedger(databaseSource(role))).toMatchObject({ ...counts, blocks: 0 })

@@ -14,7 +14,7 @@ import {
 } from '../support/outboxItems.js'
 import { openConnection, race } from '../support/race.js'
 
-/** One item with three attempts, the last of them terminal, and two events; and an item without attempts. */
+/** Database with one item that has three attempts, the last terminal, and two events, and one item without attempts. */
 const db = await useTestDatabase()
 let ledger: LedgerText
 let ended: string
@@ -117,7 +117,7 @@ test('concurrent events of one item are numbered without a gap', async () => {
     )
     await holding
     expect(errors).toEqual([])
-    // After the terminal attempt another lock orders the events.
+    // After the terminal attempt the pending row is gone, so another lock orders the events.
     await complete(other, lease, { state: 'FAILED' })
     await race(other, 'symphony_executor', 12, (connection, index) =>
       recordLateOutcome(connection, WORKER, { outboxId, leaseToken, state: 'RETRYABLE', railCode: `code ${index}` }),
