@@ -56,11 +56,11 @@ function section({ servers, settings, contenders }) {
   const versions = servers.map(({ version }) => `PostgreSQL ${version}`)
   const rates = ['items/s', 'server µs', 'Node.js µs']
   return [
-    '## Beside the peers',
+    '## Compared with the peers',
     '',
-    'Written by `npm run bench -- --debian`. Ours and the peers run on one PostgreSQL with `fsync` and `synchronous_commit` on, and on one Node.js.',
+    'Written by `npm run bench -- --debian`. Symphony and the peers run on one PostgreSQL with `fsync` and `synchronous_commit` on, and on one Node.js.',
     `Each contender has its own process and database. Contenders run in turn; results are medians of ${settings.rounds} rounds.`,
-    'Ours keeps the full ledger, fencing tokens and roles; the peers keep no ledger.',
+    'Symphony keeps the full ledger, fencing tokens and roles; the peers keep no ledger.',
     '',
     `${new Date().toISOString().slice(0, 10)} · ${machine()} · ${versions.join(' and ')} · ${settings.items.toLocaleString('en')} items`,
     '',
@@ -72,10 +72,10 @@ function section({ servers, settings, contenders }) {
     '',
     '### Goals',
     '',
-    ...head('figure of ours', 'goal', ...versions),
+    ...head("Symphony's result", 'goal', ...versions),
     ...goalRows(servers),
     '',
-    'Batch enqueue cannot reach the rate of a queue without keys: ours writes two tables, five index entries and the sequence number of the participant.',
+    'Batch enqueue cannot reach the rate of a queue without keys: Symphony writes two tables, five index entries and the sequence number of the participant.',
     '',
     '### Rates and CPU per item',
     '',

@@ -1,6 +1,6 @@
 // Measures the cost of sealing for a drain: `npm run bench:sealing -- [ROUNDS] [ITEMS] [SEAL_INTERVAL_MS]`. Four connections claim and
 // complete items as fast as the database allows, alternately with and without a sealer. The sealer runs every second, ten times as
-// often as by default. Prints each rate and the slowdown of the median. On Linux it also prints the CPU time of the sealer's backend
+// often as the default. Prints each rate and the slowdown of the median. On Linux it also prints the CPU time of the sealer's backend
 // in per cent of the drain's CPU time (server and this process). On a busy machine this number is more reliable than the rates.
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -6,7 +6,7 @@ import { deploy } from '../dist/libs/deployment/index.js'
 import { LedgerSealer } from '../dist/libs/ledger/index.js'
 import { loadRails } from '../dist/libs/rails/index.js'
 
-export const settingOf = () => 'batchSize 500, concurrency 500, 16 connections; everything else as by default'
+export const settingOf = () => 'batchSize 500, concurrency 500, 16 connections; defaults otherwise'
 export const version = createRequire(import.meta.url)('../package.json').version
 
 export async function open({ url }) {

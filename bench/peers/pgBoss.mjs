@@ -14,7 +14,7 @@ const QUEUE = 'pay'
 const BATCH = 500
 const KEYS = {
   undefined: 'no key',
-  id: 'an own id per job, derived from the key by SHA-1',
+  id: "each job's id derived from its key by SHA-1",
   singletonKey: 'policy exclusive, a singletonKey per job',
 }
 
