@@ -6,7 +6,7 @@ const POLL_INTERVAL_MS = 25
 /** Deadline of one start or stop, shared by all its steps. */
 export class Deadline {
   readonly #endsAtMs: number
-  /** Aborts when the caller gives up before the deadline. */
+  /** Signal of the caller, who may give up before the deadline. */
   readonly signal: AbortSignal
 
   constructor(timeoutMs: number, signal: AbortSignal = new AbortController().signal) {
@@ -28,7 +28,7 @@ export class Deadline {
     this.signal.throwIfAborted()
   }
 
-  /** Polls until `look` finds something; undefined when the deadline passes first. */
+  /** Calls `look` until it returns a value. Returns undefined if the deadline passes first. */
   async poll<T>(look: () => Promise<T | undefined>): Promise<T | undefined> {
     for (;;) {
       const found = await look()

@@ -15,7 +15,7 @@ export class ServerLog {
     this.path = path
   }
 
-  /** Opens the log for the server, which inherits the file and so needs no access of its own. Keeps one old file. */
+  /** Opens the log. The server inherits the open file, so its account needs no right to open it. Keeps one old file. */
   async open(): Promise<FileHandle> {
     const file = await open(this.path, 'a', 0o600)
     const { size } = await file.stat()
@@ -29,7 +29,7 @@ export class ServerLog {
     return open(this.path, 'a', 0o600)
   }
 
-  /** Returns the last lines since the first attempt of this call. */
+  /** Returns the last lines that were written since `startEmbedded` was called. */
   async tail(): Promise<string> {
     return lastLines(await this.#text())
   }

@@ -4,7 +4,8 @@ import { type Account, accountForNewCluster, accountOfCluster, canReach } from '
 import { EmbeddedError, hasCode } from './errors.js'
 
 /**
- * Folders of a cluster and the account of its server. All paths are real, because the server must not depend on a link.
+ * Folders of a cluster and the account of its server. All paths are free of links, because the server must not depend
+ * on one.
  */
 export interface ClusterHome {
   readonly path: string
@@ -61,7 +62,7 @@ function homeAt(path: string, account: Account | undefined): ClusterHome {
 async function makeFolder(dataDir: string, account: Account | undefined): Promise<string> {
   try {
     const created = await mkdir(dataDir, { recursive: true })
-    // The umask is unknown. An existing folder keeps its mode.
+    // Sets the mode, because the umask is unknown. An existing folder keeps its mode.
     if (created !== undefined) await chmod(dataDir, folderMode(account))
     return await realpath(dataDir)
   } catch (error) {
@@ -72,14 +73,16 @@ async function makeFolder(dataDir: string, account: Account | undefined): Promis
   }
 }
 
-/** Returns the mode of a folder. Another server account may traverse it but not list it. */
+/**
+ * Returns the mode of a folder. If the server has another account, that account may enter the folder but not list it.
+ */
 export function folderMode(account: Account | undefined): number {
   return account === undefined ? 0o700 : 0o711
 }
 
 /**
- * Creates a folder with a new name each time, so that a deleted `dataDir` never brings old data back. If two processes
- * create one at once, the first link wins.
+ * Creates a folder outside `dataDir`, with a new name each time, so that a new `dataDir` never finds old data. If two
+ * processes create one at once, the first link counts.
  */
 async function settleOutside(dataDir: string, outsideDir: string): Promise<string> {
   if ((await mkdir(outsideDir, { recursive: true })) !== undefined) await chmod(outsideDir, 0o755)
@@ -96,7 +99,10 @@ async function settleOutside(dataDir: string, outsideDir: string): Promise<strin
   }
 }
 
-/** Fails on a link without a target: a new, empty database would hide the loss of the old one. */
+/**
+ * Returns the target of the link, or undefined without a link. Throws if the target is missing, because a new, empty
+ * database would hide the loss of the old one.
+ */
 async function followOutsideLink(dataDir: string): Promise<string | undefined> {
   const link = join(dataDir, OUTSIDE)
   if (!(await exists(link))) return undefined

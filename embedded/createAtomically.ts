@@ -4,12 +4,16 @@ import { hasCode } from './errors.js'
 import { START_TIMEOUT_MS } from './options.js'
 
 const UNFINISHED = 'unfinished-'
-/** Longer than any start may take, so that no running process loses its folder. */
+/**
+ * Age from which a temporary folder is removed. Longer than any start may take, so that no running process loses its
+ * folder.
+ */
 const LEFTOVER_AGE_MS = 2 * START_TIMEOUT_MS.max
 
 /**
- * Fills a temporary folder and renames it to its final name, so that a crash leaves no partial folder. Of two processes
- * one rename succeeds; the other deletes its own folder and returns. The folder may then hold something else: check it.
+ * Fills a temporary folder and renames it to its final name, so that a crash leaves no partial folder. If two processes
+ * do this at once, only one rename succeeds; the other process deletes its temporary folder and returns. So the caller
+ * must check the content of the final folder.
  */
 export async function createAtomically(
   path: string,

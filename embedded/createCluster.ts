@@ -78,7 +78,10 @@ async function initialise(
   await unlink(passwordFile)
 }
 
-/** Uses the same sort order and case rules on every machine: those of an operating system change with its upgrades. */
+/**
+ * Returns options for the same sort order and case rules on every machine. Those of an operating system may change with
+ * an upgrade.
+ */
 function localeArguments(version: number): readonly string[] {
   if (version >= 17) return ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
   // macOS has no C.UTF-8. C sorts the same and differs only in the case of non-ASCII letters.

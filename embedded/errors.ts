@@ -27,7 +27,7 @@ export type EmbeddedErrorCode =
 export class EmbeddedError extends Error {
   readonly code: EmbeddedErrorCode
   readonly remedy: string | undefined
-  /** Last lines of the server or initdb for this attempt; empty if there are none. */
+  /** Last log lines of the server or initdb in this attempt; empty if there are none. */
   readonly logTail: string
 
   constructor(

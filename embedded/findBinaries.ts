@@ -16,7 +16,7 @@ interface Wanted {
   readonly clusterVersion: number | undefined
 }
 
-/** Returns the first usable PostgreSQL. The error lists all candidates and why each was refused. */
+/** Returns the first usable PostgreSQL. If there is none, the error lists all candidates and why each was refused. */
 export async function findBinaries(wanted: Wanted): Promise<Binaries> {
   const refusals: string[] = []
   let otherVersion: number | undefined
@@ -127,7 +127,7 @@ export interface Binaries {
   readonly version: number
 }
 
-/** Makes the programs usable by the server's account, and tests that by running one. */
+/** Makes the programs usable by the server's account, and runs one of them as a test. */
 async function prepareBinaries(binPath: string, home: ClusterHome): Promise<Binaries> {
   const links = await readLinks(dirname(binPath))
   if (links === undefined) return tryOut(binPath, home)
@@ -135,8 +135,8 @@ async function prepareBinaries(binPath: string, home: ClusterHome): Promise<Bina
     await restoreLinks(dirname(binPath), links)
     return await tryOut(binPath, home)
   } catch (error) {
-    // Not writable, or not reachable for the account. Only a package can be copied: it finds its libraries relative to
-    // its programs, which an installed PostgreSQL may not.
+    // The package is not writable, or the account cannot reach it, so it is copied. Only a package can be copied,
+    // because it finds its libraries relative to its programs. An installed PostgreSQL may not.
     if (!hasCode(error, 'EACCES', 'EPERM', 'EROFS')) throw error
     return tryOut(join(await copyPackage(dirname(binPath), links, home), 'bin'), home)
   }
@@ -181,7 +181,7 @@ async function restoreLinks(nativePath: string, links: readonly Link[]): Promise
     const link = join(nativePath, '..', target)
     if (await isThere(link)) continue
     await symlink(relativeToSibling(source, target), link).catch((error: unknown) => {
-      // Another process may create them at the same time.
+      // Another process may create the links at the same time.
       if (!hasCode(error, 'EEXIST')) throw error
     })
   }

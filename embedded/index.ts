@@ -11,12 +11,12 @@
  * running server adopts it: it uses the server and leaves it running.
  *
  * Crashes. After a killed Node.js process, the watchdog stops the server. A killed server leaves a stale
- * postmaster.pid, which PostgreSQL checks at the next start, and recovers. The launcher never removes that file,
+ * postmaster.pid. PostgreSQL checks it at the next start and then recovers. The launcher never removes that file,
  * because a surviving backend may still use the shared memory. A killed initdb leaves an `unfinished-*` folder, never a
  * partial cluster under the final name.
  *
- * Concurrent starts. One rename decides which process creates the cluster, and PostgreSQL's own lock file which one
- * starts it. The others adopt the result.
+ * Concurrent starts. The first rename decides which process creates the cluster. PostgreSQL's own lock file decides
+ * which process starts it. The others adopt the server.
  */
 export { EmbeddedError } from './errors.js'
 export type { StartOptions } from './options.js'

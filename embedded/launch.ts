@@ -38,7 +38,7 @@ export async function launch(options: LaunchOptions): Promise<Launched> {
       ...home.account,
       cwd: '/',
       env: environment(options.stalePid),
-      // Own session: Ctrl-C reaches only the application, which drains and then stops the server.
+      // A separate session, so that Ctrl-C reaches only the application, which drains and then stops the server.
       detached: true,
       stdio: ['ignore', file.fd, file.fd],
     })
@@ -78,9 +78,10 @@ function commandLine({ home, port, settings, detached }: LaunchOptions): string[
 }
 
 /**
- * Returns the environment of the server. PostgreSQL takes a stale lock file for a live one if any process has its pid,
- * which would keep a restarted container down for ever. PG_GRANDPARENT_PID, made for the shell of pg_ctl, makes it
- * ignore one pid. PostgreSQL still checks the shared memory, so a surviving backend prevents a second server.
+ * Returns the environment of the server. If any process has the pid in a stale lock file, PostgreSQL refuses to start.
+ * A restarted container would then never start again. PG_GRANDPARENT_PID, intended for the shell of pg_ctl, makes
+ * PostgreSQL ignore one pid. PostgreSQL still checks the shared memory, so a surviving backend prevents a second
+ * server.
  */
 function environment(stalePid: number | undefined): Readonly<Record<string, string>> {
   return stalePid === undefined ? CLEAN_ENVIRONMENT : { ...CLEAN_ENVIRONMENT, PG_GRANDPARENT_PID: String(stalePid) }
@@ -92,8 +93,8 @@ async function notRun(server: ChildProcess): Promise<EmbeddedError> {
 }
 
 /**
- * `read` returns when this process ends in any way, because the kernel then closes the pipe. The script requests a fast
- * stop, and after 30 s an immediate one.
+ * Script of the watchdog. `read` returns when this process ends in any way, because the kernel then closes the pipe.
+ * The script requests a fast stop, and after 30 s an immediate one.
  */
 const SCRIPT = `
 trap '' HUP INT TERM
@@ -112,12 +113,12 @@ function startWatchdog(serverPid: number, account: Account | undefined): { dismi
     ...account,
     cwd: '/',
     env: CLEAN_ENVIRONMENT,
-    // Own session: Ctrl-C in the terminal must not reach it.
+    // A separate session, because Ctrl-C in the terminal must not reach the watchdog.
     detached: true,
     stdio: ['pipe', 'ignore', 'ignore'],
   })
-  // Without a watchdog the server still works. Only after a crash of this process would it keep running, and the next
-  // start adopts it.
+  // Without a watchdog the server still works. After a crash of this process the server then keeps running, and the
+  // next start adopts it.
   watchdog.on('error', () => {})
   watchdog.unref()
   return { dismiss: () => void watchdog.kill('SIGKILL') }

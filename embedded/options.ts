@@ -18,12 +18,15 @@ export interface StartOptions {
    * @default the port of the last start if it is free, else any free one
    */
   readonly port?: number | undefined
-  /** Server settings, as in postgresql.conf. They override ours and do not affect an adopted server. */
+  /**
+   * Server settings, as in postgresql.conf. They override the launcher's own settings and do not affect an adopted
+   * server.
+   */
   readonly settings?: Readonly<Record<string, string>> | undefined
-  /** True keeps the server running when this process ends, until `stopEmbedded`. @default false */
+  /** Whether the server keeps running when this process ends, until `stopEmbedded`. @default false */
   readonly detached?: boolean | undefined
   /**
-   * Root only: folder of the cluster if the server's account cannot reach `dataDir`.
+   * Folder of the cluster if this process runs as root and the server's account cannot reach `dataDir`.
    * @default '/var/lib/symphony', on macOS '/var/db/symphony'
    */
   readonly outsideDir?: string | undefined
@@ -34,13 +37,13 @@ export interface StartOptions {
 }
 
 export interface StopOptions {
-  /** True also stops a server that belongs to a live process. @default false */
+  /** Whether to stop even a server that belongs to a live process. @default false */
   readonly force?: boolean | undefined
   /** Timeout of the fast stop. After it the server quits at once and recovers at the next start. @default 30000 */
   readonly stopTimeoutMs?: number | undefined
 }
 
-/** Options with their values; `binaries` and `port` may be undefined. */
+/** Options with defaults filled in; `binaries` and `port` may be undefined. */
 export interface ResolvedStartOptions extends StartOptions {
   readonly searchPath: string
   readonly settings: Readonly<Record<string, string>>

@@ -29,7 +29,7 @@ export async function isPortFree(port: number): Promise<boolean> {
 
 async function bindBriefly(port: number): Promise<number> {
   const server = createServer()
-  // Exclusive: a worker of node:cluster would otherwise share a port that is in use.
+  // Exclusive, because a worker of node:cluster would otherwise share a port that another worker uses.
   server.listen({ port, host: LOOPBACK, exclusive: true })
   await once(server, 'listening')
   const address = server.address()

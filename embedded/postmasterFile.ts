@@ -43,9 +43,9 @@ export async function readClusterVersion(dataPath: string): Promise<number | und
 }
 
 /**
- * Finds out which process has a pid. A pid alone is not enough: after a restart of a container, another process may
- * have it. The command line is, because we always start with `-D` and the real path. Unlike the working directory,
- * everyone can read it.
+ * Finds out which process has a pid. The pid alone does not identify the server, because another process may have it
+ * after a restart of a container. The command line does: the launcher always starts the server with `-D` and the real
+ * path. Every user can read it, unlike the working directory.
  */
 async function holderOf(pid: number, dataPath: string): Promise<PidHolder> {
   const commandLine = await readCommandLine(pid)

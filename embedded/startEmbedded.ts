@@ -26,7 +26,7 @@ export interface EmbeddedServer {
   readonly stop: () => Promise<void>
 }
 
-/** Timeout for stopping a server after a failed start: it has no sessions. */
+/** Timeout for stopping a server after a failed start. It is short, because the server has no sessions. */
 const GIVE_UP_TIMEOUT_MS = 5_000
 const STOP_TIMEOUT_MS = 30_000
 
@@ -102,8 +102,9 @@ async function prepareCluster({ home, options, deadline }: Attempt): Promise<Bin
 }
 
 /**
- * Returns a stale pid only if it certainly belongs to no server of this folder. PostgreSQL ignores it: a server that
- * has written its lock file but not yet its shared memory would otherwise lose the folder to a second one.
+ * Returns the pid of a stale lock file, which PG_GRANDPARENT_PID makes PostgreSQL ignore. Returns it only if the pid
+ * certainly belongs to no server of this folder. Otherwise a server that is still starting would lose the folder to a
+ * second one.
  */
 async function stalePidOf(home: ClusterHome): Promise<number | undefined> {
   const postmaster = await readPostmaster(home.dataPath)

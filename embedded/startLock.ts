@@ -1,7 +1,10 @@
 import { lstat, readlink, rename, rm, symlink } from 'node:fs/promises'
 import type { Deadline } from './Deadline.js'
 
-/** Longer than any start may take: an older lock was left by a process whose pid is used again. */
+/**
+ * Maximum age of a lock, longer than any start may take. An older lock is abandoned, even if a process with its pid
+ * exists.
+ */
 const LOCK_MS_MAX = 600_000
 
 /**
@@ -10,7 +13,7 @@ const LOCK_MS_MAX = 600_000
  * which server is ready. The lock is a link that names its holder, so that the lock of a killed process can be
  * recognised.
  *
- * It is only an optimisation: if it cannot be created, the start continues without it.
+ * The lock is not required for correctness: if it cannot be created, the start continues without it.
  */
 export async function withStartLock<T>(dataPath: string, deadline: Deadline, start: () => Promise<T>): Promise<T> {
   const path = `${dataPath}.starting`
@@ -22,7 +25,7 @@ export async function withStartLock<T>(dataPath: string, deadline: Deadline, sta
   }
 }
 
-/** Returns false while another process holds the lock. */
+/** Takes the lock. Returns false while another process holds it. */
 async function take(path: string): Promise<boolean> {
   try {
     await symlink(String(process.pid), path)
@@ -31,7 +34,7 @@ async function take(path: string): Promise<boolean> {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) return true
   }
   if (await isAbandoned(path)) {
-    // Renames it first, so that only one of several processes removes it.
+    // Renames the abandoned lock first, so that only one of several processes removes it.
     const removed = `${path}.${process.pid}`
     await rename(path, removed)
       .then(() => rm(removed, { force: true }))

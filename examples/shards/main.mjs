@@ -9,7 +9,7 @@ import { Shard } from './Shard.mjs'
 
 const PAYMENTS = 900
 const folder = await mkdtemp(join(tmpdir(), 'symphony-shards-'))
-// As root, the servers run under another account, which must be able to traverse the folder.
+// If this process runs as root, the servers run as another account, which must be able to enter the folder.
 await chmod(folder, 0o711)
 const shards = ['north', 'south', 'west'].map((name) => new Shard(name, folder))
 const south = shards[1]

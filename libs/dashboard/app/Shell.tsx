@@ -25,7 +25,7 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
   // Moves the focus to the new page for screen readers, and scrolls to its top.
   useEffect(() => {
     if (!isFirst.current) {
-      // Unless the page has set the focus itself.
+      // Skipped if the page has set the focus itself.
       if (main.current?.contains(document.activeElement) !== true) main.current?.focus({ preventScroll: true })
       scrollTo(0, 0)
     }

@@ -54,7 +54,9 @@ function moveInPage(step: number): void {
   if (list !== null) moveInList(list, step)
 }
 
-/** Focuses the search field of this page, or opens the payments and focuses theirs. */
+/**
+ * Focuses the search field of this page. If the page has none, opens the payments page and focuses its search field.
+ */
 function focusSearch(): void {
   const field = document.querySelector<HTMLInputElement>('[data-search]')
   if (field !== null) return field.select()
@@ -62,7 +64,7 @@ function focusSearch(): void {
   navigate(pathTo(['payments']))
 }
 
-/** True until the page with the search field is shown. */
+/** True after a request to search, until the page with the search field is shown. */
 export const wantsSearch = signal(false)
 
 function isTyping(target: EventTarget | null): boolean {

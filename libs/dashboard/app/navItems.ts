@@ -9,7 +9,7 @@ export interface NavItem {
   readonly icon: IconName
   /** Key that opens the page after `g`. */
   readonly key: string
-  /** True if the bar of a phone shows the page; the others are behind "More". */
+  /** True if the navigation bar of a phone shows the page. The other pages are behind "More". */
   readonly isMain: boolean
   /** True if the page covers all participants. A key that is restricted to some does not see it. */
   readonly isShared: boolean

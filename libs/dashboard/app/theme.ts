@@ -1,6 +1,6 @@
 import { effect, signal } from '@preact/signals'
 
-/** Theme of the system, unless another was chosen in this browser. */
+/** Theme of the page: that of the system, unless the reader chose the other one in this browser. */
 type Theme = 'light' | 'dark'
 
 const KEY = 'symphony.theme'

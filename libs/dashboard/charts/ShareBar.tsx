@@ -1,4 +1,4 @@
-/** Part of a bar. Screen readers skip the bar, because the text beside it has the same numbers. */
+/** Part of the bar. Screen readers skip the bar, because the text beside it has the same numbers. */
 interface Part {
   readonly name: string
   readonly count: number

@@ -112,8 +112,8 @@ function requireKnownLocale(): void {
 }
 
 /**
- * Returns the tops of the layers, each on the sum of those below it. The highest is drawn first, and the others over
- * it.
+ * Returns the upper edge of each layer: its count plus the counts of all layers below. The topmost layer comes first
+ * and is drawn first; the lower layers are drawn over it.
  */
 function stacked(minutes: readonly ThroughputMinute[]): uPlot.AlignedData {
   const times = minutes.map(({ minute }) => Date.parse(minute) / 1_000)
@@ -161,7 +161,7 @@ function optionsFor(Plot: typeof uPlot, element: HTMLElement, onPoint: (index: n
   }
 }
 
-/** Returns uPlot's bars. Its types allow a build without them. */
+/** Returns uPlot's function that draws bars. Its types declare the function as optional. */
 function barsPath(Plot: typeof uPlot, options: uPlot.Series.BarsPathBuilderOpts): uPlot.Series.PathBuilder {
   const build = Plot.paths.bars
   if (build === undefined) throw new Error('this build of uPlot has no bars')

@@ -63,7 +63,7 @@ export async function send(path: string, { method = 'GET', query, body, headers,
   throw new RequestError(await readProblem(response))
 }
 
-/** Returns an address relative to the page, because a proxy may add a path in front of both. */
+/** Returns an address relative to the page, because a proxy may serve both page and API below another path. */
 export function addressOf(path: string): string {
   return new URL(`.${path}`, document.baseURI).href
 }

@@ -19,7 +19,7 @@ export function startClock(): void {
   }, TICK_MS)
 }
 
-/** Learns the server's clock from the Date header of an answer. */
+/** Sets the difference to the server's clock from the Date header of an answer. */
 export function learnServerTime(header: string | null): void {
   const serverMs = header === null ? Number.NaN : Date.parse(header)
   if (Number.isNaN(serverMs)) return
@@ -45,7 +45,7 @@ export function pause(ms: number, stop: AbortSignal): Promise<void> {
   })
 }
 
-/** Calls `act` at once, and then at most once per interval while it is asked for. */
+/** Limits calls of `act`. `ask` calls it at once, or at the end of the interval since the last call. */
 export function atMostEvery(ms: number, act: () => void): { readonly ask: () => void; readonly stop: () => void } {
   let timer: ReturnType<typeof setTimeout> | undefined
   let asked = false
@@ -65,7 +65,7 @@ export function atMostEvery(ms: number, act: () => void): { readonly ask: () => 
   return { ask, stop: () => clearTimeout(timer) }
 }
 
-/** Calls `act` once the returned function was not called for this long. */
+/** Returns a function that calls `act` after it was not called for `ms`. */
 export function whenQuiet(ms: number, act: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined
   return () => {

@@ -1,7 +1,7 @@
 const GROUPED = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
 
-/** Formats a count, which is text where it may exceed 2^53. */
+/** Formats a count. A count that may exceed 2^53 is given as text. */
 export function count(value: number | string): string {
   const number = Number(value)
   return number < 1_000_000 ? GROUPED.format(number) : COMPACT.format(number)

@@ -3,7 +3,7 @@ import type { Proof, ProofRow } from '../../http/index.js'
 /**
  * Compares the rows of one payment with their sealed blocks in the browser. Recomputes the hashes from the bytes that
  * the server sent; docs/internals/ledger-chain.md describes the format. A row is sound if its block has an entry with
- * its hash, and the entry leads to the root in the head of the block.
+ * its hash, and the hashes above the entry lead to the root in the head of the block.
  */
 export type RowDefect =
   | 'it differs from what was sealed'
@@ -18,7 +18,7 @@ export type RowDefect =
 export interface CheckedRow {
   /** `identity`, `attempt 3`, `event 2`. */
   readonly position: string
-  /** Block that covers the row; null if none does yet. */
+  /** Block that covers the row; null if no block covers it yet. */
   readonly block: string | null
   /** Defect; undefined if the row is sound or in no block yet. */
   readonly defect: RowDefect | undefined
@@ -145,7 +145,7 @@ function hexOf(bytes: Uint8Array | null | undefined): string {
   return Array.from(bytes ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/** Returns zero without bytes. No number and no block is zero. */
+/** Returns the integer of the bytes, or zero without bytes. Valid numbers start at 1. */
 function integerOf(bytes: Uint8Array | null | undefined): bigint {
   return integerIn(hexOf(bytes))
 }

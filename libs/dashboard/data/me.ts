@@ -25,7 +25,10 @@ function personKey(name: string): string {
     .replace(/ via .*/, '')
 }
 
-/** Returns the participants that this token is restricted to; null if there is no restriction, or none is known yet. */
+/**
+ * Returns the participants that this token is restricted to; null if it is not restricted, or before the server has
+ * answered.
+ */
 export function boundTo(): readonly string[] | null {
   return me.value?.participants ?? null
 }

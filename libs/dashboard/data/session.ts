@@ -1,13 +1,14 @@
 import { computed, signal } from '@preact/signals'
 
 /**
- * Access token. It comes in the address (`#token=…`), which browsers do not send to servers, is removed from it at once
- * and is kept only in this tab. It is sent as a header, not as a cookie, so that no other site can use it.
+ * Access token. It arrives in the part of the address after the `#`, which browsers do not send to servers. It is
+ * removed from the address at once and kept only in this tab. It is sent as a header, not as a cookie, so that no other
+ * site can use it.
  */
 const KEY = 'symphony.token'
 
 const token = signal<string | null>(null)
-/** True if the server refused the token. The sign-in form shows it. */
+/** True if the server refused the token. The sign-in form then says so. */
 export const rejected = signal(false)
 export const isSignedIn = computed(() => token.value !== null)
 

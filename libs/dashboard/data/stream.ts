@@ -3,7 +3,7 @@ import { pause, readClock } from './clock.js'
 import { RequestError, send } from './client.js'
 import { EventReader, type ServerEvent } from './sse.js'
 
-/** `off`: this token may not open the stream. The pages poll instead. */
+/** State of the event stream. `off`: this token may not open the stream, and the pages poll instead. */
 type LiveState = 'connecting' | 'live' | 'reconnecting' | 'off'
 
 export const liveState = signal<LiveState>('connecting')

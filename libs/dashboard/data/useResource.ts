@@ -8,7 +8,7 @@ import { onServerEvent } from './stream.js'
 /** Value from the server. It stays while it is refreshed, so that the page does not flicker. */
 interface Resource<T> {
   readonly value: T | undefined
-  /** Failure of the last refresh. A value beside it is outdated. */
+  /** Failure of the last refresh. If there is also a value, it is outdated. */
   readonly problem: ShownProblem | undefined
   readonly isLoading: boolean
 }

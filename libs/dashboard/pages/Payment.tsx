@@ -78,7 +78,7 @@ interface ActionsProps {
 const DIALOGS = { hold: HoldDialog, resolve: ResolveDialog, redrive: RedriveDialog }
 const WORDS = { hold: 'Hold', resolve: 'Resolve the hold', redrive: 'Redrive' }
 
-/** Offers the actions that the state allows. The server decides. */
+/** Offers the actions that the state allows. The server checks each action again. */
 function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
   const [chosen, setChosen] = useState<keyof typeof DIALOGS | null>(null)
   if (!hasScope('operate') || hasOpenProposal || item.state === 'DISPATCHED') return null

@@ -22,7 +22,7 @@ import { StateTag } from '../parts/StateTag.js'
 import { VirtualList } from '../parts/VirtualList.js'
 import { EnqueueForm } from './overview/EnqueueForm.js'
 
-/** Largest page of the API, for few requests while scrolling. */
+/** Maximum page size of the API, so that scrolling needs few requests. */
 const PAGE_SIZE = 500
 const STATES = ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED']
 const COLUMNS = ['Payment', 'State', 'Amount', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
@@ -108,7 +108,7 @@ function withState(row: OutboxItem, state: OutboxItem['state'] | undefined): Out
 
 function Filters({ filter }: { readonly filter: PaymentFilter }) {
   const search = useRef<HTMLInputElement>(null)
-  // Before the first paint, so that no letter typed after the slash is lost.
+  // Sets the focus before the first paint, so that no letter typed after the slash is lost.
   useLayoutEffect(() => {
     if (!wantsSearch.peek()) return
     wantsSearch.value = false

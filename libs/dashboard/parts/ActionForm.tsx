@@ -7,7 +7,7 @@ interface ActionFormProps {
   /** Runs the action and resolves with a sentence to announce, or an empty text. */
   readonly act: (form: FormData) => Promise<string>
   readonly onDone?: () => void
-  /** True enables the button. @default true */
+  /** Whether the button is enabled. @default true */
   readonly isReady?: boolean
   readonly beside?: ComponentChildren
   readonly children: ComponentChildren

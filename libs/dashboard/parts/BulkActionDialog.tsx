@@ -12,7 +12,7 @@ interface BulkActionDialogProps<T> {
   readonly all: readonly T[]
   readonly act: (one: T, reason: string) => Promise<unknown>
   readonly said: string
-  /** True asks for a reason, which is recorded for each item. @default true */
+  /** Whether to ask for a reason, which is recorded for each item. @default true */
   readonly needsReason?: boolean
   readonly onClose: () => void
   readonly onDone: () => void

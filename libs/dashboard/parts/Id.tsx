@@ -7,7 +7,7 @@ interface IdProps {
   /** Kind of the id, for the name of the button: `outbox id`. */
   readonly label: string
   readonly href?: string
-  /** True shows the whole id. */
+  /** Whether to show the whole id. */
   readonly whole?: boolean
 }
 
@@ -30,7 +30,8 @@ export function Id({ value, label, href, whole = false }: IdProps) {
 }
 
 /**
- * Copies the value. Browsers have no clipboard for plain http from another machine; the text can be selected instead.
+ * Copies the value. Browsers offer no clipboard on a page that another machine serves over plain http; there the text
+ * can be selected instead.
  */
 async function copy(value: string, label: string): Promise<void> {
   try {

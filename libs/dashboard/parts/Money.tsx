@@ -33,7 +33,8 @@ export function Money({ of }: { readonly of: ShownMoney }) {
 }
 
 /**
- * Returns `1 234 567.50` with narrow spaces, which every language reads alike. The digits stay text, so none is lost.
+ * Returns `1 234 567.50` with narrow spaces, which mean the same in every language. The amount stays text, so no digit
+ * is lost.
  */
 function grouped(amount: string): string {
   const [whole = '', fraction] = amount.split('.')

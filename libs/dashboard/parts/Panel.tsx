@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 interface PanelProps {
   readonly title: string
   readonly aside?: ComponentChildren
-  /** True removes the padding, for tables with their own margins. */
+  /** Whether to remove the padding, for tables with their own margins. */
   readonly flush?: boolean
   readonly children: ComponentChildren
 }

@@ -9,7 +9,7 @@ import { RelativeTime } from './RelativeTime.js'
 import { Money } from './Money.js'
 import { ReasonDialog } from './ReasonDialog.js'
 
-/** Shows an open proposal. Its author can withdraw but not approve it: the server refuses. */
+/** Shows an open proposal. Its author can withdraw it, but the server refuses an approval by the author. */
 export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal; readonly onDone: () => void }) {
   const { proposalId, decision, reason, railReference, proposedBy, proposedAt } = proposal
   const [asked, setAsked] = useState<'approve' | 'withdraw' | null>(null)

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
-/** Scrolls content that is wider than its container. Only then the keyboard can focus it. */
+/** Scrolls content that is wider than its container. Only wider content can get the keyboard focus. */
 export function Scrollable({ label, children }: { readonly label: string; readonly children: ComponentChildren }) {
   const element = useRef<HTMLDivElement>(null)
   const [isWider, setIsWider] = useState(false)

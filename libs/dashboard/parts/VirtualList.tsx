@@ -7,8 +7,8 @@ interface VirtualListProps<T extends object> {
   readonly keyOf: (row: T) => string
   readonly columns: readonly string[]
   /**
-   * Returns the cells in the order of the columns; the first holds the link. They depend only on the row: they are
-   * cached.
+   * Returns the cells in the order of the columns; the first holds the link. The cells must depend only on the row,
+   * because they are cached.
    */
   readonly cells: (row: T) => readonly ComponentChildren[]
   readonly className: string
@@ -110,7 +110,7 @@ function moveFocus(event: KeyboardEvent): void {
   if (moveInList(event.currentTarget, step)) event.preventDefault()
 }
 
-/** Focuses the next row, or the first where none has the focus. Returns false at either end. */
+/** Focuses the next row, or the first row if none has the focus. Returns false at either end. */
 export function moveInList(list: Element, step: number): boolean {
   const links = [...list.querySelectorAll<HTMLElement>('.vlist-row a')]
   const at = links.findIndex((link) => link === document.activeElement)

@@ -7,7 +7,7 @@ import { formText } from '../../parts/formText.js'
 
 interface EnqueueFormProps {
   readonly rails: readonly string[]
-  /** @default opens its timeline */
+  /** Called with the id of the enqueued payment. @default opens its timeline */
   readonly onAccepted?: (outboxId: string) => void
 }
 

@@ -22,7 +22,7 @@ const PAGES: ReadonlyMap<string, AlertPage> = new Map([
   ['SymphonySchedulerLate', { title: 'Jobs and timers', href: pathTo(['scheduler']) }],
 ])
 
-/** Returns undefined for an alert whose cause no page shows. */
+/** Returns the page that shows the cause of an alert, or undefined if no page does. */
 export function pageForAlert(alert: string): AlertPage | undefined {
   return PAGES.get(alert)
 }

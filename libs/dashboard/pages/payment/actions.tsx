@@ -106,7 +106,7 @@ export function BulkApproveDialog({ asked, onClose, onDone }: ManyProps<OutboxIt
   )
 }
 
-/** Returns `3 × redrive, 1 × it was not paid`. */
+/** Returns a text such as `3 × redrive, 1 × it was not paid`. */
 function wordsOf(proposals: readonly Proposal[]): string {
   const decisions = [...new Set(proposals.map(({ decision }) => decision))]
   return decisions
@@ -130,7 +130,7 @@ interface ResolveDialogProps {
 
 /**
  * Resolves one hold or many with one decision and one reason. No decision is preselected, and the button names the
- * effect. Each hold is a request of its own, so that a refusal concerns only one.
+ * effect. Each hold is a request of its own, so that a refusal affects only that hold.
  */
 export function ResolveDialog({ items, onClose, onDone }: ResolveDialogProps) {
   const [decision, setDecision] = useState<Decision | null>(null)

@@ -120,7 +120,7 @@ function style(title: string, icon: IconName, tone: Tone, note: string | null): 
   return { title, icon, tone, note }
 }
 
-/** False for events of the full trail that repeat the ledger. */
+/** Returns whether the timeline shows an event. Hides the two events of the full trail that repeat ledger rows. */
 function isTold({ eventType }: OutboxEvent): boolean {
   return eventType !== 'ENQUEUED' && eventType !== 'ATTEMPT_COMPLETED'
 }
@@ -136,7 +136,7 @@ function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEv
   }
 }
 
-/** Names of facts in their order. The database stores the names of an object in no useful order. */
+/** Names of the facts to show first, in this order. The database keeps no useful order of the names in an object. */
 const FACTS_FIRST = ['decision', 'reason', 'state', 'rail_reference', 'proposed_by', 'approved_by']
 
 function rank(name: string): number {
@@ -149,7 +149,7 @@ function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
   return given(sorted.map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)]))
 }
 
-/** False for the hash of a lease token, which only the replay needs. */
+/** Returns whether a fact is shown. Hides the hash of a lease token, which only the replay needs. */
 function isForPeople([name]: [string, unknown]): boolean {
   return name !== 'lease_token_hash'
 }
