@@ -20,7 +20,7 @@ import { failureOf } from '../support/race.js'
 
 /** Uses the entry point `symphony-pg/admin` as a program does: with a url and no open connection. */
 
-// The doctor compares functions with the release: those that count their branches would be drift.
+// Functions that count their branches differ from the release. The doctor would report them as drift.
 const fixture = closeAfterAll(await LedgerFixture.open({ countBranches: false }))
 let db: TestDatabase
 const file = (name: string) => fixture.file(name)
@@ -54,7 +54,7 @@ describe('deploy, doctor and checkStart', () => {
 })
 
 describe('ApiKeys', () => {
-  test('creates, lists and revokes keys with a url; a call after close() is DATABASE_CLOSED', async () => {
+  test('creates, lists and revokes keys with a url; a call after close() fails (DATABASE_CLOSED)', async () => {
     const apiKeys = new ApiKeys({ url: db.url, schema: db.schema })
     const { keyId, key } = await apiKeys.create({ scopes: ['read'], owner: 'alice' })
     expect(key).toContain(keyId)
@@ -76,7 +76,7 @@ describe('ApiKeys', () => {
 })
 
 describe('Vault', () => {
-  test('rotates data keys and shreds one subject; a misspelt subject is SUBJECT_UNKNOWN', async () => {
+  test('rotates data keys and shreds one subject; a misspelt subject is refused (SUBJECT_UNKNOWN)', async () => {
     await using symphony = openSymphony()
     const payload = { amount: '1.00', currency: 'EUR', destination: 'DE89370400440532013000' }
     const instruction = { railType: 'bank', instructionId: 'V-1', participantId: 'customer-1', payload } as const
@@ -141,7 +141,7 @@ describe('a Ledger', () => {
     for (const call of calls) expect(await failureOf(call)).toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  test('refuses a public key without checkpoints; existing key files are KEYGEN_FAILED', async () => {
+  test('refuses a public key without checkpoints, and to overwrite key files (KEYGEN_FAILED)', async () => {
     await using ledger = await open()
     expect(await failureOf(ledger.verify({ checkpoints: { publicKey: file('pub.pem') } }))).toMatchObject({
       argument: 'checkpoints.file',

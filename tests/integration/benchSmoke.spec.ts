@@ -77,7 +77,7 @@ describe('the benchmark programs', () => {
 })
 
 describe('the benchmark summary', () => {
-  test('compares with unkeyed peers, and enqueueBatchKeyed with the faster keyed pg-boss', () => {
+  test('compares unkeyed rates with unkeyed peers, and enqueueBatchKeyed with keyed pg-boss', () => {
     expect(summarise([buildRound()], CONTENDERS).ratios).toEqual({
       floor: 0.5,
       enqueueBatch: 0.5,
@@ -90,7 +90,7 @@ describe('the benchmark summary', () => {
     })
   })
 
-  test('gives the median CPU per item; a payment is a batch enqueue and a drain', () => {
+  test('has the median CPU per item; that of a payment is batch enqueue plus drain', () => {
     const { cpu } = summarise([buildRound(), buildRound(), buildRound({ serverUs: 900 })], CONTENDERS)
     expect(cpu).toMatchObject({
       drain: { symphony: { server: 10, node: 5 } },
@@ -114,11 +114,11 @@ describe('options of the growth benchmark', () => {
     [['--quick', '--max-rows', '10'], '--quick has fixed sizes'],
     [['--fast'], "Unknown option '--fast'"],
     [['claim'], "Unexpected argument 'claim'"],
-  ])('%j are refused with a message that says why', (words, says) => {
+  ])('are refused with the reason: %j', (words, says) => {
     expect(() => readOptions(words)).toThrow(says)
   })
 
-  test('--max-rows drops larger sizes, and is the only size if all are larger', () => {
+  test('include --max-rows, which drops larger sizes, or is the only size if all are larger', () => {
     const { sizes } = readOptions(['--max-rows', '1000']).sizing
     expect(sizes([500, 1_000, 1_001], [])).toEqual([500, 1_000])
     expect(sizes([2_000, 3_000], [])).toEqual([1_000])
@@ -134,7 +134,7 @@ describe('options of the growth benchmark', () => {
 })
 
 describe('the benchmark page', () => {
-  test('keeps the section of the other program when one writes its own', async () => {
+  test('keeps the section of one benchmark when the other writes its own', async () => {
     const page = join(folder, 'sections.md')
     await writeSection('scale', 'growth one', page)
     await writeSection('peers', 'peers one', page)

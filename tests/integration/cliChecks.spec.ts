@@ -17,7 +17,7 @@ let db: TestDatabase
 let folder: string
 let rails: string
 beforeAll(async () => {
-  // The catalog is compared with the manifest: functions that count their branches would be drift.
+  // Functions that count their branches differ from the manifest. The start check would report them.
   db = await createTestDatabase({ countBranches: false })
   folder = await mkdtemp(join(tmpdir(), 'symphony-checks-'))
   rails = await writeRailsFile(
@@ -101,7 +101,7 @@ describe('symphony worker that cannot start', () => {
     expect(exitCode).toBe(1)
     expect(stderr).toContain('SERVER_NOT_DURABLE')
     expect(stderr).toContain('found fsync off')
-    // The check of the server alone refuses it, too.
+    // checkStart of part `server` alone refuses this server, too.
     const { refusals } = await checkStart({ url: server.url, part: 'server' })
     expect(refusals.map(({ code }) => code)).toEqual(['SERVER_NOT_DURABLE'])
   })
@@ -141,7 +141,7 @@ describe('symphony worker that cannot start', () => {
     expect(stderr).not.toContain(':y@')
   })
 
-  test('refuses an undeclared pooler, seen by its process id (TRANSACTION_POOLER)', async () => {
+  test('refuses an undeclared pooler that reports another process id (TRANSACTION_POOLER)', async () => {
     const url = new URL(await processLogin())
     const pooler = await TcpProxy.before(url.href, { alterAnswer: withAnotherProcessId })
     onTestFinished(() => pooler.close())
@@ -229,7 +229,7 @@ describe('checkServer', () => {
   })
 })
 
-describe('a process without EXECUTE on a function that it needs', () => {
+describe('without EXECUTE on a function that it needs,', () => {
   const PROCESSES = [
     ['worker', 'claim_outbox_packed', 'symphony_executor'],
     ['worker', 'seal_ledger_block', 'symphony_executor'],
@@ -238,7 +238,7 @@ describe('a process without EXECUTE on a function that it needs', () => {
   ] as const
 
   test.each([...PROCESSES, ['api', 'enqueue_payment_outbox', 'symphony_ingest']] as const)(
-    '%s names %s at the start and exits with 1',
+    'symphony %s names %s at the start and exits with 1',
     async (command, name, role) => {
       const { url, revoke } = await processWithout(name, role)
       await revoke()
@@ -248,15 +248,18 @@ describe('a process without EXECUTE on a function that it needs', () => {
     },
   )
 
-  test.each(PROCESSES)('%s exits with 1 when EXECUTE on %s is revoked while it runs', async (command, name, role) => {
-    const { url, revoke } = await processWithout(name, role)
-    const { ended, written } = start(command, url)
-    await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/serves|turns due timers/)
-    await revoke()
-    expect(await ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FUNCTION_NOT_EXECUTABLE') })
-    expect(written.stderr).toContain(`permission denied for function ${name}`)
-    expect(written.stderr).toContain('what to do Run symphony deploy')
-  })
+  test.each(PROCESSES)(
+    'symphony %s exits with 1 when EXECUTE on %s is revoked at run time',
+    async (command, name, role) => {
+      const { url, revoke } = await processWithout(name, role)
+      const { ended, written } = start(command, url)
+      await expect.poll(() => written.stdout, POLL_OPTIONS).toMatch(/serves|turns due timers/)
+      await revoke()
+      expect(await ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('FUNCTION_NOT_EXECUTABLE') })
+      expect(written.stderr).toContain(`permission denied for function ${name}`)
+      expect(written.stderr).toContain('what to do Run symphony deploy')
+    },
+  )
 })
 
 /** Creates a database and a process login. `revoke` takes EXECUTE on the function `name` from `role`. */

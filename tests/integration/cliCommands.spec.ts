@@ -223,7 +223,7 @@ describe('symphony show', () => {
 })
 
 describe('symphony holds', () => {
-  test('places and lists an item; one person may decide retry if no outcome is unknown', async () => {
+  test('places and lists a hold; one person may decide retry if the outcome is known', async () => {
     const { outboxId, railType } = await enqueue(db)
     await json(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
     expect(await claim(db, railType)).toEqual([])
@@ -250,7 +250,7 @@ describe('symphony holds', () => {
     expect(await attemptRows(db, outboxId)).toMatchObject([{}, { state: 'DISPATCHED', rail_reference: 'TX-17' }])
   })
 
-  test('approve and its dry run show payment, rail, amount, hold reason and unknown outcome', async () => {
+  test('approve, with or without --dry-run, shows payment, rail, amount, hold reason and unknown outcome', async () => {
     const payload = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
     const { outboxId, instructionId, railType } = await enqueueUnknown(db, { payload })
     const { proposalId } = await json(
@@ -289,7 +289,7 @@ describe('symphony holds', () => {
     expect(await stateOf(outboxId)).toBe('HELD')
   })
 
-  test('a dry run of resolve says whether a second person is needed, and changes nothing', async () => {
+  test('resolve --dry-run says whether a second person is needed, and changes nothing', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const words = ['holds', 'resolve', outboxId, '--reason', 'x', '--dry-run', '--decision']
     expect(await json([...words, 'failed'], people.alice)).toMatchObject({ possible: true, secondPerson: true })
@@ -308,13 +308,13 @@ describe('symphony holds', () => {
     [['holds', 'place', 'x', '--reason', 'x'], 'outboxId: expected a UUID'],
     [['pause', 'rail', 'sepa'], '--reason: expected a reason'],
     [['pause', 'country', 'x', '--reason', 'x'], 'Allowed choices are rail, participant, stream'],
-  ])('%j is a usage error that says what was expected', async (words, message) => {
+  ])('refuses %j with a usage error that says what was expected', async (words, message) => {
     const { exitCode, stderr } = await command(words, people.alice)
     expect(exitCode).toBe(2)
     expect(stderr).toContain(message)
   })
 
-  test('a login without symphony_control is refused; the error names the grant', async () => {
+  test('refuses a login without symphony_control with an error that names the grant', async () => {
     const stranger = await db.createLogin('stranger', { roles: ['symphony_readonly'] })
     const { exitCode, stderr } = await command(['holds', 'list'], stranger.url)
     expect(exitCode).toBe(1)
@@ -341,7 +341,7 @@ describe('symphony pause and resume', () => {
 })
 
 describe('symphony ledger verify', () => {
-  test('checks the ledger and, with --book, the rail book; a book that differs exits with 1', async () => {
+  test('checks the ledger and, with --book, the rail book; exits with 1 if the book differs', async () => {
     const { outboxId, railType } = await enqueue(db)
     await complete(db, await claimOnly(db, railType), { state: 'DISPATCHED', railReference: 'TX-1' })
     const { invariants } = await json(['ledger', 'verify'])

@@ -221,7 +221,7 @@ describe('each command prints a code, a remedy and no cause that repeats the mes
   })
 })
 
-test('deploy by a login without ADMIN prints the GRANT that lets it deploy (16 and later)', async () => {
+test('deploy by a login without ADMIN prints the GRANT that it needs (PostgreSQL 16 and later)', async () => {
   const url = urlOf(serverUrl, 'undeployed', 'deployer', 'password')
   await run(
     serverUrl,

@@ -81,7 +81,7 @@ describe('symphony dlq list', () => {
     [['--limit', '0'], 'limit: expected a whole number from 1 to 1000'],
     [['--before', 'x'], 'before'],
     [['--rail', 'a b'], 'railType'],
-  ] as const)('%j is a usage error that names the option', async ([words, message]) => {
+  ] as const)('refuses %j with a usage error that names the option', async ([words, message]) => {
     const { exitCode, stderr } = await command(['dlq', 'list', ...words])
     expect(exitCode).toBe(2)
     expect(stderr).toContain(message)
@@ -126,7 +126,7 @@ describe('symphony redrive', () => {
     expect(await json([...words, '--dry-run'])).toMatchObject({ outboxIds: [] })
   })
 
-  test('--all-matching names the payments that it refuses and proposes the others (HELD)', async () => {
+  test('--all-matching names the payments that it refuses (HELD) and proposes the rest', async () => {
     const [one, other] = await failed(2)
     const { railType } = one!
     // A worker reported late that the rail paid the item.
@@ -154,7 +154,7 @@ describe('symphony redrive', () => {
     [['01981', '--all-matching', '--rail', 'r'], 'outbox-id'],
     [['--all-matching', '--reason', 'r'], '--all-matching: expected at least one filter'],
     [[randomUUID()], '--reason: expected a reason'],
-  ] as const)('%j is a usage error that says what was expected', async ([words, message]) => {
+  ] as const)('refuses %j with a usage error that says what was expected', async ([words, message]) => {
     const { exitCode, stderr } = await command(['redrive', ...words])
     expect(exitCode).toBe(2)
     expect(stderr).toContain(message)
@@ -169,7 +169,7 @@ describe('filters of lists and of bulk decisions', () => {
     [['holds', 'resolve', '--all', '--yes', ...decision]],
     [['dlq', 'list']],
     [['redrive', '--all-matching', '--reason', 'r']],
-  ] as const)('%j refuses a misspelt rail and participant (UNKNOWN_NAME)', async ([words]) => {
+  ] as const)('are checked by %j: a misspelt rail or participant is refused (UNKNOWN_NAME)', async ([words]) => {
     const { railType } = await enqueue(db)
     const [ended] = await failed(1)
     const { participantId } = ended!
@@ -198,7 +198,7 @@ describe('filters of lists and of bulk decisions', () => {
   })
 })
 
-describe('symphony approve and withdraw', () => {
+describe('symphony', () => {
   test.for([
     ['approve', [], 'APPROVE_REFUSED', 'is redriven as'],
     ['withdraw', ['--reason', 'r'], 'WITHDRAW_REFUSED', 'is withdrawn'],
@@ -274,7 +274,7 @@ describe('symphony pause and resume', () => {
     expect(unnamed.stderr).toContain('expected the name of the rail')
   })
 
-  test('resume of a halted stream names its failed payment that was not redriven', async () => {
+  test('name, for a halted stream, its failed payment that was not redriven', async () => {
     const participantId = `halting-${randomUUID()}`
     const railType = `ordered-${randomUUID()}`
     await setParticipantOutboxPolicy(db.as('symphony_control'), participantId, 'halt')
@@ -291,7 +291,7 @@ describe('symphony pause and resume', () => {
     expect(late.stderr).toContain('was sent already')
   })
 
-  test('pause of a stream says that only ordered payments wait', async () => {
+  test('say, on a pause of a stream, that only ordered payments wait', async () => {
     const { participantId, railType } = await enqueue(db)
     const pause = ['pause', 'stream', participantId, '--reason', 'a dispute']
     for (const words of [[...pause, '--dry-run'], pause]) {
@@ -320,7 +320,7 @@ describe('symphony pause and resume', () => {
 })
 
 describe('symphony freeze', () => {
-  test('is placed and lifted; show, status and doctor report it with the remedy', async () => {
+  test('places and lifts a freeze; show, status and doctor report it with the remedy', async () => {
     await forgetEpochs(db)
     expect((await command(['freeze', 'show'])).stdout).toBe('Dispatch is open.\n')
     const { railType } = await enqueue(db)

@@ -100,7 +100,7 @@ describe('symphony start', () => {
         ).exitCode,
       ).toBe(0)
 
-      // The rail pays this one and never answers, so that the stop has a call to abort.
+      // The rail pays this payment and never answers, so that the stop has a call to abort.
       const stuck = {
         ...accepted,
         headers: { ...accepted.headers, 'Idempotency-Key': 'stuck' },
@@ -133,7 +133,7 @@ describe('symphony start', () => {
           .filter((line) => line.startsWith('curl'))[1] ?? ''
       const token = (await readFile(join(dataDir, 'access-token'), 'utf8')).trim()
       expect(requestOf(again).headers).toMatchObject({ Authorization: `Bearer ${token}` })
-      // Its stdout is no terminal: the path of the file is printed, and the token itself is not.
+      // stdout is no terminal, so the process prints the path of the token file, not the token.
       expect(second.stdout()).toContain(`Its access token is in the file ${join(dataDir, 'access-token')}.`)
       expect(second.stdout()).not.toContain(token)
       const unknown = again.replace(/first-payment-\w+/, 'stuck')

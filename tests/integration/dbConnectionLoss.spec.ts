@@ -136,7 +136,7 @@ test.for(['none', 'transaction'] as const)(
       alterAnswer: (chunk) => {
         if (!dying) return chunk
         setImmediate(() => toDying.cut())
-        // Imitates a PANIC while the commit record is written. By its code alone, nothing happened.
+        // Imitates a PANIC while the commit record is written. Its SQLSTATE alone would mean that nothing happened.
         return fatal('53100', 'could not write to the log')
       },
     })

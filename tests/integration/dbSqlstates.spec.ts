@@ -144,7 +144,7 @@ const touch = (tx: Transaction, n: number) =>
   tx.query('UPDATE symphony.thing SET amount = amount + 1 WHERE n = $1', [n])
 
 test('SQLSTATE 40P01 is retry: a deadlock of two transactions', async () => {
-  // Its lock timeout is longer than the deadlock_timeout of the server.
+  // Uses the default lock timeout, which is longer than the deadlock_timeout of the server.
   const patient = fixture.open()
   const gates = [gate(), gate()] as const
   const cross = (mine: 0 | 1) =>

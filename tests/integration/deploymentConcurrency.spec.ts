@@ -26,7 +26,7 @@ async function deploymentCount(db: TestDatabase): Promise<unknown> {
 }
 
 describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
-  test('PRIM-POSTGRES-SCHEMA-001 ten at once in an empty database record one deployment', async () => {
+  test('record one deployment if ten of them start in an empty database', async () => {
     const db = await database('empty')
     const reports = await Promise.all(Array.from({ length: 10 }, () => deploy({ url: db.url, schema: db.schema })))
     expect(reports.filter(({ outcome }) => outcome === 'deployed')).toHaveLength(1)
@@ -34,7 +34,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
     expect(await doctor({ url: db.url, schema: db.schema })).toMatchObject({ ok: true })
   })
 
-  test('PRIM-POSTGRES-SCHEMA-001 ten at once with reapply each record a deployment', async () => {
+  test('record one deployment each if ten of them use reapply', async () => {
     const db = await database('deployed')
     const options = { url: db.url, schema: db.schema, reapply: true }
     await Promise.all(Array.from({ length: 10 }, () => deploy(options)))
@@ -43,7 +43,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
   })
 
   test.each(['superuser', 'login with CREATEROLE'])(
-    'PRIM-POSTGRES-SCHEMA-001 deploy four databases at once on a server without roles, by a %s',
+    'deploy four databases of a server without roles, each as a %s',
     async (who) => {
       const server = await startPrivateServer({ settings: { fsync: 'off' } })
       try {
@@ -65,7 +65,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
 })
 
 describe('a deployment behind a long transaction', () => {
-  test('delays no enqueue by 2 s while it waits, and succeeds when the transaction ends', async () => {
+  test('delays each enqueue by less than 2 s while it waits, and then succeeds', async () => {
     const db = await database('deployed')
     const reader = await db.connect()
     await reader.query(

@@ -10,7 +10,7 @@ const VERSIONS: readonly PostgresVersion[] = own === 18 ? [15, 18] : [own]
 const SCHEMA = 'Pay Out-box'
 
 /** The tests of one version depend on each other, because the roles of a server stay once they are created. */
-describe.each(VERSIONS)('PostgreSQL %i', (version) => {
+describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
   let server: PrivateServer
   let superuser: Client
 
@@ -71,7 +71,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     return rows.map(({ name }) => name)
   }
 
-  test('a login with CREATEROLE and CREATE deploys, and is no member of the owner afterwards', async () => {
+  test('a login with CREATEROLE and CREATE deploys, and is no member of the owner role afterwards', async () => {
     const url = urlOf('by_deployer', 'deployer')
     expect(await deploy({ url, schema: SCHEMA })).toMatchObject({ outcome: 'deployed' })
     expect(await membersOfOwner()).toEqual([])
@@ -104,7 +104,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     expect(rows).toEqual([{ shop_inherits: true, relayer_inherits: false, relayer_may_switch: true }])
   })
 
-  test('a login with CREATEROLE is no member of the owner after a failed deployment either', async () => {
+  test('a login with CREATEROLE is no member of the owner role after a failed deployment', async () => {
     const owned = await connect('by_deployer')
     await owned.query(`SET ROLE symphony_owner`)
     await owned.query(`DROP VIEW "${SCHEMA}".outbox_operational_status`)
@@ -115,7 +115,7 @@ describe.each(VERSIONS)('PostgreSQL %i', (version) => {
     await owned.end()
   })
 
-  test('a login that did not create the roles deploys on 15; since 16 after the GRANT of the error', async () => {
+  test('a login that did not create the roles deploys, from 16 on after the GRANT of the error', async () => {
     const url = urlOf('by_newcomer', 'newcomer')
     if (version === 15) {
       await deploy({ url, schema: SCHEMA })

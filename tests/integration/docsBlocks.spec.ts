@@ -42,7 +42,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-/** Returns the blocks of the languages that are not marked as not run. */
+/** Returns the blocks of these languages, without the blocks that are marked as not run. */
 function blocksIn(...languages: readonly string[]): readonly GuideBlock[] {
   const found = blocks.filter(({ language, notRun }) => languages.includes(language) && notRun === undefined)
   expect(found.length).toBeGreaterThan(0)
@@ -51,7 +51,7 @@ function blocksIn(...languages: readonly string[]): readonly GuideBlock[] {
 
 const placeOf = ({ page, line }: GuideBlock) => `${page}:${line}`
 
-test('each block has a known language; a block that is not run gives a reason and is counted', () => {
+test('each code block has a known language; a block that is not run has a reason', () => {
   const known = new Set(['js', 'ts', 'sql', 'console', 'json'])
   expect(blocks.filter(({ language }) => !known.has(language)).map(placeOf)).toEqual([])
   const excused: Record<string, number> = {}

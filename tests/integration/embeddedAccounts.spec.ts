@@ -84,7 +84,7 @@ describe('an embedded server of an ordinary user', () => {
     await rm(dataDir, { recursive: true })
   })
 
-  test('uses a copy of a package that is read-only and lacks its links', async () => {
+  test('uses a copy of a package that is read-only and lacks its symbolic links', async () => {
     const folder = await freshFolder()
     await chmod(folder, 0o755)
     const account = await ordinaryAccount()
@@ -134,7 +134,7 @@ test('an embedded server without the package uses a PostgreSQL of the system or 
 })
 
 describe('an embedded server in a project folder of mode 0700', () => {
-  test('moves cluster and binaries to outsideDir under root, and stays in place otherwise', async () => {
+  test('has its cluster and binaries in outsideDir if root starts it, else in the project', async () => {
     const folder = await freshFolder()
     const project = join(folder, 'project')
     await mkdir(project, { mode: 0o700 })

@@ -181,7 +181,7 @@ describe('a detached server', () => {
     expect(await stopEmbedded(dataDir)).toBe(false)
   })
 
-  test('an owned server is stopped by stopEmbedded only with force (EMBEDDED_OWNED)', async () => {
+  test('needs no force for stopEmbedded; an owned server does (EMBEDDED_OWNED)', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     await expect(stopEmbedded(dataDir)).rejects.toMatchObject({
@@ -221,7 +221,7 @@ describe('a database of embedded:FOLDER after the end of the process that starte
     expect([...ports]).toEqual([Number(new URL(await embeddedUrl(dataDir)).port)])
   })
 
-  test('finds the server at the other port at which a third process started it', async () => {
+  test('finds the server if a third process has started it at another port', async () => {
     const { dataDir, port, portOf } = await orphanedDatabase()
     const taken = createServer((socket) => socket.destroy()).listen(port, '127.0.0.1')
     await once(taken, 'listening')

@@ -87,7 +87,7 @@ test.for(ANSWERS)(
   },
 )
 
-/** Rails that exit or block the worker `first`. Each call first appends its reference to a file. */
+/** Rails that make the worker `first` exit or block. Each call first appends its reference to a file. */
 const RAILS = `
 import { appendFileSync, readFileSync } from 'node:fs'
 const { CALLS_FILE, WORKER_NAME } = process.env

@@ -19,7 +19,7 @@ function statusCounts(responses: readonly Response[]): Record<string, number> {
   return counts
 }
 
-test('24 equal requests at once create one item: one answer is 201, the others 200', async () => {
+test('24 equal requests at once create one item: one answer is 201, the other 23 are 200', async () => {
   const instruction = instructionOf(`participant-${randomUUID()}`, '1.00')
   const responses = await Promise.all(
     Array.from({ length: RACERS }, () => fixture.post(instruction, instruction.instructionId)),
@@ -30,7 +30,7 @@ test('24 equal requests at once create one item: one answer is 201, the others 2
   expect(new Set(bodies.map(({ sequenceId }) => sequenceId))).toEqual(new Set(['1']))
 })
 
-test('24 instructions with one key at once create one item; the others get 409 KEY_REUSED', async () => {
+test('24 instructions with one key at once create one item; the other 23 get 409 KEY_REUSED', async () => {
   const key = `key-${randomUUID()}`
   const participantId = `participant-${randomUUID()}`
   const ids = Array.from({ length: RACERS }, (_, index) => `instruction-${index}-${key}`)
@@ -50,7 +50,7 @@ test('24 instructions with one key at once create one item; the others get 409 K
   expect(rows).toEqual([{ instruction_id: winner, sequence_id: 1n }])
 })
 
-test('24 different payloads with one key at once create one item; the others get 409', async () => {
+test('24 different payloads with one key at once create one item; the other 23 get 409', async () => {
   const participantId = `participant-${randomUUID()}`
   const responses = await Promise.all(
     Array.from({ length: RACERS }, (_, index) =>

@@ -152,7 +152,7 @@ describe.concurrent('runAsLeader', () => {
     expect(await failureOf(leaseRow(db, resource))).toMatchObject({ message: `${resource} has no row` })
   })
 
-  test('aborts the signal of the function on a stop, waits for it and releases the lease', async ({ expect }) => {
+  test('aborts the function’s signal on a stop, waits for its return and releases the lease', async ({ expect }) => {
     const resource = buildResource()
     const stop = new AbortController()
     const { lead, terms, resign } = office()
@@ -172,22 +172,25 @@ describe.concurrent('runAsLeader', () => {
     ['the reason of the abort', (reason: Error) => reason, undefined],
     ['an AbortError', () => new DOMException('aborted', 'AbortError'), undefined],
     ['another error', () => new Error('disk full'), 'disk full'],
-  ])('rejects only with another error if the stopped function throws %s', async ([, thrown, message], { expect }) => {
-    const stop = new AbortController()
-    const reason = new Error('closing time')
-    const run = newLeases().runAsLeader(
-      buildResource(),
-      () => {
-        stop.abort(reason)
-        throw thrown(reason)
-      },
-      { signal: stop.signal },
-    )
-    const [outcome] = await Promise.allSettled([run])
-    expect(outcome).toMatchObject(
-      message === undefined ? { status: 'fulfilled', value: undefined } : { status: 'rejected', reason: { message } },
-    )
-  })
+  ])(
+    'rejects with an error of the stopped function, except an abort: it throws %s',
+    async ([, thrown, message], { expect }) => {
+      const stop = new AbortController()
+      const reason = new Error('closing time')
+      const run = newLeases().runAsLeader(
+        buildResource(),
+        () => {
+          stop.abort(reason)
+          throw thrown(reason)
+        },
+        { signal: stop.signal },
+      )
+      const [outcome] = await Promise.allSettled([run])
+      expect(outcome).toMatchObject(
+        message === undefined ? { status: 'fulfilled', value: undefined } : { status: 'rejected', reason: { message } },
+      )
+    },
+  )
 
   test('retries while the database is unreachable, and leads when it is back', async ({ expect }) => {
     const proxy = await TcpProxy.before(db.url)

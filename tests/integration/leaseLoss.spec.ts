@@ -36,8 +36,8 @@ async function abortTime(lease: Lease): Promise<Date> {
   return new Promise((resolve) => lease.signal.addEventListener('abort', () => resolve(new Date()), { once: true }))
 }
 
-describe.concurrent('PRIM-POSTGRES-LEASE-006 a lost lease aborts its signal before it expires in the database', () => {
-  test('PRIM-POSTGRES-LEASE-006 even if the database is unreachable', async (context) => {
+describe.concurrent('PRIM-POSTGRES-LEASE-006 a lost lease', () => {
+  test('aborts its signal before it expires, even if the database is unreachable', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
     const resource = buildResource()
@@ -51,7 +51,10 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 a lost lease aborts its signal befo
     expect(await lease.tryRenewNow()).toBe(false)
   })
 
-  test('PRIM-POSTGRES-LEASE-006 even if the PostgreSQL processes are stopped', async ({ expect, onTestFinished }) => {
+  test('aborts its signal before it expires, even if the PostgreSQL processes are stopped', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const server = await startPrivateServer()
     onTestFinished(server.remove)
     await using own = await createTestDatabase({ serverUrl: server.url, countBranches: false })

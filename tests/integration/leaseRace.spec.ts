@@ -9,7 +9,7 @@ const db = await useTestDatabase()
 const executor = () => db.as('symphony_executor')
 const HOUR_SECONDS = 3_600
 
-describe('concurrent calls on one lease', () => {
+describe('with concurrent calls on one lease,', () => {
   test('PRIM-POSTGRES-LEASE-002 one of 100 acquires of a new resource wins; 99 return null', async () => {
     const resource = buildResource()
     const { values, errors } = await race(db, 'symphony_executor', 100, async (connection) => {
@@ -87,7 +87,7 @@ test.each(['renewed', 'released'])(
 )
 
 describe('purgeIdleLeases during an acquire', () => {
-  test('makes the acquire of a resource that it removes wait and continue its tokens', async () => {
+  test('makes an acquire of the removed resource wait; the tokens keep growing', async () => {
     const { resource, lastToken } = await deadResource()
     const remover = await openConnection(db, 'symphony_executor')
     await remover.query('BEGIN')
@@ -99,7 +99,7 @@ describe('purgeIdleLeases during an acquire', () => {
     expect((await attempt)?.fencingToken).toBeGreaterThan(lastToken)
   })
 
-  test('waits for an open acquire of a new resource, and locks no row before', async () => {
+  test('waits for an open acquire of a new resource, and locks no row until then', async () => {
     const { resource, lastToken } = await deadResource()
     const asking = await openConnection(db, 'symphony_executor')
     await asking.query('BEGIN')

@@ -11,7 +11,7 @@ import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
 import { failureOf } from '../support/race.js'
 
-// The catalog is compared with the manifest: functions that count their branches would be drift.
+// Functions that count their branches differ from the manifest. An evidence bundle would be refused.
 const fixture = closeAfterAll(await LedgerFixture.open({ countBranches: false }))
 let words: readonly string[]
 beforeAll(async () => {
@@ -84,7 +84,7 @@ describe('an evidence bundle', () => {
     })
   })
 
-  test('is refused with a changed byte in any file, by samples', async () => {
+  test('is refused after a change of one byte, at sampled positions of every file', async () => {
     const random = seededRandom('evidence')
     const bundle = await bytesOf(folder)
     const accepted: string[] = []
@@ -98,7 +98,7 @@ describe('an evidence bundle', () => {
     expect(acceptsBytes(bundle)).toBe(true)
   })
 
-  test('is refused with any single changed byte, in a shortened bundle', async () => {
+  test('is refused after a change of one byte, at every position of a shortened bundle', async () => {
     const bundle = shortened(await bytesOf(folder), createPrivateKey(await readFile(fixture.file('key.pem'))))
     expect(acceptsBytes(bundle)).toBe(true)
     const accepted: string[] = []
@@ -176,7 +176,7 @@ async function bytesOf(folder: string): Promise<Bundle> {
   return new Map(await Promise.all(names.map(async (name) => [name, await readFile(join(folder, name))] as const)))
 }
 
-/** Flips one bit, another one from byte to byte. The results include letters, line ends and invalid UTF-8. */
+/** Flips one bit, chosen by the position, so that results include letters, line ends and invalid UTF-8. */
 function withChangedByte(bundle: Bundle, name: string, at: number): Bundle {
   const changed = Buffer.from(bundle.get(name)!)
   changed[at] = changed[at]! ^ (1 << (at % 8))

@@ -63,7 +63,7 @@ describe('checkpoints', () => {
     })
   })
 
-  test('leave later blocks and rows open, which verify counts', async () => {
+  test('do not cover later blocks and rows; verify counts those rows', async () => {
     const file = fixture.file('window.ndjson')
     await fixture.checkpoint(file)
     await enqueue(fixture.db)
@@ -182,7 +182,7 @@ describe('a ledger export', () => {
     expect(report.notJudged).toEqual(['I1', 'I3', 'I4', 'I5', 'I8', 'I10'])
   })
 
-  test('names the payment with a missing attempt (I6) or a second terminal outcome (I2)', async () => {
+  test('fails the audit for a missing attempt (I6) or a second terminal outcome (I2)', async () => {
     const without = await createCopy('without')
     await rewriteFile(without, 'rows.ndjson', (lines) => lines.filter((line) => line !== attempts(lines)[0]))
     const gap = await (await openLedger({ exportFolder: without })).audit()
@@ -233,7 +233,7 @@ describe('a ledger export', () => {
     expect(breaks[0]).toMatchObject({ block: expect.stringMatching(/^\d+$/) })
   })
 
-  test('is written into a new folder by command, and verifies with the checkpoints in it', async () => {
+  test('is written by a command into a new folder, and verifies with its own checkpoints', async () => {
     const out = fixture.file('by-command')
     const checkpoints = fixture.file('by-command.ndjson')
     const pub = fixture.file('pub.pem')

@@ -118,7 +118,7 @@ describe('seal_ledger_block', () => {
   })
 })
 
-describe('seal_ledger_block and rows that become visible late', () => {
+describe('seal_ledger_block with rows that become visible late', () => {
   test('seals no later row while an older transaction is open, and all rows when it has ended', async () => {
     const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')

@@ -348,7 +348,7 @@ async function timed<T>(run: () => Promise<T>): Promise<{ value: T; before: numb
 }
 
 describe('the verification rate', () => {
-  test('delays the next block by at least 50 rows, less one second of idle time', async () => {
+  test('counts each block as at least 50 rows, and credits one second of idle time', async () => {
     const { value, before, after } = await timed(() => verifyLedgerBlock(executor(), 1, 0))
     expect(value?.rowCount).toBeLessThan(50)
     const { nextAt } = await readPlace()
@@ -357,7 +357,7 @@ describe('the verification rate', () => {
     expect(await verifyLedgerBlock(executor(), RATE, 0)).toBeUndefined()
   })
 
-  test('counts from the time at which the block was due', async () => {
+  test('counts from the due time of a block, not from its verification', async () => {
     await fixture.db.queryNoRole(
       `UPDATE ledger_verification_passes SET next_at = clock_timestamp() - interval '10 milliseconds'`,
     )
@@ -411,13 +411,13 @@ describe('seal_ledger_block with an interval', () => {
     await other.sealAll()
     await enqueue(other.db)
     expect(await sealLedgerBlock(role, 100, HOUR_MS)).toBeUndefined()
-    // A block older than the interval is followed, and with the interval 0 any block.
+    // After a block older than the interval the next block is sealed. With the interval 0 any block is old enough.
     await expect.poll(() => sealLedgerBlock(role, 100, 1), POLL_OPTIONS).toEqual({ blockNo: 2n, rowCount: 1 })
     await enqueue(other.db)
     await expect.poll(() => sealLedgerBlock(role, 100, 0), POLL_OPTIONS).toEqual({ blockNo: 3n, rowCount: 1 })
   })
 
-  test('seals the next block at once after a full one', async () => {
+  test('seals the next block at once after a full block', async () => {
     const other = await fixture.beside()
     onTestFinished(() => other.close())
     const role = other.db.as('symphony_executor')

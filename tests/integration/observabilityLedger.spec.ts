@@ -74,7 +74,7 @@ async function scrape(): Promise<Map<string, number>> {
   return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))]))
 }
 
-/** Counts the same numbers in the ledger, the queue and the events. */
+/** Counts the values of the metrics in the ledger, the queue and the events. */
 async function countLedger(): Promise<Record<string, number>> {
   const { rows } = await db.queryNoRole<{ name: string; value: number }>(
     `WITH attempt AS (SELECT * FROM payment_outbox_attempts WHERE worker_id IS NOT NULL)
@@ -82,7 +82,7 @@ async function countLedger(): Promise<Record<string, number>> {
        SELECT format('attempts_total{state="%s"}', state) AS name, count(*) AS value FROM attempt GROUP BY state
        UNION ALL SELECT format('time_to_terminal_seconds_count{rail="%s",state="%s"}', rail_type, state), count(*) FROM attempt
          WHERE state IN ('DISPATCHED', 'FAILED') AND claimed_at IS NOT NULL GROUP BY rail_type, state
-       -- Leased items, without those whose last lease expired: they had been claimed before.
+       -- Claims, without takeovers and claims after a repair: those items had been claimed before.
        UNION ALL SELECT 'claim_lag_seconds_count', count(*) FROM payment_outbox_events claimed
          WHERE claimed.event_type = 'LEASE_CLAIMED' AND claimed.actor LIKE 'relayer-%' AND 'LEASE_EXPIRED_REPAIRED' IS DISTINCT FROM (
            SELECT before.event_type FROM payment_outbox_events before
@@ -92,7 +92,7 @@ async function countLedger(): Promise<Record<string, number>> {
        UNION ALL SELECT 'reaper_requeues_total', count(*) FROM attempt WHERE state = 'ZOMBIE_REQUEUE'
        UNION ALL SELECT 'repair_requeued_count', count(*) FROM payment_outbox_events
          WHERE event_type = 'LEASE_EXPIRED_REPAIRED' AND actor = $1
-       -- A living worker finds each of its expired leases lost.
+       -- A worker that is alive reports each of its expired leases as lost.
        UNION ALL SELECT 'lease_lost_count', count(*) FROM attempt
          WHERE state = 'ZOMBIE_REQUEUE' AND worker_id LIKE 'relayer-%'
        -- A contradiction by the actor of its attempt is a completion; any other is a late outcome.

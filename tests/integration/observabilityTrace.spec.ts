@@ -139,7 +139,7 @@ describe('tracing with an SDK', () => {
     expect(signing.parentSpanContext).toMatchObject(idsOf(attempt))
   })
 
-  test('starts a trace for an item without one, and puts no payload into spans', async () => {
+  test('starts a trace for an item without a trace context, and puts no payload into spans', async () => {
     const { spans } = tracing()
     const { rails } = await createRail((_, response) =>
       answerJson(response, 400, { code: 'CLOSED', message: 'CANARY7' }),
@@ -169,7 +169,7 @@ describe('tracing without an SDK', () => {
     )
   })
 
-  test('sends no trace header if none was stored', async () => {
+  test('sends no trace header if no trace context was stored', async () => {
     const { server, rails } = await createRail((_, response) => answerJson(response, 200, { reference: 'paid' }))
     const [railType = ''] = rails.keys()
     await enqueue(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })

@@ -19,7 +19,7 @@ const RACERS = 64
 
 const db = await useTestDatabase()
 
-/** Enqueues in an open transaction. Another enqueue of the same instruction waits until it ends. */
+/** Enqueues in an open transaction. Another enqueue of the same instruction waits until this transaction ends. */
 async function uncommitted(
   ...instructions: OutboxInstruction[]
 ): Promise<{ readonly end: (how: string) => Promise<void> }> {
@@ -100,7 +100,7 @@ describe('concurrent enqueues of different content with one key', () => {
     ['participants', (index: number) => ({ participantId: `participant-${index}` })],
     ['rails', (index: number) => ({ railType: `rail-${index}` })],
     ['payloads', (index: number) => ({ payload: { amountMinor: String(index) } })],
-  ] as const)('create one item if the %s differ; the others get IdempotencyConflictError', async ([, vary]) => {
+  ] as const)('create one item if the %s differ; the other callers get IdempotencyConflictError', async ([, vary]) => {
     const instruction = buildInstruction()
     const given = Array.from({ length: RACERS }, (_, index) => ({ ...instruction, ...vary(index) }))
     const { values, errors } = await race(db, 'symphony_ingest', RACERS, (connection, index) =>
@@ -240,7 +240,8 @@ describe('concurrent claims', () => {
     await holder.query('BEGIN')
     const first = await claimOutboxBatch(holder, 4, 'worker-1', 600, { rails })
     expect(first.map(({ outboxId }) => outboxId)).toEqual(items.slice(0, 4).map(({ outboxId }) => outboxId))
-    // Shares are counted without locks, four of them for the older rail. The newer rail fills the batch.
+    // The claim ignores locks when it divides the batch: the older rail gets four items. These are locked, so the newer
+    // rail fills the batch.
     const second = await claim(db, rails, { batchSize: 6 })
     expect(second.map(({ outboxId }) => outboxId)).toEqual(items.slice(4).map(({ outboxId }) => outboxId))
     expect(await claim(db, rails)).toEqual([])

@@ -89,7 +89,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('fail an enqueue after another of its participant (40001); a retry takes the next number', async () => {
+  test('fail an enqueue after another by its participant (40001); a retry gets the next number', async () => {
     const { participantId } = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     await enqueue(db, { participantId })
@@ -165,7 +165,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     })
     expect(errors).toEqual([])
     const ids = values.flat().map(({ outboxId }) => outboxId)
-    // A claimer that saw only rows of others stopped early. The last claim gets the remaining items.
+    // A claimer that saw only rows leased to others stopped early. The last claim gets the remaining items.
     const rest = await claim(db, rails)
     expect([...ids, ...rest.map(({ outboxId }) => outboxId)].toSorted()).toEqual(
       items.map((i) => i.outboxId).toSorted(),
@@ -196,7 +196,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     }
   })
 
-  test('fail a call on an item younger than the snapshot (40001) instead of denying its record', async () => {
+  test('fail a call on an item younger than the snapshot (40001), not with LEASE_LOST', async () => {
     const connection = await oldSnapshot('symphony_executor')
     const held = await enqueueAndClaim(db)
     const { outboxId, leaseToken } = held
@@ -218,7 +218,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('record one outcome of concurrent completions that retry; the others get its state', async () => {
+  test('record one outcome of concurrent completions that retry; other callers get its state', async () => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const { values, errors } = await race(db, 'symphony_executor', 16, (connection) =>
       retrying(connection, () =>

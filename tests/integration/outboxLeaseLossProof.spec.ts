@@ -220,7 +220,7 @@ describe('a lease renewal', () => {
   test.for([
     ['repair', (role: Queryable) => repairExpiredLeases(role, 1000, 'repair-1')],
     ['a claim', (role: Queryable, rail: string) => claimOutboxBatch(role, 10, 'heir', 600, { rails: [rail] })],
-  ] as const)('protects its lease from %s even before it commits, without making it wait', async ([, take]) => {
+  ] as const)('protects its lease from %s, which does not wait, even before the renewal commits', async ([, take]) => {
     const held = await createLease()
     await db.expireLease(held.outboxId)
     // Imitates a renewal just before the expiry, in a transaction that is still open.
@@ -240,7 +240,7 @@ describe('a lease renewal', () => {
   test('excludes a concurrent repair: the lease is renewed or recorded as expired, never both', async () => {
     for (let round = 0; round < 10; round++) {
       const held = await createLease()
-      // Expires while the calls run.
+      // The lease expires while the calls run.
       await db.queryNoRole(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '2 milliseconds' WHERE outbox_id = $1`,
         [held.outboxId],

@@ -42,7 +42,7 @@ async function isDrained(): Promise<boolean> {
 
 const participants = Array.from({ length: PARTICIPANTS }, (_, index) => `participant-${index}`)
 
-/** Enqueues its share of the items, three per participant at a time, in transactions that stay open for a while. */
+/** Enqueues one share of the items, three per participant at a time, in transactions that stay open for a while. */
 async function enqueueShare(connection: Connection, share: number): Promise<void> {
   const mine = participants.filter((_, index) => index % ENQUEUERS === share)
   for (let done = 0; done < ITEMS_EACH; done += 3) {

@@ -443,7 +443,7 @@ describe('a running relayer', () => {
   test('releases prefetched items at a stop and records no attempt for them', async () => {
     const { railType } = buildInstruction()
     const items = await Promise.all(Array.from({ length: 300 }, () => enqueue(db, { railType })))
-    // Answers quickly until the relayer has prefetched items. Then one call never ends.
+    // The rail answers quickly until the relayer has prefetched items. Then one call never ends.
     let isStuck = false
     const rail = recordingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
       await sleep(1)
@@ -459,7 +459,7 @@ describe('a running relayer', () => {
       'SELECT lease_token IS NOT NULL AS leased, attempt_count FROM payment_outbox_pending WHERE rail_type = $1',
       [railType],
     )
-    // Every item is left except the answered calls. The outcome of the last call is unknown.
+    // Every item without an answer is pending, including the item of the last call.
     expect(rows).toHaveLength(items.length - rail.calls.length + 1)
     expect(rows.filter(({ leased }) => leased)).toEqual([])
     expect(rows.filter((row) => row.attempt_count > 0)).toHaveLength(1)

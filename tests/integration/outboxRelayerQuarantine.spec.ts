@@ -52,7 +52,7 @@ test('an item with one expiry waits only for its own rail, and delays no other r
   await relayer.start()
   const calling = await enqueue(db, { railType: hung.railType })
   await expect.poll(hung.called, POLL_OPTIONS).toEqual([calling.outboxId])
-  // A hung call on another rail does not delay the quarantined item. While that one hangs, only its own rail waits.
+  // A hung call on another rail does not delay the quarantined item. While it hangs, only its rail waits.
   await db.expireLease(quarantined)
   await expect.poll(quarantineRail.called, POLL_OPTIONS).toEqual([quarantined])
   const beside = await enqueue(db, { railType: quarantineRail.railType })

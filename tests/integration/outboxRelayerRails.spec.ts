@@ -20,7 +20,7 @@ const db = await useTestDatabase()
 interface Observed {
   readonly relayer: OutboxRelayer
   readonly metricsPage: () => Promise<string>
-  /** Maximum of concurrent dispatches to the rail, by the events that feed the gauge. */
+  /** Maximum number of concurrent dispatches to the rail, counted from the events that feed the gauge. */
   readonly mostInFlight: (railType: string) => number
   readonly recorded: (railType: string) => number
 }

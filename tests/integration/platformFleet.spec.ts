@@ -23,7 +23,7 @@ afterEach(async () => {
 })
 afterAll(() => Promise.all(dbs.map((db) => db.drop())))
 
-/** Discovery that returns the answer of the test. */
+/** Discovery that returns the databases, or the error, that a test has set. */
 class ToldDiscovery extends PlatformDiscovery {
   answer: readonly PlatformDatabase[] | Error
 
@@ -104,7 +104,7 @@ test('a fleet serves a database as soon as another fleet of the process stops se
   await expect.poll(served, POLL_OPTIONS).toHaveLength(1)
   const outboxId = await pay(dbs[0]!)
   await expect.poll(() => statesOf(dbs[0]!, outboxId), POLL_OPTIONS).toEqual(['DISPATCHED'])
-  // One of the two serves the database, and each has reported alreadyServed once.
+  // One of the two fleets serves the database. Each fleet has reported alreadyServed once.
   expect(served()).toHaveLength(1)
   for (const { events } of [second, third]) {
     expect(events.filter(({ type }) => type === 'platform.alreadyServed')).toHaveLength(1)
@@ -113,7 +113,7 @@ test('a fleet serves a database as soon as another fleet of the process stops se
   await expect.poll(() => third.fleet.served, POLL_OPTIONS).toEqual([{ database: 'a third name', up: true }])
 })
 
-test('a failed database does not delay the others, and is served again when it is back', async () => {
+test('a failed database does not delay other databases, and is served again when it is back', async () => {
   const proxy = await TcpProxy.before(dbs[0]!.url)
   stops.push(() => proxy.close())
   const throughProxy = new URL(dbs[0]!.url)
@@ -181,8 +181,8 @@ test('a database that fails during a round returns its slot, and stop() does not
   await fleet.stop()
 })
 
-describe('discovery', () => {
-  test('adds databases while the fleet runs, and stops serving a removed one', async () => {
+describe('a fleet with discovery', () => {
+  test('serves a database added while it runs, and stops serving a removed one', async () => {
     const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
     const { databases, fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = [entry('second', dbs[1]!)]
@@ -200,7 +200,7 @@ describe('discovery', () => {
     ['fails', new Error('the registry is down')],
     ['lists a database twice', 'twice'],
     ['lists no database', []],
-  ] as const)('keeps the last set of databases if it %s', async ([, answer]) => {
+  ] as const)('keeps the last set of databases if discovery %s', async ([, answer]) => {
     const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
     const { fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = answer === 'twice' ? [entry('a', dbs[1]!), entry('A', dbs[2]!)] : answer
@@ -210,7 +210,7 @@ describe('discovery', () => {
     await expect.poll(() => fleet.served.length, POLL_OPTIONS).toBe(3)
   })
 
-  test('rejects the start with its error if the first call fails', async () => {
+  test('fails to start with the error of discovery if the first call fails', async () => {
     const discovery = new ToldDiscovery([])
     discovery.answer = new Error('the registry is down')
     const databases = new DatabaseSet(resolvePlatformOptions({ discovery }, undefined), () => {})
@@ -228,7 +228,7 @@ describe('discovery', () => {
     expect(databases.get('main')).not.toBe(before)
   })
 
-  test('has a new database served before the last round of the removed one ends', async () => {
+  test('serves a new database before the last round of the removed one ends', async () => {
     const { opened, open } = gate()
     const serve = ({ name }: Member): FleetWorker[] => [
       {
@@ -282,7 +282,7 @@ describe('discovery', () => {
     expect(events.map(({ type }) => type)).not.toContain('platform.alreadyServed')
   })
 
-  test('closes the old database and opens the new one if a name moves', async () => {
+  test('closes the old database and opens the new one if a name gets another url', async () => {
     const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
     const { databases } = await fixture(() => [], { discovery })
     const before = databases.get('MAIN')
@@ -311,7 +311,7 @@ describe('DatabaseSet.forKey', () => {
 })
 
 describe('a fleet with fewer connections than databases', () => {
-  test('works on as many as connectionsMax allows, in turn, and closes its connections', async () => {
+  test('works on as many databases as connectionsMax allows, in turn, and closes connections', async () => {
     const working = new Set<string>()
     let most = 0
     const rounds = new Map<string, number>()

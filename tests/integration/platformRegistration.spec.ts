@@ -57,7 +57,7 @@ async function started(): Promise<PlatformServices> {
 }
 
 describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider services and discovery', () => {
-  test('resolve returns each of them', () => {
+  test('resolve returns each service', () => {
     const services = new PlatformServices()
     expect(() => services.resolve(OutboxStoreProvider)).toThrow('OutboxStoreProvider is not registered')
     addPostgresPlatform(services, { databases: databases() })
@@ -146,7 +146,7 @@ describe('PRIM-POSTGRES-API-002 addPostgresPlatform with a conflict or invalid o
 describe('PRIM-POSTGRES-API-003 CleanupWorker', () => {
   const retention = { inboxDays: 2, jobRunsDays: 3, timersDays: 4, leasesDays: 5 }
 
-  test('removes finished rows past the retention of their kind, and no others', async () => {
+  test('removes finished rows that are older than their retention, and no other rows', async () => {
     const { inbox, runs, timers, leases } = await finished(eu)
     const worker = new CleanupWorker(eu.as('symphony_executor'), { intervalMs: 1_000, retention })
     expect(await worker.runOnce()).toEqual({ inboxMessages: 1, jobRuns: 1, timers: 1, leases: 1, more: false })
@@ -159,7 +159,7 @@ describe('PRIM-POSTGRES-API-003 CleanupWorker', () => {
     })
   })
 
-  test('removes 1,000 rows of a kind per round, and continues at once while there are more', async () => {
+  test('removes 1,000 timers per round, and continues at once while there are more', async () => {
     await eu.queryNoRole(
       `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at, state, finished_at)
        SELECT gen_random_uuid(), 'crowd', '{}', 'outbox', now(), 'CANCELLED', now() - interval '9 days'
@@ -236,7 +236,7 @@ test('a fleet seals the ledger of each database at sealIntervalMs', async () => 
   }
 })
 
-test('describeDatabases counts pending and held items per database; a silent one is down', async () => {
+test('describeDatabases counts pending and held items; a database that is silent is down', async () => {
   const nowhere = new URL(eu.url)
   nowhere.port = '1'
   const services = new PlatformServices()
@@ -260,7 +260,7 @@ interface Finished {
   readonly young: string[]
 }
 
-/** Creates one row of each kind that is older than its retention, and one that is younger. */
+/** Creates, in each table, one row older than its retention and one younger row. */
 async function finished(db: TestDatabase): Promise<Record<'inbox' | 'runs' | 'timers' | 'leases', Finished>> {
   const inbox = { old: `old-${randomUUID()}`, young: [`young-${randomUUID()}`] }
   for (const [messageId, days] of [

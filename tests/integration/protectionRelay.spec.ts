@@ -175,7 +175,7 @@ describe('a payment whose fields cannot be decrypted', () => {
     expect(await attemptRows(db, outboxId)).toEqual([])
   })
 
-  test('a payment in plaintext is dispatched with or without keys', async () => {
+  test('needs keys; a payment in plaintext is dispatched with or without keys', async () => {
     const made = fixture()
     const [railType = ''] = made.rail.rails.keys()
     await enqueue(db, { railType, payload: { iban: SECRET } })

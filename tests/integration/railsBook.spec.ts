@@ -88,7 +88,7 @@ describe.each(FORMS)('four processes that share a rail book in %s', (_, openBook
   )
 })
 
-describe.each(FORMS)('workers that are killed beside a rail book in %s', (_, openBook) => {
+describe.each(FORMS)('killed workers with a rail book in %s', (_, openBook) => {
   it('leave each answered payment in the book, and none twice', { timeout: 120_000 }, async () => {
     const options: SimulatedRailOptions = { onUnknown: 'resend', ...(await openBook()) }
     const payments = references(4_000)

@@ -68,7 +68,7 @@ describe('symphony jobs', () => {
     [['jobs', 'add', 'x', '--cron', '@daily', '--topic', 't', '--payload', '[]'], '--payload'],
     [['jobs', 'add', 'x', '--cron', '@daily', '--topic', 't', '--missed-runs', 'maybe'], '--missed-runs'],
     [['jobs', 'runs', '--limit', '0'], 'limit'],
-  ])('%j is a usage error that names the option', async (words, named) => {
+  ])('refuses %j with a usage error that names the option', async (words, named) => {
     const { exitCode, stderr } = await command(words)
     expect(exitCode).toBe(2)
     expect(stderr).toContain(named)
@@ -105,7 +105,7 @@ describe('symphony timers', () => {
     [['timers', 'cancel', 'not-an-id'], 'timerId'],
     [['timers', 'list', '--state', 'odd'], '--state'],
     [['timers', 'list', '--limit', '0'], 'limit'],
-  ])('%j is a usage error that names the option', async (words, named) => {
+  ])('refuses %j with a usage error that names the option', async (words, named) => {
     const { exitCode, stderr } = await command(words)
     expect(exitCode).toBe(2)
     expect(stderr).toContain(named)

@@ -145,7 +145,7 @@ describe('deleteJob', () => {
     await Promise.all([deleter.close(), worker.close()])
   })
 
-  test('PRIM-POSTGRES-SCHED-008 removes a run triggered before; a later trigger is UNKNOWN_JOB', async () => {
+  test('PRIM-POSTGRES-SCHED-008 removes a run triggered before; a later trigger fails (UNKNOWN_JOB)', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const operator = await openConnection(db, 'symphony_control')

@@ -53,7 +53,7 @@ test('a fleet pays and seals in every database; close() closes its rails', async
 
 test('a fleet refuses epochFile, because the file belongs to one database', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf()] })
-  // @ts-expect-error: the workers of the other databases would freeze theirs
+  // @ts-expect-error: with one file, workers of the other databases would freeze dispatch
   expect(() => fleet.worker({ epochFile: 'epoch.json' })).toThrow('epochFile: expected none')
 })
 
@@ -82,7 +82,7 @@ test('SymphonyFleet.forKey returns the same Symphony for a key; an unknown name 
   expect(() => fleet.of('west')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
 })
 
-test('a database that discovery drops is closed; the rails stay open for the others', async () => {
+test('a database that discovery drops is closed; the rails stay open for the other databases', async () => {
   const closed: string[] = []
   const gone = new Set<string>()
   class Directory extends PlatformDiscovery {
