@@ -17,17 +17,17 @@ function reportOf(titles: readonly string[], status = 'passed') {
 
 const complete = reportOf(CONFORMANCE_IDS.map((id) => `${id} holds`))
 
-describe('conformance', () => {
-  test('has the 38 scenarios of the specification', () => {
+describe('the conformance check', () => {
+  test('covers the 38 scenarios of the specification', () => {
     expect(CONFORMANCE_IDS).toHaveLength(38)
     expect(new Set(CONFORMANCE_IDS).size).toBe(38)
   })
 
-  test('a report with a passing test per scenario, and its own page, has no problem', () => {
+  test('finds no problem if each scenario has a passing test and the page is of this run', () => {
     expect(conformanceProblems(complete, conformancePage(complete))).toEqual([])
   })
 
-  test('a scenario id counts in the title of a test and in the title of its group', () => {
+  test('reads a scenario id in the title of a test or of its group', () => {
     const [first, second, ...others] = CONFORMANCE_IDS
     const report = reportOf(others.map((id) => `${id} holds`))
     report.testResults[0]!.assertionResults.push(
@@ -39,19 +39,19 @@ describe('conformance', () => {
     expect(conformancePage(report)).toContain('passed: in short › holds')
   })
 
-  test('a scenario without a test is a problem, even when another title mentions its id', () => {
+  test('reports a scenario without a test, even if another title mentions its id', () => {
     const report = reportOf([...CONFORMANCE_IDS.slice(1).map((id) => `${id} holds`), `see ${CONFORMANCE_IDS[0]}`])
     expect(conformanceProblems(report, conformancePage(report))).toEqual([`${CONFORMANCE_IDS[0]} has no test`])
   })
 
-  test('an id that the specification does not have is a problem', () => {
+  test('reports an id that the specification does not have', () => {
     const report = reportOf([...CONFORMANCE_IDS.map((id) => `${id} holds`), 'PRIM-POSTGRES-OUTBOX-007 is new'])
     expect(conformanceProblems(report, conformancePage(report))).toEqual([
       'PRIM-POSTGRES-OUTBOX-007 is no scenario of the specification',
     ])
   })
 
-  test('a page that differs from the report is a problem, such as a page with FAILED lines', () => {
+  test('reports a page that differs from the test report, such as a page with FAILED lines', () => {
     const failed = reportOf(
       CONFORMANCE_IDS.map((id) => `${id} holds`),
       'failed',

@@ -118,7 +118,7 @@ function listDifference(name: string, expected: readonly string[], hashed: reado
 }
 
 describe('the newest format of blocks', () => {
-  test('covers each ledger column in the order of the sealer, or names why not', () => {
+  test('covers each ledger column in the order of the sealer, or gives a reason to omit it', () => {
     expect(differences(catalog)).toEqual([])
   })
 

@@ -5,8 +5,8 @@ import { readMutants, staleness } from '../../scripts/mutants/plan.mjs'
 
 const mutants = readMutants()
 
-describe('mutants', () => {
-  test('every mutant still applies to the code', () => {
+describe('the mutation tests', () => {
+  test('have only mutants that apply to the code', () => {
     const stale = mutants.flatMap((mutant) => {
       const reason = staleness(mutant)
       return reason === undefined ? [] : [`${mutant.bug} (${mutant.file}): ${reason}`]
@@ -14,7 +14,7 @@ describe('mutants', () => {
     expect(stale).toEqual([])
   })
 
-  test('there are at least 60, with unique names, in SQL and TypeScript, for every scenario', () => {
+  test('have at least 60 mutants, with unique names, in SQL and TypeScript, for every scenario', () => {
     expect(mutants.length).toBeGreaterThanOrEqual(60)
     expect(new Set(mutants.map(({ bug }) => bug)).size).toBe(mutants.length)
     expect(mutants.filter(({ file }) => file.startsWith('schema/')).length).toBeGreaterThanOrEqual(30)
@@ -23,7 +23,7 @@ describe('mutants', () => {
     expect(CONFORMANCE_IDS.filter((id) => !scenarios.has(id))).toEqual([])
   })
 
-  test('a mutant is stale if its text is missing, ambiguous or unchanged, or its test is gone', () => {
+  test('treat a mutant as stale if its text is missing, ambiguous or unchanged, or its test gone', () => {
     const [mutant] = mutants
     expect(staleness({ ...mutant!, find: 'no such text in it' })).toBe('its text is there 0 times, not once')
     expect(staleness({ ...mutant!, find: '\n' })).toMatch(/^its text is there \d+ times, not once$/)
@@ -31,7 +31,7 @@ describe('mutants', () => {
     expect(staleness({ ...mutant!, test: 'tests/unit/gone.spec.ts' })).toBe('there is no tests/unit/gone.spec.ts')
   })
 
-  test('the page keeps results of earlier runs and counts only mutants that were caught', () => {
+  test('keep results of earlier runs on the page, which counts only mutants that were caught', () => {
     const [one, two, three] = mutants
     const all = [one!, two!, three!]
     const first = mutantsPage('', all, new Map([[one!.bug, caughtBy('tests/a.spec.ts', 'it | holds')]]))

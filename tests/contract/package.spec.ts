@@ -208,19 +208,19 @@ await symphony.enqueue({ ...instruction, payload: { at: new Date() } }, { tx })
 await symphony.enqueue({ ...instruction, payload: { amount: 10n } }, { tx })
 // @ts-expect-error: a misspelt field
 await symphony.enqueue({ ...instruction, notbefore: new Date() }, { tx })
-// @ts-expect-error: what to do about an unknown outcome has no default
+// @ts-expect-error: onUnknown is required and has no default
 defineRail({ type: 'bank', dispatch: () => ({ outcome: 'success', reference: '1' }) })
 // @ts-expect-error: a success has a reference
 defineRail({ type: 'bank', onUnknown: 'hold', dispatch: () => ({ outcome: 'success' }) })
 declare const rabbit: RabbitRailOptions['rabbit']
 rabbitRail({ type: 'bank', onUnknown: 'hold', rabbit })
 rabbitRail({ type: 'bank', onUnknown: 'resend', consumersDeduplicate: true, rabbit })
-// @ts-expect-error: RabbitMQ keeps every copy, so the options must say that its consumers do not
+// @ts-expect-error: RabbitMQ keeps every copy, so resend needs consumersDeduplicate
 rabbitRail({ type: 'bank', onUnknown: 'resend', rabbit })
 `
 
-// `npm run package:check` also checks with skipLibCheck, and the subpath that is left out here.
-test('tsc --strict accepts that program and the subpaths, and refuses typical mistakes', async () => {
+// `npm run package:check` also compiles with skipLibCheck, and checks `./server`, which is left out here.
+test('tsc --strict accepts the README’s program and the subpaths, and refuses typical mistakes', async () => {
   await linkNodeTypes()
   const { exports } = await packedManifest()
   // The declarations of Fastify and typebox take longer than all others together.

@@ -6,7 +6,7 @@ import { entryPoints, FOLDER } from '../../scripts/apiReport.mjs'
 
 const doors = entryPoints()
 
-/** Most names that each entry point may export. */
+/** Maximum number of names that each entry point may export. */
 const NAMES_MAX: Readonly<Record<string, number>> = {
   'symphony-pg': 84,
   'symphony-pg/rails': 16,
@@ -25,7 +25,7 @@ test('the two packages have 8 entry points', () => {
 
 test('no entry point exports more names than its limit, and all together at most 200', () => {
   const grown = doors.filter(({ specifier, names }) => names.length > (NAMES_MAX[specifier] ?? 0))
-  // For another name, add a member or an option instead, or lower another limit.
+  // Instead of a new name, add a member or an option, or lower another limit.
   expect(grown.map(({ specifier, names }) => `${specifier} exports ${names.length}`)).toEqual([])
   expect(doors.reduce((sum, { names }) => sum + names.length, 0)).toBeLessThanOrEqual(200)
 })

@@ -23,7 +23,7 @@ const CREATES_TABLE = /^CREATE (TABLE|UNIQUE INDEX|INDEX|TYPE)/m
 const CREATES_FUNCTION = /^ *CREATE OR REPLACE FUNCTION/m
 const PLANNER_SETTING = /\b(jit|enable_\w+|plan_cache_mode) ?=/
 
-test('tables are created in v1, functions in functions, except those that tables need', async () => {
+test('schema/v1 has the tables, schema/functions the functions, except those that tables need', async () => {
   expect(filesWith(CREATES_FUNCTION, await read('v1'))).toEqual(['004_table_functions.sql'])
   expect(filesWith(CREATES_TABLE, await read('functions'))).toEqual([])
   expect(filesWith(CREATES_TABLE, [{ name: 'planted', text: 'CREATE TABLE IF NOT EXISTS x ();' }])).toEqual(['planted'])
@@ -62,7 +62,7 @@ function bodiesWithoutSteps(files: readonly SchemaText[]): readonly string[] {
   )
 }
 
-/** Builds a function with so many statements per step, and a step comment between steps. */
+/** Builds a function with the given number of statements per step, and a step comment between steps. */
 function planted(...steps: readonly number[]): SchemaText {
   const body = steps.map((count) => '  PERFORM 1;\n'.repeat(count)).join('  -- 1. Do the rest.\n')
   return { name: 'planted', text: `CREATE OR REPLACE FUNCTION f()\nAS $$\n${body}$$;\n` }

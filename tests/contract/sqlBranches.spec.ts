@@ -155,7 +155,7 @@ describe('branch counting on a toy schema', () => {
     )
   })
 
-  test('reports branches not executed, and counts those in a rolled-back transaction', async () => {
+  test('reports branches not executed, and counts branches of a rolled-back transaction', async () => {
     const one = await connect(CLONES[0])
     await one.query('BEGIN')
     await one.query(call('every_kind(1)'))

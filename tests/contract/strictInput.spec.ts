@@ -38,7 +38,7 @@ afterAll(async () => {
   await server.end()
 })
 
-describe('payloads', () => {
+describe('for payloads,', () => {
   test.each<[string, unknown, boolean]>([
     ['depth 32', nested(PAYLOAD_DEPTH_MAX), true],
     ['depth 33', nested(PAYLOAD_DEPTH_MAX + 1), false],
@@ -114,9 +114,9 @@ describe('a number in a payload', () => {
     // JavaScript prints the double 18014398509482008 as 18014398509482010, which lies halfway between two doubles.
     ['18014398509482010', true],
     ['18014398509482008', false],
-    // Rounded to 16 digits, it would parse to the next double, whose mantissa is even. JavaScript prints all 17 digits.
+    // Rounded to 16 digits, the number below would parse to another double, with an even mantissa. JavaScript prints all 17 digits.
     ['18014398509481988', true],
-    // Two decimals with 17 digits are equally near. JavaScript prints the even one.
+    // Two decimals of 17 digits are equally near to one double. JavaScript prints the even decimal.
     ['1125899906842624.2', true],
     ['1125899906842624.3', false],
   ])('is accepted by both TypeScript and SQL, or by neither: %s', async (literal, accepted) => {
@@ -209,7 +209,7 @@ function reads(literal: string): boolean {
   return passes(() => parseStrictJson(`{"a": ${literal}}`))
 }
 
-describe('ids and texts', () => {
+describe('for ids and texts,', () => {
   test.each([
     'a',
     '~!',

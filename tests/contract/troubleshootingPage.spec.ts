@@ -12,7 +12,7 @@ async function namesOnPage(): Promise<string[]> {
   return [...page.matchAll(/`([^`\n]+)`/g)].map(([, name]) => name ?? '')
 }
 
-test('the page names every alert that means a fault, and no alert that does not exist', async () => {
+test('the troubleshooting page names every alert that means a fault, and only existing alerts', async () => {
   const named = new Set((await namesOnPage()).filter((name) => /^Symphony[A-Z]\w+$/.test(name)))
   const known = ALERT_RULES.map(({ name }) => name)
   expect([...named].filter((name) => !known.includes(name))).toEqual([])
@@ -23,7 +23,7 @@ test('the page names every alert that means a fault, and no alert that does not 
   ])
 })
 
-test('every metric and log line on the page exists', async () => {
+test('every metric and log line on the troubleshooting page exists', async () => {
   const [metrics, events, sqlstates] = await Promise.all(
     ['docs/reference/metrics.md', 'libs/observability/eventLog.ts', 'libs/db/sqlstates.ts'].map(read),
   )

@@ -151,11 +151,11 @@ test('a Symphony without rails accepts any rail and any JSON object', () => {
 
 test('a rail without onUnknown, or with inquire and no queryStatus, does not compile', () => {
   expectTypeOf(() => {
-    // @ts-expect-error: only the author of the adapter knows what is safe
+    // @ts-expect-error: onUnknown is required
     defineRail({ type: 'bank', dispatch: answer })
-    // @ts-expect-error: nothing could be asked
+    // @ts-expect-error: inquire needs queryStatus
     defineRail({ type: 'bank', onUnknown: 'inquire', dispatch: answer })
-    // @ts-expect-error: nothing could be asked
+    // @ts-expect-error: inquire needs queryStatus
     defineRail({ type: 'bank', payload: Sepa, onUnknown: 'inquire', dispatch: answer })
     defineRail({ type: 'bank', onUnknown: 'hold', dispatch: answer })
     // @ts-expect-error: a success needs the reference of the rail

@@ -145,7 +145,7 @@ describe('deleteJob', () => {
     await Promise.all([deleter.close(), worker.close()])
   })
 
-  test('PRIM-POSTGRES-SCHED-008 removes a run triggered before; a later trigger fails (UNKNOWN_JOB)', async () => {
+  test('PRIM-POSTGRES-SCHED-008 removes an earlier run; a later trigger fails (UNKNOWN_JOB)', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const operator = await openConnection(db, 'symphony_control')
@@ -179,7 +179,7 @@ test('ten concurrent calls of scheduleTimer with one id create one timer; other 
   await Promise.all([first.close(), second.close()])
 })
 
-test('PRIM-POSTGRES-SCHED-004 a timer is either cancelled or enqueued by concurrent calls, never both', async () => {
+test('PRIM-POSTGRES-SCHED-004 concurrent calls either cancel or enqueue a timer, never both', async () => {
   const timerId = await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
   const scheduler = await openConnection(db, 'symphony_executor')
   const application = await openConnection(db, 'symphony_ingest')

@@ -34,7 +34,7 @@ import { startTracing } from '../support/tracing.js'
 
 /**
  * Sends a card number and a password through every failing path: throwing and echoing rails, failed checks, refused
- * requests. Then collects logs, errors, metrics, spans, tables and answers, and searches them for both.
+ * requests. Then collects logs, errors, metrics, spans, tables and answers, and searches them for both secrets.
  */
 
 const CARD = '4929 1234 5678 9015'
@@ -53,7 +53,7 @@ const FIELDS = { '/card': 'encrypted', '/login': 'encrypted', '/note': 'forbidde
 
 const db = await useTestDatabase()
 let folder: string
-/** Texts that each path left behind, by its name. */
+/** Texts that each path left behind, by the name of the path. */
 const left = new Map<string, string>()
 const logged: string[] = []
 const metrics = new Metrics({ version: 'of the tests' })
@@ -91,7 +91,7 @@ function keep(path: string, found: unknown): void {
   )
 }
 
-/** Builds the worst error of an adapter, with the payload in every place that an error has. */
+/** Builds an error of an adapter with the payload in every field that an error can have. */
 function tellsAll(request: RailRequest): Error {
   const text = JSON.stringify(request.payload)
   return Object.assign(new TypeError(`cannot send ${text} for ${PASSWORD}`, { cause: new Error(`card ${CARD}`) }), {
@@ -450,7 +450,7 @@ async function refusedCommands(): Promise<void> {
   ]) {
     for (const flags of [[], ['--json'], ['--debug']]) keep('command line', await symphony([...words, ...flags], env))
   }
-  // Typed errors, printed in full.
+  // Collects the errors for values that the types refuse, printed in full.
   for (const payload of [
     { ...PAYLOAD, x: undefined },
     { ...PAYLOAD, x: new Map([[CARD, PASSWORD]]) },
@@ -458,7 +458,7 @@ async function refusedCommands(): Promise<void> {
   ]) {
     const call = enqueue(
       {
-        ...instruction, // @ts-expect-error -- what JavaScript lets through
+        ...instruction, // @ts-expect-error -- a caller in JavaScript can pass this
         payload,
       },
       { tx: db.as('symphony_ingest') },

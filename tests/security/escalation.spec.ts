@@ -27,7 +27,7 @@ interface Attempt {
   /** Statements; the last one is the attempt. `$S` is our schema, `$ME` the login, `$DB` the database. */
   readonly steps: readonly string[]
   /**
-   * SQLSTATEs that refuse it. `harmless` marks a statement that PostgreSQL allows to any role, and which must change
+   * SQLSTATEs that refuse the attempt. `harmless` marks a statement that PostgreSQL allows to any role, and which must change
    * nothing.
    */
   readonly ends: readonly string[] | 'harmless'
@@ -440,7 +440,7 @@ describe('a stolen login of one role', () => {
     expect(await fingerprint(db)).toEqual(before)
   })
 
-  test('tries at least 60 attempts, each once', () => {
+  test('is tested with at least 60 different attempts', () => {
     const statements = ATTEMPTS.map(({ as, steps }) => [as, ...steps].join(';'))
     expect(new Set(statements).size).toBe(ATTEMPTS.length)
     expect(ATTEMPTS.length).toBeGreaterThanOrEqual(60)
@@ -458,7 +458,7 @@ describe('a new connection', () => {
     },
   )
 
-  test('is refused if it logs in as one of our roles', async () => {
+  test('is refused if it logs in as a role of Symphony', async () => {
     for (const role of [...ROLES, 'owner']) {
       const url = new URL(logins.get('executor')!.url)
       url.username = `symphony_${role}`
@@ -470,7 +470,7 @@ describe('a new connection', () => {
 })
 
 describe('a stolen login of a reader', () => {
-  test('sees nothing that a view hides through a cheap function in its condition', async () => {
+  test('cannot see values hidden by a view through a low-cost function in WHERE', async () => {
     const client = await stolen('readonly')
     const seen = await notices(client, async () => {
       await client.query(
@@ -758,7 +758,7 @@ describe('a session setting', () => {
   })
 })
 
-/** Runs an item from enqueue to its terminal outcome, each step in a session with that setting. */
+/** Runs an item from enqueue to its terminal outcome, each step in a session with the given setting. */
 async function lifeUnder(setting: string): Promise<string> {
   const unique = randomUUID()
   const [participantId, railType] = [`p-${unique}`, `r-${unique}`]

@@ -38,7 +38,7 @@ beforeAll(async () => {
   await fixture.sealAll()
 })
 
-/** Statements, given a qualified table and our schema. */
+/** Statements that rewrite history, built from a qualified table name and the name of the schema. */
 const WAYS: readonly { readonly title: string; readonly sql: (table: string, schema: string) => string }[] = [
   { title: 'UPDATE', sql: (t) => `UPDATE ${t} SET created_at = now()` },
   { title: 'an UPDATE of no row', sql: (t) => `UPDATE ${t} SET created_at = now() WHERE false` },
@@ -133,7 +133,7 @@ describe.each(ROLES)('the role %s', (role) => {
     }
   })
 
-  test('leaves every row and object unchanged after all of that', async () => {
+  test('leaves every row and object unchanged after all these attempts', async () => {
     process.stdout.write(`history: ${WAYS.length} ways, ${WAYS.length * LEDGERS.length * ROLES.length} refused\n`)
     for (const { sql } of WAYS) {
       for (const table of LEDGERS) {
@@ -237,11 +237,11 @@ describe('a superuser who disables the guards', () => {
         `UPDATE payment_outbox_attempts a SET rail_reference = 'forged' WHERE a.outbox_id = '$ITEM' AND a.attempt_no = 3`,
       ],
     ],
-  ])('is detected when he %s', async (_what, steps) => {
+  ])('is detected if the superuser %s', async (_what, steps) => {
     expect(await defectsAfter(steps)).not.toEqual([])
   })
 
-  test('leaves the ledger unchanged after rollback', async () => {
+  test('leaves the ledger unchanged after the rollback of each change', async () => {
     expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 })
@@ -276,7 +276,7 @@ function attempt(verb: 'UPDATE' | 'DELETE FROM', number: number): string {
 interface Column {
   readonly name: string
   readonly type: string
-  /** Primary key of its table. */
+  /** Primary key of the column’s table. */
   readonly key: string
 }
 

@@ -38,7 +38,7 @@ test('an untouched ledger verifies without a break, every time', async () => {
 })
 
 test.each(['identities', 'attempts', 'events'])(
-  'a row of %s that is moved to another transaction is missed by its block',
+  'verification finds a row of %s that was moved to another transaction',
   async (table) => {
     for (const xid of ['recorded_xid - 1', 'recorded_xid + 1', '9000000000000000', '-1']) {
       await superuser.query('BEGIN')

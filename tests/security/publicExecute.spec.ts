@@ -43,8 +43,8 @@ test('a login without roles can execute no function of the schema', async () => 
   }
 })
 
-describe('a later object of the owner', () => {
-  test('is closed to all other roles: a function (42501)', async () => {
+describe('an object that the owner creates later', () => {
+  test('is closed to all other roles if it is a function (42501)', async () => {
     await owner.query(`CREATE FUNCTION ${schema}.later() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
     expect(await failureOf(stranger.query(`SELECT ${schema}.later()`))).toMatchObject({ code: '42501' })
     for (const role of ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth']) {
@@ -54,7 +54,7 @@ describe('a later object of the owner', () => {
     await owner.query(`DROP FUNCTION ${schema}.later()`)
   })
 
-  test('is closed in any other schema: a function (42501)', async () => {
+  test('is closed to other roles if it is a function in another schema (42501)', async () => {
     await db.queryNoRole(
       'CREATE SCHEMA elsewhere AUTHORIZATION symphony_owner; GRANT USAGE ON SCHEMA elsewhere TO PUBLIC',
     )
@@ -63,7 +63,7 @@ describe('a later object of the owner', () => {
     await db.queryNoRole('DROP SCHEMA elsewhere CASCADE')
   })
 
-  test('is closed: a procedure and an aggregate (42501)', async () => {
+  test('is closed to other roles if it is a procedure or an aggregate (42501)', async () => {
     await owner.query(`CREATE PROCEDURE ${schema}.later_procedure() LANGUAGE sql AS 'SELECT 1'`)
     await owner.query(`CREATE AGGREGATE ${schema}.later_sum (int) (SFUNC = int4pl, STYPE = int, INITCOND = '0')`)
     expect(await failureOf(stranger.query(`CALL ${schema}.later_procedure()`))).toMatchObject({ code: '42501' })
@@ -71,7 +71,7 @@ describe('a later object of the owner', () => {
     await owner.query(`DROP PROCEDURE ${schema}.later_procedure; DROP AGGREGATE ${schema}.later_sum (int)`)
   })
 
-  test('is closed: a table, a view and a sequence (42501)', async () => {
+  test('is closed to other roles if it is a table, a view or a sequence (42501)', async () => {
     await owner.query(`CREATE TABLE ${schema}.later_table (a serial); CREATE VIEW ${schema}.later_view AS SELECT 1`)
     for (const sql of [
       `SELECT * FROM ${schema}.later_table`,
@@ -83,14 +83,14 @@ describe('a later object of the owner', () => {
     await owner.query(`DROP TABLE ${schema}.later_table; DROP VIEW ${schema}.later_view`)
   })
 
-  test('is closed: a type (42501)', async () => {
+  test('is closed to other roles if it is a type (42501)', async () => {
     await owner.query(`CREATE TYPE ${schema}.later_type AS ENUM ('a')`)
     const built = stranger.query(`CREATE TABLE scratch.t (a ${schema}.later_type)`)
     expect(await failureOf(built)).toMatchObject({ code: '42501' })
     await owner.query(`DROP TYPE ${schema}.later_type`)
   })
 
-  test('would be open to PUBLIC without the default privileges of the owner', async () => {
+  test('would be open to PUBLIC if only defaults of the schema revoked EXECUTE', async () => {
     await owner.query('BEGIN')
     await owner.query(`ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC`)
     await owner.query(`ALTER DEFAULT PRIVILEGES IN SCHEMA ${schema} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC`)

@@ -8,7 +8,7 @@ export default defineScenario({
   title:
     'Hostile inputs enter through SQL, TypeScript, HTTP, the command line and webhooks (tests/security/hostileAnswers.json).',
   bar: `At least ${INPUTS_MIN} inputs per entry point; each gets its documented answer; 0 server errors, 0 crashes, 0 ledger breaks.`,
-  // Tries one in so many inputs.
+  // Tries one of `every` inputs.
   sizes: { full: { every: 1 }, short: { every: 24 } },
   async run(fixture, { every }) {
     const table = await runSpec(fixture, 'tests/security/hostileInputs.spec.ts', {

@@ -1,7 +1,7 @@
 import { runSpec } from '../../scorecard/runSpec.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 
-/** `npm test` runs it in full. */
+/** `npm test` runs this scenario in full. */
 export default defineScenario({
   id: 'S8',
   title:

@@ -1,7 +1,7 @@
 import { runSpec } from '../../scorecard/runSpec.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 
-/** Number that a dashboard page lists at once. */
+/** Number of rows that a dashboard page lists at once. */
 const AT_ONCE = 50
 
 export default defineScenario({

@@ -11,7 +11,7 @@ import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 
 const MEMORY_MAX_MIB = 256
 const SLOWER_MAX = 2
-/** Requests of good clients. */
+/** Rate of the good clients. */
 const GOOD_REQUESTS_PER_SECOND = 50
 
 /**
@@ -147,7 +147,7 @@ class GoodClient {
     this.#key = key
   }
 
-  /** Enqueues and reads for that many seconds. */
+  /** Enqueues and reads for the given number of seconds. */
   async ask(seconds: number): Promise<Latencies> {
     const latencies: number[] = []
     let failed = 0
