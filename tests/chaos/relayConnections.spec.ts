@@ -5,7 +5,7 @@ import { RelayFixture } from '../support/relayFixture.js'
 import { DISPATCHED_ONCE } from '../support/relayOutcomes.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
-/** The network between a worker and its server fails without an error on either side. */
+/** Tests a network between a worker and its server that fails without an error on either side. */
 
 async function proxyBefore({ db }: RelayFixture): Promise<TcpProxy> {
   const proxy = await TcpProxy.before(db.url)
@@ -13,7 +13,7 @@ async function proxyBefore({ db }: RelayFixture): Promise<TcpProxy> {
   return proxy
 }
 
-/** Time to start and stop processes on a busy machine. */
+/** Enough time to start and stop processes on a busy machine. */
 const SLOWLY = { timeout: 60_000 }
 
 interface Path {
@@ -42,7 +42,7 @@ const PATHS: Readonly<Record<string, Path>> = {
 }
 
 test.each(Object.entries(PATHS))(
-  'a payment is found %s',
+  'a worker finds a payment %s',
   SLOWLY,
   async (_path, { words, frozen, listening, isWoken }) => {
     const fixture = await RelayFixture.set()

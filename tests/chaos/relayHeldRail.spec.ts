@@ -42,7 +42,7 @@ test(
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
     const outboxIds = items.map(({ outboxId }) => outboxId).toSorted()
 
-    // The second fleet takes over the leases of the first before it claims anything else.
+    // The second fleet takes over the leases of the first fleet before it claims other items.
     for (const fleet of [1, 2]) {
       const workers = Array.from({ length: WORKERS }, (_, index) => {
         const workerId = `fleet-${fleet}-worker-${index}`

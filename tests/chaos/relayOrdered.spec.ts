@@ -33,7 +33,7 @@ async function hurry(): Promise<void> {
   )
 }
 
-/** Resumes streams that a failure has halted, and records that in the book. */
+/** Resumes streams that a failure has halted, and records each resume in the book. */
 async function resumeHalted(book: OrderedBook): Promise<number> {
   const { rows } = await db.queryNoRole<{ name: string }>(`SELECT name FROM outbox_pauses WHERE kind = 'stream'`)
   for (const { name } of rows) {
@@ -43,7 +43,7 @@ async function resumeHalted(book: OrderedBook): Promise<number> {
   return rows.length
 }
 
-/** Approves a retry of items that three lease expiries have put on hold. */
+/** Proposes and approves a retry of items that were held after three lease expiries. */
 async function retryHeld(maker: Person, checker: Person): Promise<void> {
   const { rows } = await db.queryNoRole<{ outbox_id: string }>(
     `SELECT outbox_id FROM payment_outbox_pending WHERE hold_reason = 'REPEATED_LEASE_EXPIRY' AND lease_token IS NULL`,
@@ -73,7 +73,7 @@ test(
     onTestFinished(() => removeTestFolder(folder))
     const book = new OrderedBook(join(folder, 'book.ndjson'))
     await writeFile(book.path, '')
-    // One hanging call is the first of its participant, so at least one call hangs before any kill.
+    // One hanging call is for the first item of its participant, so at least one call hangs before any kill.
     const hanging = [`${pick(random, PARTICIPANTS)}-0`]
     while (hanging.length < HANGING) hanging.push(`${pick(random, PARTICIPANTS)}-${between(random, 1, ITEMS_EACH - 1)}`)
     const railsFile = await writeRailsFile(folder, book.declaration(seed, hanging))
@@ -147,7 +147,7 @@ test(
       [[...HALTING]],
     )
     expect(rows).toEqual([{ halted: resumes, went_on: expect.any(Number) }])
-    // Requires failures in both kinds of streams, and kills during a call.
+    // Requires failures in streams that halt and in streams that continue, and kills during a call and at random.
     expect(Math.min(resumes, rows[0]?.went_on ?? 0, killed.inHand, killed.atRandom)).toBeGreaterThan(0)
     const { ok, invariants } = await auditLedger(db, { drained: true })
     expect({ ok, broken: invariants.filter((one) => !one.ok) }).toEqual({ ok: true, broken: [] })
@@ -159,7 +159,7 @@ const arrived = (sequence: number, fate: 'success' | 'terminal' | 'retryable' = 
 const resumed = { what: 'resumed', participant: 'p' } as const
 
 describe('orderDefects', () => {
-  test('reports an overtaking item, a returning item and an item past a halting failure', () => {
+  test('reports an item that arrives too early, too late, or after a failure that halts', () => {
     expect(orderDefects([arrived(1), arrived(3)], false)).toEqual(['3 arrived before 2'])
     expect(orderDefects([arrived(1), arrived(2), arrived(1)], false)).toEqual(['1 arrived after 2'])
     expect(orderDefects([arrived(1, 'terminal'), arrived(2)], true)).toEqual(['2 passed the failure of 1'])

@@ -19,7 +19,7 @@ test('workers survive two kills of PostgreSQL under load, and each payment is ma
 
   let running: EmbeddedServer = server
   for (let kill = 0; kill < SERVER_KILLS; kill += 1) {
-    // When the server dies, one worker has answers to record, one has calls in progress, and one is anywhere.
+    // When the server dies, the first worker has answers to record and the second has calls in progress.
     const { checkpoints } = fixture
     const [answered, called] = [checkpoints.count('first', 'answered'), checkpoints.count('second', 'called')]
     checkpoints.close('first', 'answered')
@@ -28,7 +28,7 @@ test('workers survive two kills of PostgreSQL under load, and each payment is ma
     await expect.poll(() => checkpoints.count('first', 'answered'), POLL_OPTIONS).toBeGreaterThan(answered)
     await expect.poll(() => checkpoints.count('second', 'called'), POLL_OPTIONS).toBeGreaterThan(called)
     await killServer(running)
-    // The rail continues. Its outcomes must be recorded once the server is back.
+    // The rail continues to answer. The workers must record its outcomes after the server is back.
     checkpoints.openAll()
     await running.stop()
     running = await server.restart()

@@ -13,7 +13,7 @@ import {
   type RelayOutcome,
 } from '../support/relayOutcomes.js'
 
-/** A worker is killed with leased payments, and another finishes them: nothing is lost or paid twice. */
+/** Kills a worker that has leased payments. Another worker must finish them, and none may be lost or paid twice. */
 
 type Policy = 'inquire' | 'resend' | 'hold'
 
@@ -24,11 +24,11 @@ interface Scenario {
 }
 
 interface Kill {
-  /** Checkpoint at which the victim waits. Without one, the simulated rail keeps it waiting. */
+  /** Checkpoint at which the victim waits. If undefined, the victim waits in a call of the simulated rail. */
   readonly at: RelayPoint | undefined
   /** Behaviour of the rail at the first and the second attempt. */
   readonly simulate?: readonly string[]
-  /** Brings the victim from its checkpoint to the point of its death and kills it. */
+  /** Lets the victim continue from its checkpoint to the point of its death and kills it. */
   readonly die: (scenario: Scenario) => Promise<void>
   readonly outcomes: Partial<Record<Policy, RelayOutcome>>
 }
@@ -85,7 +85,7 @@ async function holdUpCompletions({ fixture: { db, checkpoints }, items }: Scenar
   await keeper.query('BEGIN')
   await keeper.query('SELECT 1 FROM payment_outbox_pending FOR UPDATE')
   for (const [index, { outboxId }] of items.entries()) {
-    // One by one: a relayer has at most two completions in progress. A third would wait in its memory.
+    // Releases one item at a time. A relayer has at most two completions in progress, and keeps a third in memory.
     checkpoints.release(outboxId)
     await expect
       .poll(async () => {
@@ -118,7 +118,7 @@ async function untilNoSessionIsLeft({ db }: RelayFixture): Promise<void> {
 
 test.each(Object.entries(KILLS))(
   'another worker finishes the payments of a worker killed %s',
-  // Time to start and stop processes on a busy machine.
+  // Enough time to start and stop processes on a busy machine.
   { timeout: 180_000 },
   async (_when, { at, simulate, die, outcomes }) => {
     const fixture = await RelayFixture.set()
@@ -133,7 +133,7 @@ test.each(Object.entries(KILLS))(
     await untilNoSessionIsLeft(fixture)
     await fixture.expireLeases()
 
-    // The second worker waits this long before it inquires or resends.
+    // The second worker waits for the rail timeout before it inquires or resends.
     await fixture.startWorker('second', { words: ['--no-http', '--rail-timeout-ms', '2000'] })
     await expect.poll(() => fixture.leftCount(), POLL_OPTIONS).toBe(0)
     expect(await fixture.outcomesOf(items)).toEqual(outcomes)

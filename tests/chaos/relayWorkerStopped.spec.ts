@@ -4,7 +4,7 @@ import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { RelayFixture } from '../support/relayFixture.js'
 import { FOUND_BY_INQUIRY, HELD, SENT_AGAIN, type RelayOutcome } from '../support/relayOutcomes.js'
 
-/** A worker is frozen for longer than its leases, another takes its payments over, and the first continues. */
+/** Freezes a worker for longer than its leases. Another worker takes its payments over, then the first continues. */
 
 const POLICIES = ['inquire', 'resend', 'hold'] as const
 
@@ -29,7 +29,7 @@ const STOPS: Readonly<Record<string, Stop>> = {
   'before its requests were sent': {
     at: 'called',
     leaseSeconds: '2',
-    // The leases must really expire, because the rail refuses the request after the same time.
+    // Does nothing, so that the leases expire in real time. The rail refuses the late request by the same clock.
     pass: () => Promise.resolve(),
     outcomes: { inquire: SENT_AGAIN, resend: SENT_AGAIN, hold: { ...HELD, paid: 0 } },
     late: { state: 'RETRYABLE', rail_code: 'SIM_TOO_LATE' },
@@ -38,7 +38,7 @@ const STOPS: Readonly<Record<string, Stop>> = {
 
 test.each(Object.entries(STOPS))(
   'a worker frozen past its leases %s only adds late outcomes when it continues',
-  // Time to start and stop processes on a busy machine.
+  // Enough time to start and stop processes on a busy machine.
   { timeout: 180_000 },
   async (_when, { at, leaseSeconds, pass, outcomes, late }) => {
     const fixture = await RelayFixture.set()

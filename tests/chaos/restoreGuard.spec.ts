@@ -29,7 +29,7 @@ interface Play {
   readonly fixture: RelayFixture
 }
 
-/** Starts a server behind a proxy that can lead to another one. */
+/** Starts a server behind a proxy, which can later forward to another server. */
 async function setTheStage(): Promise<Play> {
   const server = await startPrivateServer({ version: inject('postgresVersion') })
   onTestFinished(() => server.remove())
@@ -47,7 +47,7 @@ function binaries(): string | undefined {
   return version === 18 ? undefined : testBinaries(version)
 }
 
-/** Starts the same data folder again. */
+/** Starts a server on the same data folder again. */
 function startAgain({ dataDir, port }: EmbeddedServer): Promise<EmbeddedServer> {
   return startEmbedded({ dataDir, port, binaries: binaries() })
 }
@@ -56,7 +56,7 @@ function epochOf({ db }: RelayFixture): Promise<DispatchEpoch | undefined> {
   return readDispatchEpoch(db.as('symphony_auditor')).catch(() => undefined)
 }
 
-/** Counts pending items, and those not marked unknown. */
+/** Counts pending items, and the pending items whose outcome is not marked unknown. */
 async function marks({ db }: RelayFixture): Promise<unknown> {
   const { rows } = await db.as('symphony_auditor').query(
     `SELECT count(*)::int AS waiting, count(*) FILTER (WHERE NOT outcome_unknown)::int AS unmarked
@@ -69,7 +69,7 @@ async function drained(fixture: RelayFixture): Promise<void> {
   await expect.poll(() => fixture.leftCount().catch(() => undefined), POLL_OPTIONS).toBe(0)
 }
 
-/** Returns how often the rail paid each payment, without repeats. */
+/** Returns the distinct numbers of times that the rail paid a payment. The result is [1] if all were paid once. */
 async function timesPaid({ bookFile }: RelayFixture): Promise<readonly number[]> {
   return [...new Set([...(await readBook(bookFile)).values()].map(({ count }) => count))]
 }
@@ -121,7 +121,7 @@ test('a synchronous failover continues, and any other commit loss freezes dispat
   await expect.poll(() => replication('state'), POLL_OPTIONS).toBe('streaming')
   await ask(first.url, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
   await ask(first.url, 'SELECT pg_reload_conf() AS answer')
-  // If the test ends here, clean-up must not wait for a standby that is gone.
+  // If the test fails from here on, clean-up must not wait for a standby that is gone.
   onTestFinished(async () => {
     await ask(first.url, 'ALTER SYSTEM RESET synchronous_standby_names').catch(() => {})
     await ask(first.url, 'SELECT pg_reload_conf() AS answer').catch(() => {})
@@ -141,7 +141,7 @@ test('a synchronous failover continues, and any other commit loss freezes dispat
   expect(await timesPaid(fixture)).toEqual([1])
   expect(await epochOf(fixture)).toMatchObject({ frozen: false, frozenAt: null, timeline: before!.timeline! + 1 })
 
-  // Loses a primary whose standby is behind: it has the payments, but not their outcomes.
+  // Loses a primary whose standby is behind. The standby has the payments, but not their outcomes.
   await promoted.stop()
   const secondCopy = await copies.of(promoted.dataDir)
   const primary = await startAgain(promoted)
@@ -168,7 +168,7 @@ test('a synchronous failover continues, and any other commit loss freezes dispat
   // Items of the hold rail are held and were not sent again.
   expect(await marks(fixture)).toEqual({ waiting: 8, unmarked: 0 })
 
-  // Restores an older copy, which takes itself for a restarted server. The worker remembers a later epoch.
+  // Restores an older copy, which looks like a restarted server. The epoch file of the worker has a later epoch.
   await enqueueAndStall(fixture, 12, ['inquire', 'resend'])
   await survivor.stop()
   const thirdCopy = await copies.of(survivor.dataDir)
@@ -185,14 +185,14 @@ test('a synchronous failover continues, and any other commit loss freezes dispat
   await liftedAndDrained(fixture, worker)
   expect(await fixture.paidCount()).toBe(62)
 
-  // Copies the rows to another server, like a dump. The first claim detects it.
+  // Copies the rows to another server, like a dump. The first claim detects the other server.
   const elsewhere = await createTestDatabase({ countBranches: false })
   onTestFinished(() => elsewhere.drop())
   await copyRows(fixture.db, elsewhere)
   expect(await claimOutboxBatch(elsewhere.as('symphony_executor'), 100, 'another', 60)).toEqual([])
   expect(await epochRow(elsewhere)).toMatchObject({ frozen: true, freeze_cause: 'ANOTHER_SERVER' })
 
-  // Simulates a point-in-time recovery of a cluster with synchronous replication, which is not a failover.
+  // Simulates a point-in-time recovery of a cluster with synchronous replication. It must not count as a failover.
   await fixture.db.as('symphony_owner').query(
     `UPDATE ${fixture.db.qualify('dispatch_epochs')} SET synchronous = true, timeline = timeline - 1,
        server_started_at = server_started_at - interval '1 hour' WHERE beat_at = (

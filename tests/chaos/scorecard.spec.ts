@@ -16,15 +16,15 @@ interface ShortForm {
   readonly invariant: string
   readonly scenario: Scenario
   readonly size: Size
-  /** Lowest counts that make the run meaningful. */
+  /** Minimum counts of a meaningful run. */
   readonly atLeast: Readonly<Record<string, number>>
-  /** Whether it creates roles, which other tests on the shared server would see. @default false */
+  /** Whether the scenario needs its own server, because other tests would see the roles it creates. @default false */
   readonly ownServer?: boolean
 }
 
 const SHORT_FORMS: readonly ShortForm[] = [
   {
-    invariant: 'a process killed at any await of the core leaves work that the next one finishes',
+    invariant: 'the next process finishes the work of a process killed at any await of the core',
     scenario: crashPoints,
     size: { every: 45, auditEvery: 25 },
     atLeast: { crashes: 10, passed: 300 },

@@ -38,7 +38,7 @@ beforeAll(async () => {
     },
   })
   await storeHostileTexts(fixture)
-  // The browser ignores the content security policy: the page must be safe without it.
+  // The browser ignores the content security policy, because the page must be safe without it.
   visit = await fixture.open(undefined, { bypassCSP: true, viewport: { width: 1200, height: 20_000 } })
 })
 afterAll(() => fixture.close())
@@ -98,7 +98,7 @@ function instructionOf(text: string, kind: string): OutboxInstruction {
   return { instructionId: name, idempotencyKey: name, participantId: text, railType: text, payload: { [text]: text } }
 }
 
-/** Elements that the dashboard never creates, so only a stored text could have. */
+/** Finds elements that the dashboard never creates. Only a stored text that became HTML could add them. */
 const MADE_OF_TEXT = `[...document.querySelectorAll(
   '#app :is(script, img, image, iframe, math, base, meta, link, isindex, animate, object, embed, video, audio, style, form[action], marquee, details:not(:has(> summary.quiet)), b:not(.legend b, .composition b)), ' +
   '#app [onload], #app [onerror], #app [onbegin], #app [onpageshow], #app [onpointerover], #app [onfocus], #app [ontoggle], #app a:not([href^="#/"], .skip)'
@@ -192,7 +192,7 @@ test('a page of another site sends no key, changes nothing and reads no answer',
         .then((a) => 'read ' + a.status, () => 'refused')
       return simple + ' ' + full
     }))`)
-    // The simple request gets 401, and the page cannot read the answer. The other fails its preflight and is never sent.
+    // The page cannot read the 401 of the no-cors request. The JSON request fails its preflight and is never sent.
     expect(new Set(JSON.parse(JSON.stringify(answers)))).toEqual(new Set(['refused refused']))
     expect(actions.length).toBeGreaterThanOrEqual(15)
     const refused = http
@@ -206,7 +206,7 @@ test('a page of another site sends no key, changes nothing and reads no answer',
   }
 })
 
-test('the content security policy stops a script that got into the page, in six ways', async () => {
+test('the content security policy stops scripts that are injected into the page in six ways', async () => {
   const { page, complaints } = await fixture.open()
   await page.locator('main h1').waitFor()
   const ran = await page.evaluate(`(async () => {

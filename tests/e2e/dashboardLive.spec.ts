@@ -56,7 +56,7 @@ test('a list of 10,000 payments draws only visible rows, and an event redraws on
   const { page, goTo } = await fixture.open()
   await goTo('payments?rail=sepa')
   const inspector = await page.context().newCDPSession(page)
-  // Measures CPU time of the page's thread, which a busy machine does not lengthen.
+  // Measures the CPU time of the page's thread, which does not grow on a busy machine.
   await inspector.send('Performance.enable', { timeDomain: 'threadTicks' })
   const loaded: Loaded = await page.evaluate(LOAD_ALL)
   const before = await workMs(inspector)
@@ -75,14 +75,14 @@ test('a list of 10,000 payments draws only visible rows, and an event redraws on
   await last.locator('[data-state=LEASED]').waitFor()
   expect(await page.evaluate('touched.rows.size')).toBe(1)
   expect(await page.evaluate('touched.changes')).toBeLessThanOrEqual(CHANGES_PER_EVENT_MAX)
-  // 150 items do not fit on the screen. Rows out of sight are not drawn.
+  // 150 items do not fit on the screen, and only visible rows are drawn.
   await claim(fixture.db, 'sepa', { batchSize: 150 })
   await page.locator('.vlist-row[aria-rowindex="9999"] [data-state=LEASED]').waitFor()
   expect(await page.evaluate('touched.rows.size')).toBeLessThanOrEqual(rowsMax)
   await page.context().close()
 })
 
-/** Most DOM changes for a new state tag: its class, text, icon and explanation. */
+/** Maximum number of DOM changes for a new state tag: its class, text, icon and explanation. */
 const CHANGES_PER_EVENT_MAX = 10
 
 /**
@@ -110,7 +110,7 @@ interface Loaded {
   readonly rowsMax: number
 }
 
-/** Scrolls to the end until the list has loaded everything. */
+/** Scrolls to the end until the list has loaded all items. */
 const LOAD_ALL = `new Promise((resolve) => {
   const scroller = document.querySelector('.vlist-scroll')
   const foot = document.querySelector('.vlist-foot')

@@ -18,7 +18,7 @@ afterAll(async () => {
   await db.drop()
 })
 
-/** Runs `symphony start` on the database of this file. Resolves with the printed address and its token. */
+/** Runs `symphony start` on the database of this file. Resolves with the printed address, which contains the token. */
 async function start(): Promise<string> {
   const folder = await makeTestFolder()
   onTestFinished(() => removeTestFolder(folder))
@@ -42,7 +42,7 @@ test('a newcomer opens the printed address, enqueues, watches and verifies a pay
   await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()
   expect(await page.locator('.story').innerText()).toMatch(/carries payments from your database to a payment rail/)
   expect(await page.locator('pre').innerText()).toMatch(/^curl -sS http:\/\/127\.0\.0\.1:\d+\/v1\/instructions/)
-  // The token leaves the address bar, and a reload keeps the session.
+  // The page removes the token from the address bar, and a reload keeps the session.
   expect(page.url()).not.toContain('token')
   await page.reload()
   await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()

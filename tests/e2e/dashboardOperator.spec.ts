@@ -128,7 +128,7 @@ describe('a payment', () => {
       expect(question).toContain(word)
     }
     expect(question).not.toContain(PAYLOAD.destination)
-    // The dialog shows the whole reference: nothing is cut off at the edge.
+    // The dialog shows the whole reference, because its body is not wider than its frame.
     const body = pavel.page.getByRole('dialog').locator('.body')
     expect(await body.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0)
     // Before the confirmation nothing changes.
@@ -236,13 +236,13 @@ test('the dialogs for many holds show each reason, each proposal and its effect'
   await pavel.page.keyboard.press('Escape')
 })
 
-/** Returns the line of a payment in the open dialog, without the login of the API. */
+/** Returns the line of a payment in the open dialog, without " via LOGIN". */
 async function lineOf({ page }: Visit, instructionId: string): Promise<string> {
   const line = page.getByRole('dialog').getByRole('listitem').filter({ hasText: instructionId })
   return (await line.innerText()).replaceAll(/ via \S+|(?<=\s)\s+/g, '').replaceAll(/\s/g, ' ')
 }
 
-test('a dialog whose code cannot be loaded says so and changes nothing', async () => {
+test('a dialog whose code cannot be loaded shows an error and changes nothing', async () => {
   const { outboxId } = await enqueue(fixture.db)
   const { page, goTo } = await fixture.open(await fixture.tokenOf('nora'))
   await page.route('**/actions-*.js', (route) => route.abort())
@@ -253,7 +253,7 @@ test('a dialog whose code cannot be loaded says so and changes nothing', async (
   await page.context().close()
 })
 
-test('a bulk retry says how many are sent at once and how many are proposed', async () => {
+test('a bulk retry shows how many payments are retried at once and how many are proposed', async () => {
   const railType = 'rail-with-both-kinds'
   const known = await enqueue(fixture.db, { railType })
   await placeOutboxHold(
@@ -296,7 +296,7 @@ test('a new payment on a real rail starts empty, needs an id and is confirmed fi
   await dialog.getByLabel('Currency').fill('EUR')
   await dialog.getByLabel('Destination').fill(PAYLOAD.destination)
   await dialog.getByLabel('Participant').fill('acme')
-  // An empty instruction id stops the form.
+  // The form does not continue with an empty instruction id.
   await dialog.getByRole('button', { name: 'Continue' }).click()
   expect(await dialog.getByRole('button', { name: 'Enqueue this payment' }).count()).toBe(0)
   await dialog.getByLabel('Instruction id').fill(instructionId)
@@ -305,7 +305,7 @@ test('a new payment on a real rail starts empty, needs an id and is confirmed fi
   expect(await dialog.innerText()).toMatch(
     /950\.00 EUR[^]*DE89370400440532013000[^]*a-real-rail[^]*acme[^]*rent-2026-11/,
   )
-  // A second Enter goes back, because the button that sends does not have the focus.
+  // A second Enter goes back to the form, because the button that enqueues does not have the focus.
   await page.keyboard.press('Enter')
   expect([await dialog.getByLabel('Amount').inputValue(), await counted()]).toEqual(['950.00', 0])
   await dialog.getByRole('button', { name: 'Continue' }).click()
@@ -314,7 +314,7 @@ test('a new payment on a real rail starts empty, needs an id and is confirmed fi
   expect(await counted()).toBe(1)
 })
 
-test('many dead letters are redriven by two people; a refused one does not stop the others', async () => {
+test('many dead letters are redriven by two people; a refused item does not stop the others', async () => {
   const railType = 'rail-of-an-outage'
   const items = [await enqueueFailed(fixture.db, { railType }), await enqueueFailed(fixture.db, { railType })]
   const paid = await enqueueFailed(fixture.db, { railType })
@@ -334,7 +334,7 @@ test('many dead letters are redriven by two people; a refused one does not stop 
   await dialog.getByRole('alert').getByText('1 of 3 was refused.').waitFor()
   await page.keyboard.press('Escape')
   await rowOf(page, paid.instructionId).getByRole('button', { name: 'Redrive' }).waitFor()
-  // Own proposals are not offered for approval.
+  // The page offers no button to approve one's own proposals.
   await expect.poll(() => page.locator('.proposal').count()).toBe(2)
   expect(await page.getByRole('button', { name: /^Approve \d/ }).count()).toBe(0)
 
@@ -420,7 +420,7 @@ describe('dispatch', () => {
     await page.getByText('Not frozen').waitFor()
   })
 
-  test('is paused and resumed for one participant; a reader sees the pause and no button', async () => {
+  test('is paused and resumed for one participant; a read key sees the pause and no button', async () => {
     const { participantId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo('dispatch')
@@ -442,7 +442,7 @@ describe('dispatch', () => {
   })
 })
 
-test('pausing everything shows a banner on every page until a resume; a reader gets no link', async () => {
+test('a pause of everything shows a banner on every page; a read key sees it without a link', async () => {
   const { railType } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo('dispatch')
@@ -450,7 +450,7 @@ test('pausing everything shows a banner on every page until a resume; a reader g
   const dialog = page.getByRole('dialog')
   await dialog.getByRole('radio', { name: /^Everything/ }).check()
   await dialog.getByLabel('Reason').fill('the bank reports double bookings')
-  // The dialog needs the checkbox and has no field for a name.
+  // The dialog requires the checkbox, and its only text field is the reason.
   await dialog.getByRole('button', { name: 'Pause it' }).click()
   expect(await dialog.getByRole('textbox').count()).toBe(1)
   expect(await pausesOf('all')).toEqual([])
@@ -607,7 +607,7 @@ test('a key restricted to participants sees an overview of their payments and no
   await page.context().close()
 })
 
-test('a token with scope ingest alone is told that it cannot read', async () => {
+test('a token with only the scope ingest sees the message that it cannot read', async () => {
   const { key } = await createKey(fixture.db, { owner: 'shop', scopes: ['ingest'] })
   const { page } = await fixture.open(key)
   await page.getByText('This token cannot read').waitFor()

@@ -28,7 +28,7 @@ async function accessibilityDefects(page: Page, runOnly: object = EVERY_RULE): P
   })()`)
 }
 
-/** Pixels of the page beyond the screen. */
+/** Number of pixels by which the page is wider than the screen. */
 const SIDEWAYS = 'Math.max(0, document.documentElement.scrollWidth - innerWidth)'
 
 /** Tables and lists with columns beyond their right edge, as "name: pixels". Free text must wrap instead. */
@@ -161,7 +161,7 @@ test('the content security policy is strict and stops an injected script', async
   await page.context().close()
 })
 
-test('a refused token leads to the form, which says so; signing out removes the token', async () => {
+test('a refused token leads to the sign-in form with an error; sign-out removes the token', async () => {
   const { page } = await visit(fixture.browser, `${fixture.http.address}/#token=wrong`)
   await page.getByRole('alert').getByText('Not accepted').waitFor()
   expect(await accessibilityDefects(page)).toEqual([])

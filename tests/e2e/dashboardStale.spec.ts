@@ -11,7 +11,7 @@ import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { startPrivateServer } from '../support/server.js'
 
 const TOKEN = 'token-of-the-stale-test'
-/** Longest time from the end of PostgreSQL to the warning on the page. */
+/** Maximum time from the end of PostgreSQL to the warning on the page. */
 const SAID_WITHIN_MS = 5_000
 
 test(
@@ -80,7 +80,7 @@ async function oneDispatchedPayment(url: string): Promise<void> {
   await database.close()
 }
 
-/** Everything drawn in green: elements by computed colour, canvases by pixel. */
+/** Finds everything drawn in green: elements by computed colour, canvases by pixel. */
 const GREEN = `(() => {
   const isGreen = (r, g, b, a) => a > 40 && g > r + 25 && g > b + 10
   const found = []

@@ -3,7 +3,7 @@ import { closeAfterAll } from '../support/afterAll.js'
 import { DashboardFixture } from '../support/dashboardFixture.js'
 import { claimOnly, complete, enqueue, makeDueAndClaim, type Enqueued } from '../support/outboxItems.js'
 
-/** The dashboard shows a timed-out call as an unknown outcome, not as a failure or a retry. */
+/** Tests that the dashboard shows a timed-out call as an unknown outcome, not as a failure or a retry. */
 
 const fixture = closeAfterAll(await DashboardFixture.set())
 let timedOut: Enqueued
@@ -74,7 +74,7 @@ test('tiles, chart, list and errors show unknown outcomes apart from retries', a
   await page.context().close()
 })
 
-test('the Holds page and its dialog show an unknown outcome as the other pages do', async () => {
+test('the Holds page and its dialog show an unknown outcome with its own tag, not as a warning', async () => {
   const { page, goTo } = await fixture.open(await fixture.tokenOf('olga'))
   await goTo('holds')
   const row = page.getByRole('row', { name: timedOut.instructionId })

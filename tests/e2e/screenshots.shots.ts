@@ -9,7 +9,7 @@ import { apiRolesOf } from '../support/httpFixture.js'
 
 /** Folder of the pictures in docs/operate/dashboard.md, taken from a real server and database in a real browser. */
 const folder = fileURLToPath(new URL('../../docs/dashboard/', import.meta.url))
-/** Largest picture; pages full of text need the most. */
+/** Maximum size of a picture. Pages full of text are the largest. */
 const BYTES_MAX = 192 * 1_024
 
 let empty: DashboardFixture
@@ -46,7 +46,7 @@ const ALERTS = [
   },
 ]
 
-/** Elements that appear last on a page. */
+/** Elements that appear last on a page. A picture is taken after they appear. */
 const SETTLED: Readonly<Record<string, readonly string[]>> = {
   overview: ['.throughput canvas', 'section[aria-label^=Workers] td'],
   payment: ['[data-ledger]'],

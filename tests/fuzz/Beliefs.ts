@@ -1,4 +1,4 @@
-/** A worker and the claims that it acts on. */
+/** A worker and the claims that it presents. */
 export interface Acting<C> {
   readonly worker: number
   readonly chosen: readonly C[]
@@ -7,13 +7,13 @@ export interface Acting<C> {
 export interface BeliefPick {
   readonly worker: number
   readonly picks: readonly number[]
-  /** Whether another worker presents them as its own. */
+  /** Whether the next worker presents the claims as its own. */
   readonly foreign: boolean
 }
 
 /**
- * Claims that each worker believes to hold, rightly or not. A lost lease is not reported to it; only a crash clears the
- * list.
+ * Claims that each worker believes to hold, live or lost. A worker does not learn that a lease is lost. Only a crash
+ * clears its list.
  */
 export class Beliefs<C> {
   readonly #byWorker: C[][]
@@ -31,8 +31,8 @@ export class Beliefs<C> {
   }
 
   /**
-   * Picks claims of this worker, or of the next one with suitable ones. Most are live, some are stale. Returns
-   * undefined if no worker has any.
+   * Picks suitable claims of this worker, or of the next worker that has some. Most are live, some are lost. Returns
+   * undefined if no worker has a suitable claim.
    */
   pick(
     pick: BeliefPick,
@@ -55,5 +55,5 @@ export class Beliefs<C> {
   }
 }
 
-/** Picks are numbers from 0 to 6. Below this number, live claims are preferred. */
+/** Picks are numbers from 0 to 6. A pick below this number prefers a live claim, any other a lost claim. */
 const MOSTLY = 5

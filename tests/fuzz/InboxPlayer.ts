@@ -45,7 +45,7 @@ export class InboxPlayer {
     this.#hands = hands
   }
 
-  /** @param db of this player alone: the inbox is emptied after each sequence */
+  /** @param db database that no other test uses, because the inbox is emptied after each sequence */
   static async open(db: TestDatabase): Promise<InboxPlayer> {
     const as = async (role?: string): Promise<Queryable> => PreparedConnection.open(await db.connect(role), db.schema)
     return new InboxPlayer({
@@ -217,10 +217,10 @@ class Sequence {
         for (const message of model.messages) {
           if (message.due !== null) message.due = at(message.due) + distance
           message.lastSeen = at(message.lastSeen) + distance
-          // The first sighting is never after the last one. Such a message comes first if it becomes work (see WRITE).
+          // Moves the first sighting back with the last one, as WRITE does. A later enqueue claims in this order.
           if (!message.isWork) message.order = Math.min(message.order, message.lastSeen)
           if (message.ended !== null) message.ended = at(message.ended) + distance
-          // Claims of one call expire together. A small offset gives them one order of takeover.
+          // Claims of one call expire together. A small offset makes the order of their takeover unique.
           if (message.claim !== null) message.claim.expires = at(message.claim.expires) + distance + message.order
         }
         return this.#write(model.messages)
@@ -351,7 +351,7 @@ class Sequence {
     return []
   }
 
-  /** Compares events once at the end, because they are never deleted. */
+  /** Compares events once at the end of a sequence, because events are never deleted. */
   async #compareEvents(): Promise<string[]> {
     const { rows } = await this.#hands.superuser.query<{ source: string; message_id: string; events: string[] }>(
       EVENTS,
@@ -404,7 +404,7 @@ const WRITE = `
     ended_at = 'epoch'::timestamptz + moved.ended * interval '1 microsecond',
     claim_expires_at = 'epoch'::timestamptz + moved.expires * interval '1 microsecond',
     last_seen_at = 'epoch'::timestamptz + moved.last_seen * interval '1 microsecond',
-    -- The first sighting is never after the last one. For work it stays, because it is the claim order.
+    -- The first sighting is never after the last one. An enqueued message keeps it, because it is the claim order.
     first_seen_at = CASE WHEN m.topic IS NULL
       THEN LEAST(m.first_seen_at, 'epoch'::timestamptz + moved.last_seen * interval '1 microsecond') ELSE m.first_seen_at END
   FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])

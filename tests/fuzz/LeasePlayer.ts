@@ -26,7 +26,7 @@ export class LeasePlayer {
     this.#hands = hands
   }
 
-  /** @param db of this player alone: leases are deleted after each sequence */
+  /** @param db database that no other test uses, because leases are deleted after each sequence */
   static async open(db: TestDatabase): Promise<LeasePlayer> {
     return new LeasePlayer({
       executor: await PreparedConnection.open(await db.connect('symphony_executor'), db.schema),
@@ -70,7 +70,7 @@ class Sequence {
 
   async play(steps: readonly LeaseStep[]): Promise<void> {
     await this.#timeline.begin(this.#hands.superuser)
-    // The floor is shared by all resources, so tokens are counted from its current value.
+    // All resources share the token floor, so the model counts tokens from its current value.
     const { rows } = await this.#hands.superuser.query<{ floor: bigint }>(
       'SELECT fencing_token AS floor FROM symphony_lease_floor',
     )

@@ -17,7 +17,7 @@ export class OutboxPlayer {
     this.#hands = hands
   }
 
-  /** @param db of this player alone: its retry ceiling is lowered, and the queue is emptied after each sequence */
+  /** @param db database that no other test uses: the retry ceiling is lowered, and each sequence empties the queue */
   static async open(db: TestDatabase): Promise<OutboxPlayer> {
     await db.queryNoRole(`CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
       LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ${CEILING}`)

@@ -60,7 +60,7 @@ const WORKERS = 3
 const SHARED_SCOPES: readonly string[] = ['all', 'dispatch']
 const LEASE_SECONDS = 1800
 const REASON = 'said the fuzz'
-/** Runs before the first step, so that the step has items. */
+/** Enqueues items before the first random step. */
 const PRELUDE: OutboxStep = {
   do: 'enqueue',
   items: [0, 1, 2, 3].map((key) => ({ key, ordered: key === 1 || key === 3, future: false, twist: 0 })),
@@ -223,7 +223,7 @@ export class OutboxSequence {
         )
       }
       case 'seal':
-        // The rows of a block depend on transactions of other databases on the server. The spec verifies all blocks.
+        // Open transactions of other databases change the rows of a block, so only its size is checked here.
         return this.#same(
           () => 'sealed',
           async () => {
@@ -296,7 +296,7 @@ export class OutboxSequence {
         const distance = step.forward ? -JUMP : JUMP
         for (const item of model.pending) {
           item.due = at(item.due) + distance
-          // Leases of one claim expire together. A small offset gives them one order of takeover.
+          // Leases of one claim expire together. A small offset makes the order of their takeover unique.
           if (item.lease !== null) item.lease.expires = at(item.lease.expires) + distance + item.created
         }
         await this.#queue.write(model.pending)
@@ -378,7 +378,7 @@ export class OutboxSequence {
         )
       }
       case 'resume': {
-        // Resumes an existing pause, or sometimes one that may not exist.
+        // Resumes an existing pause, or sometimes the pause of p0, which may not exist.
         const pauses = [...model.pauses, { kind: 'participant', name: 'p0' } as const]
         const { kind, name } = pauses[step.pick % pauses.length]!
         return this.#same(
@@ -400,7 +400,7 @@ export class OutboxSequence {
         this.#leases.forget(step.worker)
         return NOTHING_DONE
       case 'nextEvent': {
-        // Items with an unverified block do not count as claimable, although they may be.
+        // The next event omits items with an unverified block, although a claim may lease them.
         if (this.#queue.unverified.size > 0) return NOTHING_DONE
         const rails = RAIL_CHOICES[step.rails]!
         return this.#same(

@@ -24,8 +24,8 @@ export class PreparedConnection implements Queryable {
     try {
       return await this.#client.query<never>({ name, text, values: [...values] })
     } catch (error) {
-      // PostgreSQL sends an error before it rolls back. Until then its row locks remain, and SKIP LOCKED on another
-      // connection would skip these rows. The next answer comes after the rollback.
+      // PostgreSQL sends an error before it rolls back and releases its row locks. SKIP LOCKED on another connection
+      // would skip these rows. The answer to this query comes after the rollback.
       await this.#client.query('SELECT')
       throw error
     }

@@ -16,19 +16,19 @@ interface Hands {
   readonly superuser: Queryable
 }
 
-/** Only two workers, so that a worker often claims again what it lost. */
+/** Number of workers. With two, a worker often claims a task again that it lost. */
 const WORKERS = 2
 const LEASE_SECONDS = 1800
 const RETENTION_SECONDS = 3600
 const ERROR = 'went wrong'
-/** Runs before the first step, so that the step has work. */
+/** Creates timers, a job and runs before the first random step. */
 const PRELUDE: readonly SchedulerStep[] = [
   { do: 'schedule', topic: 0, delivery: 'claim', future: false },
   { do: 'schedule', topic: 1, delivery: 'outbox', future: false },
   { do: 'define', job: 0, cron: 0, topic: 0, delivery: 'claim', future: false },
   { do: 'createRuns', job: 0, stale: false, occurrences: ['past', 'past'] },
 ]
-/** Timers and runs have the same functions under different names. */
+/** Name parts of SQL functions and columns. Timers and runs have the same functions under different names. */
 const NAMES = {
   timer: { id: 'timer_id', plural: 'timers' },
   run: { id: 'run_id', plural: 'job_runs' },
@@ -43,7 +43,7 @@ export class SchedulerPlayer {
     this.#hands = hands
   }
 
-  /** @param db of this player alone: scheduler and outbox queue are emptied after each sequence */
+  /** @param db database that no other test uses, because scheduler and outbox queue are emptied after each sequence */
   static async open(db: TestDatabase): Promise<SchedulerPlayer> {
     const as = async (role?: string): Promise<Queryable> => PreparedConnection.open(await db.connect(role), db.schema)
     return new SchedulerPlayer({
@@ -156,7 +156,7 @@ class Sequence {
               [...values, 'once', delivery],
             )
             const known = model.job(name)!
-            // A Date has milliseconds. The table comparison checks the rest.
+            // A Date has only milliseconds. The comparison of the tables checks the microseconds.
             const told = Math.floor(this.#timeline.fromDate(row!.next_due_at) / 1_000)
             const next = told === Math.floor(at(known.due) / 1_000) ? at(known.due) : told
             return `${next} ${row!.state} ${row!.created ? 'created' : 'updated'}`
@@ -246,7 +246,7 @@ class Sequence {
           },
         )
       case 'wearOut':
-        // Sets 19 earlier claims, which would take longer than a sequence.
+        // Sets 19 earlier attempts, because 19 real claims would take longer than a sequence.
         return this.#move(
           step.pick,
           ({ state, attempts }) => state === 'READY' && attempts < ATTEMPTS_MAX,
@@ -343,7 +343,7 @@ class Sequence {
     return this.#names.known(row[NAMES[kind].id])
   }
 
-  /** Returns the revision of the job, or a wrong one. */
+  /** Returns the revision of the job, or a wrong revision if `stale`. */
   #revision(job: number, stale: boolean): number {
     const revision = this.#model.job(`j${job}`)?.revision ?? 1
     return stale ? revision + 1 : revision

@@ -3,17 +3,17 @@ import type { Queryable } from '../../libs/db/index.js'
 /**
  * Times of one sequence: microseconds since its start, by PostgreSQL's clock.
  *
- * A fuzz waits for no clock, so a slow machine cannot change its result. Past times are long past, future times are far
- * away, and a jump always crosses the present. A time that only PostgreSQL knows is a `Rule` until it is read: a range
- * after another known time.
+ * A fuzz never waits for a clock, so a slow machine cannot change its result. Past and future times are days away,
+ * and a jump of the clock is longer than that. A time that PostgreSQL computes is a `Rule` until it is read. A rule is
+ * a range after another time.
  */
 export const SECOND = 1_000_000
 const FAR = 500_000 * SECOND
 export const JUMP = 2 * FAR
-/** Times due sooner than this could become due during the sequence. */
+/** Times within this limit could become due during the sequence. */
 export const SOON = 3600 * SECOND
 
-/** Time in a range after the call, or after the attempt or claim in the row. */
+/** Time within a range after the call, or after the time of the last attempt or claim in the row. */
 export interface Rule {
   readonly since: 'call' | 'attempt' | 'claim'
   readonly min: number
@@ -70,7 +70,7 @@ export function exactly(since: Rule['since'], micros: number): Rule {
   return { since, min: micros, max: micros }
 }
 
-/** Backoff of 5 s, 10 s, 20 s … at most 300 s, less up to 20 %. */
+/** Returns the range of the backoff: 5 s, 10 s, 20 s … at most 300 s, shortened by up to 20 %. */
 export function backoff(since: Rule['since'], attemptNo: number): Rule {
   const max = Math.min(5 * 2 ** (attemptNo - 1), 300) * SECOND
   return { since, min: max * 0.8, max }
@@ -90,7 +90,7 @@ function rangeOf(expected: Time, known: Known): [number, number] {
   return [Math.max(notBefore, known.call[0] + min), Math.max(notBefore, known.call[1] + max)]
 }
 
-/** Returns a time that was read. Between two steps every time has been. */
+/** Returns a time that was read from the database. Every time is read after each step. */
 export function at(time: Time): number {
   if (typeof time !== 'number') throw new Error('the time was not read yet')
   return time

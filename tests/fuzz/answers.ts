@@ -1,6 +1,6 @@
 import { DatabaseError } from '../../libs/db/index.js'
 
-/** Refusal by the model, with the allowed answers. */
+/** Refusal by the model, with the answers that the database may give. */
 export class Refusal extends Error {
   readonly answers: readonly string[]
 
@@ -10,7 +10,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Result of a step that had nothing to pick. The database was not called and need not be compared. */
+/** Result of a step that found nothing to act on. The database was not called and need not be compared. */
 export const NOTHING_DONE: string[] = []
 
 /** Calls the model and then the database. Returns the difference of their answers, each of which may be a refusal. */

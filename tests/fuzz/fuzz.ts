@@ -29,10 +29,10 @@ export interface FuzzReport {
 }
 
 export const STEPS_PER_SEQUENCE = 50
-/** 10,000 sequences take hours. Session timeouts end a call that hangs. */
+/** Time limit, long because 10,000 sequences take hours. Session timeouts end a call that hangs. */
 export const FUZZ_TIMEOUT_MS = 3 * 3_600_000
 
-/** Sequences of `npm test` in all, and the share of each subject. The outbox is the most complex. */
+/** Total number of sequences in `npm test`, and the share of each subject. The outbox is the most complex. */
 const RUNS = 500
 const SHARES = { outbox: 0.4, inbox: 0.2, scheduler: 0.2, lease: 0.2 } as const
 
@@ -57,7 +57,7 @@ export async function fuzz<S>({ name, step, play }: FuzzSubject<S>, settings: Fu
   const details = await fc.check(fc.asyncProperty(stepSequence(step, STEPS_PER_SEQUENCE), play), {
     numRuns: settings.runs,
     seed: settings.seed,
-    // A path leads to one sequence that is already shortest.
+    // A path names one sequence that is already shortened.
     ...(settings.path === undefined ? {} : { path: settings.path, endOnFailure: true }),
   })
   const steps = details.counterexample?.[0] ?? []

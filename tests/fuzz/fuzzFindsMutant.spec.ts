@@ -10,7 +10,7 @@ import { outboxStep } from './outboxSteps.js'
 import { SchedulerPlayer } from './SchedulerPlayer.js'
 import { schedulerStep } from './schedulerSteps.js'
 
-/** Mutants: in each primitive, the check of the lease token is removed. */
+/** Mutants, one per primitive. Each removes the check of the lease token. */
 const PLANTED = [
   {
     name: 'outbox',
@@ -51,7 +51,7 @@ const PLANTED = [
 ] as const
 
 test.for(PLANTED.map((planted) => [planted.name, planted] as const))(
-  'PRIM-POSTGRES-FUZZ-001 the fuzz finds a removed token check in %s, and its seed repeats it',
+  'PRIM-POSTGRES-FUZZ-001 the fuzz finds a removed token check in %s, and its seed repeats that',
   { timeout: 300_000 },
   async ([name, { functionName, check, open }]) => {
     await withTestDatabase(
@@ -72,7 +72,7 @@ test.for(PLANTED.map((planted) => [planted.name, planted] as const))(
   },
 )
 
-/** Removes a check from a function. Throws unless it occurs exactly once. */
+/** Removes a check from a function. Throws unless the check occurs exactly once. */
 async function takeOut(db: TestDatabase, functionName: string, check: string): Promise<void> {
   const { rows } = await db.queryNoRole<{ definition: string }>(
     'SELECT pg_get_functiondef(to_regproc($1)) AS definition',

@@ -2,8 +2,9 @@ import { Refusal } from './answers.js'
 import { at, backoff, exactly, SECOND, type Rule, type Time } from './Timeline.js'
 
 /**
- * Model of the inbox, from the specification. A message is unique by source and id. Claims move enqueued messages;
- * marks move messages that were only sighted. A message without attempts left is dead until it is revived.
+ * Model of the inbox, written from the specification. A message is unique by source and id. Claims change the state of
+ * enqueued messages, marks that of messages that were only sighted. A message without attempts left is dead until it is
+ * revived.
  */
 export type InboxState = 'seen' | 'processing' | 'done' | 'dead'
 export type Mark = 'processing' | 'done' | 'dead'
@@ -24,7 +25,7 @@ export interface Message {
   readonly key: string
   /** Order of arrival. */
   order: number
-  /** First content. Null if it was not given yet. */
+  /** First content. Null if no call has given a content yet. */
   content: Content | null
   /** False for a message that was only sighted. */
   isWork: boolean
@@ -100,7 +101,7 @@ export class InboxModel {
       return `${key} seen 1 created`
     }
     known.sightings++
-    // Never moves back when the clock jumps. Two sightings in one call count as that call.
+    // The last sighting never moves back, even if the clock does.
     if (typeof known.lastSeen === 'number') known.lastSeen = { ...JUST_NOW, notBefore: known.lastSeen }
     const differs = known.content !== null && content !== null && !sameContent(known.content, content)
     const becomesWork = asWork && !known.isWork && known.state === 'seen' && !differs
@@ -113,7 +114,7 @@ export class InboxModel {
     return `${key} ${known.state} ${known.sightings}${becomesWork ? ' created' : ''}${differs ? ' differs' : ''}`
   }
 
-  /** Claims expired claims first, then due messages. A message without attempts left becomes dead instead. */
+  /** Takes over expired claims first, then claims due messages. A message without attempts left becomes dead. */
   claim(worker: string, batchSize: number, leaseSeconds: number, attemptsMax: number): string[] {
     const expired = this.messages
       .filter(({ claim }) => claim !== null && at(claim.expires) <= this.clock)
@@ -175,7 +176,7 @@ export class InboxModel {
     })
   }
 
-  /** Changes the messages of live claims. Foreign, stale and repeated claims are left out of the answer. */
+  /** Changes the messages of live claims. The answer omits claims that are lost, repeated or of another worker. */
   #changed<C extends ClaimShown>(
     worker: string,
     claims: readonly C[],
@@ -216,7 +217,7 @@ export class InboxModel {
     return 'revived'
   }
 
-  /** Deletes messages that are done, and those that were only sighted. */
+  /** Deletes old messages that are done or were only sighted. */
   purge(keepSeconds: number): number {
     const before = this.clock - keepSeconds * SECOND
     const old = this.messages.filter(({ state, isWork, ended, lastSeen }) => {

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import type { BeliefPick } from './Beliefs.js'
 import type { Mark } from './inboxModel.js'
 
-/** A step on the inbox. Messages are named by number; claims are picked among those that a worker believes to hold. */
+/** A step on the inbox. A number selects a message, or a claim among those that a worker believes to hold. */
 export type InboxStep =
   | { readonly do: 'enqueue'; readonly messages: readonly MessageStep[] }
   | { readonly do: 'sight'; readonly message: MessageStep; readonly withContent: boolean }
@@ -18,7 +18,7 @@ export type InboxStep =
 export interface MessageStep {
   /** One of eight keys: two sources with four ids each. */
   readonly key: number
-  /** Mostly 0. Another value is other content under the same key. */
+  /** Content, mostly 0. Another value is different content under the same key. */
   readonly payload: number
   readonly topic: number
   readonly future: boolean

@@ -1,8 +1,8 @@
 import { at, exactly, type Time } from './Timeline.js'
 
 /**
- * Model of named leases, from the specification. A resource has at most one holder. Its token grows with each acquire
- * and renewal, across owners, releases, expiries and purges.
+ * Model of named leases, written from the specification. A resource has at most one holder. Its token grows with each
+ * acquire and renewal, across owners, releases, expiries and purges.
  */
 export interface Holding {
   readonly resource: string
@@ -64,7 +64,7 @@ export class LeaseModel {
     return true
   }
 
-  /** Purges rows that were free for longer than that, and keeps their highest token as the floor. */
+  /** Purges leases that were idle for longer than `idleSeconds`, and keeps their highest token as the floor. */
   purgeIdle(idleSeconds: number): number {
     const idle = this.resources.filter(({ expires }) => at(expires) <= this.clock - idleSeconds * 1_000_000)
     for (const { name, token } of idle) {

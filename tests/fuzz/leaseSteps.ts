@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 
-/** A step on leases. A holding is picked among those that the owner believes to hold. */
+/** A step on leases. A number selects a lease among those that the owner believes to hold. */
 export type LeaseStep =
   | { readonly do: 'acquire'; readonly owner: number; readonly resource: number; readonly durationMs: number }
   | { readonly do: 'renew'; readonly holding: HoldingPick; readonly durationMs: number }

@@ -32,13 +32,13 @@ interface State {
   /** Events of rails, participants and streams. */
   scopes: Map<string, string[]>
   tokens: number
-  /** Number of items at the freeze, and whether they are marked unknown. */
+  /** Number of items when the freeze began, and whether they are marked unknown. */
   freeze: { readonly items: number; marked: boolean } | null
 }
 
 /**
  * Model of the payment outbox in memory: the answer to each call and the state of each item. It is written from the
- * specification, not from the SQL, so that the two can be compared.
+ * specification, not from the SQL, so that a comparison finds errors of the SQL.
  *
  * Items, tokens and proposals are named in order of appearance: item1, token1, proposal1. Times are those of a
  * Timeline.
@@ -158,8 +158,8 @@ export class OutboxModel {
   // Leases --------------------------------------------------------------------------------------------------------
 
   /**
-   * Leases expired items first, oldest first, and requeues those beyond the batch size; then due items, oldest first.
-   * The answer is in order of due times.
+   * Takes over expired leases, oldest first, and requeues those beyond the batch size. Then leases due items, oldest
+   * first. The answer is in order of due times.
    */
   claim(
     worker: string,
@@ -212,13 +212,13 @@ export class OutboxModel {
   /** Records an expired lease. Its worker may have called the rail. */
   #expire(item: Item): void {
     const { token, worker, mark } = item.lease!
-    // A lease with an awaited mark that never began made no call.
+    // If a call needs a dispatch mark and has none, the rail was not called.
     item.unknown ||= mark !== 'awaited'
     const { unknown } = item
     item.attempts.push({ state: 'ZOMBIE_REQUEUE', token, worker, reference: null, action: 'expired', unknown })
     item.lease = null
     item.streak++
-    // A late success comes before any hold, and allows one attempt beyond the ceiling.
+    // A late success prevents the hold for an unknown outcome, and allows one attempt beyond the ceiling.
     const paidLate = item.late?.state === 'DISPATCHED'
     if (item.attempts.length >= CEILING + Number(paidLate)) this.#hold(item, 'RETRY_CEILING')
     else if (mark === 'begun' && !paidLate) this.#hold(item, 'OUTCOME_UNKNOWN')
@@ -477,7 +477,7 @@ export class OutboxModel {
     if (reasons.size > 0) throw new Refusal(...reasons)
   }
 
-  /** Returns the position of the failed item in a halted stream, if no item behind it was sent. */
+  /** Returns the position of the failed item in a halted stream, if no later item was sent. */
   #redrivePosition({ ordered, participant, position }: Item): number | null {
     if (!ordered) return null
     if (!this.#isPaused('stream', participant)) {

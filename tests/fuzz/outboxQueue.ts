@@ -4,7 +4,7 @@ import { type OutboxModel } from './outboxModel.js'
 import { count, type Item } from './outboxRules.js'
 import { at, SOON, timeDifference, type Timeline } from './Timeline.js'
 
-/** Compares the queue in the database with the model after every step, refused ones included. */
+/** Compares the queue in the database with the model after every step, including refused steps. */
 
 interface QueueRow {
   readonly outbox_id: string
@@ -81,7 +81,7 @@ export class OutboxQueue {
         expiry_streak: [item.streak, row.expiry_streak],
         late_outcome: [late && `${late.state} ${late.reference}`, row.late],
         hold_reason: [item.hold, row.hold_reason],
-        // A concurrent commit may leave a block unverified. The next claim verifies it.
+        // After a concurrent commit the database may still show an item as blocked. The next claim verifies that.
         blocked: [blocked || (row.blocked && row.block_unverified), row.blocked],
       }),
       ...timeDifference(`${item.name}: due`, item.due, row.due, known),
@@ -98,7 +98,7 @@ export class OutboxQueue {
     return row.lease_token && `${this.#nameOf(row.lease_token)} of ${row.claimed_by} ${row.dispatch_mark}`
   }
 
-  /** Moves near due times into the far future, so that the speed of the machine does not matter. */
+  /** Moves due times that PostgreSQL computed into the far future, so that none comes due during the sequence. */
   async #keepFromComingDue(items: readonly Item[]): Promise<void> {
     const soon = items.filter((item) => typeof item.due !== 'number')
     for (const item of soon) item.due = this.#timeline.future()

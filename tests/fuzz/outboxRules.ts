@@ -7,7 +7,7 @@ export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
 
-/** Retry ceiling in the fuzz. The real one is 20, which sequences of 50 steps hardly reach (see OutboxPlayer). */
+/** Retry ceiling in the fuzz, set by OutboxPlayer. Sequences of 50 steps rarely reach the real ceiling of 20. */
 export const CEILING = 4
 
 export interface Lease {
@@ -99,7 +99,7 @@ export interface Outcome {
   readonly delaySeconds: number | null
 }
 
-/** Returns the recorded state. An unknown outcome never becomes FAILED; a known one does at the ceiling. */
+/** Returns the recorded state. An unknown outcome is never recorded as FAILED, a known one is at the ceiling. */
 export function effectiveState(
   { state, hold }: Omit<Outcome, 'item' | 'token'>,
   unknown: boolean,
@@ -134,7 +134,7 @@ export function describe({ name, participant, sequence }: Item): string {
   return `${name} ${participant}#${sequence}`
 }
 
-/** Returns the cached count, which stops at the ceiling. The ledger continues. */
+/** Returns the attempt count of the queue row, which stops at the ceiling. The ledger counts on. */
 export function count({ attempts }: Item): number {
   return Math.min(attempts.length, CEILING)
 }

@@ -2,8 +2,8 @@ import * as fc from 'fast-check'
 import type { Completion, Decision, PauseKind, Policy } from './outboxRules.js'
 
 /**
- * A step on the outbox. Workers and people are named by number. Items, leases and proposals are picked by number among
- * those that exist at that time, so a step stays valid when earlier steps are left out.
+ * A step on the outbox. Workers and people have numbers. Items, leases and proposals are selected by number among those
+ * that exist at the time of the step, so a step stays valid when earlier steps are left out.
  */
 export type OutboxStep =
   | { readonly do: 'enqueue'; readonly items: readonly EnqueueStep[] }
@@ -47,18 +47,18 @@ export interface EnqueueStep {
   readonly key: number
   readonly ordered: boolean
   readonly future: boolean
-  /** Difference from the usual content of this key: 0 none, 1 participant, 2 rail, 3 payload, 4 kind. */
+  /** Field that differs from the usual content of this key: 0 none, 1 participant, 2 rail, 3 payload, 4 isMessage. */
   readonly twist: number
 }
 
-/** Picks a lease of this worker. `foreign`: another worker presents it. */
+/** Selects a lease of this worker. If `foreign`, another worker presents the lease. */
 export interface LeasePick {
   readonly worker: number
   readonly pick: number
   readonly foreign: boolean
 }
 
-/** Picks an item that the step can change. `blind`: any item. */
+/** Selects an item that the step can change. If `blind`, selects any item. */
 export interface ItemPick {
   readonly pick: number
   readonly blind: boolean
@@ -74,7 +74,7 @@ export interface OutcomeStep {
 
 const oneIn = (n: number): fc.Arbitrary<boolean> => fc.nat(n - 1).map((value) => value === 0)
 const two = fc.nat(1)
-/** Filter by kind, mostly none. */
+/** Filter for messages or payments, mostly none. */
 const isMessage = fc.constantFrom(null, null, true, false)
 const worker = fc.nat(2)
 const completion = fc.constantFrom('DISPATCHED', 'FAILED', 'RETRYABLE', 'RETRYABLE', 'RETRYABLE')
@@ -105,7 +105,7 @@ function step<K extends OutboxStep['do'], R extends object>(
   return { weight: weight * kinds.length, arbitrary }
 }
 
-/** Weights let items live through several attempts. A sequence that is mostly paused or held tests little. */
+/** Weights of the steps. Items get several attempts, and pauses and holds stay rare, because they prevent attempts. */
 export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
   step(9, ['enqueue'], { items: fc.array(enqueue, { minLength: 1, maxLength: 3, size: 'max' }) }),
   step(20, ['claim'], {

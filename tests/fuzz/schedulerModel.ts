@@ -2,9 +2,9 @@ import { Refusal } from './answers.js'
 import { at, exactly, NOW, SECOND, type Time } from './Timeline.js'
 
 /**
- * Model of the scheduler, from the specification. Timers and job runs are the same kind of work: ready, claimed under a
- * lease, and ended once. A job creates one run per occurrence, and only from the revision that the occurrences were
- * computed from.
+ * Model of the scheduler, written from the specification. Timers and job runs have the same states: ready, claimed under
+ * a lease, and ended once. A job creates one run per occurrence, and none if the job has changed since the occurrences
+ * were computed.
  */
 export type Kind = 'timer' | 'run'
 export type Delivery = 'outbox' | 'claim'
@@ -15,7 +15,7 @@ export interface Work {
   readonly kind: Kind
   readonly topic: string
   readonly delivery: Delivery
-  /** Job of a run. Each run of a job has another occurrence. */
+  /** Job of a run. Each run of a job has its own occurrence. */
   readonly job: string | null
   occurrence: Time | null
   due: Time
@@ -151,7 +151,7 @@ export class SchedulerModel {
     })
   }
 
-  /** Ends the work of live claims. Foreign, stale and repeated claims are left out of the answer. */
+  /** Ends the work of live claims. The answer omits claims that are lost, repeated or of another worker. */
   #endClaims(worker: string, claims: readonly ClaimShown[], end: (work: Work) => void): string[] {
     return claims.flatMap((claim) => {
       if (!this.isLive(worker, claim)) return []
@@ -181,7 +181,7 @@ export class SchedulerModel {
 
   // Jobs ------------------------------------------------------------------------------------------------------------
 
-  /** Defines a job. The same schedule again keeps the next occurrence. */
+  /** Defines a job. A new definition with the same schedule keeps the next occurrence. */
   define(name: string, { due, ...content }: Definition): string {
     const known = this.#jobs.get(name)
     if (known === undefined) {
@@ -232,7 +232,7 @@ export class SchedulerModel {
       .map(({ name, revision }) => `${name} ${revision}`)
   }
 
-  /** Creates one run per occurrence, however many schedulers ask. */
+  /** Creates one run per occurrence, even if several schedulers call. */
   createRuns(name: string, revision: number, due: number, occurrences: readonly number[]): string[] {
     const job = this.#jobs.get(name)
     if (job?.state !== 'ACTIVE' || job.revision !== revision) return []
@@ -246,7 +246,7 @@ export class SchedulerModel {
       })
   }
 
-  /** Postpones a job; its due time stays. */
+  /** Postpones a job and keeps its due time. */
   postpone(name: string, revision: number): boolean {
     const job = this.#jobs.get(name)
     if (job?.revision !== revision) return false

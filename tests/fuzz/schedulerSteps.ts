@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import type { BeliefPick } from './Beliefs.js'
 import type { Delivery, Kind } from './schedulerModel.js'
 
-/** A step on the scheduler. Jobs are named by number; timers, runs and claims are picked among those that exist. */
+/** A step on the scheduler. A number selects a job, or a timer, run or claim among those that exist. */
 export type SchedulerStep =
   | { readonly do: 'schedule'; readonly topic: number; readonly delivery: Delivery; readonly future: boolean }
   | { readonly do: 'cancel'; readonly pick: number }
@@ -11,7 +11,7 @@ export type SchedulerStep =
       readonly kind: Kind
       readonly worker: number
       readonly batch: number
-      /** 0 for all topics, else one. */
+      /** 0 for all topics, otherwise the number of one topic. */
       readonly topics: number
     }
   | { readonly do: 'enqueueDue'; readonly kind: Kind; readonly batch: number }

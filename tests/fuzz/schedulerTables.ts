@@ -64,7 +64,7 @@ export class SchedulerTables {
         attempts: [work.attempts, row.attempt_count],
         error: [work.error, row.error_message],
         claim: [claim && `${claim.token} of ${claim.worker}`, token],
-        // An enqueued task has one message, any other none.
+        // An enqueued timer or run has one message, any other has none.
         'messages in the outbox': [work.state === 'ENQUEUED' ? 1 : 0, row.messages],
         'has finished': [finished !== null, row.finished !== null],
       }),
@@ -100,7 +100,7 @@ export class SchedulerTables {
     ]
   }
 
-  /** Moves near times into the far future, so that the speed of the machine does not matter. No two are due at once. */
+  /** Moves times that PostgreSQL computed into the far future, each to its own time, so that none comes due. */
   async #keepFromComingDue(): Promise<void> {
     const works = this.#model.works.filter(({ due }) => typeof due !== 'number')
     const jobs = this.#model.jobs.filter(

@@ -1,11 +1,12 @@
 import * as fc from 'fast-check'
 
 /**
- * Generates sequences of a fixed length. They shrink by leaving out halves, then quarters, at last single steps.
+ * Generates sequences of a fixed length. A failing sequence shrinks: halves are left out, then quarters, at last single
+ * steps.
  *
- * An array of fast-check has a random length and shrinks towards its tail, but later steps depend on earlier ones. The
- * next cut is stored beside the value, so that shrinking continues where it last succeeded. It is deterministic, so a
- * path leads to the same steps.
+ * `fc.array` has a random length and shrinks towards its tail, but later steps depend on earlier ones. The last cut is
+ * stored beside the value, so that shrinking continues there. Shrinking is deterministic, so a path leads to the same
+ * steps.
  */
 export function stepSequence<S>(step: fc.Arbitrary<S>, length: number): fc.Arbitrary<readonly S[]> {
   return new StepSequence(step, length)

@@ -7,10 +7,10 @@ import { waitUntil } from '../../scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../scorecard/WorkerFleet.js'
 
 const WORKERS = 5
-/** Workers that may still be starting at the next kill. Killing a worker before it has leases tests nothing. */
+/** Maximum number of workers that are still starting at a kill. A kill of a worker without leases tests nothing. */
 const STARTING_MAX = 2
 const LEASE_SECONDS = 3
-/** Large enough that every worker has leases at each kill, small enough to keep the queue short. */
+/** Maximum queue length, so that every worker has leases at each kill and the queue stays short. */
 const BACKLOG_MAX = 5_000
 const BATCH = 1_000
 const PAYMENTS_PER_WORKER_KILL = 990
@@ -114,7 +114,7 @@ async function strike(fault: Fault, random: Random, scenario: RelayScenario, fle
       return killed
     }
     case 'worker frozen':
-      // Longer than its leases, so other workers hold its items when it continues.
+      // The freeze lasts longer than the leases, so other workers hold the items when the worker continues.
       return fleet.freeze(fleet.pick(random), LEASE_SECONDS * 1_000 + between(random, 200, 3_000))
     case 'server killed':
       return scenario.cycleServer({ kill: true, downMs: between(random, 0, 500) })

@@ -90,7 +90,7 @@ interface Deployments {
   readonly defects: readonly string[]
 }
 
-/** Crashes each deployment on its own database. The next deployment must finish it. */
+/** Crashes deployments, each on its own database. The next deployment there must succeed. */
 async function crashDeployments(
   fixture: ScenarioFixture,
   serverUrl: string,
@@ -150,7 +150,7 @@ async function emptyDatabase(serverUrl: string, name: string): Promise<EmptyData
   return { url: url.href, drop: () => ask(`DROP DATABASE ${name} WITH (FORCE)`) }
 }
 
-/** Returns one of so many points, chosen by the seed. */
+/** Returns every n-th point (`every`), starting at a point chosen by the seed. */
 function sample<P>(fixture: ScenarioFixture, points: readonly P[], every: number): readonly P[] {
   const first = Math.floor(fixture.randomFor('sample')() * every)
   return points.filter((_, index) => index % every === first % every)

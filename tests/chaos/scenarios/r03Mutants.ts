@@ -1,7 +1,7 @@
 import { runProgram } from '../../scorecard/runSpec.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 
-/** Mutants of the short form: three guards of two-person decisions. All mutants take a quarter of an hour on two cores. */
+/** Mutants of the short run, which remove guards of two-person decisions. All mutants take 15 minutes on two cores. */
 const SHORT = [
   'one person decides alone',
   'any login may name the person who acts',

@@ -11,7 +11,7 @@ import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 import { WireProxy } from '../../support/wireProxy.js'
 
 const CLIENTS = 8
-/** Clients whose connection is cut. */
+/** Number of clients whose connection is cut. */
 const CUT_CLIENTS = 3
 
 export default defineScenario({

@@ -11,7 +11,7 @@ const DEFAULT_CONCURRENCY = 10
 const GRACE_MS = 1_000
 const STARTED_AT_ONCE = 8
 
-/** Calls of a victim pay and never return. Calls of a survivor return at once. */
+/** Rail whose calls pay and never return in a victim (`HANGS=yes`), and return at once in other workers. */
 const RAILS = `[
   simulatedRail({
     type: 'hangs', onUnknown: 'resend', bookUrl, timeoutMs: 600000,
@@ -24,13 +24,13 @@ export default defineScenario({
   title:
     'A worker with leased payments is killed (`kill -9`), with default settings. The time until another worker acts on them is measured.',
   bar: `200 kills; each takeover takes at most the lease (${DEFAULT_LEASE_SECONDS} s) + 1 s by the database clock.`,
-  // A lease lasts a minute, so many workers are killed in one round, at random times.
+  // A lease lasts a minute, so each round kills many workers at random times to save time.
   sizes: {
     full: { kills: 200, killsPerRound: 40, leaseSeconds: DEFAULT_LEASE_SECONDS },
     short: { kills: 4, killsPerRound: 4, leaseSeconds: 3 },
   },
   async run(fixture, { kills, killsPerRound, leaseSeconds }) {
-    // Connections for 40 workers.
+    // Allows the connections of 40 workers.
     const scenario = await RelayScenario.create(fixture, { rails: RAILS, settings: { max_connections: '400' } })
     const words = leaseSeconds === DEFAULT_LEASE_SECONDS ? [] : ['--lease-seconds', String(leaseSeconds)]
     const tookMs: number[] = []
@@ -73,13 +73,13 @@ export default defineScenario({
 interface Kill {
   /** Items that the victim had leased. */
   readonly outboxIds: readonly string[]
-  /** Database time before the kill, so that the measured time is never too short. */
+  /** Database time just before the kill. The measured time therefore starts too early rather than too late. */
   readonly at: string
 }
 
 interface Slaughter {
   readonly count: number
-  /** Period of the kills. Too many expired leases at once would delay the takeovers themselves. */
+  /** Period over which the kills are spread. Too many expired leases at once would delay the takeovers. */
   readonly withinMs: number
   readonly random: Random
 }
@@ -89,12 +89,12 @@ async function killWithWorkInHand(
   victims: WorkerFleet,
   { count, withinMs, random }: Slaughter,
 ): Promise<readonly Kill[]> {
-  // Starts a few at a time. Starting 40 at once takes longer than the time limit of a start.
+  // Starts a few workers at a time, because a start of 40 at once exceeds the time limit of a start.
   for (let started = 0; started < count; started += STARTED_AT_ONCE) {
     for (let number = started; number < Math.min(started + STARTED_AT_ONCE, count); number += 1) victims.add()
     await victims.untilAtWork(Math.min(started + STARTED_AT_ONCE, count))
   }
-  // As many payments as the victims can call at once. Their calls never end, so they claim no more.
+  // Enqueues as many payments as the victims can call at once. The calls never end, so the victims claim no more.
   await scenario.enqueue(Array.from({ length: DEFAULT_CONCURRENCY * count }, () => buildPaymentOn('hangs')))
   const { db } = scenario
   const leases = () =>

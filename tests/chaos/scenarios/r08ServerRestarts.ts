@@ -8,7 +8,7 @@ import { ask } from '../../support/standby.js'
 
 const WORKERS = 3
 const RESUME_MS_MAX = 1_000
-/** Queue length at which some items are due whenever the server is back. */
+/** Queue length that ensures that some items are due after each restart of the server. */
 const BACKLOG = 1_500
 const DOWN_MS_MAX = 3_000
 
@@ -20,7 +20,7 @@ export default defineScenario({
   async run(fixture, { restarts }) {
     const scenario = await RelayScenario.create(fixture, { rails: USUAL_RAILS })
     const fleet = scenario.fleet({
-      // Short leases, so that items leased when the server died are due again soon.
+      // With short leases, items that were leased when the server died are due again soon.
       words: ['--lease-seconds', '3', '--concurrency', '8', '--batch-size', '20'],
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
@@ -79,7 +79,7 @@ async function resumedAfterMs(scenario: RelayScenario, cycle: ServerCycle): Prom
   const { db } = scenario
   let accepting: Promise<string> = Promise.reject(new Error('the server was never down'))
   accepting.catch(() => {})
-  // Connects in a tight loop, because the workers would otherwise be back before the clock is read.
+  // Tries to connect every 3 ms. With a slower loop the workers could resume before the clock is read.
   const whenDown = () => {
     accepting = retryUntilSuccess('the server accepts', async () => String(await ask(db.url, NOW)), { everyMs: 3 })
   }

@@ -15,7 +15,7 @@ import { WireProxy, type WireStrike } from '../../support/wireProxy.js'
 
 const CUTS_MIN = 2_000
 const APPLICATION = 'symphony cut'
-/** Time that a caller waits for an answer. The driver adds a little. */
+/** Time that a caller waits for an answer. The driver adds a short time. */
 const PATIENCE_MS = 1_000
 const DIRECTIONS: readonly Direction[] = ['toServer', 'toClient']
 
@@ -24,7 +24,7 @@ export default defineScenario({
   title:
     'The connection is cut at each byte of enqueue, claim, complete, renew, inbox and schedule calls, in both directions.',
   bar: `At least ${CUTS_MIN.toLocaleString('en-US')} cuts; every repeated call returns the same answer; 0 double effects; 0 errors that claim a wrong outcome.`,
-  // Cuts at one of so many bytes, chosen by the seed. Freezes are few, because each lasts until the caller times out.
+  // Cuts at every n-th byte (`everyBytes`). Freezes are few, because each lasts until the caller times out.
   sizes: { full: { everyBytes: 1, freezesPerThousand: 4 }, short: { everyBytes: 60, freezesPerThousand: 10 } },
   async run(fixture, { everyBytes, freezesPerThousand }) {
     const server = await fixture.startServer()
@@ -90,7 +90,7 @@ interface Bench {
 async function measure(operation: CutOperation, bench: Bench): Promise<Readonly<Record<Direction, number>>> {
   const { proxy, database } = bench
   const prepared = await operation(bench.db)
-  // As after every cut: a new connection, on which the statement is not prepared.
+  // Uses a new connection on which the statement is not prepared, as after every cut.
   proxy.cutAll()
   await warm(bench, prepared)
   proxy.arm()
@@ -115,7 +115,7 @@ async function cutOnce(operation: CutOperation, bench: Bench, strike: WireStrike
   const heard = await hear(prepared.call(database))
   if ('answer' in heard) await untilIdle(bench)
   const { struckAt } = proxy.disableGuards()
-  // Half of the callers wait until the first call has ended. The others repeat it at once, perhaps while it runs.
+  // Half of the callers wait until the first call has ended. The others repeat the call at once, perhaps while it runs.
   const looked = random() < 0.5
   return {
     place: struckAt && `${struckAt.message} at byte ${struckAt.byte}`,
@@ -159,7 +159,7 @@ async function judgeAtOnce(prepared: Replayable, heard: Heard, bench: Bench): Pr
 }
 
 /**
- * Repeats the call. A frozen session keeps its locks until the server notices, so a retryable error is repeated later.
+ * Repeats the call. A frozen session keeps its locks. After a retryable error, cuts all sessions and repeats once more.
  */
 async function replayWhenPossible(prepared: Replayable, bench: Bench): Promise<boolean> {
   try {
@@ -179,7 +179,7 @@ async function hear(call: Promise<unknown>): Promise<Heard> {
   }
 }
 
-/** Opens a connection in the role, so that the first bytes are not those of a login. */
+/** Opens a connection in the role, so that no bytes of a login are counted as bytes of the call. */
 async function warm({ database }: Bench, { role }: Replayable): Promise<void> {
   await waitUntil('a connection', () =>
     database.queryAsRole(role, 'SELECT 1').then(
@@ -189,7 +189,7 @@ async function warm({ database }: Bench, { role }: Replayable): Promise<void> {
   )
 }
 
-/** Waits until the pool has its connection back. Its clean-up after the answer belongs to the call. */
+/** Waits until the connection is back in the pool. The clean-up after the answer belongs to the call. */
 async function untilIdle({ database }: Bench): Promise<void> {
   await waitUntil('the connection is back in the pool', () => database.poolUsage.every(({ inUse }) => inUse === 0), {
     everyMs: 1,
@@ -197,8 +197,8 @@ async function untilIdle({ database }: Bench): Promise<void> {
 }
 
 /**
- * Cuts all connections and waits until the server has ended their sessions. Their work is committed or rolled back
- * then.
+ * Cuts all connections and waits until the server has ended their sessions. By then their work is committed or rolled
+ * back.
  */
 async function untilGone({ db, proxy }: Bench): Promise<void> {
   proxy.cutAll()

@@ -18,13 +18,13 @@ const CLIENTS = 8
 const BATCH = 100
 const LEASE_SECONDS = 3_600
 const RAIL = 'resend'
-/** Completions per stale lease. */
+/** Number of completions per stale lease. */
 const TRIES_EACH = 50
 
 type Staleness = 'expired' | 'taken over' | 'already recorded' | 'wrong token' | 'wrong worker'
 const KINDS: readonly Staleness[] = ['expired', 'taken over', 'already recorded', 'wrong token', 'wrong worker']
 
-/** A worker's view of a lease that it does not hold. */
+/** A worker and a lease that the worker does not hold. */
 interface StaleHand {
   readonly kind: Staleness
   readonly workerId: string
@@ -66,7 +66,7 @@ export default defineScenario({
     const changed = Object.keys(after).filter((table) => after[table] !== before[table])
 
     const evidence = await keepEvidence(executor, hands)
-    // If a stale completion was accepted, the holders have lost their leases and cannot complete.
+    // If a stale completion was accepted, the item has no lease any more and its holder cannot complete it.
     if (tally.wrong.length === 0) await completeRightly(scenario, hands)
     const { defects } = await scenario.audit()
     return {
@@ -127,7 +127,7 @@ async function makeHands(scenario: RelayScenario, count: number): Promise<readon
     )
   await expire(ofKind('taken over'))
   for (;;) if ((await claimOutboxBatch(executor, 1_000, 'rightful', LEASE_SECONDS)).length === 0) break
-  // Expires these after the takeovers, so that they are not taken over as well.
+  // Expires these leases after the takeovers, so that they are not taken over as well.
   await expire(ofKind('expired'))
   for (const hand of ofKind('already recorded')) {
     const { outboxId, leaseToken, railReference, workerId } = hand
@@ -160,7 +160,7 @@ async function completeOne(
   }
 }
 
-/** Groups by worker, because a batch has one worker. */
+/** Completes in batches, one per worker, because a batch has one worker. */
 async function completeMany(
   executor: RoleHandle,
   hands: readonly StaleHand[],
@@ -204,7 +204,7 @@ async function keepEvidence(executor: RoleHandle, hands: readonly StaleHand[]) {
   return { kept, defects }
 }
 
-/** Completes all items by their holders, which the stale completions did not disturb. */
+/** Completes all items by their holders. This must succeed, because stale completions change nothing. */
 async function completeRightly(scenario: RelayScenario, hands: readonly StaleHand[]): Promise<void> {
   const { db } = scenario
   const executor = db.as('symphony_executor')

@@ -39,7 +39,7 @@ export default defineScenario({
       )
       await fleet.killAll()
       kills += WORKERS
-      // Expires the leases of the killed workers. The next fleet takes them over, and lease repair the last ones.
+      // Expires the leases of the killed workers. The next fleet takes them over; lease repair handles the last ones.
       await db.queryNoRole(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE lease_token IS NOT NULL`,
       )
@@ -75,7 +75,7 @@ export default defineScenario({
   },
 })
 
-/** Runs idle workers for a few polls, in which a blind resend would happen. */
+/** Runs two more workers for a few polls. A worker that resends blindly would do so here. */
 async function lookForBlindResends(scenario: RelayScenario, words: readonly string[]): Promise<void> {
   const fleet = scenario.fleet({ name: 'last', words: [...words, '--poll-ms', '50'] })
   await fleet.start(2)

@@ -8,9 +8,9 @@ import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 import { TcpProxy } from '../../support/tcpProxy.js'
 
 const POLL_MS = 500
-/** Time for a claim on a busy machine, beyond the poll interval. */
+/** Time for a claim on a busy machine, in addition to the poll interval. */
 const GRACE_MS = 250
-/** Smallest notification queue of PostgreSQL 17 and later: 512 KiB instead of 8 GiB. */
+/** Minimum notification queue of PostgreSQL 17 and later, in pages: 512 KiB instead of 8 GiB. */
 const QUEUE_PAGES_MIN = '64'
 
 type Silence = 'LISTEN silently dead' | 'NOTIFY queue full' | 'NOTIFY off'
@@ -41,7 +41,7 @@ export default defineScenario({
       const restore = await silenced(silence, { fixture, scenario, proxy })
       for (let number = 0; number < paymentsEach; number += 1) {
         try {
-          // At a random time between two polls.
+          // Enqueues at a random time between two polls.
           await delay(between(fixture.random, 0, 2 * POLL_MS) / 10)
           await scenario.enqueueOnce(buildPaymentOn('resend'))
         } catch (error) {
@@ -82,7 +82,7 @@ async function silenced(silence: Silence, { fixture, scenario, proxy }: Bench): 
   const { db } = scenario
   switch (silence) {
     case 'LISTEN silently dead':
-      // No reset, no end, no byte: the connection looks alive to both sides.
+      // The proxy drops all bytes without a reset or an end, so the connection looks alive to both sides.
       proxy.traffic = 'vanishes'
       return async () => {
         proxy.traffic = 'flows'
@@ -100,7 +100,7 @@ async function silenced(silence: Silence, { fixture, scenario, proxy }: Bench): 
 }
 
 /**
- * Fills the queue: a listener inside a transaction keeps PostgreSQL from removing notifications. Returns that listener.
+ * Fills the queue. A listener inside a transaction keeps PostgreSQL from removing notifications. Returns that listener.
  */
 async function fillQueue(url: string): Promise<Client> {
   const [stuck, chatty] = [new Client({ connectionString: url }), new Client({ connectionString: url })]

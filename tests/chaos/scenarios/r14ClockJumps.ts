@@ -15,7 +15,7 @@ const TWO_HOURS_SECONDS = 7_200
 const TEN_YEARS_MS = 10 * 365 * 24 * 3_600_000
 const LEASE_SECONDS = 4
 const BACKLOG = 300
-/** Longest time until a worker compares the clocks: at a claim that returns items, or at its heartbeat every 10 s. */
+/** Maximum time until a worker compares the clocks: at a claim that returns items, or at its heartbeat every 10 s. */
 const NOTICED_WITHIN_MS = 15_000
 
 export default defineScenario({
@@ -60,7 +60,7 @@ export default defineScenario({
       await delay(LEASE_SECONDS * 1_000)
       fixture.progress(`${jump + 1} jumps, noticed ${await noticedCount()} times`)
     }
-    // Items enqueued or delayed while the clock was ahead become due at that time.
+    // Items that were enqueued or delayed while the clock was ahead become due only when it is ahead again.
     await clock.jump(TWO_HOURS_SECONDS)
     await scenario.untilDrained()
     for (const fleet of fleets) {
@@ -83,7 +83,7 @@ export default defineScenario({
   },
 })
 
-/** Starts three workers with correct clocks, one in the future and one in the past. */
+/** Starts three workers with correct clocks, one worker with a clock in the future and one with a clock in the past. */
 async function startFleets(fixture: ScenarioFixture, scenario: RelayScenario): Promise<readonly WorkerFleet[]> {
   const shim = join(fixture.folder, 'shiftDate.mjs')
   await writeFile(shim, SHIFT_DATE)

@@ -12,9 +12,9 @@ import { retryUntilSuccess, waitUntil } from '../../scorecard/waitUntil.js'
 
 const WORKERS = 3
 const BACKLOG = 600
-/** Fewest outcomes that each lost server has recorded. */
+/** Minimum number of outcomes that are lost with each server. */
 const OUTCOMES_LOST_MIN = 100
-/** Time that the rail is watched during a freeze. Calls in progress end within a second, before it. */
+/** Time during which the rail must get no call while dispatch is frozen. Calls in progress end before that time. */
 const QUIET_MS = 1_500
 
 export default defineScenario({
@@ -59,7 +59,7 @@ class Play {
     this.#chain = new FailoverChain(fixture, scenario)
     this.#load = new LoadGenerator({ scenario, random: fixture.randomFor('payments'), backlog: BACKLOG })
     this.#fleet = scenario.fleet({
-      // Short leases, so that items leased when the server died are due again soon.
+      // With short leases, items that were leased when the server died are due again soon.
       words: ['--lease-seconds', '3', '--concurrency', '8', '--batch-size', '20'],
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
@@ -107,7 +107,7 @@ class Play {
     await this.#frozenAndLifted('NEW_TIMELINE', ended)
   }
 
-  /** Restores an older copy that looks like a restarted server. Only the workers remember a later epoch. */
+  /** Restores an older copy that looks like a restarted server. Only the workers' epoch files have a later epoch. */
   async putBackOlderCopy(): Promise<void> {
     const { older, before, known } = await this.#withoutWorkers(async () => {
       await this.#load.fill()
@@ -205,7 +205,7 @@ class Play {
     return Math.round(Number(process.hrtime.bigint() - started) / 1e6)
   }
 
-  /** Returns the number of terminal outcomes once enough more are recorded. */
+  /** Waits for OUTCOMES_LOST_MIN more terminal outcomes than `before`. Returns their new total number. */
   #moreEndedThan(before: bigint): Promise<bigint> {
     return waitUntil('more terminal outcomes are recorded', async () => {
       const ended = await this.#endedCount()

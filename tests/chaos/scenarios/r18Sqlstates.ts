@@ -8,10 +8,10 @@ import { mountSmallDisk } from '../../scorecard/smallDisk.js'
 import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 
 const STATES_MIN = 40
-/** Space that is left for the queue on its disk. */
+/** Number of free bytes on the disk of the queue. */
 const LEFT_BYTES = 1_048_576
 
-/** `npm test` runs the spec in full. Only this scenario fills a disk. */
+/** Runs dbSqlstates.spec.ts, as `npm test` does, and fills a disk, which no other test does. */
 export default defineScenario({
   id: 'R18',
   title:
@@ -52,7 +52,7 @@ async function fillDisk(fixture: ScenarioFixture): Promise<Outcome> {
   const wrong: string[] = []
   let accepted = 0
   let refused = 0
-  // Continues until 10 enqueues fail. The first may use space that the workers free.
+  // Continues until 10 enqueues fail. Enqueues after the first failure may use space that the workers free.
   while (refused < 10 && accepted < 100_000) {
     const batch = Array.from({ length: 50 }, (_, index) => buildPayment(accepted + index + 1, random))
     try {

@@ -33,8 +33,8 @@ const HARMFUL: Readonly<Record<string, string>> = {
 }
 
 /**
- * Deadly payloads share rails and workers with normal payments. The other poison payloads have the hold rail to
- * themselves.
+ * Payloads that end or block the worker share rails and workers with normal payments. The other poison payloads have
+ * the hold rail to themselves.
  */
 const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
   const rail = simulatedRail({ type: onUnknown, onUnknown, bookUrl, latencyMs: { min: 1, max: 5 }, timeoutMs: 1500, settleMs: 1500 })
@@ -48,7 +48,7 @@ const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
     dispatch: (request, context) => {
       const poison = poisons[request.payload.poison]
       if (poison === undefined) return rail.dispatch(request, context)
-      // Recorded before the poison runs, because afterwards the process may be gone.
+      // Records the call before the poison runs, because the process may be gone afterwards.
       appendFileSync(process.env.TRIES_FILE, request.payload.poison + '\\t' + request.reference + '\\n')
       return poison()
     },
@@ -70,10 +70,10 @@ export default defineScenario({
     await enqueueMixed(fixture, scenario, payments, poisons)
     const fleet = scenario.fleet({
       words: ['--lease-seconds', String(LEASE_SECONDS), '--batch-size', '25', '--concurrency', '10'],
-      // Little memory, so that it is exhausted soon.
+      // A small heap, so that the payload that exhausts memory does so soon.
       env: { LEASE_REPAIR_INTERVAL_MS: '1000', NODE_OPTIONS: '--max-old-space-size=192', TRIES_FILE: triesFile },
     })
-    // Does not wait: a deadly payload may end the first worker before the last one has started.
+    // Does not wait for the start, because a payload may end the first worker before the last one has started.
     fleet.topUp(WORKERS)
     await superviseUntilDrained(fixture, scenario, fleet)
     await fleet.stop()
@@ -125,7 +125,7 @@ interface Untried {
   readonly attempts: string
 }
 
-/** Poisoned payments whose adapter was never called, with their attempts. */
+/** Returns poison payments whose adapter was never called, with their attempts. */
 async function readUntried({ db }: RelayScenario, tries: ReadonlyMap<string, number>): Promise<readonly Untried[]> {
   const tried = [...tries.keys()].map((call) => call.split('\t')[1])
   const { rows } = await db.queryNoRole<Untried>(
@@ -148,7 +148,7 @@ function kindsOn(railType: string, kinds: Readonly<Record<string, string>>) {
   return Object.keys(kinds).map((poison) => ({ railType, poison }))
 }
 
-/** Enqueues the poison payloads at random positions among the others. */
+/** Enqueues the poison payloads at random positions among normal payments. */
 async function enqueueMixed(
   fixture: ScenarioFixture,
   scenario: RelayScenario,

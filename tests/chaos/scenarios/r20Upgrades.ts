@@ -12,10 +12,10 @@ import { waitUntil } from '../../scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../scorecard/WorkerFleet.js'
 
 const WORKERS = 2
-/** Outcomes that workers of each release must record on each schema before the next deployment. */
+/** Number of outcomes that workers of each release record on each schema before the next deployment. */
 const OUTCOMES_EACH = 20
 const BATCH = 20
-/** Low enough that workers keep up, so that each deployment meets calls of every kind. */
+/** Maximum queue length. Workers keep up with it, so each deployment meets enqueues, claims and completions. */
 const PENDING_MAX = 400
 
 export default defineScenario({
@@ -95,7 +95,7 @@ export default defineScenario({
   },
 })
 
-/** Starts workers up to the size of the fleet, and replaces one that runs. */
+/** Starts missing workers of a fleet. If none is missing, replaces one. */
 async function renewOne(fleet: WorkerFleet, random: () => number): Promise<void> {
   if (fleet.size === WORKERS) await fleet.stopOne(fleet.pick(random))
   fleet.topUp(WORKERS)
@@ -177,7 +177,7 @@ interface FaultLine {
   readonly err?: { readonly code?: string; readonly message?: string; readonly disposition?: string }
 }
 
-/** Returns every error that a worker logged. One without a disposition counts as fatal. */
+/** Returns every error that a worker logged. An error without a disposition counts as fatal. */
 async function readFaults(scenario: RelayScenario): Promise<readonly Failure[]> {
   return (await scenario.logLines()).flatMap((line) => {
     if (!line.startsWith('{')) return []

@@ -5,7 +5,7 @@ import { kafkaRail, OUTBOX_ID_HEADER } from '../../../libs/brokers/index.js'
 import { callRail, loadRail } from '../../../libs/rails/index.js'
 import { PAYABLE, railRequest } from '../../support/railRequest.js'
 
-/** These tests need a broker, named by KAFKA_BROKERS. */
+/** Tests the Kafka rail with the broker that KAFKA_BROKERS names. */
 
 const kafka = new Kafka({
   clientId: 'symphony-test',
@@ -27,7 +27,7 @@ const rail = loadRail(
   kafkaRail({ type: 'kafka', onUnknown: 'resend', consumersDeduplicate: true, kafka: { producer, topic } }),
 )
 
-/** Resolves with the records of an outbox id once that many have arrived. */
+/** Resolves with the records of an outbox id after `count` records have arrived. */
 async function consume(reference: string, count: number): Promise<KafkaMessage[]> {
   const consumer = kafka.consumer({ groupId: randomUUID() })
   onTestFinished(() => consumer.disconnect())

@@ -52,7 +52,7 @@ async function storedUnder(stream: string, subject: string): Promise<number> {
   return state.subjects?.[subject] ?? 0
 }
 
-/** Returns the places of each message id in the stream. */
+/** Returns the positions of each message id in the stream. */
 async function idsIn(stream: string): Promise<Map<string, string[]>> {
   const { state } = await manager.streams.info(stream)
   const found = new Map<string, string[]>()
@@ -119,7 +119,7 @@ test('a repeat after the duplicate window is still the same message', async () =
   const rail = railAt(place)
   const repeated = request()
   await callRail(rail, repeated)
-  // The window has passed once the server stores a second message under a known id.
+  // The duplicate window has passed when the server stores a second message under a known id.
   await expect
     .poll(async () => (await js.publish(`${place.subject}.probe`, '', { msgID: 'probe' })).seq)
     .toBeGreaterThan(2)
@@ -260,7 +260,7 @@ test('copies of two workers that a frozen server stores late are one message', a
   onTestFinished(() => server.broker.thaw())
   for (const rail of rails) expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown' })
   server.broker.thaw()
-  // Each connection is answered in order. After a flush, the server has handled what was queued on it.
+  // The server answers each connection in order. After a flush, it has handled all earlier messages of the connection.
   await Promise.all([connection.flush(), other.flush()])
   await expect.poll(() => storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
   expect((await manager.streams.info(place.stream)).state.messages).toBe(3)
@@ -293,7 +293,7 @@ test('a worker killed between publish and completion leaves one message per paym
   expect((await first.ended).exitCode).toBe('SIGKILL')
   const publishedByFirst = (await idsIn(place.stream)).size
   const toldByFirst = await fixture.ended()
-  // The worker must have died with published items that it did not complete.
+  // The killed worker must have published items that it did not complete.
   expect(publishedByFirst).toBeGreaterThan(toldByFirst)
   await fixture.expireLeases()
   fixture.startWorker('second')

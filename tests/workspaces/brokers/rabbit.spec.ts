@@ -96,7 +96,7 @@ class Consumer {
     return new Consumer(db, new Inbox(database), new InboxWorker(database, handlers, { handlerRole: name }))
   }
 
-  /** Empties the queue, handles its messages and returns how many copies it held. */
+  /** Empties the queue, handles its messages and returns their number, copies included. */
   async consume(queue: string): Promise<number> {
     let copies = 0
     for (let message = await channel.get(queue); message !== false; message = await channel.get(queue)) {
@@ -125,7 +125,7 @@ async function createConsumer(): Promise<Consumer> {
   return Consumer.of(db)
 }
 
-test('rabbitRail with an inbox behind it passes the rail contract', async () => {
+test('rabbitRail passes the rail contract if the consumer uses an inbox', async () => {
   const place = await declare()
   const consumer = await createConsumer()
   const rail = rabbitRail({
@@ -167,7 +167,7 @@ test('a message is persistent and holds the request, its outbox id and its trace
 const everySecond = ({ attempt }: { attempt: number }) => (attempt % 2 === 0 ? 'payments' : 'nowhere')
 
 describe('a publish that cannot have happened', () => {
-  test('is notSent if no queue is bound, and succeeds once one is', async () => {
+  test('is notSent if no queue is bound, and succeeds after a queue is bound', async () => {
     const place = await declare({ bound: false })
     const rail = railAt(place)
     const unroutable = railRequest()
@@ -290,7 +290,7 @@ test('a worker killed between publish and completion leaves one effect per payme
   fixture.startWorker('second')
   await fixture.untilEnded(ids.length)
   const consumer = await Consumer.of(fixture.db)
-  // More copies than payments: the kill must have caused resends.
+  // The queue has more copies than payments, because the kill caused resends.
   expect(await consumer.consume(place.queue)).toBeGreaterThan(ids.length)
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
   expect(await fixture.dispatched()).toEqual(new Map(ids.map((id) => [id, id])))

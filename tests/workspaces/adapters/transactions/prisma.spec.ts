@@ -3,7 +3,7 @@ import { PrismaClient, type Prisma } from 'prisma-notes'
 import { fromPrisma } from '../../../../libs/adapters/index.js'
 import { testTransactions, type OpenTransaction } from './testTransactions.js'
 
-/** Prisma has no savepoints, so these tests send the two statements themselves. */
+/** Prisma has no savepoints, so these tests send SAVEPOINT and ROLLBACK TO themselves. */
 const openTransaction = (client: Prisma.TransactionClient): OpenTransaction => ({
   tx: fromPrisma(client),
   note: async (id) => {

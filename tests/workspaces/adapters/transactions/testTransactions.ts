@@ -29,12 +29,12 @@ export interface Library {
   close(): Promise<void>
 }
 
-/** Schema with characters that have a meaning for libraries that parse SQL. */
+/** Name of a schema with characters that are special in libraries that parse SQL. */
 const SCHEMA = 'Pay $1 ? :id "out" é'
 
 /** Tests the adapter of one library. `connect` opens the library as an application would. */
 export function testTransactions(name: string, connect: (url: string) => Promise<Library>): void {
-  describe(`transactions of ${name}`, () => {
+  describe(`the adapter of ${name}`, () => {
     let db: TestDatabase
     let library: Library
     let listener: Client
@@ -110,7 +110,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       expect(await found(outer.participantId, inner.instructionId)).toEqual({ items: 1, next: 2, notes: 0 })
     })
 
-    test('throws the typed error of a refusal, without payload; the transaction stays usable', async () => {
+    test('throws a typed error for a refused payment, without payload; the transaction stays usable', async () => {
       const first = buildInstruction({ payload: { iban: 'first-secret' } })
       const other = { ...first, payload: { iban: 'second-secret' } }
       let refusal: unknown

@@ -1,6 +1,6 @@
 /**
- * Wraps a rail so that its process kills itself after so many publishes. The broker has confirmed the last message, and
- * the database does not know it.
+ * Wraps a rail so that its process kills itself after `publishedMax` publishes. The broker has confirmed the last
+ * message, and the database does not know that.
  */
 export function killedAfter(rail, publishedMax) {
   let published = 0
@@ -10,7 +10,7 @@ export function killedAfter(rail, publishedMax) {
       const answer = await rail.dispatch(...given)
       published += 1
       if (published === publishedMax) process.kill(process.pid, 'SIGKILL')
-      // Later confirmations are not returned either.
+      // Confirmations of concurrent publishes are not returned either.
       return published >= publishedMax ? new Promise(() => {}) : answer
     },
   }

@@ -1,4 +1,5 @@
-// Rails for `symphony worker --rails`, as a user would write them. The environment names the broker and when to die.
+// Rails for `symphony worker --rails`, as a user would write them. The environment has the broker's address and the
+// number of publishes before the process kills itself.
 import { jetstream } from '@nats-io/jetstream'
 import { connect, headers } from '@nats-io/transport-node'
 import { natsRail } from 'symphony-pg/rails'

@@ -1,4 +1,5 @@
-// Rails for `symphony worker --rails`, as a user would write them. The environment names the broker and when to die.
+// Rails for `symphony worker --rails`, as a user would write them. The environment has the broker's address and the
+// number of publishes before the process kills itself.
 import { connect } from 'amqplib'
 import { rabbitRail } from 'symphony-pg/rails'
 import { killedAfter } from './killedAfter.mjs'

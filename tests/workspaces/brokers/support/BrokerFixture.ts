@@ -8,8 +8,8 @@ import { PAYABLE } from '../../../support/railRequest.js'
 import type { BrokerProcess } from './BrokerProcess.js'
 
 /**
- * Interval longer than the rails' `settleMs`. A claim that comes too early costs an attempt, and 20 attempts hold the
- * payment.
+ * Poll options with an interval longer than the rails' `settleMs`. A claim before that time costs an attempt, and after
+ * 20 attempts the payment is held.
  */
 const HURRIED = { timeout: 90_000, interval: 1_500 }
 
@@ -98,7 +98,7 @@ export class BrokerFixture {
     return new Map(rows.filter(({ state }) => state === 'DISPATCHED').map((row) => [row.outbox_id, row.rail_reference]))
   }
 
-  /** Expires all leases, as time does after a worker died. */
+  /** Expires all leases, as if a worker had died long ago. */
   async expireLeases(): Promise<void> {
     await this.db.queryNoRole(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'

@@ -29,7 +29,7 @@ export class BrokerProcess {
   /** Resolves when the broker prints its ready text. Rejects with its output if it exits first. */
   async start(): Promise<void> {
     const { command, words, env, readyText } = this.#program
-    // A process group, because some servers are a shell with children.
+    // Starts a process group, because some servers are a shell with child processes.
     const child = spawn(command, words, {
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -49,7 +49,7 @@ export class BrokerProcess {
     })
   }
 
-  /** Sends SIGKILL to all its processes. Resolves when it has exited. */
+  /** Sends SIGKILL to all processes of the broker. Resolves when the broker has exited. */
   async kill(): Promise<void> {
     const child = this.#child
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return

@@ -13,7 +13,7 @@ export interface RabbitServer {
   remove(): Promise<void>
 }
 
-/** Folder of the programs themselves. The wrappers in PATH start the system's own server. */
+/** Folder of the RabbitMQ programs. The wrappers in PATH use the server of the system instead. */
 const PROGRAMS = '/usr/lib/rabbitmq/bin'
 
 /** Starts RabbitMQ with its own port mapper in a temporary folder. */
@@ -63,7 +63,7 @@ async function environmentOf(
 ): Promise<Readonly<Record<string, string>>> {
   const home = join(folder, 'home')
   await mkdir(home)
-  // The Erlang cookie. The server and rabbitmqctl share it, and other users must not read it.
+  // Writes the Erlang cookie, a secret that the server and rabbitmqctl share. Other users must not read it.
   await writeFile(join(home, '.erlang.cookie'), 'SYMPHONY')
   await chmod(join(home, '.erlang.cookie'), 0o400)
   await writeFile(join(folder, 'enabled_plugins'), '[].')
