@@ -45,7 +45,7 @@ try {
       await sealer.stop()
       if (setting === 'with') {
         const drained = await readCpu(sealerRole)
-        // Includes the rows that the drain wrote last.
+        // Seals the rows that the drain wrote last, so that their CPU time counts.
         while ((await sealer.runOnce()).blocks > 0);
         const sealed = await readCpu(sealerRole)
         cpuMs.sealing += sealed.sealer - cpuBefore.sealer

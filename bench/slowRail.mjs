@@ -42,7 +42,7 @@ try {
       while (progress.paid < wanted) await sleep(5)
       const perSecond = PAYMENTS / ((performance.now() - startedMs) / 1_000)
       await relayer.stop()
-      // Otherwise items of the slow rail would remain for the next "alone".
+      // Otherwise items of the slow rail would remain when the fast rail is measured alone.
       await drainSlow(database)
       // Round 0 is a warm-up.
       if (round > 0) {

@@ -4,7 +4,7 @@ import { median } from './statistics.mjs'
 /** Measurements with a rate and its CPU time. */
 const RATES = ['enqueueBatch', 'drain', 'enqueue']
 
-/** Takes medians over the rounds. Ratios divide ours by the faster peer; more is better, except for latencies. */
+/** Takes medians over the rounds. Ratios divide our result by that of the faster peer; higher is better, except for latencies. */
 export function summarise(rounds, contenders) {
   const all = Object.fromEntries(
     Object.keys(rounds[0]).map((figure) => [

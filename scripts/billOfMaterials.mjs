@@ -27,7 +27,7 @@ export function billOfMaterials() {
 
 const DEVELOPMENT = 'cdx:npm:package:development'
 
-/** Reads npm's mark, because `--omit dev` also omits packages that both a user and a development tool need. */
+/** Reads npm's mark of development packages, because `--omit dev` also omits packages that both a user and a development tool need. */
 function isForDevelopment({ properties }) {
   return properties.some(({ name }) => name === DEVELOPMENT)
 }

@@ -15,7 +15,7 @@ const draft = `${target}.${process.pid}`
 await build({
   configFile: false,
   root: join(root, 'libs', 'dashboard'),
-  // Relative, so that it works behind a proxy that adds a path.
+  // Relative URLs, so that the dashboard works behind a proxy that adds a path.
   base: './',
   logLevel: 'warn',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },

@@ -42,7 +42,7 @@ async function plantInOneCopy() {
     const verdict = await plant(copy, mutant)
     verdicts.set(mutant.bug, verdict)
     process.stdout.write(`${mutant.id ?? mutant.kind}: ${mutant.bug}  (${mutant.file})  ${verdict.told}\n`)
-    // After each mutant, so that an interrupted run keeps its results.
+    // Writes the page after each mutant, so that an interrupted run keeps its results.
     keepPage()
   }
 }

@@ -22,7 +22,7 @@ export function readOptions(words) {
     throw new OptionsError('--quick has fixed sizes: omit --max-rows and --seconds')
   return {
     cases: given.only === undefined ? Object.keys(CASES) : given.only.split(',').map(knownCase),
-    // The page marks results of sizes below those of the bound.
+    // The page marks results of a run that is smaller than the bound requires.
     reduced: quick || maxRows !== undefined || (seconds ?? 600) < 600,
     json: given.json,
     write: given.write && !quick,

@@ -1,7 +1,7 @@
 -- The inbox: tables, indexes and guards. Its functions are in schema/functions/inbox.
 --
 --   inbox_messages   one row per message; (source, message_id) is its key, and the row recognises duplicates
---   inbox_events     messages with other content under a known key, dead letters, revivals
+--   inbox_events     deliveries of a known key with other content, dead letters, revivals
 --
 --   seen ──► processing ──► done        final; removed by retention
 --     │          │
@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS inbox_events (
   CONSTRAINT inbox_events_hash_of_what_differs CHECK ((event_type = 'CONTENT_DIFFERS') = (content_hash IS NOT NULL))
 );
 COMMENT ON TABLE inbox_events IS
-  'Messages with other content under a known key, dead letters and revivals. Never removed.';
+  'Deliveries of a known key with other content, dead letters and revivals. Never removed.';
 COMMENT ON COLUMN inbox_events.content_hash IS
   'SHA-256 of the refused content. Each content is recorded once.';
 

@@ -38,7 +38,7 @@ COMMENT ON COLUMN scheduler_jobs.next_due_at IS
 COMMENT ON COLUMN scheduler_jobs.postponed_until IS
   'Time before which schedulers ignore the job, because its expression could not be parsed; else null.';
 COMMENT ON COLUMN scheduler_jobs.revision IS
-  'Grows with every change. A scheduler creates runs only from the revision that it computed them from.';
+  'Grows with every change. A scheduler creates runs only while the job has the revision that it read.';
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS
   'Treatment of occurrences that were missed while no scheduler ran: skip, once (the latest), all.';
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS
@@ -88,7 +88,7 @@ COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, a
 COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Actor who triggered the run; null if the schedule created it.';
 COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
 COMMENT ON COLUMN scheduler_tasks.participant_id IS
-  'Participant of the message. Null means the task id, so that tasks do not wait for one sequence row.';
+  'Participant of the message. If null, the task id is used, so that tasks do not wait for the same sequence row.';
 COMMENT ON COLUMN scheduler_tasks.delivery IS
   'outbox: the scheduler enqueues it as a message; claim: a worker claims it.';
 COMMENT ON COLUMN scheduler_tasks.due_at IS

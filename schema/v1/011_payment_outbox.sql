@@ -328,7 +328,7 @@ COMMENT ON COLUMN outbox_rails.money IS
 COMMENT ON COLUMN outbox_rails.fields IS
   'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is '
   'public.';
-COMMENT ON COLUMN outbox_rails.declared_by IS 'Process that declared the rail last, by its own name.';
+COMMENT ON COLUMN outbox_rails.declared_by IS 'Name that the last process to declare the rail gave itself.';
 COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
 COMMENT ON COLUMN outbox_rails.served_at IS
   'Time of the latest declaration by a worker that serves the rail; null if only an API declared it.';

@@ -151,7 +151,7 @@ COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS
 COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS
   'Time since a worker saw database and process clocks diverge; null without such a report in the last day.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS
-  'Breaks that the latest verification of the ledger found; null before the first.';
+  'Breaks that the latest verification of the ledger found; null before the first verification.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS
   'Time since the first verification that found a break after the last one without a break; null if the latest found '
   'none.';

@@ -24,7 +24,7 @@ export function guessSql(source: string): SqlGuess | undefined {
 /** Name that replaces a hole where SQL needs an identifier. */
 export const COMPUTED = 'computed_name'
 
-/** Parses the text with each hole replaced by a name, by nothing, or by a parameter: the first that parses. */
+/** Parses the text with each hole replaced by a name, else by nothing, else by a parameter. Returns the first result that parses. */
 function parseWithHoles(sql: string): readonly SqlStatement[] | undefined {
   const spellings = sql.includes(HOLE) ? [COMPUTED, '', '$1'] : ['']
   for (const spelling of spellings) {

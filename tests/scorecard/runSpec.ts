@@ -14,7 +14,7 @@ export interface SpecResult {
   readonly output: string
 }
 
-/** Runs a spec file as a scenario. Variables select its long form. */
+/** Runs a spec file as a scenario. Environment variables select its long form. */
 export async function runSpec(
   fixture: ScenarioFixture,
   file: string,

@@ -4,7 +4,7 @@ import { quoteIdentifier } from '../../libs/db/index.js'
 
 /**
  * Marks a database as abandoned. DROP DATABASE waits for a checkpoint, which takes longer than many tests. One process
- * drops all abandoned databases in the background. The others disappear with the server.
+ * drops all abandoned databases in the background. Those that are left disappear with the server.
  */
 export async function abandonDatabase(server: Client, name: string): Promise<void> {
   await server.query(`ALTER DATABASE ${quoteIdentifier(name)} WITH ALLOW_CONNECTIONS false`)

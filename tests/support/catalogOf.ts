@@ -1,7 +1,7 @@
 import { openLoginDatabase } from '../../libs/db/index.js'
 import { readCatalog, type Catalog } from '../../libs/deployment/catalog.js'
 
-/** Reads all objects of a schema, like the doctor. */
+/** Reads all objects of a schema, as `symphony doctor` does. */
 export async function catalogOf(url: string, schema: string): Promise<Catalog> {
   const database = openLoginDatabase({ url, schema })
   try {

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, randomBytes, sign, type KeyObject } from 'node:crypto'
 
-/** A new certificate and its key, as PEM. The repository holds no key, and none can expire there. */
+/** A new certificate and its key, as PEM. Tests create them, because a certificate in the repository would expire. */
 export interface Certificate {
   readonly name: string
   readonly cert: string

@@ -11,7 +11,7 @@ export interface Arrival {
 
 /**
  * Points at which a test can stop other processes. A process asks here before it continues. The answer comes at once,
- * unless the test has closed that point to it.
+ * unless the test has closed the point for this process.
  */
 export class Checkpoints {
   /** All arrivals, in order. */

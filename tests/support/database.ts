@@ -280,7 +280,7 @@ async function connectClient(url: string, config: ClientConfig = {}): Promise<Cl
   return client
 }
 
-/** Adapts a client of the driver, which returns more and takes a mutable array. */
+/** Adapts a client of the driver, whose types are wider: it returns more and takes a mutable array. */
 export function asQueryable(client: Client): Queryable {
   return { query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]) }
 }

@@ -271,7 +271,7 @@ async function reseal(client: Queryable, rowsMax: number): Promise<void> {
   }
 }
 
-/** Recomputes each block of the item on its own, without its successors. Returns the changed blocks. */
+/** Recomputes each block that contains the item, but not the blocks after it. Returns the changed blocks. */
 async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<string[]> {
   const source = databaseSource(client)
   const changed: string[] = []

@@ -38,7 +38,7 @@ export class OrderedBook {
 
   /**
    * Returns the declaration of a rail that writes this book. Its answers depend only on seed, payment and attempt. The
-   * first call of each hanging instruction hangs.
+   * first call for each instruction in `hanging` hangs.
    */
   declaration(seed: string, hanging: readonly string[]): string {
     return `type: 'ORDERED', onUnknown: 'resend', concurrency: 8,

@@ -33,7 +33,7 @@ export async function rewindEpoch(db: TestDatabase, change = 'epoch_no = epoch_n
   )
 }
 
-/** Deletes all epochs, as before the first claim. */
+/** Deletes all epochs, which restores the state before the first claim. */
 export async function forgetEpochs(db: TestDatabase): Promise<void> {
   await db.queryNoRole('DELETE FROM dispatch_epochs')
 }

@@ -44,8 +44,8 @@ interface Lease {
 }
 
 /**
- * Refusals that a random step may meet: an earlier step ended, held, leased or decided its item. With two actors dispatch may
- * be frozen by the other one (P7009), and a freeze and a completion may deadlock (40P01).
+ * Refusals that a random step may meet: an earlier step ended, held, leased or decided its item. With two actors, the
+ * other one may have frozen dispatch (P7009), and a freeze and a completion may deadlock (40P01).
  */
 const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set([
   'P7001',

@@ -6,7 +6,7 @@ import { choosePort } from '../../embedded/ports.js'
 import { waitUntil } from '../scorecard/waitUntil.js'
 import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
 
-/** Copies of stopped servers' folders, with their passwords, for older states or standbys. */
+/** Copies of the folders of stopped servers, passwords included, from which an older state or a standby starts. */
 export class ServerCopies {
   readonly #folders: string[] = []
 

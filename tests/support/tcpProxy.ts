@@ -64,7 +64,7 @@ export class TcpProxy {
     return portOf(this.#server)
   }
 
-  /** Leads new connections to another server, as after a failover, and cuts the others. */
+  /** Leads new connections to another server, as after a failover, and cuts existing ones. */
   leadTo(serverUrl: string): void {
     const { hostname, port } = new URL(serverUrl)
     this.#target = { host: hostname, port: Number(port) }

@@ -24,7 +24,7 @@ export interface WireTally {
   readonly struckAt: WirePlace | undefined
 }
 
-/** A proxy for PostgreSQL that fails at a chosen byte and names its message. */
+/** A proxy for PostgreSQL that fails at a chosen byte and names the protocol message of that byte. */
 export class WireProxy {
   readonly #server: Server
   readonly #connections = new Set<WireConnection>()

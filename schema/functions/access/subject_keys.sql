@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS
-  'Stores data keys wrapped under another master key; the encrypted fields do not change. Returns their number.';
+  'Stores data keys wrapped under another master key and returns the number of keys. Encrypted fields do not change.';
 
 CREATE OR REPLACE FUNCTION destroy_subject_key(p_subject text, p_reason text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -128,7 +128,7 @@ BEGIN
     END;
   END IF;
 
-  -- 5. Lock due rows, oldest first: of one rail and kind directly, of several by lock_due_outbox_rows.
+  -- 5. Lock due rows, oldest first: here if they are of one rail and kind, else in lock_due_outbox_rows.
   v_wanted := p_batch_size - cardinality(v_rows);
   IF v_wanted > 0 THEN
     IF p_rails IS NULL THEN

@@ -364,7 +364,8 @@ COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[],
 
 -- Inserts checked items. Unless the first item is known, the first round inserts every item and relies on the unique
 -- indexes of the identities. A conflict rolls the round back; later rounds first query which items are new. Statements
--- read the arrays by subscript: with a generic plan that takes constant time, and starts faster than unnest().
+-- read the arrays by subscript. With a generic plan each access takes constant time, and the statement starts faster
+-- than with unnest().
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
@@ -380,7 +381,7 @@ DECLARE
   -- Null in the first round, which inserts every item.
   v_is_new boolean[];
   v_was_new boolean[];
-  -- As place_outbox_items returns them. These are the values for a call of one item.
+  -- Lists as place_outbox_items returns them. The initial values are those for a call of one item.
   v_stream_nos integer[] := '{1}';
   v_places integer[] := '{1}';
   v_follow_ordered boolean[] := '{false}';

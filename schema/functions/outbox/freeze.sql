@@ -49,7 +49,7 @@ BEGIN
     END IF;
   ELSIF p_epoch_id IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM dispatch_epochs e WHERE e.epoch_id = p_epoch_id AND e.beat_no >= p_beat_no)
-    -- A heartbeat from before the latest lift shows no new loss: the operator has decided about the earlier one.
+    -- A heartbeat from before the latest lift shows no new loss: the operator has decided about the earlier loss.
     AND p_beat_at > COALESCE((SELECT max(e.lifted_at) FROM dispatch_epochs e), '-infinity')
   THEN
     PERFORM freeze_dispatch_epoch(v_epoch.epoch_no, 'LOST_COMMITS',
@@ -203,7 +203,8 @@ BEGIN
   -- Reads the epoch that the caller saw, not the newest: a concurrent session may already have begun the next one.
   SELECT * INTO v_last FROM dispatch_epochs e WHERE e.epoch_no = p_last_epoch_no;
   SELECT s.system_identifier, s.timeline, s.database_oid, s.recovery_target INTO v_server FROM server_identity() s;
-  -- A freeze outlives a restart. A concurrent session that begins the same epoch waits here and finds a conflict.
+  -- The new epoch copies a freeze, which outlives a restart. A concurrent session that begins the same epoch waits here
+  -- and finds a conflict.
   INSERT INTO dispatch_epochs
     (epoch_no, epoch_id, began_at, system_identifier, timeline, database_oid, server_started_at, database_name,
       table_oid, beat_at, synchronous, frozen_at, freeze_cause, freeze_reason, frozen_by, marked_at, items_marked)
@@ -316,8 +317,8 @@ $$;
 COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS
   'Internal: freezes dispatch and appends the event; returns false if it is already frozen.';
 
--- Marks the items that were pending at the freeze. Locks in the order of completions, so that the two cannot deadlock.
--- One session marks; the others do not wait for it.
+-- Marks the items that were pending at the freeze. Locks in the same order as completions, so that the two cannot
+-- deadlock. One session marks; the others do not wait for it.
 CREATE OR REPLACE FUNCTION mark_frozen_outbox_items(p_epoch_no integer, p_actor text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -210,7 +210,7 @@ BEGIN
   IF NOT is_id(p_worker_id) THEN
     PERFORM refuse_argument('p_worker_id', '1 to 128 printable ASCII characters without spaces');
   END IF;
-  -- The snapshot of such a transaction may be older than the item.
+  -- The snapshot of a transaction at these levels may be older than the item.
   IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND EXISTS (
     SELECT 1 FROM unnest(p_outbox_ids) AS given(outbox_id)
     WHERE NOT EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = given.outbox_id OFFSET 0))

@@ -28,7 +28,7 @@ BEGIN
     RETURN false;
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
-    -- Locks in the order of completions, so that the two cannot deadlock.
+    -- Locks in the same order as completions, so that the two cannot deadlock.
     WITH blocked AS (
       UPDATE payment_outbox_pending p SET blocked = true
       WHERE p.outbox_id = ANY (ARRAY(
@@ -65,7 +65,7 @@ BEGIN
     RETURN false;
   END IF;
   IF p_kind IN ('participant', 'stream') THEN
-    -- Locks, in the order of completions, every row that a completion may hold.
+    -- Locks every row that a completion may hold, in the same order as completions.
     PERFORM 1 FROM payment_outbox_pending p
     WHERE p.participant_id = p_name AND p.blocked AND (p.lease_token IS NOT NULL OR NOT p.ordered)
     ORDER BY p.outbox_id FOR NO KEY UPDATE;

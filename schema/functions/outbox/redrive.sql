@@ -39,7 +39,8 @@ $$;
 COMMENT ON FUNCTION outbox_payment_items(uuid) IS
   'Internal: returns every item of the payment of this item, itself included.';
 
--- The lock of the payment's first identity orders changes to several of its items. It precedes the lock of an item.
+-- The lock of the payment's first identity orders changes to several of its items. It is taken before the lock of an
+-- item.
 CREATE OR REPLACE FUNCTION lock_outbox_payment(p_outbox_id uuid) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

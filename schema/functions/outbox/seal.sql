@@ -128,8 +128,8 @@ BEGIN
     IF NOT FOUND THEN
       RETURN;
     END IF;
-    -- Without an interval between partial blocks, each of many workers would add a small one. A sealed_at in the
-    -- future, from before the clock was set back, is ignored.
+    -- Without an interval between partial blocks, each of many workers would add a small one. If the
+    -- clock was set back, sealed_at may be in the future; the interval is then ignored.
     IF v_last.row_count < p_rows_max
       AND clock_timestamp() >= v_last.sealed_at
       AND clock_timestamp() < v_last.sealed_at + make_interval(secs => p_interval_ms / 1000.0)
@@ -239,7 +239,7 @@ BEGIN
     v_breaks := v_breaks || format('block %s: differs from its hash', v_block.block_no);
   END IF;
 
-  -- 3. Compare its entries with its rows.
+  -- 3. Compare the entries of the block with its rows.
   SELECT COALESCE(string_agg(e.entry, '' ORDER BY e.ordinality), ''), count(*) INTO v_entries, v_count
   FROM outbox_block_entries(COALESCE(v_before.last_xid, '-9223372036854775808'),
     COALESCE(v_before.last_kind, 0::smallint), COALESCE(v_before.last_id, '00000000-0000-0000-0000-000000000000'),
@@ -319,7 +319,7 @@ BEGIN
       ORDER BY e.recorded_xid LIMIT 1)
   ) r ORDER BY r.created_at LIMIT 1;
   unsealed_age_seconds := COALESCE(GREATEST(extract(epoch FROM v_now - v_first.created_at), 0), 0);
-  -- A row below the horizon can be sealed: then no transaction blocks sealing, and the sealer is late or does not run.
+  -- If the oldest unsealed row is below the horizon, no transaction blocks sealing: the sealer is late or does not run.
   SELECT t.pid, t.username, t.application, t.datname, t.age_seconds, t.gid
   INTO blocker_pid, blocker_user, blocker_application, blocker_database, blocker_age_seconds, blocker_prepared
   FROM (

@@ -115,7 +115,7 @@ BEGIN
   END IF;
   LOOP
     v_at := clock_timestamp();
-    -- Whole seconds belong to the schedule, whose occurrence must stay free.
+    -- Occurrences of the schedule are whole seconds, and a triggered run must not take the place of one.
     v_at := v_at + CASE WHEN v_at = date_trunc('second', v_at) THEN interval '1 microsecond' ELSE interval '0' END;
     INSERT INTO scheduler_tasks
       (task_id, kind, job_name, scheduled_for, triggered_by, topic, participant_id, payload, delivery, due_at)
