@@ -7,6 +7,7 @@ import { rowHashes, tableNames } from '../support/fingerprint.js'
 import { enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
+import { callStatement, PUBLIC_FUNCTIONS, type Arguments } from '../support/sqlFunctions.js'
 
 /**
  * Tests an attack that once forged a DISPATCHED row in a ledger. A SECURITY DEFINER function without `pg_temp` in its
@@ -104,68 +105,63 @@ test('a temporary function cannot be called by its bare name, so it shadows noth
   expect(rows).toEqual([{ shadowed: false }])
 })
 
-/** Tables that the calls may write: heartbeats, and the position of ledger verification. */
-const WRITTEN = { outbox_workers: '', ledger_verification_passes: '' }
+/** Tables that the calls may write: heartbeats, epochs, and the position of ledger verification. */
+const WRITTEN = { outbox_workers: '', dispatch_epochs: '', ledger_verification_passes: '' }
 
-/** Expected result of each call about the forged item: a code, or the number of rows. */
-const HARMLESS: Readonly<Record<string, string>> = {
-  claim_outbox_batch: '0 rows',
-  claim_outbox_packed: '1 rows',
-  renew_outbox_lease: 'P7002',
-  renew_outbox_leases: 'renewed: false',
-  release_outbox_lease: 'P7002',
-  release_outbox_leases: 'released: false',
-  begin_outbox_dispatch: 'P7002',
-  hold_leased_outbox_item: 'P7002',
-  complete_outbox_attempt: 'P7002',
-  complete_outbox_attempts: 'verdict: LEASE_LOST',
-  complete_outbox_packed: '1 rows',
-  record_late_outcome: 'P7002',
-  repair_expired_leases: '0 rows',
-  next_outbox_event: '1 rows',
-  heartbeat_outbox_worker: '1 rows',
-  outbox_backoff: '1 rows',
-  verify_ledger_block: '0 rows',
+/** A completion of the forged item. */
+const FORGED_COMPLETION: Arguments = {
+  p_outbox_id: `'${forged.outboxId}'::uuid`,
+  p_lease_token: `'${forged.leaseToken}'::uuid`,
+  p_worker_id: `'${forged.worker}'`,
+  p_state: `'DISPATCHED'`,
+  p_rail_reference: `'forged'`,
 }
 
+/** Arguments of all calls about the forged item. */
+const FORGED: Arguments = {
+  ...FORGED_COMPLETION,
+  p_outbox_ids: `ARRAY['${forged.outboxId}'::uuid]`,
+  p_lease_tokens: `ARRAY['${forged.leaseToken}'::uuid]`,
+  p_states: `ARRAY['DISPATCHED']`,
+  p_rail_references: `ARRAY['forged']`,
+  p_batch_size: '10',
+  p_lease_seconds: '60',
+  p_reason: `'because'`,
+  p_attempt_no: '1',
+  p_rows_per_second: '1000',
+  p_pass_seconds: '3600',
+}
+
+/** Expected result of each call about the forged item. */
+const HARMLESS = Object.fromEntries(
+  Object.entries(PUBLIC_FUNCTIONS).flatMap(([name, { forged: result }]) =>
+    result === undefined ? [] : [[name, result]],
+  ),
+)
+
+/** Calls every function of executors that needs no other argument than those in FORGED. */
 async function callEverything(database: TestDatabase, mallory: Client): Promise<Record<string, string>> {
-  const { outboxId, leaseToken, worker } = forged
-  const lease = [outboxId, leaseToken, worker]
-  const leases = [[outboxId], [leaseToken], worker]
-  const calls: Readonly<Record<string, readonly unknown[]>> = {
-    claim_outbox_batch: [10, worker, 60],
-    claim_outbox_packed: [10, worker, 60],
-    renew_outbox_lease: [...lease, 60],
-    renew_outbox_leases: [...leases, 60],
-    release_outbox_lease: lease,
-    release_outbox_leases: leases,
-    begin_outbox_dispatch: lease,
-    hold_leased_outbox_item: [...lease, 'because'],
-    complete_outbox_attempt: [...lease, 'DISPATCHED', 'forged'],
-    complete_outbox_attempts: [...leases, ['DISPATCHED'], ['forged']],
-    complete_outbox_packed: [...leases, ['DISPATCHED'], ['forged']],
-    record_late_outcome: [...lease, 'DISPATCHED', 'forged'],
-    repair_expired_leases: [10, worker],
-    next_outbox_event: [],
-    heartbeat_outbox_worker: [worker],
-    outbox_backoff: [1, outboxId],
-    verify_ledger_block: [1_000, 3_600],
-  }
+  const { rows } = await database.queryNoRole<{ name: string; arguments: string[]; required: number }>(
+    `SELECT p.proname AS name, COALESCE(p.proargnames[:p.pronargs], '{}') AS arguments,
+       p.pronargs - p.pronargdefaults AS required
+     FROM pg_proc p
+     WHERE p.pronamespace = $1::regnamespace AND has_function_privilege('symphony_executor', p.oid, 'EXECUTE')
+       -- The overload for the enum type passes its arguments on.
+       AND 'outbox_attempt_state'::regtype <> ALL (p.proargtypes)`,
+    [quoteIdentifier(database.schema)],
+  )
   const outcomes: Record<string, string> = {}
-  for (const [name, values] of Object.entries(calls)) {
-    outcomes[name] = await outcomeOf(database, mallory, name, values)
+  for (const { name, arguments: declared, required } of rows) {
+    if (declared.slice(0, required).some((argument) => !(argument in FORGED))) continue
+    const given = declared.filter((argument) => argument in FORGED).map((argument) => [argument, FORGED[argument]!])
+    outcomes[name] = await outcomeOf(database, mallory, name, Object.fromEntries(given))
   }
   return outcomes
 }
 
-async function outcomeOf(
-  database: TestDatabase,
-  mallory: Client,
-  name: string,
-  values: readonly unknown[],
-): Promise<string> {
+async function outcomeOf(database: TestDatabase, mallory: Client, name: string, given: Arguments): Promise<string> {
   try {
-    const { rows } = await call(database, mallory, name, values)
+    const { rows } = await mallory.query<Record<string, unknown>>(callStatement(database, name, given))
     const [row] = rows
     const verdict = ['renewed', 'released', 'verdict'].find((column) => row !== undefined && column in row)
     return verdict === undefined ? `${rows.length} rows` : `${verdict}: ${String(row![verdict])}`
@@ -175,19 +171,8 @@ async function outcomeOf(
   }
 }
 
-function call(
-  { schema }: TestDatabase,
-  mallory: Client,
-  name: string,
-  values: readonly unknown[],
-): Promise<{ rows: Record<string, unknown>[] }> {
-  const placeholders = values.map((_, index) => `$${index + 1}`).join(', ')
-  return mallory.query(`SELECT * FROM ${quoteIdentifier(schema)}.${name}(${placeholders})`, [...values])
-}
-
 function completeForged(database: TestDatabase, mallory: Client): Promise<unknown> {
-  const { outboxId, leaseToken, worker } = forged
-  return call(database, mallory, 'complete_outbox_attempt', [outboxId, leaseToken, worker, 'DISPATCHED', 'forged'])
+  return mallory.query(callStatement(database, 'complete_outbox_attempt', FORGED_COMPLETION))
 }
 
 /** Creates a database that grants TEMP to PUBLIC, with a leased item, a later item and none due. */

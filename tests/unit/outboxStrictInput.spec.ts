@@ -1,16 +1,12 @@
-import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { quoteIdentifier } from '../../libs/db/index.js'
-import { acquireLease } from '../../libs/lease/index.js'
-import { checkDispatchEpoch, pauseOutbox, placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
-import { type TestLogin, useTestDatabase, withTestDatabase } from '../support/database.js'
+import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { gatewayOf } from '../support/httpFixture.js'
-import { enqueuedAndClaimed } from '../support/inboxMessages.js'
-import { createContradiction, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
+import { enqueue } from '../support/outboxItems.js'
 import { connectionOf, failureOf, openConnection, type Connection } from '../support/race.js'
 import { refusalIn } from '../support/refusal.js'
-import { createClaimedJobRun, createClaimedTimer, createJob } from '../support/scheduled.js'
+import { callStatement, PUBLIC_FUNCTIONS, soundArguments, type Arguments, type Role } from '../support/sqlFunctions.js'
 
 /**
  * SQL functions called directly, without the wrappers that check first. Each refuses null, blank, oversized and
@@ -21,346 +17,7 @@ import { createClaimedJobRun, createClaimedTimer, createJob } from '../support/s
 /** Part of every hostile text, so that a test finds an error that quotes it. */
 const CANARY = 'CANARY4929'
 
-/** SQL expressions by argument. */
-type Arguments = Readonly<Record<string, string>>
-
-interface Subject {
-  readonly role: 'ingest' | 'executor' | 'control' | 'auditor' | 'auth'
-  /** A call that succeeds. */
-  readonly sound: () => Promise<Arguments>
-  /** Arguments for which NULL has a meaning. All others refuse it. */
-  readonly optional?: readonly string[]
-  /** List arguments whose elements may be NULL. */
-  readonly optionalElements?: readonly string[]
-  /** SQLSTATE for a well-formed key of an unknown object. */
-  readonly unknown?: string
-}
-
-const OUTCOME = ['p_rail_reference', 'p_rail_code', 'p_error_code', 'p_error_message', 'p_latency_ms']
-const OUTCOMES = ['p_rail_references', 'p_rail_codes', 'p_error_codes', 'p_error_messages', 'p_latencies_ms']
-const OUTCOMES_ASKED = [...OUTCOMES, 'p_retry_delays_seconds', 'p_outcomes_unknown', 'p_hold_reasons', 'p_actions']
-
-const ONE_BY_ONE: Readonly<Record<string, Subject>> = {
-  enqueue_payment_outbox: {
-    role: 'ingest',
-    sound: createInstruction,
-    optional: ['p_not_before', 'p_trace_context', 'p_key_scope'],
-  },
-  enqueue_payment_outbox_batch: {
-    role: 'ingest',
-    sound: createBatch,
-    optional: ['p_not_before', 'p_ordered', 'p_trace_contexts', 'p_key_scope'],
-    optionalElements: ['p_not_before', 'p_trace_contexts'],
-  },
-
-  schedule_timer: {
-    role: 'ingest',
-    sound: async () => ({ ...buildScheduledMessage(), p_due_at: 'now()', p_timer_id: 'gen_random_uuid()' }),
-    optional: ['p_participant_id', 'p_timer_id'],
-  },
-  cancel_timer: { role: 'ingest', sound: async () => ({ p_timer_id: uuid((await createClaimedTimer(db)).timerId) }) },
-
-  ensure_subject_keys: {
-    role: 'ingest',
-    sound: async () => ({ p_subjects: `ARRAY['s']`, ...wrappedKeys() }),
-  },
-  read_subject_keys: { role: 'executor', sound: async () => ({ p_data_key_ids: 'ARRAY[gen_random_uuid()]' }) },
-  master_keys_in_use: { role: 'executor', sound: async () => ({}) },
-  rewrap_subject_keys: {
-    role: 'control',
-    sound: async () => ({ ...wrappedKeys(), p_previous_master_key_id: `'m'` }),
-  },
-  destroy_subject_key: { role: 'control', sound: async () => ({ p_subject: `'s'`, p_reason: `'asked to'` }) },
-
-  claim_outbox_batch: {
-    role: 'executor',
-    sound: async () => ({
-      p_batch_size: '1',
-      p_worker_id: `'w'`,
-      p_lease_seconds: '60',
-      p_rails: `ARRAY['${(await enqueue(db)).railType}']`,
-      p_marked_rails: `ARRAY['r']`,
-      p_report_unleased: 'true',
-      p_epoch_id: (await createEpoch())['p_epoch_id']!,
-      p_is_message: 'false',
-    }),
-    optional: ['p_rails', 'p_marked_rails', 'p_epoch_id', 'p_is_message'],
-  },
-  renew_outbox_lease: { role: 'executor', sound: async () => ({ ...(await createLease()), p_lease_seconds: '60' }) },
-  renew_outbox_leases: { role: 'executor', sound: async () => ({ ...(await leases()), p_lease_seconds: '60' }) },
-  release_outbox_lease: { role: 'executor', sound: createLease },
-  release_outbox_leases: { role: 'executor', sound: leases },
-  begin_outbox_dispatch: { role: 'executor', sound: createLease },
-  hold_leased_outbox_item: { role: 'executor', sound: async () => ({ ...(await createLease()), p_reason: `'odd'` }) },
-  complete_outbox_attempt: {
-    role: 'executor',
-    sound: async () => ({
-      ...(await createLease()),
-      ...buildOutcome('RETRYABLE'),
-      p_retry_delay_seconds: '60',
-      p_outcome_unknown: 'false',
-      p_hold_reason: `'odd'`,
-      p_action: `'not_sent'`,
-    }),
-    optional: [...OUTCOME, 'p_retry_delay_seconds', 'p_outcome_unknown', 'p_hold_reason', 'p_action'],
-  },
-  complete_outbox_attempts: {
-    role: 'executor',
-    sound: async () => ({ ...(await leases()), ...outcomes('RETRYABLE'), p_is_message: 'false' }),
-    optional: [...OUTCOMES_ASKED, 'p_is_message'],
-    optionalElements: OUTCOMES_ASKED,
-  },
-  record_late_outcome: {
-    role: 'executor',
-    sound: async () => ({ ...(await createLease()), ...buildOutcome('DISPATCHED') }),
-    optional: OUTCOME,
-  },
-  repair_expired_leases: {
-    role: 'executor',
-    sound: async () => ({ p_batch_size: '10', p_worker_id: `'w'`, p_report_failures: 'true' }),
-  },
-  seal_ledger_block: { role: 'executor', sound: async () => ({ p_rows_max: '10', p_interval_ms: '0' }) },
-  verify_ledger_block: {
-    role: 'executor',
-    sound: async () => ({ p_rows_per_second: '1000', p_pass_seconds: '60' }),
-  },
-  outbox_backoff: { role: 'executor', sound: async () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }) },
-  next_outbox_event: {
-    role: 'executor',
-    sound: async () => ({ p_rails: `ARRAY['r']`, p_is_message: 'true' }),
-    optional: ['p_rails', 'p_is_message'],
-  },
-  heartbeat_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
-  deregister_outbox_worker: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }) },
-  ledger_sealing_status: { role: 'auditor', sound: async () => ({}) },
-  declare_outbox_rail: {
-    role: 'executor',
-    sound: async () => ({
-      p_rail_type: `'r'`,
-      p_money: 'true',
-      p_fields: `'{"/memo": "masked"}'`,
-      p_declared_by: `'w'`,
-      p_serving: 'true',
-    }),
-  },
-  check_dispatch_epoch: { role: 'executor', sound: async () => ({ p_worker_id: `'w'`, ...(await createEpoch()) }) },
-  due_jobs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
-  create_job_runs: {
-    role: 'executor',
-    sound: async () => ({
-      p_job_names: `ARRAY['${await createJob(db)}']`,
-      p_revisions: 'ARRAY[1]',
-      p_next_due_at: 'ARRAY[now()]',
-      p_scheduled_for: 'ARRAY[now()]',
-    }),
-    optionalElements: ['p_scheduled_for'],
-  },
-  postpone_job: {
-    role: 'executor',
-    sound: async () => ({ p_job_name: `'${await createJob(db)}'`, p_revision: '1', p_error_message: `'unreadable'` }),
-  },
-  next_scheduler_event: { role: 'executor', sound: async () => ({ p_outbox_only: 'false' }) },
-  enqueue_due_timers: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
-  claim_timers: { role: 'executor', sound: async () => buildSchedulerClaim(), optional: ['p_topics'] },
-  ack_timers: { role: 'executor', sound: timerClaims },
-  abandon_timers: {
-    role: 'executor',
-    sound: async () => ({ ...(await timerClaims()), p_error_message: `'busy'`, p_retry_delay_seconds: '60' }),
-    optional: ['p_error_message'],
-  },
-  fail_timers: {
-    role: 'executor',
-    sound: async () => ({ ...(await timerClaims()), p_error_message: `'busy'` }),
-    optional: ['p_error_message'],
-  },
-  purge_finished_timers: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
-  enqueue_due_job_runs: { role: 'executor', sound: async () => ({ p_batch_size: '10' }) },
-  claim_job_runs: { role: 'executor', sound: async () => buildSchedulerClaim(), optional: ['p_topics'] },
-  ack_job_runs: { role: 'executor', sound: runClaims },
-  abandon_job_runs: {
-    role: 'executor',
-    sound: async () => ({ ...(await runClaims()), p_error_message: `'busy'`, p_retry_delay_seconds: '60' }),
-    optional: ['p_error_message'],
-  },
-  fail_job_runs: {
-    role: 'executor',
-    sound: async () => ({ ...(await runClaims()), p_error_message: `'busy'` }),
-    optional: ['p_error_message'],
-  },
-  purge_finished_job_runs: { role: 'executor', sound: async () => ({ p_retention_seconds: '60', p_batch_size: '10' }) },
-
-  acquire_lease: {
-    role: 'executor',
-    sound: async () => ({ p_resource: `'r'`, p_owner: `'o'`, p_duration_ms: '60000', p_context: `'{}'` }),
-  },
-  renew_lease: { role: 'executor', sound: async () => ({ ...(await createHeldLease()), p_duration_ms: '60000' }) },
-  release_lease: { role: 'executor', sound: createHeldLease },
-  purge_idle_leases: { role: 'executor', sound: async () => ({ p_idle_seconds: '3600', p_batch_size: '10' }) },
-
-  place_outbox_hold: {
-    role: 'control',
-    sound: async () => ({ p_outbox_id: uuid((await enqueue(db)).outboxId), p_reason: `'odd'` }),
-  },
-  resolve_outbox_hold: {
-    role: 'control',
-    sound: async () => ({
-      p_outbox_id: uuid(await createHeldItem()),
-      p_decision: `'DISPATCHED'`,
-      p_reason: `'checked'`,
-      p_rail_reference: `'ref'`,
-    }),
-  },
-  redrive_outbox_item: {
-    role: 'control',
-    sound: async () => ({ p_outbox_id: uuid(await createFailedItem()), p_reason: `'again'` }),
-  },
-  approve_outbox_proposal: { role: 'control', sound: async () => ({ p_proposal_id: uuid(await createProposal()) }) },
-  withdraw_outbox_proposal: {
-    role: 'control',
-    sound: async () => ({ p_proposal_id: uuid(await createProposal()), p_reason: `'mistaken'` }),
-  },
-  review_outbox_contradiction: {
-    role: 'control',
-    sound: async () => ({ p_event_id: uuid(await createContradiction(db)), p_reason: `'compared'` }),
-  },
-  record_ledger_verification: {
-    role: 'auditor',
-    sound: async () => ({ p_rows_checked: '10', p_break_count: '1' }),
-  },
-  pause_outbox: { role: 'control', sound: async () => pause('rail-to-pause') },
-  resume_outbox: {
-    role: 'control',
-    sound: async () => {
-      await pauseOutbox(db.as('symphony_control'), 'rail', 'rail-to-resume', 'maintenance')
-      return pause('rail-to-resume')
-    },
-  },
-  freeze_dispatch: { role: 'control', sound: async () => ({ p_reason: `'restored'` }) },
-  lift_dispatch_freeze: { role: 'control', sound: async () => ({ p_reason: `'compared'` }) },
-  set_participant_outbox_policy: {
-    role: 'control',
-    sound: async () => ({ p_participant_id: `'p'`, p_on_ordered_failure: `'halt'` }),
-  },
-
-  unserved_outbox_rails: { role: 'ingest', sound: async () => ({ p_rails: `'{rail}'` }) },
-
-  enqueue_inbox_message: { role: 'ingest', sound: async () => createMessage('new'), optional: ['p_not_before'] },
-  enqueue_inbox_messages: {
-    role: 'ingest',
-    sound: async () => ({
-      p_sources: `ARRAY['s']`,
-      p_message_ids: `ARRAY['m']`,
-      p_topics: `ARRAY['t']`,
-      p_payloads: `ARRAY['{"a": 1}'::jsonb]`,
-      p_not_before: 'ARRAY[now()]',
-    }),
-    optional: ['p_not_before'],
-    optionalElements: ['p_not_before'],
-  },
-  record_inbox_sighting: {
-    role: 'executor',
-    sound: async () => ({ p_source: `'s'`, p_message_id: `'m'`, p_topic: `'t'`, p_payload: `'{"a": 1}'` }),
-  },
-  mark_inbox_processing: { role: 'executor', sound: createSighting, unknown: 'P7011' },
-  mark_inbox_processed: {
-    role: 'executor',
-    sound: async () => {
-      const key = await createSighting()
-      await db
-        .as('symphony_executor')
-        .query(`SELECT ${db.qualify('mark_inbox_processing')}(${key['p_source']}, ${key['p_message_id']})`)
-      return key
-    },
-    unknown: 'P7011',
-  },
-  mark_inbox_dead: {
-    role: 'executor',
-    sound: async () => ({ ...(await createSighting()), p_error: `'poison'` }),
-    unknown: 'P7011',
-  },
-  claim_inbox_batch: {
-    role: 'executor',
-    sound: async () => ({ p_batch_size: '1', p_worker_id: `'w'`, p_lease_seconds: '60', p_attempts_max: '20' }),
-  },
-  ack_inbox_messages: { role: 'executor', sound: inboxClaims },
-  abandon_inbox_messages: {
-    role: 'executor',
-    sound: async () => ({
-      ...(await inboxClaims()),
-      p_errors: `ARRAY['odd']`,
-      p_retry_delays_seconds: 'ARRAY[60]',
-      p_costs_attempt: 'true',
-    }),
-    optional: ['p_errors', 'p_retry_delays_seconds'],
-    optionalElements: ['p_errors', 'p_retry_delays_seconds'],
-  },
-  fail_inbox_messages: {
-    role: 'executor',
-    sound: async () => ({ ...(await inboxClaims()), p_errors: `ARRAY['odd']` }),
-    optional: ['p_errors'],
-    optionalElements: ['p_errors'],
-  },
-  next_inbox_event: { role: 'executor', sound: async () => ({}) },
-  purge_inbox_messages: { role: 'executor', sound: async () => ({ p_keep_seconds: '60', p_batch_size: '10' }) },
-  revive_inbox_message: {
-    role: 'control',
-    sound: async () => {
-      const key = await createSighting()
-      await db
-        .as('symphony_executor')
-        .query(`SELECT ${db.qualify('mark_inbox_dead')}(${key['p_source']}, ${key['p_message_id']}, 'poison')`)
-      return { ...key, p_reason: `'repaired'` }
-    },
-    unknown: 'P7011',
-  },
-  create_or_update_job: {
-    role: 'control',
-    sound: async () => ({
-      ...buildScheduledMessage(),
-      p_job_name: `'j'`,
-      p_cron: `'@daily'`,
-      p_time_zone: `'UTC'`,
-      p_next_due_at: 'now()',
-      p_missed_runs: `'once'`,
-    }),
-    optional: ['p_participant_id'],
-  },
-  pause_job: { role: 'control', sound: createJobName, unknown: 'P7012' },
-  resume_job: {
-    role: 'control',
-    sound: async () => ({ ...(await createJobName()), p_revision: '1', p_next_due_at: 'now()' }),
-    unknown: 'P7012',
-  },
-  trigger_job: { role: 'control', sound: createJobName, unknown: 'P7012' },
-  delete_job: { role: 'control', sound: createJobName },
-  create_api_key: {
-    role: 'control',
-    sound: async () => ({
-      p_key_id: `'soundkey'`,
-      p_secret_hash: `sha256('s')`,
-      p_scopes: `ARRAY['read']`,
-      p_person: `'alice'`,
-      p_participants: `ARRAY['p']`,
-      p_expires_at: `now() + interval '1 day'`,
-    }),
-    optional: ['p_participants', 'p_expires_at'],
-  },
-  revoke_api_key: { role: 'control', sound: async () => ({ p_key_id: await createKeyId() }) },
-  is_actor_gateway: { role: 'control', sound: async () => ({ p_without_key: 'true' }), optional: ['p_without_key'] },
-  authenticate_api_key: {
-    role: 'auth',
-    sound: async () => ({ p_key_id: `'soundkey'`, p_secret_hash: `sha256('s')` }),
-  },
-}
-
-/** Functions that return one packed row take the same arguments as their forms with one row per item. */
-const SUBJECTS: Readonly<Record<string, Subject>> = {
-  ...ONE_BY_ONE,
-  enqueue_outbox_packed: ONE_BY_ONE['enqueue_payment_outbox_batch']!,
-  claim_outbox_packed: ONE_BY_ONE['claim_outbox_batch']!,
-  complete_outbox_packed: ONE_BY_ONE['complete_outbox_attempts']!,
-}
-const names = Object.keys(SUBJECTS)
+const names = Object.keys(PUBLIC_FUNCTIONS)
 
 /** Values that an argument refuses and accepts, by description. Batch forms take them as elements. */
 interface Limits {
@@ -514,8 +171,6 @@ const TIME: Limits = {
     'a time 99 years ago': `now() - interval '99 years'`,
   },
 }
-
-const A_TRACE_CONTEXT = `'00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 vendor=1'`
 
 /** Comes from headers of outside callers. An invalid trace context is dropped and the payment accepted. */
 const TRACE_CONTEXT: Limits = {
@@ -689,9 +344,8 @@ const IRREGULAR: Readonly<Record<string, string>> = {
 }
 
 const db = await useTestDatabase()
-let proposer: TestLogin
-const connections = new Map<Subject['role'], Connection>()
-const soundArguments = new Map<string, Arguments>()
+const connections = new Map<Role, Connection>()
+let sound: ReadonlyMap<string, Arguments>
 let signatures: ReadonlyMap<string, readonly Argument[]>
 let before: Record<string, string>
 
@@ -701,7 +355,6 @@ interface Argument {
 }
 
 beforeAll(async () => {
-  proposer = await db.createLogin('proposer', { roles: ['symphony_control'] })
   signatures = await readSignatures()
   for (const role of ['executor', 'control', 'auditor', 'auth'] as const) {
     connections.set(role, await openConnection(db, `symphony_${role}`))
@@ -710,7 +363,7 @@ beforeAll(async () => {
   const gateway = await (await gatewayOf(db)).connect()
   await gateway.query('SET ROLE symphony_ingest')
   connections.set('ingest', await connectionOf(db, gateway))
-  for (const name of names) soundArguments.set(name, await SUBJECTS[name]!.sound())
+  sound = await soundArguments(db)
   before = await rowHashes(db)
 })
 afterAll(async () => {
@@ -720,20 +373,20 @@ afterAll(async () => {
 test('every function that a runtime role may call is tested with every argument', () => {
   expect(names.toSorted()).toEqual([...signatures.keys()].toSorted())
   for (const name of names) {
-    const given = Object.keys(soundArguments.get(name)!).toSorted()
+    const given = Object.keys(sound.get(name)!).toSorted()
     const declared = signatures.get(name)!.map((argument) => argument.name)
     expect([name, ...given]).toEqual([name, ...declared.toSorted()])
   }
 })
 
 test('every argument has an entry in LIMITS or WITHOUT_LIMITS', () => {
-  const all = names.flatMap((name) => Object.keys(soundArguments.get(name)!))
+  const all = names.flatMap((name) => Object.keys(sound.get(name)!))
   const known = new Set([...Object.keys(LIMITS), ...WITHOUT_LIMITS])
   expect(all.filter((argument) => !known.has(singular(argument)))).toEqual([])
 })
 
 describe.each(names)('%s', (name) => {
-  const subject = SUBJECTS[name]!
+  const subject = PUBLIC_FUNCTIONS[name]!
 
   test('accepts valid arguments', async () => {
     expect(await attempt(name, {})).toBe('accepted')
@@ -763,7 +416,7 @@ describe.each(names)('%s', (name) => {
         ])
       }
       // The id of another worker is well-formed, but that worker has no lease.
-      const isFence = argument === 'p_worker_id' && 'p_lease_token' in soundArguments.get(name)!
+      const isFence = argument === 'p_worker_id' && 'p_lease_token' in sound.get(name)!
       for (const [what, expression] of Object.entries(limits.accepted)) {
         expect([argument, what, await attempt(name, { [argument]: value(expression) })]).toEqual([
           argument,
@@ -778,17 +431,17 @@ describe.each(names)('%s', (name) => {
   test('refuses arrays that are not one-dimensional lists of the right length (22023)', async () => {
     const lists = signatures.get(name)!.filter(({ type }) => type.endsWith('[]'))
     for (const { name: argument, type } of lists) {
-      const sound = soundArguments.get(name)![argument]!
-      const element = `(${sound}::${type})[1]`
+      const valid = sound.get(name)![argument]!
+      const element = `(${valid}::${type})[1]`
       const isAlone = lists.length === 1 || singular(argument).endsWith('rail')
       const misshapen: Record<string, string> = {
         'an empty array': `'{}'::${type}`,
-        'an array of arrays': `ARRAY[${sound}::${type}]`,
+        'an array of arrays': `ARRAY[${valid}::${type}]`,
         'an array counted from 0': `array_fill(${element}, ARRAY[1], ARRAY[0])`,
         'an array counted from 2': `array_fill(${element}, ARRAY[1], ARRAY[2])`,
         '1,001 elements': `array_fill(${element}, ARRAY[1001])`,
         'an array of arrays of no element': `ARRAY['{}'::${type}, '{}']`,
-        ...(isAlone ? {} : { 'one element more than the others': `${sound}::${type} || ${element}` }),
+        ...(isAlone ? {} : { 'one element more than the others': `${valid}::${type} || ${element}` }),
         ...(subject.optionalElements?.includes(argument) === true ? {} : { 'a NULL': `ARRAY[NULL]::${type}` }),
       }
       for (const [what, expression] of Object.entries(misshapen)) {
@@ -808,15 +461,15 @@ describe('batch functions', () => {
   test('name the malformed list, except the one that sets the length (22023)', async () => {
     for (const { name: argument, type } of signatures.get('enqueue_payment_outbox_batch')!.slice(1)) {
       if (!type.endsWith('[]')) continue
-      const sound = soundArguments.get('enqueue_payment_outbox_batch')![argument]!
-      expect(await attempt('enqueue_payment_outbox_batch', { [argument]: `ARRAY[${sound}]` })).toEqual({
+      const valid = sound.get('enqueue_payment_outbox_batch')![argument]!
+      expect(await attempt('enqueue_payment_outbox_batch', { [argument]: `ARRAY[${valid}]` })).toEqual({
         code: '22023',
         names: singular(argument),
       })
     }
-    for (const argument of OUTCOMES_ASKED) {
-      const sound = soundArguments.get('complete_outbox_attempts')![argument]!
-      expect(await attempt('complete_outbox_attempts', { [argument]: `ARRAY[${sound}]` })).toEqual({
+    for (const argument of PUBLIC_FUNCTIONS['complete_outbox_attempts']!.optionalElements!) {
+      const valid = sound.get('complete_outbox_attempts')![argument]!
+      expect(await attempt('complete_outbox_attempts', { [argument]: `ARRAY[${valid}]` })).toEqual({
         code: '22023',
         names: singular(argument),
       })
@@ -892,7 +545,7 @@ describe('invalid jsonb payloads', () => {
   ])('do not reach the function: %s', async (_what, payload, code) => {
     for (const name of ['enqueue_payment_outbox', 'heartbeat_outbox_worker']) {
       const argument = name === 'enqueue_payment_outbox' ? 'p_payload' : 'p_detail'
-      const given = { ...soundArguments.get(name)!, [argument]: '$1' }
+      const given = { ...sound.get(name)!, [argument]: '$1' }
       expect(await failureOf(call(name, given, [payload]))).toMatchObject({ code })
     }
     expect(await rowHashes(db)).toEqual(before)
@@ -941,10 +594,10 @@ let calls = 0
 /** Calls the function with these arguments in place of valid ones, rolls back, and returns the outcome. */
 async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   calls += 1
-  const { client } = connections.get(SUBJECTS[name]!.role)!
+  const { client } = connectionFor(name)
   await client.query('BEGIN')
   try {
-    await call(name, { ...soundArguments.get(name)!, ...overrides })
+    await call(name, { ...sound.get(name)!, ...overrides })
     return 'accepted'
   } catch (error) {
     const { code, message } = refusalIn(error)
@@ -964,9 +617,12 @@ function saidIn(error: unknown): string {
 }
 
 function call(name: string, given: Arguments, values: readonly unknown[] = []): Promise<unknown> {
-  const list = Object.entries(given).map(([argument, expression]) => `${argument} => ${expression}`)
-  const { client } = connections.get(SUBJECTS[name]!.role)!
-  return client.query(`SELECT * FROM ${quoteIdentifier(db.schema)}.${name}(${list.join(', ')})`, [...values])
+  const { client } = connectionFor(name)
+  return client.query(callStatement(db, name, given), [...values])
+}
+
+function connectionFor(name: string): Connection {
+  return connections.get(PUBLIC_FUNCTIONS[name]!.callers[0]!)!
 }
 
 function singular(argument: string): string {
@@ -995,49 +651,6 @@ async function readSignatures(): Promise<typeof signatures> {
   return new Map(rows.map((row) => [row.name, row.arguments]))
 }
 
-function wrappedKeys(): Arguments {
-  return {
-    p_data_key_ids: 'ARRAY[gen_random_uuid()]',
-    p_wrapped_keys: `ARRAY[repeat('A', 80)]`,
-    p_master_key_id: `'m'`,
-  }
-}
-
-async function createKeyId(): Promise<string> {
-  await db.queryNoRole(`SELECT create_api_key('a0key0to0revoke', sha256('s'), ARRAY['read'], 'alice')`)
-  return `'a0key0to0revoke'`
-}
-
-async function createInstruction(): Promise<Arguments> {
-  return {
-    p_instruction_id: `'i'`,
-    p_participant_id: `'p'`,
-    p_idempotency_key: `'k'`,
-    p_rail_type: `'r'`,
-    p_payload: `'{"amountMinor": "1050"}'`,
-    p_not_before: 'now()',
-    p_ordered: 'false',
-    p_trace_context: A_TRACE_CONTEXT,
-    p_key_scope: `'key:shop'`,
-    p_is_message: 'false',
-  }
-}
-
-async function createBatch(): Promise<Arguments> {
-  return {
-    p_instruction_ids: `ARRAY['i']`,
-    p_participant_ids: `ARRAY['p']`,
-    p_idempotency_keys: `ARRAY['k']`,
-    p_rail_types: `ARRAY['r']`,
-    p_payloads: `ARRAY['{"amountMinor": "1050"}'::jsonb]`,
-    p_not_before: 'ARRAY[now()]',
-    p_ordered: 'ARRAY[false]',
-    p_trace_contexts: `ARRAY[${A_TRACE_CONTEXT}]`,
-    p_key_scope: `'key:shop'`,
-    p_is_message: 'false',
-  }
-}
-
 function buildBatchOf(count: number): Arguments {
   return {
     p_instruction_ids: `(SELECT array_agg('i-' || n) FROM generate_series(1, ${count}) n)`,
@@ -1059,137 +672,9 @@ function repeated(name: string, count: number): Arguments {
   return Object.fromEntries(
     lists.map(({ name: argument, type }) => [
       argument,
-      `array_fill((${soundArguments.get(name)![argument]}::${type})[1], ARRAY[${count}])`,
+      `array_fill((${sound.get(name)![argument]}::${type})[1], ARRAY[${count}])`,
     ]),
   )
-}
-
-async function createLease(): Promise<Arguments> {
-  const { outboxId, leaseToken } = await enqueueAndClaim(db)
-  return { p_outbox_id: uuid(outboxId), p_lease_token: uuid(leaseToken), p_worker_id: `'${WORKER}'` }
-}
-
-async function createHeldLease(): Promise<Arguments> {
-  const resource = `resource-${randomUUID()}`
-  const executor = db.as('symphony_executor')
-  const grant = await acquireLease(executor, { resource, owner: WORKER, durationMs: 3_600_000 })
-  return { p_resource: `'${resource}'`, p_owner: `'${WORKER}'`, p_lease_id: uuid(grant!.leaseId) }
-}
-
-async function leases(): Promise<Arguments> {
-  const { p_outbox_id: outboxId, p_lease_token: token, p_worker_id: worker } = await createLease()
-  return { p_outbox_ids: `ARRAY[${outboxId}]`, p_lease_tokens: `ARRAY[${token}]`, p_worker_id: worker! }
-}
-
-function buildOutcome(state: string): Arguments {
-  return {
-    p_state: `'${state}'`,
-    p_rail_reference: `'ref'`,
-    p_rail_code: `'00'`,
-    p_error_code: `'BUSY'`,
-    p_error_message: `'try later'`,
-    p_latency_ms: '1',
-  }
-}
-
-function outcomes(state: string): Arguments {
-  return {
-    p_states: `ARRAY['${state}']`,
-    p_rail_references: `ARRAY['ref']`,
-    p_rail_codes: `ARRAY['00']`,
-    p_error_codes: `ARRAY['BUSY']`,
-    p_error_messages: `ARRAY['try later']`,
-    p_latencies_ms: 'ARRAY[1]',
-    p_retry_delays_seconds: 'ARRAY[60]',
-    p_outcomes_unknown: 'ARRAY[false]',
-    p_hold_reasons: `ARRAY['odd']`,
-    p_actions: `ARRAY['not_sent']`,
-  }
-}
-
-async function createMessage(messageId: string): Promise<Arguments> {
-  return {
-    p_source: `'s'`,
-    p_message_id: `'${messageId}'`,
-    p_topic: `'t'`,
-    p_payload: `'{"a": 1}'`,
-    p_not_before: 'now()',
-  }
-}
-
-async function createSighting(): Promise<Arguments> {
-  const messageId = randomUUID()
-  await db
-    .as('symphony_executor')
-    .query(`SELECT * FROM ${db.qualify('record_inbox_sighting')}('sighted', $1)`, [messageId])
-  return { p_source: `'sighted'`, p_message_id: `'${messageId}'` }
-}
-
-async function inboxClaims(): Promise<Arguments> {
-  const { source, messageId, fence } = await enqueuedAndClaimed(db)
-  return {
-    p_sources: `ARRAY['${source}']`,
-    p_message_ids: `ARRAY['${messageId}']`,
-    p_fences: `ARRAY[${uuid(fence)}]`,
-    p_worker_id: `'${WORKER}'`,
-  }
-}
-
-function buildScheduledMessage(): Arguments {
-  return { p_topic: `'t'`, p_payload: `'{}'`, p_participant_id: `'p'`, p_delivery: `'outbox'` }
-}
-
-function buildSchedulerClaim(): Arguments {
-  return { p_batch_size: '10', p_worker_id: `'w'`, p_lease_seconds: '60', p_topics: `ARRAY['t']` }
-}
-
-async function timerClaims(): Promise<Arguments> {
-  const { timerId, leaseToken } = await createClaimedTimer(db)
-  const tokens = `ARRAY[${uuid(leaseToken)}]`
-  return { p_timer_ids: `ARRAY[${uuid(timerId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
-}
-
-async function runClaims(): Promise<Arguments> {
-  const { runId, leaseToken } = await createClaimedJobRun(db)
-  const tokens = `ARRAY[${uuid(leaseToken)}]`
-  return { p_run_ids: `ARRAY[${uuid(runId)}]`, p_lease_tokens: tokens, p_worker_id: `'${WORKER}'` }
-}
-
-async function createJobName(): Promise<Arguments> {
-  return { p_job_name: `'${await createJob(db)}'` }
-}
-
-async function createEpoch(): Promise<Arguments> {
-  const { record } = await checkDispatchEpoch(db.as('symphony_executor'), WORKER)
-  const { epochId, beatNo, beatAt } = record
-  return { p_epoch_id: uuid(epochId), p_beat_no: `${beatNo}`, p_beat_at: `'${beatAt.toISOString()}'` }
-}
-
-async function createHeldItem(): Promise<string> {
-  const { outboxId } = await enqueue(db)
-  await placeOutboxHold(db.as('symphony_control'), outboxId, 'odd')
-  return outboxId
-}
-
-async function createFailedItem(): Promise<string> {
-  const item = await enqueueAndClaim(db)
-  await complete(db, item, { state: 'FAILED', errorCode: 'REFUSED' })
-  return item.outboxId
-}
-
-/** Creates a proposal by another person than the one who decides on it. */
-async function createProposal(): Promise<string> {
-  const role = proposer.database.as('symphony_control')
-  const { proposalId } = await resolveOutboxHold(role, await createHeldItem(), 'FAILED', 'the rail never saw it')
-  return proposalId!
-}
-
-function pause(rail: string): Arguments {
-  return { p_kind: `'rail'`, p_name: `'${rail}'`, p_reason: `'maintenance'` }
-}
-
-function uuid(value: string): string {
-  return `'${value}'::uuid`
 }
 
 /** Returns a payload of so many numbers, written as given. */
