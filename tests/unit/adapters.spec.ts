@@ -56,7 +56,7 @@ describe('an adapter', () => {
     }
   })
 
-  test('fromDrizzle refuses a missing sql argument', () => {
+  test('refuses a missing sql argument (fromDrizzle)', () => {
     // @ts-expect-error: a JavaScript caller could pass this
     expect(() => fromDrizzle({ execute: async () => [], rollback: () => undefined })).toThrow('sql: expected')
   })

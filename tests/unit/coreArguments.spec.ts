@@ -33,7 +33,7 @@ describe('boundedInteger', () => {
     },
   )
 
-  test('refuses negative zero where zero is allowed', () => {
+  test('refuses negative zero even where zero is allowed', () => {
     expect(() => boundedInteger('attempt', -0, { min: 0, max: 20 })).toThrow(/got -0$/)
   })
 

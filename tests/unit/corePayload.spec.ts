@@ -173,7 +173,7 @@ describe('encodePayload with an invalid payload', () => {
     expect(calls).toBe(0)
   })
 
-  test('says what the refused value is', () => {
+  test('describes the refused value in the error', () => {
     expect(() => encodePayload(withProperty('a', { get: () => 1, enumerable: true }))).toThrow(
       /got a getter or setter$/,
     )

@@ -50,7 +50,7 @@ test('READ ONLY refuses writes (25006) and reads one snapshot', async () => {
   })
 })
 
-test('a COMMIT answered by ROLLBACK throws TransactionAbortedError', async () => {
+test('a COMMIT that the server answers with ROLLBACK throws TransactionAbortedError', async () => {
   const swallowing = login.transaction('READ WRITE', async (tx) => {
     await tx.query('SELECT 1 / 0').catch(() => {})
   })

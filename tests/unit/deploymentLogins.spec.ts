@@ -90,7 +90,7 @@ describe('a login of the HTTP API', () => {
     expect(sql).toContain(`SELECT set_actor_gateway('${name}', false);`)
   })
 
-  test('is refused if it has names and not api', () => {
+  test('is refused if it requests names without api', () => {
     expect(() => parseLoginRequest('web=control+names')).toThrow(/api\+names joined by \+, got "names"/)
   })
 

@@ -20,7 +20,7 @@ beforeEach(async () => {
 })
 afterEach(() => db.drop())
 
-/** Changes rows behind the triggers, as only a superuser can. */
+/** Changes rows while the triggers are disabled, as only a superuser can. */
 async function tamper(table: string, sql: string): Promise<void> {
   await db.queryNoRole(`ALTER TABLE ${table} DISABLE TRIGGER USER; ${sql}; ALTER TABLE ${table} ENABLE TRIGGER USER;`)
   await db.queryNoRole(`ALTER TABLE ${table} ENABLE ALWAYS TRIGGER ${table}_is_append_only`)
@@ -33,7 +33,7 @@ async function damage(): Promise<readonly Finding[]> {
   return found
 }
 
-test('undamaged data has no findings', async () => {
+test('doctor has no findings for undamaged data', async () => {
   expect(await damage()).toEqual([])
   await db.queryNoRole(`SELECT roll_up_outbox_tallies()`)
   expect(await damage()).toEqual([])

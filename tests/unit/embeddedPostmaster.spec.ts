@@ -64,7 +64,7 @@ test('a start tells PostgreSQL to ignore the pid of a PostgreSQL of another fold
   expect(await toldToLookPast(pid)).toBe(String(pid))
 })
 
-test('a start does not ignore the pid of a PostgreSQL whose folder is unknown', async () => {
+test('a start sets no pid to ignore if the folder of that PostgreSQL is unknown', async () => {
   const other = await script('other/postgres', STAY)
   expect(await toldToLookPast(await running(other, '-D', 'data'))).toBe('unset')
 })
@@ -75,7 +75,7 @@ test('a start sets no pid to ignore if the process has ended', async () => {
   expect(await toldToLookPast(child.pid ?? Number.NaN)).toBe('unset')
 })
 
-test('a start adopts a live server of the same folder and does not ignore its pid', async () => {
+test('a start adopts a live server of the same folder and sets no pid to ignore', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', join(dataDir, 'postgres/data'), '-c', 'port=5432')
   expect(await toldToLookPast(pid)).toBe('unset')

@@ -287,7 +287,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
 })
 
 describe('HEAD', () => {
-  test('answers as GET without a body on every route, with the same access rules', async () => {
+  test('answers like GET without a body on every route, with the same access rules', async () => {
     const got = fixture.routes.filter(({ method }) => method === 'GET')
     for (const { path, access } of got) {
       const url = `${fixture.address}${path.replaceAll(/\{\w+\}/g, 'x')}`

@@ -156,7 +156,7 @@ async function whatIsSeen(response: Response): Promise<string> {
 }
 
 describe('an API key', () => {
-  test('opens the routes of its scope and shows its owner', async () => {
+  test('gives access to the routes of its scope, and /v1/me shows its owner', async () => {
     const { key, keyId } = await createKey(db, {
       scopes: ['read'],
       owner: 'carol',

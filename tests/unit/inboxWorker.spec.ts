@@ -70,7 +70,7 @@ function worker(
 const typesOf = () => events.map(({ type }) => type)
 
 describe('InboxWorker.runOnce', () => {
-  test('calls the handler of each topic, and commits its writes together with done', async () => {
+  test('calls the handler of each topic, and commits its writes together with the state done', async () => {
     const seen: InboxClaim[] = []
     const one = await enqueued(db, { topic: 'one', payload: { n: 1 } })
     const two = await enqueued(db, { topic: 'two' })
@@ -142,7 +142,7 @@ describe('InboxWorker.runOnce', () => {
     })
   })
 
-  test('makes the message dead on a PermanentFailureError, by any copy of the class', async () => {
+  test('makes the message dead on a PermanentFailureError of any copy of the class', async () => {
     class Foreign extends Error {
       override readonly name = 'PermanentFailureError'
     }
@@ -267,7 +267,7 @@ describe('InboxWorker.runOnce', () => {
     expect(await rowOf(db, message)).toMatchObject({ state: 'done', attempt_count: 2 })
   })
 
-  test('leaves a new claim alone if the handler of the old one fails', async () => {
+  test('does not change a new claim if the handler of the old claim fails', async () => {
     for (const failure of [new Error('late'), new PermanentFailureError('late')]) {
       const message = await enqueued(db)
       let fence: string | undefined
@@ -395,7 +395,7 @@ describe('a started InboxWorker', () => {
   })
 })
 
-test('InboxWorker refuses options out of range by name', () => {
+test('InboxWorker refuses options out of range and names them', () => {
   for (const [option, value] of Object.entries({
     leaseSeconds: 0,
     attemptsMax: 1_001,

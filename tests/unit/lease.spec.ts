@@ -376,7 +376,7 @@ describe('release of a lease', () => {
   })
 })
 
-test('Leases reports acquired, renewed and ended as events', async () => {
+test('Leases reports the events lease.acquired, lease.renewed and lease.ended', async () => {
   const events: LeaseEvent[] = []
   const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
   const resource = `life-${randomUUID()}`

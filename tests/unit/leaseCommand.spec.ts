@@ -21,7 +21,7 @@ async function hold(resource: string, owner: string): Promise<() => Promise<bool
 }
 
 describe('symphony leases list', () => {
-  test('prints that nothing is held', async () => {
+  test('prints that no lease is held', async () => {
     await using empty = await createTestDatabase()
     const env = { DATABASE_URL: empty.url, SYMPHONY_SCHEMA: empty.schema }
     expect(await symphony(['leases', 'list'], env)).toEqual({ exitCode: 0, stdout: 'No lease is held.\n', stderr: '' })

@@ -70,7 +70,7 @@ describe('LeaseRepairWorker', () => {
     for (const { outboxId } of items) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test('names the first 100 items of a run, and counts all', async () => {
+  test('names the first 100 items of a run, and counts all items', async () => {
     await expiredLeases(120)
     const { leasesRepaired, outboxIds } = await repairWorker({ batchSize: 50 }).runOnce()
     expect({ leasesRepaired, ids: new Set(outboxIds).size, named: outboxIds.length }).toEqual({
