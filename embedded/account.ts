@@ -17,7 +17,7 @@ function isRoot(): boolean {
 /** Returns another account if this process is root, because PostgreSQL refuses to run as root. */
 export async function accountForNewCluster(): Promise<Account | undefined> {
   if (!isRoot()) return undefined
-  // System accounts are in this file on Linux and macOS, whatever directory service the machine uses.
+  // System accounts are in this file on Linux and macOS, even if the machine uses a directory service.
   const entries = (await readFile('/etc/passwd', 'utf8')).split('\n').map((line) => line.split(':'))
   for (const name of PREFERRED_NAMES) {
     const entry = entries.find((fields) => fields[0] === name)
@@ -46,7 +46,10 @@ export async function accountOfCluster(dataPath: string): Promise<Account | unde
   })
 }
 
-/** Tries to enter the folder as that account: permission bits do not cover ACLs, mounts and security modules. */
+/**
+ * Returns whether the account can enter the folder. Tries it, because permission bits do not cover ACLs, mounts and
+ * security modules.
+ */
 export async function canReach(account: Account | undefined, folder: string): Promise<boolean> {
   if (account === undefined) return true
   try {

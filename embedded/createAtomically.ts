@@ -29,7 +29,7 @@ export async function createAtomically(
     await rename(unfinished, path)
     await syncFolder(dirname(path))
   } catch (error) {
-    // A child of a killed program may still write for a moment. A later start removes the rest.
+    // A child of a killed program may still write for a moment, so files may remain. A later start removes them.
     await rm(unfinished, { recursive: true, force: true, maxRetries: 5 }).catch(() => {})
     if (!hasCode(error, 'ENOTEMPTY', 'EEXIST', 'ENOTDIR')) throw error
   }

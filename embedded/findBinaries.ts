@@ -92,7 +92,7 @@ function firstLine(error: unknown): string {
   return text.split('\n', 1)[0] ?? ''
 }
 
-/** Folders of systems that have one PostgreSQL version per folder. */
+/** Folders of operating systems that install each PostgreSQL version in its own folder. */
 const VERSIONED = [
   { parent: '/usr/lib/postgresql', name: /^(\d+)$/, bin: 'bin' }, // Debian, Ubuntu
   { parent: '/usr', name: /^pgsql-(\d+)$/, bin: 'bin' }, // Red Hat, from postgresql.org
@@ -112,7 +112,7 @@ async function systemBinFolders(searchPath: string): Promise<readonly string[]> 
     }
   }
   const newestFirst = known.toSorted((a, b) => b.version - a.version).map(({ folder }) => folder)
-  // A relative entry would make the result depend on the working directory.
+  // Drops relative entries, which would make the result depend on the working directory.
   return [...new Set([...newestFirst, ...searchPath.split(delimiter).filter((folder) => isAbsolute(folder))])]
 }
 
@@ -152,7 +152,10 @@ async function tryOut(binPath: string, home: ClusterHome): Promise<Binaries> {
 }
 
 interface Link {
-  /** Paths relative to the folder above `native`: `native/lib/libpq.so.5.18`. */
+  /**
+   * File that the link leads to, relative to the folder above `native`: `native/lib/libpq.so.5.18`. `target` is the
+   * path of the link, relative to the same folder.
+   */
   readonly source: string
   readonly target: string
 }

@@ -14,7 +14,7 @@ export interface StartOptions {
   /** Value of the PATH variable, searched last. @default '' (PATH is not searched) */
   readonly searchPath?: string | undefined
   /**
-   * Port to use; an error if it is in use. An adopted server keeps its port.
+   * Port to use. A port that is in use is an error. An adopted server keeps its port.
    * @default the port of the last start if it is free, else any free one
    */
   readonly port?: number | undefined

@@ -22,7 +22,7 @@ interface Postmaster {
 export async function readPostmaster(dataPath: string): Promise<Postmaster | undefined> {
   const text = await readIfAny(join(dataPath, 'postmaster.pid'))
   const lines = text?.split('\n') ?? []
-  // A standalone backend writes a negative pid. It is no server but uses the folder as well.
+  // A standalone backend writes a negative pid. It is no server, but it uses the folder too.
   const pid = Math.abs(Number(lines[0]))
   if (!Number.isInteger(pid) || pid === 0) return undefined
   return { pid, port: Number(lines[3]), status: lines[7]?.trim() ?? '', holder: await holderOf(pid, dataPath) }

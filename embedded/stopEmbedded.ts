@@ -28,7 +28,7 @@ async function hasEnded(pid: number, dataPath: string): Promise<boolean> {
   return postmaster?.pid !== pid || postmaster.holder !== 'server'
 }
 
-/** Timeout of an immediate stop. PostgreSQL kills its children after 5 s. */
+/** Timeout of an immediate stop, in which PostgreSQL kills its child processes after 5 s. */
 const QUIT_TIMEOUT_MS = 10_000
 
 /**

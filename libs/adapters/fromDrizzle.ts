@@ -7,7 +7,7 @@ import { withoutParameters } from './serverError.js'
 /** `tx` of Drizzle's `db.transaction`, with any driver. */
 export interface DrizzleTransaction {
   execute(query: unknown): PromiseLike<unknown>
-  /** Absent on `db` itself. */
+  /** Method that `db` itself does not have. */
   rollback(): unknown
 }
 

@@ -7,7 +7,7 @@ import { rowsIn, snakeCased } from './rows.js'
 export interface KnexTransaction {
   raw(sql: string, bindings: unknown): PromiseLike<unknown>
   readonly isTransaction?: boolean
-  /** Absent on `knex` itself. */
+  /** Method that `knex` itself does not have. */
   isCompleted(): boolean
 }
 

@@ -6,7 +6,7 @@ import { withoutParameters } from './serverError.js'
 
 /** `sql` in the callback of `sql.begin` or `sql.savepoint` of postgres.js. */
 export interface PostgresJsTransaction {
-  /** Absent on `sql` itself and on a reserved connection. */
+  /** Member that `sql` itself and a reserved connection do not have. */
   readonly savepoint: unknown
   unsafe(query: string, parameters?: unknown[]): PromiseLike<readonly unknown[]>
 }

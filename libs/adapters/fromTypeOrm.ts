@@ -28,7 +28,9 @@ export function fromTypeOrm(manager: TypeOrmTransaction): Queryable {
   }
 }
 
-/** Throws outside a transaction. Called for each statement, too, because a `QueryRunner` outlives its transaction. */
+/**
+ * Throws outside a transaction. Also called before each statement, because a `QueryRunner` outlives its transaction.
+ */
 function requireOpen(manager: TypeOrmTransaction): void {
   const { isTransactionActive = false } = manager.queryRunner ?? manager
   requireMark(

@@ -4,7 +4,7 @@ export function rowsIn<R>(answer: unknown): R[] {
   return isList<R>(rows) ? rows : []
 }
 
-/** The type of the elements follows from the caller's statement. */
+/** Returns whether the value is a list. The caller states the type of its elements, which depends on the statement. */
 function isList<R>(value: unknown): value is R[] {
   return Array.isArray(value)
 }

@@ -37,8 +37,8 @@ export interface RabbitMessage {
 
 /**
  * One connection with one confirm channel. Before the channel's `publish` is called, nothing is sent. A message that
- * the broker returned is in no queue. A broken channel or a nack leaves the outcome unknown: of several bound queues,
- * one may have accepted the message.
+ * the broker returned is in no queue. A broken channel or a nack leaves the outcome unknown: one of several bound
+ * queues may have accepted the message.
  */
 export class RabbitLink {
   readonly #connection: RabbitConnection
@@ -149,7 +149,7 @@ const WAITING_MAX = 10_000
 
 function closeQuietly(connection: RabbitConnection): void {
   connection.close().catch(() => {
-    // The connection is closed already, or its heartbeat closes it.
+    // Ignores the error: the connection is closed already, or its heartbeat will close it.
   })
 }
 

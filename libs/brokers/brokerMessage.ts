@@ -15,7 +15,7 @@ export interface BrokerMessageOptions<Payload extends object> {
 
 export const MESSAGE_KEYS: readonly (keyof BrokerMessageOptions<object>)[] = ['body', 'clock']
 
-/** Returns the text of a message, or throws `NotSentError`, because nothing was published yet. */
+/** Returns the text of a message. Throws `NotSentError` on failure, because nothing was published yet. */
 export type WriteMessage<Payload extends object> = (request: RailRequest<Payload>, signal: AbortSignal) => string
 
 export function messageWriter<Payload extends object>(
@@ -28,7 +28,7 @@ export function messageWriter<Payload extends object>(
   const bodyOf = body ?? requestBody
   return (request, signal) => {
     throwIfAborted(signal)
-    // The process was suspended: another worker may hold the lease now.
+    // The process was suspended until the lease ended. Another worker may hold the lease now.
     if (clock.now() >= request.notAfter) throw new NotSentError('the lease of this message has expired')
     return textOf(bodyOf, request)
   }

@@ -17,7 +17,7 @@ import {
   type BrokerDeclaration,
 } from './brokerOptions.js'
 
-/** Rail declaration with `kafka` instead of the calls. */
+/** Rail declaration that has `kafka` instead of `dispatch` and `queryStatus`. */
 export type KafkaRailOptions<Type extends string = string, Payload extends object = JsonObject> = BrokerDeclaration<
   Type,
   Payload
@@ -50,8 +50,8 @@ export interface KafkaRecordMetadata {
 }
 
 /**
- * Publishes to Kafka: acknowledged by all in-sync replicas, with the participant as key and the outbox id in the header
- * `outbox-id`.
+ * Publishes to Kafka, with the participant as key and the outbox id in the header `outbox-id`. All in-sync replicas
+ * must acknowledge the record.
  *
  * An idempotent producer recognises only its own copies within one session. A payment that another process resends is a
  * new record. So consumers must deduplicate by the header; `consumersDeduplicate` declares that they do.

@@ -4,7 +4,7 @@ import { MESSAGE_KEYS, messageWriter, type BrokerMessageOptions, type WriteMessa
 import { fieldsOf, refusePolicy, requireMethods, type BrokerDeclaration } from './brokerOptions.js'
 import { findStreamProblem, type NatsHeaders, type NatsJetStream } from './natsStream.js'
 
-/** Rail declaration with `nats` instead of the calls. */
+/** Rail declaration that has `nats` instead of `dispatch` and `queryStatus`. */
 export interface NatsRailOptions<
   Type extends string = string,
   Payload extends object = JsonObject,
@@ -24,7 +24,7 @@ export interface NatsOptions<Payload extends object = JsonObject> extends Broker
   readonly stream: string
   /** Prefix of subjects. Each payment is published to its own subject `<subject>.<outbox id>`. */
   readonly subject: string
-  /** `headers` function of the client, used to pass on the trace. @default the trace ends here */
+  /** `headers` function of the client, used to pass on the trace. @default no trace is passed on */
   readonly headers?: () => NatsHeaders
   /**
    * Maximum difference between the clocks of PostgreSQL and the NATS server. "Not found" counts as unknown unless the
@@ -92,7 +92,7 @@ function readName(field: string, value: unknown, pattern: RegExp, expected: stri
   return name
 }
 
-/** A stream name is one token of the server's subjects, and a folder name on its disk. */
+/** Pattern of a stream name, which is one token of the server's subjects and a folder name on its disk. */
 const STREAM_NAME = /^(?:(?![.*>/\\])[!-~])+$/
 const SUBJECT = /^(?:(?![.*>])[!-~])+(?:\.(?:(?![.*>])[!-~])+)*$/
 

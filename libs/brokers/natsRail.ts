@@ -63,7 +63,10 @@ function answerOf({ stream, seq }: NatsPubAck): RailAnswer {
   return { outcome: 'success', reference: referenceOf(stream, seq) }
 }
 
-/** Classifies an error by its name and code, never by its text. Any error in neither list means an unknown outcome. */
+/**
+ * Classifies an error by its name and code, never by its text. An error that is in neither list below means an unknown
+ * outcome.
+ */
 async function answerToError(nats: ResolvedNats<never>, subject: string, error: unknown): Promise<RailAnswer> {
   const { name, code } = describe(error)
   if (NOT_SENT_ERRORS.has(name)) throw new NotSentError('the message was not published', { cause: error })

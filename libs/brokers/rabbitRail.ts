@@ -12,7 +12,7 @@ import {
 import { fieldsOf, readAtLeastOnce, type AtLeastOncePolicy, type BrokerDeclaration } from './brokerOptions.js'
 import { type RabbitConnection, RabbitLink, type RabbitMessage } from './RabbitLink.js'
 
-/** Rail declaration with `rabbit` instead of the calls. The rail closes its connection. */
+/** Rail declaration that has `rabbit` instead of `dispatch` and `queryStatus`. The rail closes its connection. */
 export type RabbitRailOptions<Type extends string = string, Payload extends object = JsonObject> = Omit<
   BrokerDeclaration<Type, Payload>,
   'close'
@@ -32,8 +32,8 @@ export interface RabbitOptions<Payload extends object = JsonObject> extends Brok
 }
 
 /**
- * Publishes to RabbitMQ, persistent and mandatory. A payment is DISPATCHED when the broker has confirmed it. RabbitMQ
- * keeps every copy. `message-id` is the outbox id on every attempt; consumers must handle each id once;
+ * Publishes persistent, mandatory messages to RabbitMQ. A payment is DISPATCHED when the broker has confirmed it.
+ * RabbitMQ keeps every copy. `message-id` is the outbox id on every attempt. Consumers must handle each id once;
  * `consumersDeduplicate` declares that they do.
  */
 export function rabbitRail<
@@ -69,7 +69,7 @@ export function rabbitRail<
 
 const KEYS: readonly (keyof RabbitOptions)[] = ['connect', 'exchange', 'routingKey', ...MESSAGE_KEYS]
 
-/** Limit of AMQP's short strings. */
+/** Maximum size of AMQP's short strings. */
 const NAME_BYTES_MAX = 255
 
 function readName(field: string, value: unknown): string {

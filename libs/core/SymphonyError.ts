@@ -16,7 +16,10 @@ export class SymphonyError extends Error {
   }
 }
 
-/** Name of an argument in an error. A function builds the name only for an error, which saves time in a large batch. */
+/**
+ * Name of an argument in an error. Given as a function, the name is built only for an error, which saves time in a
+ * large batch.
+ */
 export type ArgumentName = string | (() => string)
 
 /** An argument that is missing, blank or of the wrong kind. Thrown before any I/O. */

@@ -25,8 +25,9 @@ export function kindOf(value: unknown): string {
 }
 
 /**
- * Returns text that is not blank, storable, free of control characters and at most `lengthMax` characters long.
- * The length counts UTF-16 units. PostgreSQL never counts more characters, so it accepts every text that passes here.
+ * Returns text that is storable, not blank, free of control characters and at most `lengthMax` characters long. Counts
+ * UTF-16 units, which are never fewer than PostgreSQL's characters. So PostgreSQL accepts the length of every text that
+ * passes here.
  */
 export function requiredText(argument: ArgumentName, value: unknown, lengthMax: number): string {
   if (typeof value !== 'string') {

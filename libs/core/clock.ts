@@ -7,8 +7,8 @@ export interface Clock {
   /** Wall clock, for display and log lines. It may jump, so never subtract two readings. */
   now(): Date
   /**
-   * Whole milliseconds since an arbitrary moment of this process; never goes back. For durations and deadlines. Timers
-   * and `latency_ms` refuse fractions.
+   * Whole milliseconds since an arbitrary moment of this process; never goes back. For durations and deadlines. Whole,
+   * because timers and `latency_ms` refuse fractions.
    */
   monotonicMs(): number
 }

@@ -3,19 +3,22 @@
  * before any I/O, and the error names the argument.
  */
 
-/** Length of instruction, participant, idempotency key, rail type and worker id: printable ASCII without spaces. */
+/**
+ * Maximum length of an instruction id, participant id, idempotency key, rail type or worker id: printable ASCII without
+ * spaces.
+ */
 export const ID_LENGTH_MAX = 128
 
 /**
- * Length of the source and id of an inbox message: any text without control characters, because other systems choose
- * them.
+ * Maximum length of the source and of the id of an inbox message: any text without control characters, because other
+ * systems choose them.
  */
 export const INBOX_ID_LENGTH_MAX = 255
 
-/** Bytes of the text that jsonb prints, which has a space after each `:` and `,`. */
+/** Maximum size of a payload: bytes of the text that jsonb prints, which has a space after each `:` and `,`. */
 export const PAYLOAD_BYTES_MAX = 65_536
 
-/** Depth of nesting. The outer object counts as 1. */
+/** Maximum depth of nesting. The outer object counts as 1. */
 export const PAYLOAD_DEPTH_MAX = 32
 
 /**
@@ -24,7 +27,7 @@ export const PAYLOAD_DEPTH_MAX = 32
  */
 export const NUMBER_MAGNITUDE = 21
 
-/** Digits after the point, as `scale(numeric)` counts them. */
+/** Maximum number of digits after the point, as `scale(numeric)` counts them. */
 export const NUMBER_SCALE_MAX = 20
 
 /**
@@ -34,7 +37,9 @@ export const NUMBER_SCALE_MAX = 20
  */
 export const NUMBER_LITERAL_LENGTH_MAX = 64
 
-/** Bytes of JSON text from HTTP or a file, unless the reader allows more: one payload and its envelope. */
+/**
+ * Maximum size of JSON text from HTTP or a file, unless the reader allows more. It fits one payload and its envelope.
+ */
 export const JSON_TEXT_BYTES_MAX = 262_144
 
 export const LEASE_SECONDS = Object.freeze({ min: 1, max: 3_600 })
@@ -47,10 +52,10 @@ export const LEASE_DURATION_MS = Object.freeze({ min: 1_000, max: 3_600_000 })
 
 export const BATCH_SIZE = Object.freeze({ min: 1, max: 1_000 })
 
-/** Lengths of text from a rail. The ledger is append-only, so such text is bounded before it is stored. */
+/** Maximum lengths of text from a rail. The ledger is append-only, so such text is bounded before it is stored. */
 export const ERROR_CODE_LENGTH_MAX = 128
 export const ERROR_MESSAGE_LENGTH_MAX = 2_000
 export const RAIL_REFERENCE_LENGTH_MAX = 255
 
-/** Length of an operator's reason for a hold, a redrive or a pause. */
+/** Maximum length of an operator's reason for a hold, a redrive or a pause. */
 export const REASON_LENGTH_MAX = 1_000

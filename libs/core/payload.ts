@@ -7,9 +7,9 @@ import { PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
 /**
  * Encodes a JavaScript value as the JSON text of a payload. Refuses a value that is not JSON and names its path.
  *
- * One pass checks and writes, and reads each property once, so the checked value is the sent one. JSON.stringify is not
- * used on objects: it would call toJSON and getters, and silently drop `undefined`. The text is spelled as jsonb prints
- * it (except for the order of keys), so its length is the length that the database measures.
+ * One pass checks and writes the value, and reads each property once. So the checked value is the value that is sent.
+ * JSON.stringify is not used on objects: it would call toJSON and getters, and silently drop `undefined`. The text is
+ * spelled as jsonb prints it (except for the order of keys), so its length is the length that the database measures.
  */
 export function encodePayload(payload: unknown, argument: ArgumentName = 'payload'): string {
   if (!isPlainObject(payload)) {

@@ -7,7 +7,7 @@ import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
  * text calls it. If in doubt it removes too much, because a stored number can never be removed.
  */
 export function redact(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
-  // Bounded first: patterns over megabytes are slow, and only the beginning would be kept.
+  // Cuts the text first, because patterns over megabytes are slow and only the beginning is kept anyway.
   const isCut = text.length > LENGTH_READ_MAX
   // Digits of other scripts and invisible characters hide a number from a pattern, but not from a reader.
   const plain = text
@@ -37,21 +37,21 @@ const RULES: readonly Rule[] = [
     pattern: /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g,
     replace: () => '[private key]',
   },
-  // https://user:password@host
+  // Credentials in a URL: https://user:password@host
   { pattern: /([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#@]+@/gi, replace: (_, scheme = '') => `${scheme}[credentials]@` },
   // The value of a header is the rest of the line: `Authorization: Digest username="…", response="…"`.
   {
     pattern: /((?:proxy-)?authorization|(?:set-)?cookie|x-api-key)(["']?\s*[:=]\s*)[^\r\n]+/gi,
     replace: (_, name = '', separator = '') => `${name}${separator}[secret]`,
   },
-  // password=…, "client_secret": "…", apiKey: …
+  // Labelled secrets: password=…, "client_secret": "…", apiKey: …
   {
     pattern:
       /([\w-]*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|signature|cvv|cvc|pin))(["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[^\s,;&)}\]]+)/gi,
     replace: (_, name = '', separator = '') => `${name}${separator}[secret]`,
   },
   { pattern: /\b(bearer|basic|token)\s+[\w.~+/=-]{6,}/gi, replace: (_, scheme = '') => `${scheme} [secret]` },
-  // Separate JSON Web Token.
+  // JSON Web Token without a label.
   { pattern: /\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?/g, replace: () => '[token]' },
   // IBAN, grouped by spaces or in one piece. The check digits are not verified, because a mistyped number may be
   // another person's account.
@@ -80,7 +80,8 @@ function redactDigits(match: string): string {
   const digits = match.replaceAll(/\D/g, '')
   if (digits.length > DIGITS_SEARCHED_MAX) return '[digits]'
   if (holdsCardNumber(digits)) return '[card]'
-  // With separators it may be a date, a time or an amount. In one piece it is an account, a phone or a mistyped card.
+  // Digits with separators may be a date, a time or an amount. Digits in one piece are an account, a phone or a
+  // mistyped card number.
   return LONG_DIGIT_RUN.test(match) ? '[digits]' : match
 }
 

@@ -6,7 +6,7 @@ import { JSON_TEXT_BYTES_MAX, PAYLOAD_DEPTH_MAX } from './limits.js'
 export interface StrictJsonOptions {
   /** Name of the text in errors. @default 'body' */
   readonly argument?: string
-  /** Maximum depth. An envelope around a payload needs one more. @default PAYLOAD_DEPTH_MAX */
+  /** Maximum depth of nesting. A payload inside an envelope needs more. @default PAYLOAD_DEPTH_MAX */
   readonly depthMax?: number
   /** Maximum number of bytes. @default JSON_TEXT_BYTES_MAX */
   readonly bytesMax?: number
@@ -168,7 +168,7 @@ class StrictJsonReader {
 
 const TOKEN = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
 
-/** Decodes the escapes of one string by the engine. Its error message is dropped, because it quotes the text. */
+/** Decodes the escapes of one string with JSON.parse. Drops its error message, which quotes the text. */
 function unescape(quoted: string): string | undefined {
   try {
     return String(JSON.parse(quoted))

@@ -21,7 +21,7 @@ interface ConnectionPoolOptions {
   readonly connectionsMax: number
   /** Prepares a new connection. If it rejects, the connection is closed and the caller gets the error. */
   readonly prepare: (client: ClientBase) => Promise<void>
-  /** Role that a returned connection must be in; undefined if connections keep no role. */
+  /** Role that a connection must have when it is returned; undefined if connections keep no role. */
   readonly role: string | undefined
   readonly describeFailure: (error: unknown) => DatabaseError
 }
@@ -29,7 +29,7 @@ interface ConnectionPoolOptions {
 /** Bounded set of connections. One caller at a time uses a connection. */
 export class ConnectionPool {
   readonly #createPool: () => Pool
-  /** Undefined until the first use of an embedded server. */
+  /** Pool; undefined until the first use if the server is embedded. */
   #pool: Pool | undefined
   #locating: Promise<Pool> | undefined
   #client: ClientConfig
@@ -184,7 +184,7 @@ export class CheckedOutConnection {
     return this.#client.getTransactionStatus() !== 'I'
   }
 
-  /** Sends at once, behind earlier statements. Rejects with the driver's error if the statement was sent. */
+  /** Sends the statement at once, behind earlier ones. If it was sent and failed, rejects with the driver's error. */
   async send<R>(statement: Statement): Promise<QueryAnswer<R>> {
     // The statement is not sent, so even a COMMIT has no effect. The error that ended the connection is more precise
     // than the driver's.
@@ -234,8 +234,8 @@ export class CheckedOutConnection {
       if (!this.#anyFailed) return
     }
     roleSetMs.set(this.#client, nowMs)
-    // The driver reports an error before the server is ready again, so only another answer shows that the server still
-    // runs. SET ROLE is cheaper than a query of the role, and undoes a change by the caller.
+    // The driver reports an error before the server is ready again, so only a further answer shows that the server
+    // still runs. SET ROLE is cheaper than a query of the role, and undoes a change of the role by the caller.
     await this.#client.query(this.#role === undefined ? '' : `SET ROLE ${quoteIdentifier(this.#role)}`)
   }
 

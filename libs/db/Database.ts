@@ -194,7 +194,7 @@ export type RoleProbe =
 async function probeRoles(options: ResolvedOptions, roles: readonly string[]): Promise<RoleReport> {
   const config = await locate(clientConfig(options.target, options), options.target)
   const client = new Client({ ...config, query_timeout: options.connectTimeoutMs })
-  // A dead connection also fails the current query, so this listener can ignore the event.
+  // Ignores the event, because a dead connection also fails the current query.
   client.on('error', () => {})
   try {
     await client.connect()

@@ -9,7 +9,10 @@ import { prepareStatement, StatementNames, type FunctionCall, type SqlText } fro
 import { toDatabaseError } from './toDatabaseError.js'
 import { runTransaction, TransactionNesting } from './transaction.js'
 
-/** Connections without a pooler: one pool per role, the role set once per connection, prepared statements kept. */
+/**
+ * Connections without a pooler. Each role has its own pool, each connection sets its role once, and prepared statements
+ * are kept.
+ */
 export class DirectConnections {
   readonly #options: ResolvedOptions
   readonly #shared: Shared

@@ -32,8 +32,8 @@ export function clientConfig(target: ConnectionTarget, options: ResolvedOptions)
     connectionTimeoutMillis: options.connectTimeoutMs,
     query_timeout: options.statementTimeoutMs + ANSWER_GRACE_MS,
     // One caller at a time uses a connection, so its statements stay in order. Pipelined, COMMIT and SET ROLE cost no
-    // separate round trip. The driver also closes a connection whose answer is overdue; otherwise the next caller would
-    // receive the late answer.
+    // separate round trip. In this mode the driver also closes a connection whose answer is overdue. Otherwise the next
+    // caller would receive the late answer.
     pipeline: true,
   }
 }
@@ -78,7 +78,7 @@ function asStartupOptions(settings: ReadonlyMap<string, string>): string {
   return [...settings].map(([name, value]) => `-c ${name}=${value.replaceAll(/[\\ ]/g, '\\$&')}`).join(' ')
 }
 
-/** Formats the settings for the beginning of a transaction behind a pooler. They end with it. */
+/** Formats the settings for the beginning of a transaction behind a pooler. They apply only to that transaction. */
 export function asLocalSettings(settings: ReadonlyMap<string, string>): string {
   return `SELECT ${[...settings].map(([name, value]) => `pg_catalog.set_config('${name}', '${value}', true)`).join(', ')}`
 }

@@ -9,7 +9,7 @@ export interface ConnectionUrl {
   readonly port: number
   readonly user: string
   readonly password: string | undefined
-  /** Database name. As with libpq, the user name if the URL names none. */
+  /** Database name. If the URL has none, the user name, as with libpq. */
   readonly database: string
   readonly parameters: ReadonlyMap<UrlParameter, string>
 }
@@ -46,7 +46,7 @@ export function parseConnectionUrl(argument: string, text: unknown): ConnectionU
     throw new InvalidArgumentError(argument, 'expected a port from 1 to 65535')
   }
   const user = parameters.get('user') ?? nonEmpty(decode(argument, url.username))
-  // The driver would use the operating system's user name.
+  // Without a user, the driver would use the operating system's user name.
   if (user === undefined) throw new InvalidArgumentError(argument, 'expected a user to log in as')
   return {
     host: host === '' ? 'localhost' : host,
@@ -223,7 +223,7 @@ function bringsCertificates(url: ConnectionUrl, options: TlsOptions): boolean {
 
 function readPem(url: ConnectionUrl, parameter: 'sslrootcert' | 'sslcert' | 'sslkey'): string | undefined {
   const path = url.parameters.get(parameter)
-  // In libpq, `system` means the authorities that the machine trusts. Node.js has its own list.
+  // In libpq, `system` means the authorities that the machine trusts. Here Node.js's own list is used instead.
   if (path === undefined || (parameter === 'sslrootcert' && path === 'system')) return undefined
   try {
     return readFileSync(path, 'utf8')

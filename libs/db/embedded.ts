@@ -53,7 +53,7 @@ export async function loadEmbedded(): Promise<EmbeddedPackage> {
   }
 }
 
-/** Starts the server of a folder, or finds it running, and returns its URL. It ends with this process. */
+/** Starts the server of a folder, or finds it running, and returns its URL. A started server ends with this process. */
 export async function startEmbeddedIn(folder: string): Promise<string> {
   const { startEmbedded } = await loadEmbedded()
   const { url } = await startEmbedded({ dataDir: folder })

@@ -50,8 +50,8 @@ const RECONNECT_DELAY_FIRST_MS = 100
 const HEARTBEAT = 'SELECT 1 FROM pg_catalog.pg_listening_channels() AS channel WHERE channel = $1'
 
 /**
- * Listens on its own connection until closed. NOTIFY only wakes workers, so it reconnects for ever and does not throw
- * after the first success. Rejects if the first attempt fails.
+ * Listens on its own connection until closed. A lost NOTIFY only delays workers, so this function reconnects for ever
+ * and does not throw after the first success. Rejects if the first attempt fails.
  *
  * Its timers only check the connection, so they are here and not in libs/worker.
  */
@@ -118,7 +118,7 @@ class ListenKeeper implements Listener {
     }
   }
 
-  /** Returns the reason why the connection is lost, or undefined after `close()`. */
+  /** Waits until the connection is lost and returns the reason, or returns undefined after `close()`. */
   async #holdUntilLost({ client, lost }: Ear): Promise<DatabaseError | undefined> {
     for (;;) {
       const error = await Promise.race([lost, this.#pause(this.#heartbeatIntervalMs)])
@@ -135,7 +135,7 @@ class ListenKeeper implements Listener {
 
   async #reconnect(): Promise<Ear | undefined> {
     for (let delayMs = RECONNECT_DELAY_FIRST_MS; ; delayMs *= 2) {
-      // Random part of the delay, so that many workers do not reconnect at the same moment.
+      // A part of the delay is random, so that many workers do not reconnect at the same moment.
       await this.#pause(Math.min(delayMs, this.#reconnectDelayMaxMs) * (0.5 + Math.random() / 2))
       if (this.#closing.signal.aborted) return undefined
       try {

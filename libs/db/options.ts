@@ -88,7 +88,7 @@ const DEFAULTS = Object.freeze({
 
 const LOCK_TIMEOUT_DEFAULT_MS = 10_000
 
-/** PostgreSQL truncates longer names without an error. */
+/** Maximum size of a name. PostgreSQL truncates longer names without an error. */
 const IDENTIFIER_BYTES_MAX = 63
 
 export function resolveDatabaseOptions(given: DatabaseOptions): ResolvedOptions {
@@ -135,7 +135,8 @@ export function requiredIdentifier(argument: string, value: unknown): string {
 function resolveTarget(argument: string, text: unknown, tls: TlsOptions | undefined): ConnectionTarget {
   const embedded = embeddedFolder(text)
   if (embedded !== undefined) {
-    // Absolute, because the server may be started again after the program has changed its working directory.
+    // The path is absolute, because the server may be started again after the program has changed its working
+    // directory.
     return { embedded: resolve(embedded), url: parseConnectionUrl(argument, EMBEDDED_URL), ssl: false }
   }
   const url = parseConnectionUrl(argument, text)

@@ -24,8 +24,8 @@ interface RoleEntry {
 export async function setRole(client: ClientBase, { role, login, timeoutMs }: RoleEntry): Promise<void> {
   // The driver accepts a limit per query, though its types omit it.
   const limit = { query_timeout: timeoutMs }
-  // A pooler announces its own process id. SET ROLE runs only after this check: a pooler would give the server
-  // connection to its next client in our role.
+  // Compares the process id of the session with the announced one, because a pooler announces its own. SET ROLE runs
+  // only after this check: a pooler would give the server connection to its next client in our role.
   const { rows: backends } = await client.query<{ pid: number }>({ text: 'SELECT pg_backend_pid() AS pid', ...limit })
   if (backends[0]?.pid !== announcedPid(client)) throw transactionPoolerError()
   let current: string | undefined

@@ -69,7 +69,7 @@ export function redactDriverError(error: ServerError): void {
   if (!writtenByAuthor && sqlClass === CLASS_THAT_QUOTES_VALUES) {
     const quoting = error.message
     error.message = `PostgreSQL refused a value (SQLSTATE ${error.code}); the value is omitted`
-    // V8 writes the message into the stack at its first use, which may be past.
+    // V8 copies the message into the stack when the stack is first read, which may already have happened.
     if (error.stack !== undefined) error.stack = error.stack.replace(quoting, () => error.message)
   }
 }

@@ -51,8 +51,8 @@ interface PostgresState {
 
 /**
  * Dispositions of PostgreSQL's own SQLSTATEs. A two-character key applies to the rest of its class; an unlisted state
- * is `fatal`. `unknown` means that the server disappeared during the statement. `dispositionOf` reduces it to `retry`
- * where nothing can have been committed yet.
+ * is `fatal`. `unknown` means that the server disappeared during the statement. `dispositionOf` turns `unknown` into
+ * `retry` if nothing can have been committed yet.
  */
 export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map([
   // 08: the connection. PgBouncer also reports 08P01 for a server that died during a statement.

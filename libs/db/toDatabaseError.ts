@@ -64,7 +64,7 @@ function raisedByUs(error: ServerError): DatabaseError | undefined {
   const name = RAISED_SQLSTATES.get(error.code)
   if (name === undefined) return undefined
   if (name === 'APPEND_ONLY' && !isAppendOnlyError(error.message, error.table)) return undefined
-  // Removes the name of a P70xx from the message, because it is already the error's code.
+  // Removes the name of a P70xx state from the message, because the name is already the error's code.
   const prefix = `${name}: `
   const message = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message
   // A retry of a refused call never helps.

@@ -135,8 +135,8 @@ class TransactionHandle implements RoleTransaction {
   }
 
   /**
-   * Restores the role of this transaction. The savepoint shows that the callback did not end the transaction, which
-   * would have removed the savepoint.
+   * Restores the role of this transaction. `leaving` names the savepoint, so it fails if the callback has ended the
+   * transaction.
    */
   async #restoreRole(leaving: string): Promise<void> {
     const { role } = this.#setup

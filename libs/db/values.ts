@@ -74,7 +74,7 @@ function instantOf(text: string): Date {
 
 function plainInstant(text: string): Date {
   const two = (index: number) => (text.charCodeAt(index) - ZERO) * 10 + text.charCodeAt(index + 1) - ZERO
-  // Truncated to milliseconds, not rounded, as Date does. The server omits trailing zeros: `.5`, `.12`.
+  // Truncates to milliseconds instead of rounding, as Date does. The server omits trailing zeros: `.5`, `.12`.
   const digit = (place: number, worth: number) =>
     text.length > place + 3 && text.charCodeAt(19) === POINT ? (text.charCodeAt(place) - ZERO) * worth : 0
   const ms = digit(20, 100) + digit(21, 10) + digit(22, 1)
@@ -160,7 +160,7 @@ function encodeJson(argument: string, value: object): string {
 /** Content of an array: items, NULLs, or arrays for more dimensions. */
 type ArrayItems<T> = (T | null | ArrayItems<T>)[]
 
-/** Parses PostgreSQL's text form of an array: `{1,NULL,"a,b"}`. Skips lower bounds other than one (`[0:1]={…}`). */
+/** Parses PostgreSQL's text form of an array: `{1,NULL,"a,b"}`. Ignores explicit lower bounds (`[0:1]={…}`). */
 export function parseArray<T>(text: string, parseItem: (text: string) => T): ArrayItems<T> {
   const outermost: ArrayItems<T> = []
   const open: ArrayItems<T>[] = [outermost]

@@ -54,7 +54,9 @@ export interface DeployReport {
 export interface DeployedLogin {
   readonly name: string
   readonly created: boolean
-  /** Generated password of a login that this call created. It is stored nowhere. A given password is not repeated. */
+  /**
+   * Generated password of a login that this call created. It is stored nowhere. Omits a password that the caller gave.
+   */
   readonly password: string | undefined
 }
 

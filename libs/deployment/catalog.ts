@@ -11,8 +11,8 @@ export type PropertyValue = string | boolean | readonly string[]
 export type Properties = Readonly<Record<string, PropertyValue>>
 
 /**
- * Objects of a schema by kind and name, spelled the same on every version of PostgreSQL and for every schema name. The
- * kinds are the files of `schema/catalog/`.
+ * Objects of a schema by kind and name. Their text is the same on every version of PostgreSQL and for every schema
+ * name. The kinds are the files of `schema/catalog/`.
  */
 export type Catalog = ReadonlyMap<string, ReadonlyMap<string, Properties>>
 

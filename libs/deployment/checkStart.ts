@@ -20,7 +20,7 @@ export interface StartCheck {
 const VERSION_MIN = 15
 
 /**
- * Checks before a start that the server is durable and that the schema is that of this release. Unlike the doctor it
+ * Checks before a start that the server is durable and that this release deployed the schema. Unlike the doctor it
  * reads only the catalog, so any login may run it and its time does not grow with the ledger.
  */
 export async function checkStart({ part = 'all', ...options }: StartCheckOptions): Promise<StartCheck> {

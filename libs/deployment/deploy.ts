@@ -42,7 +42,7 @@ async function runPatiently<T>(attempt: () => Promise<T>, patienceMs: number): P
       if (!isConcurrencyError(error)) throw error
       if (systemClock.monotonicMs() >= endsAtMs) throw lockConflictError(attempts, error)
     }
-    // Random, so that two deployments do not collide again.
+    // The pause is random, so that two deployments do not collide again.
     await sleep(PAUSE_MS * (0.5 + Math.random()))
   }
 }

@@ -28,7 +28,7 @@ export interface Login extends LoginStatement {
   readonly secret: string | undefined
 }
 
-/** Steps from the start of the transaction until the owner holds the lock of the schema. */
+/** Returns the steps from the start of the transaction until the owner holds the lock of the schema. */
 export function openingSteps(facts: ServerFacts, schema: string, { cluster }: SchemaFiles): readonly Step[] {
   return [
     { title: 'settings of this transaction', sql: INSTALLER_SETTINGS },

@@ -79,7 +79,7 @@ export function readSqlQueries(part: 'catalog' | 'checks'): readonly SqlQuery[] 
     .map((file) => ({ name: file.replace(/\.sql$/, ''), sql: readFileSync(join(folder, file), 'utf8') }))
 }
 
-/** Finds `schema/` by walking up, because compiled code lies deeper in the package than its source. */
+/** Finds `schema/` in a parent folder, because compiled code lies deeper in the package than its source. */
 export function schemaFolder(): string {
   let folder = dirname(fileURLToPath(import.meta.url))
   while (!existsSync(join(folder, 'schema', 'v1'))) {

@@ -1,4 +1,4 @@
-/** Calls for administrators and auditors. They need another login than an application. */
+/** Functions for administrators and auditors. They need another login than an application does. */
 export { checkStart, deploy, doctor } from '../deployment/index.js'
 export type {
   DeployOptions,

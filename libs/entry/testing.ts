@@ -1,4 +1,7 @@
-/** Tests of an application: a Symphony with its own database, scripted rails, and a clock that the test moves. */
+/**
+ * Helpers for tests of an application: a Symphony with its own database, scripted rails, and a clock that the test
+ * moves.
+ */
 export { createTestSymphony, memoryRail, startTestServer, TestClock, withTestSymphony } from '../testing/index.js'
 export type {
   MemoryRail,

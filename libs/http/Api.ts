@@ -26,7 +26,10 @@ export type ShowPayload = (payload: string) => { readonly text: string; readonly
 
 /** Encrypts and masks payloads by the field classes that rails declare. */
 export interface PayloadProtection extends InstructionEncryptor {
-  /** Shows the text of payloads of a rail, by the field classes that any process has declared for it. */
+  /**
+   * Returns the function that masks payloads of a rail, by the field classes that any process has declared for the
+   * rail.
+   */
   readonly showerOf: (role: Role, railType: string) => Promise<ShowPayload>
 }
 

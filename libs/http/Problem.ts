@@ -133,7 +133,7 @@ const RAISED: Readonly<Record<string, ProblemCode>> = {
   UNKNOWN_JOB: 'JOB_NOT_FOUND',
 }
 
-/** Problem per refusal of the field protection. Its messages name places, never values. */
+/** Problem per refusal of the field protection. The messages name places in the payload, never values. */
 const PROTECTED: Readonly<Record<string, ProblemCode>> = {
   CARD_NUMBER_REFUSED: 'CARD_NUMBER_REFUSED',
   INVALID_PAYLOAD: 'INVALID_PAYLOAD',

@@ -36,8 +36,8 @@ export class RequestAuthorizer {
   }
 
   /**
-   * Identifies the caller, or adds the header that names the accepted scheme. Failures are not throttled: keys have 256
-   * random bits.
+   * Identifies the caller. On failure, adds the header that names the accepted scheme. Failures are not throttled,
+   * because keys have 256 random bits.
    */
   async #identify(request: FastifyRequest, reply: FastifyReply): Promise<Identity> {
     try {
@@ -82,8 +82,8 @@ const UNAVAILABLE = {
 }
 
 /**
- * Returns how many requests this request counts as, by the length of its body. A chunked body counts as one of maximum
- * length.
+ * Returns how many requests this request counts as, by the length of its body. A chunked body counts as a body of
+ * maximum length.
  */
 function requestsIn({ headers, routeOptions }: FastifyRequest): number {
   const isUntold = headers['transfer-encoding'] !== undefined
@@ -92,8 +92,8 @@ function requestsIn({ headers, routeOptions }: FastifyRequest): number {
 }
 
 /**
- * Limits the requests per second of each name, with a burst of twice as many. Keeps a bounded number of names; a name
- * that was dropped starts with a full bucket again.
+ * Limits the requests per second of each name, with bursts of twice that number. Keeps a bounded number of names; a
+ * name that was dropped starts with a full bucket again.
  */
 class RateLimiter {
   readonly #perSecond: number

@@ -42,7 +42,7 @@ export class StatusCache {
 
   async #ask(): Promise<Status> {
     const role = this.#role
-    // Sequential, to use one connection. The alerts have already read the queue.
+    // Reads one after the other, to use one connection. The snapshot of the alerts already contains the queue.
     const { alerts, queue } = await this.#api.readStatusSnapshot()
     const figures = figuresOf(queue ?? (await readOutboxStatus(role)))
     const reports = await readWorkerReports(role)

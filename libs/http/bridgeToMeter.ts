@@ -19,7 +19,7 @@ export interface BridgeOptions {
 /**
  * Registers every metric on an OpenTelemetry meter under the same name; the SDK reads them at each collection. A
  * histogram becomes `_bucket`, `_sum` and `_count`, because OpenTelemetry has no observable histogram. Returns a
- * function that removes all.
+ * function that unregisters all metrics.
  */
 export function bridgeToMeter({ meter, metrics, symphony }: BridgeOptions): () => void {
   const readStatus = () => readSystemStatus(partsOf(symphony).database)
@@ -61,7 +61,7 @@ async function statusIfAny(readStatus: () => Promise<SystemStatus>): Promise<Reg
   }
 }
 
-/** Returns the name of a part of a histogram, which the types do not declare. */
+/** Returns the name of a part of a histogram. prom-client's types do not declare this name. */
 function nameOf(sample: object): string | undefined {
   return 'metricName' in sample && typeof sample.metricName === 'string' ? sample.metricName : undefined
 }

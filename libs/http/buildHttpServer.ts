@@ -41,14 +41,14 @@ export interface HttpServerParts {
   readonly log: Logger
   /** Bearer token with every scope; undefined if only keys and identity providers are accepted. */
   readonly accessToken: string | undefined
-  /** Person of that token in two-person decisions. @default 'access-token' */
+  /** Person of the access token in two-person decisions. @default 'access-token' */
   readonly accessTokenOwner?: string
   /** Returns whether this process can work now. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
   readonly metrics: MetricsEndpoint
   /** API; undefined for a process without one. */
   readonly api?: Api
-  /** Identity provider whose tokens are accepted, too. */
+  /** Identity provider whose tokens are also accepted. */
   readonly oidc?: OidcOptions
   /** Receiver of webhooks; undefined for a process without one. */
   readonly webhooks?: WebhookReceiver
@@ -217,7 +217,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
   return app
 }
 
-/** Returns a function that finds the methods of the routes with the path of an address. */
+/** Returns a function that finds the methods of all routes that match the path of an address. */
 function allowedMethods(routes: readonly Route[]): (url: string) => readonly string[] {
   const described = ['/openapi.json', ...Object.keys(DOCS_FILES)].map((path) => ({ path, method: 'GET' }))
   const patterns = [...routes, ...described].map(({ path, method }) => ({
@@ -279,7 +279,10 @@ async function sendProblem(error: unknown, request: FastifyRequest, reply: Fasti
   return reply.code(problem.status).type('application/problem+json').send(problem)
 }
 
-/** Returns the caller's own id, so that its logs and ours can be joined, or a new one if it is missing or invalid. */
+/**
+ * Returns the request id that the caller sent, so that its logs and ours can be joined. Returns a new one if the id is
+ * missing or invalid.
+ */
 function requestIdOf(given: string | string[] | undefined): string {
   return typeof given === 'string' && /^[!-~]{1,128}$/.test(given) ? given : randomUUID()
 }

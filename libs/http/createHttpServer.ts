@@ -32,9 +32,9 @@ export interface HttpServerOptions {
   readonly api?: boolean
   /** Bearer token with every scope. @default only keys and identity providers */
   readonly accessToken?: string
-  /** Person of that token in two-person decisions. @default 'access-token' */
+  /** Person of the access token in two-person decisions. @default 'access-token' */
   readonly accessTokenOwner?: string
-  /** Identity provider whose tokens are accepted, too. */
+  /** Identity provider whose tokens are also accepted. */
   readonly oidc?: OidcOptions
   /** Senders of webhooks, by source. Their messages go to the inbox. @default none */
   readonly webhooks?: WebhookSources
@@ -132,7 +132,10 @@ function payloadProtection({ contracts, vault }: SymphonyParts): PayloadProtecti
   }
 }
 
-/** Reads an item that cannot exist: the cheapest query that needs a connection, the role and the schema. */
+/**
+ * Returns whether the database answers. Reads an item that cannot exist: the cheapest query that needs a connection,
+ * the role and the schema.
+ */
 async function isReady(database: Database): Promise<boolean> {
   let answered = false
   const asking = readItems(database.as('symphony_readonly'), { outboxId: NIL_UUID }).then(() => (answered = true))

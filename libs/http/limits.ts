@@ -28,5 +28,5 @@ export const HEADERS_TIMEOUT_MS = 10_000
  * disconnect many at once.
  */
 export const SLOW_CLIENTS_CHECK_MS = 1_000
-/** Size of all headers together. Node refuses more with 431. */
+/** Maximum size of all headers together. Node refuses more with 431. */
 export const HEADER_BYTES_MAX = 16_384

@@ -86,7 +86,7 @@ function parametersIn(
   }))
 }
 
-/** Converts an example to the type of its schema: in an address everything is text. */
+/** Converts an example to the type of its schema, because everything in an address is text. */
 function asTyped(schema: TSchema, text: string): unknown {
   const type = 'type' in schema ? schema.type : undefined
   return type === 'integer' || type === 'boolean' ? JSON.parse(text) : text

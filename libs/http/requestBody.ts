@@ -3,7 +3,7 @@ import { ProblemError } from './Problem.js'
 
 /**
  * Parses a body strictly. The error names the place of a value that JSON.parse would change silently. JSON.parse does
- * not run first, because it accepts any depth of brackets, which takes longer than any valid body.
+ * not run first, because it accepts brackets of any depth, which take longer to parse than any valid body.
  */
 export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValue {
   try {

@@ -55,7 +55,7 @@ export interface InboxRetentionOptions {
  * function of the same name in `db.ts` in the transaction of that work.
  *
  * `ack`, `abandon` and `fail` return the keys that they changed: those with a live claim of this worker. They ignore
- * foreign, unknown, repeated and empty keys.
+ * repeated, empty and unknown keys, and keys that another worker has claimed.
  */
 export class Inbox {
   readonly workerId: string

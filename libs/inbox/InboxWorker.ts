@@ -24,8 +24,8 @@ export interface InboxHandlerContext {
    */
   readonly tx: Tx
   /**
-   * Signal that aborts shortly before the claim ends, and when a stop no longer waits. Nothing is committed after the
-   * abort.
+   * Signal that aborts shortly before the claim ends, and when a stop has waited for `shutdownMs`. Nothing is committed
+   * after the abort.
    */
   readonly signal: AbortSignal
 }
@@ -289,7 +289,7 @@ function describe(thrown: unknown): string {
   return thrown.cause instanceof Error ? `${own} (${thrown.cause.name}: ${thrown.cause.message})` : own
 }
 
-/** Returns the time before the end of a claim from which it is no longer trusted. */
+/** Returns how long before its end a claim is no longer trusted. */
 function marginMs(leaseSeconds: number): number {
   return Math.min(1_000, leaseSeconds * 100)
 }

@@ -76,7 +76,7 @@ export function claimColumns(claims: readonly InboxClaimRef[]): ClaimColumns {
   }
 }
 
-/** Redacts the texts and never throws: symphony_readonly can read `last_error`, but no payload. */
+/** Redacts the texts, because symphony_readonly can read `last_error` but must not see a payload. Never throws. */
 export function errorColumn(claims: readonly ClaimRetry[]): (string | null)[] {
   return claims.map(({ error }) => (error === undefined ? null : redact(error)))
 }
@@ -115,5 +115,5 @@ function optionalDate(argument: string, value: Date | undefined): Date | null {
 }
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-/** Thirty days. */
+/** At most thirty days. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

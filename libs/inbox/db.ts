@@ -145,8 +145,8 @@ export async function ackInboxMessages(
 }
 
 /**
- * Makes messages due again. With `costsAttempt` false the attempt does not count, because its cause is not the message,
- * such as a missing handler.
+ * Makes messages due again. With `costsAttempt` false the attempt does not count. Use it for causes outside the
+ * message, such as a missing handler.
  */
 export async function abandonInboxMessages(
   role: Queryable,
@@ -244,7 +244,7 @@ export async function readInboxMessage(role: Queryable, key: InboxKey): Promise<
   return rows[0] ?? null
 }
 
-/** Returns the events of a message in order, also of a purged one. */
+/** Returns the events of a message in order, even if the message was purged. */
 export async function readInboxEvents(role: Queryable, key: InboxKey): Promise<InboxEvent[]> {
   const { rows } = await role.query<InboxEvent>(
     `SELECT event_id AS "eventId", event_type AS "eventType", actor, detail, created_at AS "createdAt"
@@ -267,7 +267,7 @@ export async function readInboxStats(role: Queryable): Promise<InboxStats> {
 function toSighting(row: SightingRow): Sighting {
   return {
     state: row.state,
-    // The caller's own client may return it as text.
+    // The caller's own client may return the number as text.
     sightings: BigInt(row.sightings),
     created: row.created,
     contentDiffers: row.content_differs,
@@ -280,5 +280,5 @@ function toKey({ source, message_id: messageId }: KeyRow): InboxKey {
 
 export const ATTEMPTS_MAX_DEFAULT = 20
 export const ATTEMPTS_MAX = Object.freeze({ min: 1, max: 1_000 })
-/** Ten years. */
+/** At most ten years. */
 const RETENTION_SECONDS = Object.freeze({ min: 1, max: 315_576_000 })

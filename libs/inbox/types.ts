@@ -82,7 +82,7 @@ export interface InboxStats {
   readonly expiredClaimCount: bigint
   readonly deadCount: bigint
   readonly oldestDueAgeSeconds: number
-  /** Messages that became dead within the last 15 minutes and still are. */
+  /** Number of messages that became dead within the last 15 minutes and are still dead. */
   readonly recentlyDeadCount: bigint
   readonly recentlyDeadAgeSeconds: number
 }

@@ -22,7 +22,7 @@ interface RenewedRequest extends LeaseRequest {
  * Held lease. It renews itself until it is released or lost. A lost lease stays lost.
  *
  * It guarantees that `signal` aborts before the database grants the resource to another owner, whether or not the
- * database answers. It cannot guarantee that no instruction of this process runs later. A busy event loop, a stopped
+ * database answers. It cannot guarantee that no code of this process runs after the loss. A busy event loop, a stopped
  * process or a sleeping machine notices the loss only when it continues. Fence such writes at their target with
  * `fencingToken`.
  */
@@ -187,7 +187,7 @@ export class Lease implements AsyncDisposable {
     const lostBefore = this.isLost ? this.#lossReason : undefined
     // Ends the lease before the request is sent, because another owner may hold it from then on.
     this.#end('released')
-    // The database already has another holder, or none.
+    // The lease has another holder in the database, or none, so there is nothing to release.
     if (lostBefore === 'refused' || lostBefore === 'superseded') return false
     const lastsMs = this.#trustedForMs + this.#durationMs - trustedLeaseMs(this.#durationMs)
     const request = releaseLease(this.#dependencies.role, this.#ref)

@@ -11,7 +11,10 @@ import { SymphonyError } from '../core/index.js'
  */
 export type LossReason = 'expired' | 'refused' | 'superseded' | 'released'
 
-/** Error after the loss of a lease: the process must no longer act as the holder. The lease's signal aborts with it. */
+/**
+ * Error after the loss of a lease: the process must no longer act as the holder. The lease's signal has this error as
+ * its abort reason.
+ */
 export class LostLeaseError extends SymphonyError {
   readonly resource: string
   readonly reason: LossReason

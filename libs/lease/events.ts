@@ -2,7 +2,7 @@ import type { LossReason } from './LostLeaseError.js'
 
 /** Events of leases, one per fact. There is no listener by default. Events contain no context and no lease id. */
 export type LeaseEvent =
-  /** The owner holds the resource. */
+  /** The owner acquired the lease of a resource. */
   | {
       readonly type: 'lease.acquired'
       readonly resource: string

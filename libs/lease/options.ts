@@ -18,8 +18,8 @@ export interface LeasesOptions {
 
 export interface AcquireOptions {
   /**
-   * Milliseconds of the lease without renewal, 1000 to 3600000. With a longer lease, other owners wait longer after a
-   * crash of the holder. A shorter lease needs more renewals and tolerates less delay of the database.
+   * Duration of the lease without renewal, in milliseconds: 1000 to 3600000. With a longer lease, other owners wait
+   * longer after a crash of the holder. A shorter lease needs more renewals and tolerates less delay of the database.
    */
   readonly durationMs: number
   /**
@@ -64,7 +64,7 @@ interface ResolvedAcquireOptions {
   readonly renewEveryMs: number
 }
 
-/** Checks the options before any side effect. The wrapper checks them again. */
+/** Checks the options before any side effect. `acquireLease` checks them again. */
 export function resolveAcquireOptions(resource: string, options: AcquireOptions): ResolvedAcquireOptions {
   const durationMs = boundedInteger('durationMs', options.durationMs, LEASE_DURATION_MS)
   const renewEveryMs = options.renewEveryMs ?? Math.floor(durationMs / 3)

@@ -21,8 +21,8 @@ export interface CheckpointFiles {
 
 interface ReadOptions {
   /**
-   * Checkpoints to compare the ledger with. Without them, a ledger that a superuser rewrote as a whole passes. @default
-   * none
+   * Checkpoints to compare the ledger with. Without them, verification does not notice that a superuser rewrote the
+   * whole ledger. @default none
    */
   readonly checkpoints?: CheckpointFiles
   /** Called after every 500 rows. */
@@ -70,7 +70,7 @@ export class Ledger implements AsyncDisposable {
     return auditExport(origin.source, { ...options, ...signed })
   }
 
-  /** Records the result of an audit in the database. Every process derives its alert from it. */
+  /** Records the result of an audit in the database. Every process derives its alert from this record. */
   async record({ chain }: AuditReport): Promise<void> {
     const { identities, attempts, events, breakCount } = chain
     await recordLedgerVerification(this.#database('record').auditor, {
@@ -81,7 +81,7 @@ export class Ledger implements AsyncDisposable {
 
   /**
    * Verifies the blocks since the last checkpoint and signs the newest. Refuses a ledger that contradicts the last
-   * checkpoint. Keep both files where no administrator of the database can write.
+   * checkpoint. Keep the checkpoints and the private key where no administrator of the database can write.
    */
   async checkpoint({
     file,

@@ -10,7 +10,7 @@ import { columnText, FIRST_COLUMN_AT, integerOf, uuidOf } from './record.js'
 export class LedgerRow implements Position {
   readonly kind: RowKind
   readonly #page: Buffer
-  /** Offset of the transaction (8 bytes) in the page. The length of the record (4) and the record follow. */
+  /** Offset of the row in the page: transaction number (8 bytes), length of the record (4 bytes), record. */
   readonly #at: number
   readonly #end: number
   readonly #format: Format
@@ -48,7 +48,7 @@ export class LedgerRow implements Position {
     return this.#page.readBigInt64BE(this.#at)
   }
 
-  /** Halves of the transaction number, which are cheaper to compare than a bigint. */
+  /** Upper half of the transaction number. Two halves are cheaper to compare than a bigint. */
   get xidHigh(): number {
     return this.#page.readInt32BE(this.#at)
   }
@@ -102,6 +102,6 @@ function copyFew(from: Buffer, at: number, length: number, to: Buffer, toAt: num
 }
 
 const XID_BYTES = 8
-/** Size of the transaction and of the length of the record. */
+/** Bytes before the record: the transaction number and the length of the record. */
 const PREFIX_BYTES = 12
 const UUID_BYTES = 16

@@ -54,5 +54,5 @@ export class LedgerSealer extends IntervalWorker<SealCounts> {
   }
 }
 
-/** Limits a run, so that `stop()` does not wait for a whole backlog. */
+/** Maximum number of blocks per run, so that `stop()` does not wait for a whole backlog. */
 const BLOCKS_PER_RUN = 10

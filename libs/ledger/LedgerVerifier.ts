@@ -6,7 +6,7 @@ import { resolveLedgerVerifierOptions, type LedgerVerifierOptions } from './opti
 export type VerifierEvent =
   /** Rows of the ledger differ from their block. */
   | { readonly type: 'ledger.broken'; readonly block: string; readonly breaks: readonly string[] }
-  /** A run failed. The next run takes the same block. */
+  /** A run failed. The next run verifies the same block. */
   | { readonly type: 'ledger.fault'; readonly during: string; readonly error: unknown }
 
 /**
@@ -35,7 +35,7 @@ export class LedgerVerifier extends IntervalWorker<VerifiedBlock | undefined> {
     this.#onEvent = guarded
   }
 
-  /** Verifies one block. Returns undefined if none is due or another worker verifies. */
+  /** Verifies one block. Returns undefined if no block is due or another worker is verifying. */
   async runOnce(): Promise<VerifiedBlock | undefined> {
     const { rowsPerSecond, passSeconds } = this.#options
     const verified = await verifyLedgerBlock(this.#role, rowsPerSecond, passSeconds)

@@ -32,7 +32,7 @@ export class RowStream {
   async *upTo(last: Position | null, horizon = last ?? undefined): AsyncGenerator<readonly LedgerRow[]> {
     const before = this.#at
     this.#at = undefined
-    // A block that ends before it begins has no rows. The next block states its own range.
+    // A forged block may end before it begins. It has no rows, and the next block has its own range.
     if (last !== null && before !== null && before !== undefined && !isAfter(last, before)) return
     const bound = last === null || horizon === undefined || isAfter(last, horizon) ? last : horizon
     try {
@@ -49,7 +49,7 @@ export class RowStream {
     }
   }
 
-  /** Merges the loaded rows up to the requested position, as far as their order is certain. */
+  /** Merges the loaded rows of all kinds up to the requested position. Stops where a kind has no loaded row left. */
   #merge(last: Position | null): LedgerRow[] {
     const rows: LedgerRow[] = []
     const end = last === null ? undefined : { last, high: Number(last.xid >> 32n), low: Number(last.xid & 0xffffffffn) }

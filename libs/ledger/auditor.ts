@@ -47,7 +47,10 @@ export interface AuditReport {
   readonly notJudged: readonly InvariantId[]
 }
 
-/** Compares the ledger with itself and with the rail book, if given. Reads as symphony_auditor. */
+/**
+ * Checks the ledger by its own hashes and numbers, and compares it with the rail book if one is given. Reads as
+ * symphony_auditor.
+ */
 export async function auditDatabase(role: Queryable, options: AuditOptions = {}): Promise<AuditReport> {
   const counts = await countLedger(role)
   const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)

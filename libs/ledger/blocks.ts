@@ -11,7 +11,7 @@ export interface Position {
   readonly id: string
 }
 
-/** Signed parts of a block. Its hash covers the rest. */
+/** Parts of a block that a checkpoint signs. The hash covers all other parts. */
 export interface BlockHead {
   readonly no: bigint
   readonly hash: string

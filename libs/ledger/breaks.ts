@@ -11,7 +11,7 @@ export interface LedgerBreak {
     | 'checkpoints'
   /** Number of the block that covers the place; null if no block covers it. */
   readonly block: string | null
-  /** Item or scope; id of a missing row; line of a checkpoint. */
+  /** Subject of the break: an item or scope, the id of a missing row, or the line of a checkpoint. */
   readonly subject: string
   /** `identity`, `attempt 3`, `event 2`, `block 7`, `line 4`. */
   readonly position: string
@@ -29,7 +29,7 @@ export class BreakTally {
   }
 }
 
-/** Returns `identity`, `attempt 3` or `event 2`: the place of a row among those of its subject. */
+/** Returns the place of a row among the rows of its subject: `identity`, `attempt 3` or `event 2`. */
 export function placeOf({ kind, number }: Pick<LedgerRow, 'kind' | 'number'>): string {
   return kind === 'identity' ? 'identity' : `${kind} ${number}`
 }

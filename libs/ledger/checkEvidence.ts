@@ -70,7 +70,7 @@ async function readBundle(folder: string): Promise<ReadonlyMap<string, Buffer>> 
   return files
 }
 
-/** Decodes the files. Bytes that are not UTF-8 are refused, because they would decode to something else. */
+/** Decodes the files. Refuses bytes that are not UTF-8, because the decoder would replace them silently. */
 function textsOf(bundle: ReadonlyMap<string, Buffer>): Map<string, string> {
   return new Map(
     [...bundle].map(([name, bytes]) => {

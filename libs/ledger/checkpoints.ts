@@ -99,7 +99,7 @@ function parseLine(text: string, line: number): Statement & { readonly signature
   }
 }
 
-/** The exact output of JSON.stringify. The same content in other bytes is refused. */
+/** Pattern of a line: the exact output of JSON.stringify. The same content in other bytes is refused. */
 const LINE =
   /^\{"version":1,"block":"(\d{1,19})","blockHash":"([0-9a-f]{64})","sealedAt":"(\d{1,19})","previous":(null|"[0-9a-f]{64}"),"key":"([0-9a-f]{64})","signature":"([A-Za-z0-9+/]{86}==)"\}$/
 

@@ -5,11 +5,11 @@ import { EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, type RowKind 
 import { LedgerRow } from './LedgerRow.js'
 
 /**
- * Reads of the ledger's verifiers, as symphony_auditor. Rows come in the order of blocks, page by page, so that the
+ * Reads the ledger for its verifiers, as symphony_auditor. Rows come in the order of blocks, page by page, so that the
  * size of the ledger does not affect memory.
  */
 
-/** Columns of the id of each kind of row, and of its number within its item. */
+/** Columns of each kind of row: its id, and its number within its item. */
 const KEYS = {
   identity: { id: 'outbox_id', number: '0::integer' },
   attempt: { id: 'attempt_id', number: 't.attempt_no' },
@@ -131,7 +131,9 @@ export async function readBlockPage(role: Queryable, afterNo: bigint, limit: num
   return rows.map(toBlock)
 }
 
-/** Reads the number of the block that covers each row, in their order; undefined if no block covers it yet. */
+/**
+ * Returns, in the order of the rows, the number of the block that covers each row; undefined if no block covers it yet.
+ */
 export async function readBlockNumbersOf(role: Queryable, rows: readonly LedgerRow[]): Promise<(bigint | undefined)[]> {
   const { rows: found } = await role.query<{ no: string | null }>(
     `SELECT c.block_no::text AS no
@@ -192,8 +194,8 @@ export async function beginSnapshot(tx: Queryable): Promise<void> {
 }
 
 /**
- * Seals the next rows whose transactions have ended. Returns undefined if there are none, another session seals, or the
- * last block is not full and younger than the interval.
+ * Seals the next rows whose transactions have ended. Returns undefined if there are none, if another session is
+ * sealing, or if the last block is not full and is younger than the interval.
  */
 export async function sealLedgerBlock(
   role: Queryable,
@@ -214,7 +216,7 @@ export interface VerifiedBlock {
   readonly breaks: readonly string[]
 }
 
-/** Compares the next block with its rows. Returns undefined if none is due or another session verifies. */
+/** Compares the next block with its rows. Returns undefined if no block is due or another session is verifying. */
 export async function verifyLedgerBlock(
   role: Queryable,
   rowsPerSecond: number,
@@ -230,7 +232,7 @@ export async function verifyLedgerBlock(
 
 export interface LedgerCounts {
   readonly accepted: bigint
-  /** Undefined for an export, which has no queue. */
+  /** Number of pending items; undefined for an export, which has no queue. */
   readonly pending: bigint | undefined
   readonly held: bigint | undefined
   readonly dispatched: bigint
@@ -257,7 +259,7 @@ export async function countLedger(role: Queryable): Promise<LedgerCounts> {
   }
 }
 
-/** Finds items that are neither pending nor terminal, or both, or were never accepted. */
+/** Finds items that are neither pending nor terminal, that are both, or that were never enqueued. */
 export async function findMisplacedItems(role: Queryable): Promise<string[]> {
   return ids(
     role,

@@ -23,7 +23,7 @@ export interface ExportManifest {
   readonly rows: number
   /** Rows that no block covered at the time of the export. */
   readonly openRows: number
-  /** Number of the next transaction at the time of the export. No row comes from it or a later one. */
+  /** Number of the next transaction at the time of the export. No row has this number or a higher one. */
   readonly nextTransaction: string
   readonly files: Readonly<Record<string, string>>
 }
@@ -45,8 +45,8 @@ export interface ExportOptions {
 }
 
 /**
- * Writes the whole ledger as text to a new folder, for verification without the database. The folder gets its name when
- * it is complete. For a ledger in use, pass a source with one snapshot.
+ * Writes the whole ledger as text to a new folder, for verification without the database. The folder gets its final
+ * name when it is complete. For a ledger in use, pass a source with one snapshot.
  */
 export async function exportLedger(
   source: LedgerSource,

@@ -85,7 +85,7 @@ function parseManifest(text: string): ExportManifest | undefined {
     nextTransaction,
     files: Object.fromEntries(sums),
   }
-  // Compared to the byte, so that no part of it can change unnoticed.
+  // Compares all bytes of the manifest, so that no part of it can change unnoticed.
   return writeManifest(manifest) === text ? manifest : undefined
 }
 

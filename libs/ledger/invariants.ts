@@ -68,7 +68,7 @@ export class RailBookComparison {
   add({ outboxId, state, railReference, decidedByPeople }: TerminalOutcome): void {
     const references = this.#paid.get(outboxId) ?? []
     if (state === 'DISPATCHED' && !references.includes(railReference ?? '')) this.unpaid.push(outboxId)
-    // Two people may decide that a paid payment failed. An attempt must never end FAILED if the rail has paid.
+    // Two people may decide FAILED for a payment that the rail made. A worker must never record FAILED for one.
     if (state === 'FAILED' && references.length > 0 && !decidedByPeople) this.failedButPaid.push(outboxId)
   }
 }

@@ -4,7 +4,7 @@ import { readBlockNumbersOf, readBlockPage, readItemRows } from './db.js'
 import { KINDS, type RowKind } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 
-/** Path from a row to the root of its block. The hash of each step is contained in the next. */
+/** Path from a row to the root of its block. Each step contains the hash of the step before. */
 export interface RowProof {
   readonly block: Omit<Block, 'entries'>
   /** Up to four entries, one of which is the row's; undefined if the block has no entry of the row. */
@@ -48,7 +48,7 @@ export async function readItemProof(
   return proveRows(role, rows)
 }
 
-/** Proves rows with one block in memory at a time: a block may have 100,000 entries. */
+/** Builds the proofs of rows. Keeps one block in memory at a time, because a block may have 100,000 entries. */
 async function proveRows(role: Queryable, rows: readonly LedgerRow[]): Promise<ProvenRow[]> {
   const numbers = await readBlockNumbersOf(role, rows)
   const proofs = new Map<LedgerRow, RowProof>()

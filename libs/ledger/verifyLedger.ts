@@ -174,7 +174,7 @@ class Verification {
 class BlockContents {
   readonly #block: Block
   #entries: Buffer
-  /** Rows that differ from the entry at their position. Nearly always none. */
+  /** Rows that differ from the entry at their position, to name them in a break. Nearly always empty. */
   readonly #names = new Map<number, Pick<LedgerBreak, 'subject' | 'position'>>()
   count = 0
 

@@ -19,7 +19,7 @@ export interface CheckpointReport {
 
 /**
  * Verifies the blocks after the last checkpoint and signs the newest. Refuses a ledger that fails verification or
- * contradicts the last checkpoint: its block is missing (restored, truncated) or replaced.
+ * contradicts the last checkpoint, because the signed block is missing (restored, truncated) or replaced.
  */
 export async function writeCheckpoint(
   source: LedgerSource,
@@ -44,7 +44,9 @@ export async function writeCheckpoint(
   })
 }
 
-/** Reads the lines; none if the file does not exist. Refuses an incomplete last line instead of repairing it. */
+/**
+ * Returns the lines of the file, or none if it does not exist. Refuses an incomplete last line instead of repairing it.
+ */
 export async function readCheckpointLines(file: string): Promise<string[]> {
   let text: string
   try {

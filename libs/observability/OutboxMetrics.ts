@@ -155,7 +155,7 @@ export class OutboxMetrics {
       case 'outbox.unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
       case 'outbox.recorded':
-      // Recorded by an earlier call whose answer was lost, so it has not been counted yet.
+      // An earlier call recorded the outcome, but its answer was lost. So the outcome has not been counted yet.
       case 'outbox.alreadyRecorded':
         if (event.state !== 'RETRYABLE') {
           const labels = { rail: event.railType, state: event.state }
@@ -209,7 +209,7 @@ const ERRORS = [
   'RAIL_ABORTED',
   'RAIL_NOT_SENT',
 ]
-/** Reasons of holds that a claim, a completion, the relayer or lease repair places. */
+/** Reasons for which a claim, a completion, the relayer or lease repair holds an item. */
 const HOLD_REASONS = [
   'OUTCOME_UNKNOWN',
   'RETRY_CEILING',
@@ -223,7 +223,7 @@ const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_
 const BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400]
 const BREAKER_VALUES = { closed: 0, 'half-open': 0.5, open: 1 } as const
 
-/** Returns the one counter for faults of all workers of a process. */
+/** Returns the counter of faults, which all workers of a process share. */
 export function faultsCounter(registry: Registry): Counter<'during'> {
   const known = registry.getSingleMetric('worker_faults_total')
   if (known instanceof Counter) return known

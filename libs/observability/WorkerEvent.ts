@@ -17,7 +17,7 @@ export type WorkerEvent =
   | LeaseEvent
   | PlatformEvent
 
-/** Narrows an event to those of one module, e.g. `outbox` to `outbox.held` and others. */
+/** Returns whether an event belongs to a module. For example, `outbox.held` belongs to `outbox`. */
 export function isOfModule<Module extends string>(
   module: Module,
   event: WorkerEvent,

@@ -54,7 +54,7 @@ export function createStatusRegistry(status?: SystemStatus): Registry {
   return registry
 }
 
-/** Returns no sample for an unknown value. */
+/** Returns one sample, or none for an unknown value. */
 function known(value: bigint | number | null): readonly Sample[] {
   return value === null ? [] : [[value]]
 }

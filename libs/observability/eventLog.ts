@@ -159,7 +159,7 @@ function logLeaseEvent(event: LeaseEvent, log: Logger, faults: FaultLog): void {
     case 'lease.acquired':
       return log.info(leaseOf(event), 'lease_acquired')
     case 'lease.ended':
-      // A lost lease is expected: its next holder continues.
+      // A lost lease is expected, because the next holder continues the work.
       return log.info({ ...leaseOf(event), reason: event.reason }, 'lease_ended')
     case 'lease.interrupted':
       return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
@@ -234,8 +234,8 @@ interface Faults {
 }
 
 /**
- * Limits the log lines about faults: one per kind at once, then at most one per minute with the number of faults. An
- * outage of the database would otherwise fill a disk.
+ * Limits the log lines about faults. The first fault of a kind is logged at once, later ones at most once per minute
+ * with their number. An outage of the database would otherwise fill a disk.
  */
 export class FaultLog {
   readonly #log: Logger

@@ -15,8 +15,8 @@ import type { LeasedItem } from './LeasedItem.js'
 import { remoteParent, traceContextOf } from './traces.js'
 
 /**
- * Records each attempt as a span. Its parent is the request that enqueued the item; it links to the previous attempt if
- * this process made that one. The rail receives the context of the span.
+ * Records each attempt as a span. The parent of the span is the request that enqueued the item. The span links to the
+ * previous attempt if this process made that attempt. The rail receives the context of the span.
  */
 export class AttemptSpans {
   readonly #workerId: string

@@ -19,7 +19,8 @@ interface QuarantinedItem {
  *
  * Quarantine is decided only here. An item whose last lease expired may have a payload that crashes its worker. After
  * one expiry it is dispatched alone on its rail, after two alone in the process. Its batch-mates are released first,
- * and no item is leased beside it. If it crashes this process, their leases would expire too and count against them.
+ * and no item is leased beside it. If the item crashed this process, the leases of other items would expire too and
+ * count against them.
  */
 export class DispatchQueue {
   readonly lanes: readonly RailLane[]
@@ -51,7 +52,7 @@ export class DispatchQueue {
     return this.#laneByRail.get(railType)
   }
 
-  /** Returns the lane of a queued item. `add` queues only items that have one. */
+  /** Returns the lane of a queued item. `add` queues only items that have a lane. */
   laneOf({ item }: LeasedItem): RailLane {
     return this.#laneByRail.get(item.railType)!
   }

@@ -128,8 +128,8 @@ export class ItemClaimer {
       claimed += items
     }
     if (this.#shouldClaimMore) {
-      // Starts the items only after the next claim is sent: the server leases one batch while this process dispatches
-      // the other.
+      // Starts the items only after the next claim is sent, so that the server leases the next batch while this process
+      // dispatches this one.
       void yieldToEventLoop().then(() => dispatcher.startDispatches())
       return { pollAgain: true }
     }
@@ -183,7 +183,7 @@ export class ItemClaimer {
     const { role, relayer, guard } = this.#options
     return claimOutboxBatch(role, wanted, relayer.workerId, relayer.leaseSeconds, {
       rails: lanes.map(({ railType }) => railType),
-      // A payment rail claims payments only. All lanes of a group are of one kind.
+      // Payment rails claim payments only. The lanes of a group are all payment rails or all topics.
       ...(lanes[0]!.rail.money ? { isMessage: false } : {}),
       onUnleased,
       ...guard.claimEpoch,
@@ -252,8 +252,8 @@ class DatabaseClock {
   }
 
   /**
-   * Compares the clocks by an answer with the database's time. Returns the size of the jump, or undefined if there is
-   * none.
+   * Compares the clocks, using an answer that contains the database's time. Returns the size of the jump, or undefined
+   * if there is none.
    */
   observe(databaseNow: Date, sentAtMs: number): number | undefined {
     const answerMs = this.#clock.monotonicMs() - sentAtMs

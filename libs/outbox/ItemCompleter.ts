@@ -20,8 +20,8 @@ interface ItemCompleterOptions {
 }
 
 /**
- * Records outcomes in the ledger. While one group is written, the next one gathers: under load many outcomes share a
- * statement, and an idle relayer records each outcome at once.
+ * Records outcomes in the ledger. Outcomes that arrive while a group is written form the next group. So under load many
+ * outcomes share a statement, and an idle relayer records each outcome at once.
  *
  * A failed completion is retried *as a completion*, and the payment is not sent again. The lease token makes a repeated
  * completion idempotent. If the lease is lost, the outcome is saved as a late outcome.
@@ -65,7 +65,9 @@ export class ItemCompleter {
     this.#givingUp.abort()
   }
 
-  /** Saves an outcome that arrived without a live lease. An unknown outcome is no evidence and is not saved. */
+  /**
+   * Saves an outcome that arrived without a live lease. Does not save an unknown outcome, because it is no evidence.
+   */
   async saveLateOutcome(outcome: AttemptOutcome): Promise<void> {
     if (outcome.outcomeUnknown === true) return
     const { role, workerId, events } = this.#options

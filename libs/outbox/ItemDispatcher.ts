@@ -62,7 +62,7 @@ export class ItemDispatcher implements DispatchHooks {
     return this.#isStopping
   }
 
-  /** Allows calls to start, also after a stop. */
+  /** Allows calls to start. Also used for a start after a stop. */
   open(): void {
     this.#isStopping = false
   }
@@ -156,7 +156,7 @@ export class ItemDispatcher implements DispatchHooks {
   }
 
   /**
-   * Returns how long a lease must still last at the start of a call. A renewed lease needs only the time until the next
+   * Returns how long a lease must still last at the start of a call. With renewal, it must last only until the next
    * renewal.
    */
   leaseNeededMs({ timeoutMs }: LoadedRail): number {

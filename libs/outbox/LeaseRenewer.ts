@@ -59,7 +59,7 @@ export class LeaseRenewer {
     const renewals = await renewOutboxLeases(role, leases, workerId, leaseSeconds)
     for (const [index, { renewed, outboxId }] of renewals.entries()) {
       const leased = ending[index]
-      // An item that finished in the meantime was removed, and its lease ended correctly.
+      // Skips an item that finished in the meantime: it was removed, and its lease ended correctly.
       if (leased === undefined || !this.#items.has(leased)) continue
       if (renewed) leased.renewed(sentAtMs + trustedLeaseMs(leaseSeconds))
       else {

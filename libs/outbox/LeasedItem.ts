@@ -9,10 +9,10 @@ class LeaseEndedError extends Error {
 }
 
 /**
- * One leased item in this process, from its claim until its outcome is recorded. The trusted time of the lease runs by
- * the process's monotonic clock from just before the claim was sent. A running process therefore stops before the
- * database leases the item to another worker; a suspended process cannot. The item is the stop signal of its own rail
- * call.
+ * One leased item in this process, from its claim until its outcome is recorded. The lease is trusted for a fixed time
+ * by the process's monotonic clock, counted from just before the claim was sent. A running process therefore stops
+ * before the database leases the item to another worker; a suspended process cannot. The item is the stop signal of its
+ * own rail call.
  */
 export class LeasedItem implements StopSignal {
   readonly item: ClaimedItem
@@ -57,7 +57,7 @@ export class LeasedItem implements StopSignal {
     return nowMs - this.claimedAtMs + (this.item.claimedAt.getTime() - this.item.createdAt.getTime())
   }
 
-  /** Begins a call that ends after `timeoutMs`. Sets a timer that aborts it only if the lease ends earlier. */
+  /** Begins a call that ends after `timeoutMs`. If the lease ends earlier, sets a timer that aborts the call then. */
   startCall(timeoutMs: number): void {
     if (this.trustedForMs < timeoutMs) this.#abortAtLeaseEnd()
   }

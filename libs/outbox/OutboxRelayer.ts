@@ -13,8 +13,9 @@ import { RestoreGuard } from './RestoreGuard.js'
 import { WorkerHeartbeat } from './WorkerHeartbeat.js'
 
 /**
- * Dispatches due items to their rails: claims as many as it has capacity for, calls each rail once, records each
- * outcome once. `ItemClaimer`, `ItemDispatcher` and `ItemCompleter` do the work; each passes items to the next.
+ * Dispatches due items to their rails: claims as many items as it has capacity for, calls the rail once per claim,
+ * records each outcome once. `ItemClaimer`, `ItemDispatcher` and `ItemCompleter` do the work; each passes items to the
+ * next.
  *
  * It guarantees three things. A call starts only under a lease that outlives the call. An outcome survives a short
  * database outage. A stop releases every lease without a call. It does not guarantee one rail call per item: after an

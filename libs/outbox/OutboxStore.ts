@@ -84,7 +84,8 @@ export interface OutboxStoreDatabase {
 /**
  * Uses the outbox as a plain message queue: claim, ack, abandon, fail. It shares the rows, functions and ledger of the
  * payment outbox, but never enqueues, leases or completes a payment. `ack`, `abandon` and `fail` return the ids that
- * they changed. They skip ids that another owner holds, terminal, unknown and repeated ids, and payments.
+ * they changed. They skip messages that another owner holds or that are terminal, unknown or repeated ids, and
+ * payments.
  */
 export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
   readonly owner: string
@@ -168,7 +169,8 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     if (typeof error !== 'string' || error.trim() === '') {
       throw new InvalidArgumentError('error', 'expected the reason of the failure as text')
     }
-    // Topics are resendable, so a refusal by the handler also settles earlier attempts with an unknown outcome.
+    // Topics have the policy `resend`, so a refusal by the handler also settles earlier attempts with an unknown
+    // outcome.
     return this.#complete(messages, ({ id, leaseToken }) => ({
       outboxId: id,
       leaseToken,

@@ -6,7 +6,7 @@ import type { LeasedItem } from './LeasedItem.js'
 interface RailLaneOptions {
   readonly rail: LoadedRail
   readonly concurrency: number
-  /** Number of items that may be leased before a slot is free. 0 for rails with a dispatch mark. */
+  /** Maximum number of items that are leased before a slot is free. 0 for rails with a dispatch mark. */
   readonly prefetchMax: number
   readonly breaker: { readonly failuresMax: number; readonly openMs: number }
   readonly clock: Clock
@@ -15,7 +15,7 @@ interface RailLaneOptions {
 
 /**
  * Queue of one rail in a relayer: its leased items, slots, rate limit and circuit breaker. A lane reports how much more
- * it may lease, so a rail that is slow or down fills only its own lane. Quarantine is not its concern.
+ * it may lease, so a rail that is slow or down fills only its own lane. `DispatchQueue` decides on quarantine.
  */
 export class RailLane {
   readonly rail: LoadedRail
@@ -78,7 +78,7 @@ export class RailLane {
   }
 
   /**
-   * Returns whether a claim is worth its cost: a slot is free and no item waits for it, or half of the capacity is
+   * Returns whether a claim is worth its cost: a slot is free and no item waits, or at least half of the capacity is
    * free.
    */
   needsItems(freeCapacity: number): boolean {
@@ -139,7 +139,8 @@ export class RailLane {
     const elapsedMs = nowMs - this.#measuredAtMs
     if (elapsedMs < MEASURE_MS) return
     const latest = (this.#finishedSince * 1_000) / elapsedMs
-    // The speed falls at once and rises by halves: a lane that became slow must not hold leases that others could use.
+    // The speed falls at once, but rises only halfway to a higher measurement. A lane that became slow must not hold
+    // leases that others could use.
     this.#speed = latest < this.#speed ? latest : (this.#speed + latest) / 2
     this.#finishedSince = 0
     this.#measuredAtMs = nowMs

@@ -25,7 +25,7 @@ export class RailWarnings {
   readonly #clock: Clock
   readonly #checked = new Map<string, CheckedRail>()
 
-  /** Needs symphony_ingest. */
+  /** Creates the warnings of a process. The role must be symphony_ingest. */
   constructor(role: Queryable, clock: Clock = systemClock) {
     this.#role = role
     this.#clock = clock

@@ -11,7 +11,10 @@ interface RestoreGuardOptions {
   readonly workerId: string
   readonly events: Emitter<RelayerEvent>
   readonly clock: Clock
-  /** Maximum age of a check at a claim. A relayer that only runs rounds has no heartbeat that repeats the check. */
+  /**
+   * Maximum age of the last check at a claim. Usually the heartbeat repeats the check; a relayer that only runs single
+   * rounds has no heartbeat.
+   */
   readonly heartbeatMs: number
   /** File that keeps the record for the next process. Without it, the record ends with the process. */
   readonly epochFile: EpochFile | undefined

@@ -144,7 +144,7 @@ export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColu
   }
 }
 
-/** Checks a list of rails. Returns null for all rails. */
+/** Checks a list of rails. Returns null if no list is given, which means all rails. */
 export function optionalRails(argument: string, rails: readonly string[] | undefined): string[] | null {
   if (rails === undefined) return null
   requireBatch(argument, rails)
@@ -203,7 +203,7 @@ function optionalDate(argument: ArgumentName, value: Date | undefined): Date | n
   return value
 }
 
-/** int4 in the ledger. */
+/** Bounds of an int4, the type of the ledger's column. */
 const LATENCY_MS = Object.freeze({ min: 0, max: 2_147_483_647 })
-/** Thirty days. A longer Retry-After of a rail is a mistake. */
+/** At most thirty days. A longer Retry-After of a rail is a mistake. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

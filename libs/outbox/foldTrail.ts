@@ -1,8 +1,8 @@
 import type { JsonObject } from '../core/index.js'
 
 /**
- * Row of `payment_outbox_pending`, column by column. Times are text with microseconds. A payload and a lease token are
- * `sha256:` and their hash, because no event holds either of them.
+ * Row of `payment_outbox_pending`, column by column. Times are text with microseconds. Instead of a payload or a lease
+ * token, the row has `sha256:` and the hash, because events contain only the hashes.
  */
 export interface PendingRow {
   readonly outbox_id: string
@@ -36,7 +36,7 @@ export interface PendingRow {
 
 export type PendingColumn = keyof PendingRow
 
-/** Columns that never change. The fold takes them from `payment_outbox_identities`, which no function changes. */
+/** Columns that never change. The fold takes them from `payment_outbox_identities`, an append-only table. */
 export type PendingIdentity = Pick<
   PendingRow,
   | 'outbox_id'
@@ -129,7 +129,8 @@ function enqueuedRow(identity: PendingIdentity, detail: JsonObject): PendingRow 
     expiry_streak: 0,
     late_outcome: null,
     blocked: detail['blocked'] === true,
-    // A new block is unverified until the next claim or repair checks it.
+    // An item that is blocked at its enqueue counts as unverified until the next claim or repair checks whether it is
+    // still blocked.
     block_unverified: detail['blocked'] === true,
     trace_context: textOrNull(detail['trace_context']),
   }
@@ -205,14 +206,14 @@ const NO_LEASE = {
 
 const NO_HOLD = { hold_reason: null, held_by: null, held_at: null } satisfies Partial<PendingRow>
 
-/** Maximum of the column (`outbox_attempt_ceiling`). */
+/** Maximum of the column `attempt_count`, as in `outbox_attempt_ceiling`. */
 const ATTEMPT_CEILING = 20
 
 function countedBy({ detail }: TrailEvent, row: PendingRow): Pick<PendingRow, 'attempt_count'> {
   return { attempt_count: Math.max(row.attempt_count, Math.min(Number(detail['attempt_no']), ATTEMPT_CEILING)) }
 }
 
-/** Keeps a late success, because a later report never replaces it. */
+/** Applies a late outcome. Keeps an earlier late success, because a later report never replaces it. */
 function lateOutcome({ detail, detailText }: TrailEvent, row: PendingRow): Partial<PendingRow> {
   const known: { readonly state?: unknown } = row.late_outcome === null ? {} : JSON.parse(row.late_outcome)
   return {

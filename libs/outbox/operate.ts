@@ -27,8 +27,8 @@ import type {
 } from './types.js'
 
 /**
- * Wraps the SQL functions around the items, one wrapper per function, under the same name: lease repair, worker
- * reports, dispatch freeze, operator decisions and pauses. `db.ts` has the functions that move an item.
+ * Wraps the SQL functions besides those that move an item, one wrapper per function, under the same name: lease repair,
+ * worker reports, dispatch freeze, operator decisions and pauses. `db.ts` has the functions that move an item.
  */
 
 export async function repairExpiredLeases(
@@ -92,7 +92,7 @@ export async function heartbeatOutboxWorker(role: Queryable, workerId: string, d
   return toDate(onlyRow(rows).heartbeat_outbox_worker)
 }
 
-/** Rail as `declareOutboxRails` records it. A `LoadedRail` is one. */
+/** Part of a rail that `declareOutboxRails` records. Every `LoadedRail` has it. */
 export type DeclaredRail = Pick<LoadedRail, 'type' | 'money' | 'fields'>
 
 /**
@@ -116,14 +116,14 @@ export async function declareOutboxRails(
   }
 }
 
-/** Rail without a worker. */
+/** Rail that no worker has served within a day. */
 export interface UnservedRail {
   readonly railType: string
   /** Time of the latest declaration by a worker; null if there is none. */
   readonly servedAt: Date | null
 }
 
-/** Returns those of up to 1000 rails that no worker has served within a day. */
+/** Returns the rails, of up to 1000 given ones, that no worker has served within a day. */
 export async function unservedOutboxRails(role: Queryable, rails: readonly string[]): Promise<UnservedRail[]> {
   const rows = await call<{ rail_type: string; served_at: Date | null }>(role, 'unserved_outbox_rails', [
     optionalRails('rails', rails),

@@ -71,7 +71,7 @@ export class RelayerOptionError extends SymphonyError {
   }
 }
 
-/** Fills in defaults. Refuses options that could pay twice or never find an item. */
+/** Fills in defaults. Refuses options with which a payment could be made twice, or an item never be found. */
 export function resolveRelayerOptions(
   given: RelayerOptions,
   rails: readonly { readonly type: string; readonly timeoutMs: number }[],

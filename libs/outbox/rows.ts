@@ -87,8 +87,8 @@ export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTa
     else onUnleased?.({ outboxId: one.outbox_id, railType: one.rail_type, holdReason: one.hold_reason })
   }
   if (row.items === null) return []
-  // Items of one claim share these dates, and a new item shares one date for both times. A Date takes 96 bytes, and
-  // thousands of items are in memory at once.
+  // Items of one claim share these dates, and a new item has one Date for its creation and its due time. A Date takes
+  // 96 bytes, and thousands of items are in memory at once.
   const leaseExpiresAt = new Date(row.lease_expires_at!)
   const claimedAt = new Date(row.claimed_at!)
   const payloads: readonly JsonObject[] = JSON.parse(row.payloads ?? '[]')

@@ -5,7 +5,7 @@ import type { AttemptAction, AttemptState, FreezeCause } from './types.js'
 export interface DispatchEpoch {
   readonly epochNo: number
   readonly beganAt: Date
-  /** Null if the server does not reveal it. */
+  /** Identifier of the database cluster; null if the server does not reveal it. */
   readonly systemIdentifier: bigint | null
   readonly timeline: number | null
   readonly beatNo: bigint
@@ -54,11 +54,11 @@ export interface OutboxStatus {
   readonly heldFieldKeyDestroyedCount: bigint
   readonly heldFieldUnreadableCount: bigint
   readonly heldReferenceInvalidCount: bigint
-  /** Items held by an operator, or for a reason of the rail. */
+  /** Items held by an operator, or for a reason that the rail gave. */
   readonly heldOtherCount: bigint
   /** Relayers that reported within the last minute. */
   readonly workersAliveCount: bigint
-  /** All TERMINAL_BLOCKED events. */
+  /** Number of TERMINAL_BLOCKED events, reviewed or not. */
   readonly contradictionsTotal: bigint
   readonly unreviewedContradictionCount: bigint
   /** Age of the oldest unreviewed contradiction; 0 if there is none. */
@@ -75,12 +75,12 @@ export interface OutboxStatus {
   readonly retryableRecentlyAgeSeconds: number
   readonly failedRecentlyAgeSeconds: number
   /**
-   * Time since the last such alarm of a worker that reported within a day; null if there was none. The next field is
-   * the same for clock jumps.
+   * Time since a worker last met an unlisted code, by the reports of the last day; null if none reported one. The next
+   * field is the same for clock jumps.
    */
   readonly lastUnknownCodeAgeSeconds: number | null
   readonly lastClockJumpAgeSeconds: number | null
-  /** Result of the last verification of the ledger; null before the first. */
+  /** Number of breaks that the last verification of the ledger found; null before the first verification. */
   readonly ledgerBreakCount: bigint | null
   readonly ledgerVerifiedAt: Date | null
   readonly ledgerBrokenAgeSeconds: number | null
@@ -94,10 +94,10 @@ export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' |
 
 /** Part of a payload that every reader of an item sees, as far as the rail's field classes allow. */
 export interface ShownMoney {
-  /** Decimal, as in the payload; null if it is secret or not a number. */
+  /** Amount as decimal text, as in the payload; null if it is secret or not a number. */
   readonly amount: string | null
   readonly currency: string | null
-  /** Masked as `••••3000`; null if it is withheld or absent. */
+  /** Destination, masked as `••••3000`; null if it is withheld or absent. */
   readonly destination: string | null
   /** Reason for a withheld destination. `undeclared`: no process has declared the rail. */
   readonly destinationWithheld: 'encrypted' | 'forbidden' | 'undeclared' | null
@@ -146,7 +146,7 @@ export interface Page<Item> {
   readonly next: string | null
 }
 
-/** Row of the ledger, without payload and token. */
+/** Attempt in the ledger, without payload and token. */
 export interface LedgerAttempt {
   readonly attemptNo: number
   readonly state: AttemptState

@@ -30,7 +30,7 @@ interface TopicDeclaration<Payload extends object> {
   readonly rate?: { readonly perSecond: number }
 }
 
-/** Constraint on an interface that lists topics and their payloads. */
+/** Constraint of the type parameter `Payloads`: an interface of payload types by topic. */
 type PayloadsByTopic<Payloads> = { readonly [Topic in keyof Payloads]: object }
 
 /** Handlers by topic: a function, or an object with schema and limits. */
@@ -100,8 +100,8 @@ function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => 
     dispatch: (request) => {
       tell(messageOf(topic, request))
       const message = `no handler for the topic ${topic}`
-      // The last attempt would be recorded as FAILED. An unknown outcome is held instead, because no handler refused
-      // the message.
+      // A retryable answer to the last attempt would be recorded as FAILED. An unknown outcome is held instead, because
+      // no handler refused the message.
       if (request.attempt >= ATTEMPTS_MAX) return { outcome: 'unknown', code: 'NO_HANDLER', message }
       const retryAfterMs = Math.min(MINUTE_MS * 2 ** (request.attempt - 1), MISSING_HANDLER_DELAY_MAX_MS)
       return { outcome: 'retryable', code: 'NO_HANDLER', message, retryAfterMs }
@@ -127,7 +127,7 @@ function isDeclaration<Payload extends object>(value: unknown): value is TopicDe
 }
 
 const MINUTE_MS = 60_000
-/** Six hours, so that the attempts last over a weekend. */
+/** Maximum delay of six hours, so that the 20 attempts last over a weekend. */
 const MISSING_HANDLER_DELAY_MAX_MS = 6 * 60 * MINUTE_MS
 /** Same as `outbox_attempt_ceiling()` in the database. */
 const ATTEMPTS_MAX = 20

@@ -13,8 +13,8 @@ export interface OutboxInstruction {
   /** Whether the item waits for earlier ordered items of the participant. @default false */
   readonly ordered?: boolean
   /**
-   * Trace context, as `encodeTraceContext` makes it from request headers. A repeated instruction may have another one.
-   * An invalid one is dropped. @default the active span, if there is one
+   * Trace context, as `encodeTraceContext` makes it from request headers. A repeated instruction may have another trace
+   * context. An invalid trace context is dropped. @default the active span, if there is one
    */
   readonly traceContext?: string
 }
@@ -122,9 +122,9 @@ export interface AttemptOutcome extends LeaseRef {
    * definitive inquiry or an idempotent rail can show. Absent: unchanged.
    */
   readonly outcomeUnknown?: boolean | null
-  /** Reason to hold the item instead of retrying it. Refused with DISPATCHED. */
+  /** Reason to hold the item instead of retrying it. Not allowed with DISPATCHED. */
   readonly holdReason?: string | null
-  /** Action of the attempt. `not_sent` is refused with DISPATCHED. @default 'sent' */
+  /** Action of the attempt. `not_sent` is not allowed with DISPATCHED. @default 'sent' */
   readonly action?: Exclude<AttemptAction, 'decided' | 'expired'> | null
 }
 
@@ -141,7 +141,7 @@ export interface RecordedAttempt {
  */
 export type CompletionVerdict =
   | ({ readonly outboxId: string; readonly verdict: 'RECORDED'; readonly contradicted: boolean } & RecordedAttempt)
-  /** The same token had already recorded this outcome, so the first answer was lost, not the lease. */
+  /** An earlier call with the same token recorded this outcome, and its answer was lost. The lease was not lost. */
   | {
       readonly outboxId: string
       readonly verdict: 'ALREADY_RECORDED'
@@ -173,18 +173,20 @@ export interface LateOutcome extends LeaseRef {
 
 export interface LateOutcomeEvent {
   readonly eventId: string
-  /** TERMINAL_BLOCKED: the late outcome contradicts the recorded one, which stands. An operator must review it. */
+  /**
+   * TERMINAL_BLOCKED: the late outcome contradicts the recorded one, which does not change. An operator must review it.
+   */
   readonly eventType: 'LATE_OUTCOME' | 'TERMINAL_BLOCKED'
 }
 
 export interface RepairedLease {
   readonly outboxId: string
   readonly attemptNo: number
-  /** Reason for which the repair held the item, if it did. */
+  /** Reason for which the repair held the item; undefined if the repair did not hold it. */
   readonly placedHold: string | undefined
 }
 
-/** Expired lease that repair could not return to the queue. The next run finds it again. */
+/** Expired lease that repair could not return to the queue. The next run tries again. */
 export interface UnrepairedLease {
   readonly outboxId: string
   /** Number of the attempt that could not be recorded. */
@@ -228,7 +230,7 @@ export type FreezeCause =
   | 'LOWER_TIMELINE'
   /** A failover or a recovery that may have lost commits. */
   | 'NEW_TIMELINE'
-  /** A worker's record is newer than the database: the database is an earlier state of itself. */
+  /** A worker's record is newer than the database, so the database was restored to an earlier state. */
   | 'LOST_COMMITS'
   | 'OPERATOR'
 

@@ -60,7 +60,7 @@ export class DatabaseSet {
     })
   }
 
-  /** Refreshes once, which may throw, then periodically. */
+  /** Refreshes now and then periodically. Throws if the first refresh fails. */
   async start(): Promise<void> {
     await this.refresh()
     this.#loop.start()
@@ -93,7 +93,7 @@ export class DatabaseSet {
 
   /**
    * Returns the database of a key: the same in every process for the same key and set of names. When a database is
-   * added or removed, only its own keys move.
+   * added or removed, only the keys of that database move.
    */
   forKey(key: string): Member {
     requiredText('key', key, KEY_LENGTH_MAX)
@@ -154,7 +154,7 @@ function isSame(member: OpenMember | undefined, entry: CheckedDatabase | undefin
   return member !== undefined && member.identity === entry?.identity && member.url === entry.url
 }
 
-/** Names are case-insensitive. */
+/** Returns the key of a name, because names are case-insensitive. */
 function keyOf({ name }: Pick<Member, 'name'>): string {
   return name.toLowerCase()
 }

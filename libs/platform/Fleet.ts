@@ -31,7 +31,9 @@ export type WorkerFactory = (member: Member) => readonly FleetWorker[]
 const DOWN_MS = 500
 /** Maximum time that a probe of a failed database keeps its slot. After that the probe waits without a slot. */
 const ANSWER_MS = 1_000
-/** Rounds that a worker with more work may run in one slot under `drain-first`, so that other databases get theirs. */
+/**
+ * Maximum number of rounds that a worker runs in one slot under `drain-first`, so that other databases get slots too.
+ */
 const ROUNDS_MAX = 100
 
 /** Databases that fleets of this process serve: one fleet per database. */
@@ -51,7 +53,10 @@ export class Fleet {
   readonly #slots: FairSlots
   readonly #probes = new FairSlots(1)
   readonly #workers = new Map<Member, DatabaseWorkers>()
-  /** Members whose database another fleet of this process serves, each with the loop that checks again. */
+  /**
+   * Members whose database another fleet of this process serves, each with a loop that checks whether the other fleet
+   * has stopped.
+   */
   readonly #waiting = new Map<Member, { readonly loop: PollLoop; readonly wakeup: Wakeup }>()
   readonly #down = new Set<Member>()
   #unfollow: (() => Promise<void>) | undefined
@@ -79,7 +84,7 @@ export class Fleet {
     })
   }
 
-  /** Waits for running rounds. */
+  /** Stops all workers. Waits for running rounds. */
   async stop(): Promise<void> {
     await this.#unfollow?.()
     this.#unfollow = undefined
@@ -149,7 +154,7 @@ export class Fleet {
     this.#waiting.delete(member)
     const served = this.#workers.get(member)
     if (served === undefined) return
-    // In parallel: a round that waits for a lost database ends when its worker stops.
+    // In parallel, because a round that waits for a lost database ends only when its worker stops.
     await Promise.all([...served.loops, ...served.workers].map((one) => one.stop()))
     member.database.closeIdle()
     this.#workers.delete(member)
@@ -212,7 +217,7 @@ export class Fleet {
     }
   }
 
-  /** Closes the connections of a database after its slot, if there are more databases than connections. */
+  /** Closes the connections of a database after it left its slot, if there are more databases than connections. */
   #left(identity: string): void {
     const { connectionsMax, connectionsPerDatabase } = this.#options
     if (this.#workers.size * connectionsPerDatabase <= connectionsMax) return
@@ -239,8 +244,8 @@ interface DatabaseWorkers {
 const EXECUTOR = 'symphony_executor'
 
 /**
- * Adapts a worker (relayer, repair, inbox, scheduler) for a fleet. `isBusy` tells from its counts whether to poll
- * again.
+ * Adapts a worker (relayer, repair, inbox, scheduler) for a fleet. `isBusy` returns, from the counts of a round,
+ * whether to poll again.
  */
 export function toFleetWorker<Counts>(
   name: string,

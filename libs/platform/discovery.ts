@@ -13,7 +13,7 @@ export interface PlatformDatabase {
 
 /**
  * Returns the current databases. It is called periodically, so databases may be added and removed while the process
- * runs. If it throws or returns an invalid list, the last valid one stays.
+ * runs. If it throws or returns an invalid list, the last valid list stays in use.
  */
 export abstract class PlatformDiscovery {
   abstract databases(): Promise<readonly PlatformDatabase[]>

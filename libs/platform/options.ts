@@ -9,7 +9,7 @@ import {
 } from './discovery.js'
 
 export interface PlatformOptions {
-  /** Fixed list of databases. Exactly one of this, `discovery` and a registered discovery is required. */
+  /** Fixed list of databases. Exactly one of `databases`, `discovery` and a registered discovery is required. */
   readonly databases?: readonly PlatformDatabase[]
   /** Discovery that returns the current databases. */
   readonly discovery?: PlatformDiscovery
@@ -36,7 +36,7 @@ export interface PlatformOptions {
   readonly connectionsPerDatabase?: number
   /**
    * Order of the databases if there are more databases than connections. `round-robin`: one round each. `drain-first`:
-   * a database with more work keeps its slot until it is empty. @default `round-robin`
+   * a database keeps its slot while it has more work, for at most 100 rounds. @default `round-robin`
    */
   readonly selection?: Selection
 }
@@ -51,7 +51,10 @@ export interface RetentionOptions {
   readonly jobRunsDays?: number
   /** Days for which finished and cancelled timers are kept. @default 30 */
   readonly timersDays?: number
-  /** Days for which leases without a holder are kept. Fencing tokens continue to grow after a removal. @default 30 */
+  /**
+   * Days for which leases without a holder are kept. Later leases of a removed resource still get greater fencing
+   * tokens. @default 30
+   */
   readonly leasesDays?: number
 }
 
@@ -71,7 +74,7 @@ export interface ResolvedPlatformOptions {
   readonly selection: Selection
 }
 
-/** Thrown with all invalid options at once. */
+/** Error that lists all invalid options. */
 export class PlatformOptionsError extends SymphonyError {
   readonly failures: readonly OptionFailure[]
 

@@ -5,7 +5,7 @@ import type { OutboxStore } from '../outbox/index.js'
 import type { SchedulerStore } from '../scheduler/index.js'
 import type { DatabaseSet, Member } from './DatabaseSet.js'
 
-/** Class that identifies a service, so that a resolved service has its type. */
+/** Class that identifies a service and gives the resolved service its type. */
 export type ServiceClass<Service> = abstract new (...parameters: never[]) => Service
 
 export class ServiceError extends SymphonyError {
@@ -52,7 +52,9 @@ abstract class StoreProvider<Store> {
     return this.#storeOf(this.#databases.get(name))
   }
 
-  /** Returns the store of the database that the key belongs to. It stays the same while the databases are the same. */
+  /**
+   * Returns the store of the database that the key belongs to. A key keeps its store while the databases stay the same.
+   */
   forKey(key: string): Store {
     return this.#storeOf(this.#databases.forKey(key))
   }

@@ -26,7 +26,7 @@ import { keyIdOf, decryptField, encryptField, unwrapKey, wrapKey, type DataKey }
 import { FieldKeyMissingError, MasterKeysMissingError, SubjectErasedError } from './errors.js'
 import { SECRET_BYTES, type MasterKeys } from './MasterKeys.js'
 
-/** Field classes and subject of a rail. A loaded rail is one of these. */
+/** Field classes and subject of a rail. Every `LoadedRail` has them. */
 export type ProtectedRail = Pick<LoadedRail, 'fields' | 'subject'>
 
 /** Parts of an instruction that the vault reads. */
@@ -101,7 +101,7 @@ export class FieldVault {
     const rules = rulesOf(rail?.fields ?? [], 'encrypted')
     const unchanged = { instruction, place, rules, subject: undefined, payload: instruction.payload }
     if (rail === undefined || rail.fields.length === 0) return unchanged
-    // Copied first, because getters of the caller's object could return another value later.
+    // Copies the payload first, because getters of the caller's object could return another value later.
     const payload: JsonObject = JSON.parse(encodePayload(instruction.payload, place))
     refuseCardNumbers(payload, rail.fields, place)
     let hasSecrets = false

@@ -109,7 +109,7 @@ function partsOf(value: string): { readonly keyId: string; readonly ciphertext: 
   if (!value.startsWith(PREFIX)) return undefined
   const [keyId = '', text = '', ...more] = value.slice(PREFIX.length).split('.')
   const ciphertext = Buffer.from(text, 'base64url')
-  // Encoded again to compare, because two spellings of one ciphertext would be two payloads.
+  // Encodes the bytes again to compare them, because two spellings of one ciphertext would be two different payloads.
   return isUuid(keyId) && more.length === 0 && ciphertext.toString('base64url') === text
     ? { keyId, ciphertext }
     : undefined

@@ -40,9 +40,9 @@ interface Timed {
 }
 
 export interface CallOptions {
-  /** Signal that ends the wait earlier than the rail's timeout: the end of the lease, a shutdown. */
+  /** Signal that ends the wait before the rail's timeout, for example at the end of the lease or at a shutdown. */
   readonly signal?: StopSignal
-  /** Clock of the latency. @default systemClock */
+  /** Clock that measures the latency. @default systemClock */
   readonly clock?: Clock
 }
 
@@ -114,7 +114,7 @@ class DispatchCall extends TimedWork<unknown, RailResult> {
   }
 }
 
-/** Asks the rail for the outcome of a reference. Never throws: anything but an answer is `unknown`. */
+/** Asks the rail for the outcome of a reference. Never throws: an error or a timeout is `unknown`. */
 export async function inquireRail(
   rail: LoadedRail,
   request: RailRequest,
@@ -162,8 +162,8 @@ function timed<Answer extends object>(answer: Answer, clock: Clock, startedMs: n
 }
 
 /**
- * Describes a thrown value in one line: code or name, message, and the same of its cause. Never includes a stack or
- * another property, because errors of HTTP clients hold the whole request.
+ * Describes a thrown value in one line: its code or name, its message, and those of its cause. Never includes a stack
+ * or another property, because errors of HTTP clients hold the whole request.
  */
 function describeThrown(thrown: unknown): string {
   try {

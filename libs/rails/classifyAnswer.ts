@@ -63,7 +63,7 @@ export const RETRY_AFTER_MS = Object.freeze({ min: 1_000, max: 86_400_000 })
 type UnsuccessfulOutcome = Exclude<RailOutcome, 'success'>
 type UnsuccessfulStatus = 'terminal' | 'absent' | 'unknown'
 
-/** Classifies the answer to a dispatch. An answer that is not clearly another outcome is unknown. */
+/** Classifies the answer to a dispatch. An answer without a clear outcome is unknown. */
 export function classifyAnswer(
   rail: LoadedRail,
   returned: unknown,

@@ -66,11 +66,11 @@ export interface LoadOptions {
 
 export const RAIL_TIMEOUT_DEFAULT_MS = 30_000
 
-/** A lease lasts an hour at most, and must outlast a call by more than two seconds. */
+/** Bounds of a rail's timeout. A lease lasts an hour at most, and must outlast a call by more than two seconds. */
 export const RAIL_TIMEOUT_MS: Bounds = Object.freeze({ min: 1, max: 3_597_000 })
 
 const RAILS = Object.freeze({ min: 1, max: 1_000 })
-/** One week. A rail whose requests may arrive later cannot be inquired, only held. */
+/** Maximum of `settleMs`: one week. If requests may arrive even later, declare `hold` instead of `inquire`. */
 const SETTLE_MS_MAX = 604_800_000
 const CONCURRENCY = Object.freeze({ min: 1, max: 10_000 })
 const RATE_PER_SECOND = Object.freeze({ min: 0.001, max: 100_000 })
@@ -96,7 +96,7 @@ export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMa
   return loaded
 }
 
-/** Checks one rail. `place` names it in errors until its type is known. */
+/** Checks one rail. `place` names the rail in errors until its type is known. */
 export function loadRail(declared: unknown, options: LoadOptions = {}, place = 'rail'): LoadedRail {
   requireRail(declared, place)
   const { fields, timeoutMs, ...contract } = loadContract(declared, options, place)
@@ -174,7 +174,7 @@ const KEYS: readonly (keyof Rail)[] = [
   'close',
 ]
 
-/** Checks the pointer to the subject. It must be readable without a key, because it selects the key. */
+/** Checks the pointer to the subject. The subject must not be encrypted, because it selects the key. */
 function readSubject(field: string, value: unknown, fields: readonly FieldRule[]): readonly string[] {
   const keys = readPointer(field, value)
   if (keys.includes('*')) throw new InvalidArgumentError(field, 'expected a JSON pointer without a star')
@@ -246,7 +246,7 @@ function readRate(field: (name: string) => string, value: unknown): number {
       `expected a number from ${min} to ${max}, got ${kindOf(perSecond)}`,
     )
   }
-  // This form also refuses NaN.
+  // Written as a negation, so that NaN is refused too.
   if (!(perSecond >= min && perSecond <= max)) {
     throw new ArgumentRangeError(field('rate.perSecond'), `expected a number from ${min} to ${max}, got ${perSecond}`)
   }

@@ -36,7 +36,7 @@ export async function requireTopicPayload(
 
 const NAME = /^[A-Za-z][\w.:-]{0,63}$/
 
-/** A payment under another key is another payment, so the remedy names the key. */
+/** Remedies. They name the idempotency key, because a payment under another key is another payment. */
 const REMEDIES = {
   rail: 'Correct the payload and send it again under the same idempotency key.',
   topic: 'Correct the payload and send it again. A message that was enqueued before under the same id stands.',
@@ -46,7 +46,7 @@ const REMEDIES = {
  * Returns the refusal of a payload, or undefined. A failed check, such as a schema that throws, refuses nothing: the
  * worker checks again.
  *
- * @param place Names a field of the instruction in the error. @default the field
+ * @param place Returns the name of a field for the error. @default the field itself
  */
 export async function findRefusal(
   contracts: KnownContracts,

@@ -92,8 +92,8 @@ export interface RailDeclaration<Type extends string = string, Payload extends o
   /** Maximum wait for one answer. A lease must outlast it by more than 2 s. @default RAIL_TIMEOUT_MS, 30000 */
   readonly timeoutMs?: number
   /**
-   * Time after the end of a lease during which one of its requests may still arrive at the rail. Only after it does
-   * "absent" mean that nothing was paid. At least `timeoutMs`. @default timeoutMs
+   * Time after the end of a lease during which one of its requests may still arrive at the rail. Only after this time
+   * does "absent" mean that nothing was paid. At least `timeoutMs`. @default timeoutMs
    */
   readonly settleMs?: number
   /** Maximum number of concurrent calls of this rail, per process. @default the worker's own limit */
@@ -132,14 +132,17 @@ export interface RailRequest<Payload extends object = JsonObject> {
   /** Sequence number in the participant's stream. A bigint: write it to JSON as a string. */
   readonly sequenceId: bigint
   readonly idempotencyKey: string
-  /** Number of the attempt, from 1. For logs only: a request that depends on it is another request to the rail. */
+  /**
+   * Number of the attempt, from 1. For logs only: a request with other content would be a different request to the
+   * rail.
+   */
   readonly attempt: number
   readonly payload: Payload
   /** End of the lease of this call. The rail should refuse the request after it, if it can. */
   readonly notAfter: Date
   /** W3C Trace Context: the span of this attempt, or without a tracer the context of the instruction. */
   readonly traceparent?: string
-  /** At most 512 printable characters, and only with a traceparent. */
+  /** W3C tracestate: at most 512 printable characters, and only with a traceparent. */
   readonly tracestate?: string
 }
 
@@ -190,7 +193,10 @@ export type TopicPayload<Schema> =
 /** Topic with a payload that its schema accepts. Without contracts: any topic, any JSON object. */
 export type TopicWithPayload<Topics extends TopicContracts> = string extends keyof Topics
   ? {
-      /** Name of the handler. It is the item's rail type; a payment rail of the same name does not get the message. */
+      /**
+       * Topic, which selects the handler. It is stored as the item's rail type, but a payment rail of the same name
+       * does not get the message.
+       */
       readonly topic: string
       readonly payload: JsonObject
     }

@@ -20,7 +20,7 @@ export type PayloadCheck = { readonly ok: true } | PayloadFault | PayloadCheckFa
 export interface PayloadFault {
   readonly ok: false
   readonly code: PayloadFaultCode
-  /** Names fields, never values, because it is stored in the ledger. */
+  /** Message that names fields, never values, because it is stored in the ledger. */
   readonly message: string
   readonly retryable: false
 }
@@ -75,7 +75,7 @@ async function validateWaiting(
 }
 
 function checkFailure(error: unknown): PayloadCheckFailure {
-  // Only the name, because validators quote the value in their errors.
+  // Uses only the name of the error, because validators quote the value in their messages.
   const reason = error instanceof PayloadCheckError ? error.message : `threw ${nameOf(error)}`
   return { ok: false, code: 'PAYLOAD_CHECK_FAILED', message: `the payload check ${reason}`, retryable: true }
 }
@@ -219,7 +219,7 @@ async function loadIbans(): Promise<Check> {
 
 /**
  * Checks ISO 7064 mod 97-10 over account and country, as ISO 13616 requires. Letters count as two digits. The check
- * digits are 98 minus the remainder, so only one of the pairs with the same remainder is valid. Computed character by
+ * digits are 98 minus the remainder. So of two pairs that differ by 97, only one is valid. Computed character by
  * character, because a library that builds a number of sixty digits took longer than all other checks of a payment.
  */
 function hasIbanCheckDigits(text: string): boolean {
@@ -258,13 +258,13 @@ function detectDestinationKind(text: string): DestinationKind {
 const E164 = /^\+[1-9]\d{1,14}$/
 
 /**
- * Two letters, two check digits, then at least eleven more characters, as in every country. Also with spaces or in
- * lower case.
+ * Shape of an IBAN: two letters, two check digits, then at least eleven more characters, also with spaces or in lower
+ * case.
  */
 const IBAN_SHAPE = /^[A-Z]{2}\d{2}[ ]?(?:[A-Z0-9][ ]?){10,29}[A-Z0-9]$/i
 
 /**
- * Account numbers, wallet and merchant ids: ASCII letters and digits, with single separators inside. 64 characters,
- * because the 34 of ISO 20022 would refuse a UUID, which wallets use.
+ * Account numbers, wallet and merchant ids: ASCII letters and digits, with single separators inside. At most 64
+ * characters, because the limit of ISO 20022, 34, would refuse a UUID, which wallets use.
  */
 const ACCOUNT = /^(?=.{1,64}$)[A-Za-z0-9]+(?:[-_.:/@][A-Za-z0-9]+)*$/

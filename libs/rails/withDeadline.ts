@@ -6,7 +6,7 @@ export interface StopSignal {
   removeEventListener(type: 'abort', listener: AbortListener): void
 }
 
-/** Called once, when the signal aborts. */
+/** Listener that the signal calls once, when it aborts. */
 export interface AbortListener {
   handleEvent(): void
 }
@@ -50,7 +50,7 @@ export function withDeadline<Value>(
 
 /**
  * Work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result. It
- * is an object instead of closures, because each payment creates one.
+ * is one object instead of several closures, because each payment creates it.
  */
 export abstract class TimedWork<Value, Result> implements AbortListener {
   readonly #context = new CallContext()
@@ -83,7 +83,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
   #begin(): void {
     try {
       const result = this.work(this.#context)
-      // A synchronous value also arrives asynchronously, after `within` has returned.
+      // A synchronous value also settles asynchronously, after `within` has returned.
       Promise.resolve(result).then(
         (value) => this.#onSettled({ how: 'answered', value }),
         (error: unknown) => this.#onSettled({ how: 'threw', error }),

@@ -24,7 +24,7 @@ const CHANNEL = 'scheduler_changed'
  * Creates the runs of due jobs, turns due runs and timers into messages of the outbox, and sleeps until the next due
  * time. Any number of schedulers may run; they need no coordination.
  *
- * It guarantees one run per occurrence and one message per run or timer, whichever process is killed. It does not
+ * It guarantees one run per occurrence and one message per run or timer, even if processes are killed. It does not
  * guarantee punctuality: if no scheduler runs, the next one applies the job's `missedRuns` policy. It does not execute
  * the work: the handler of the message does, or the worker that claims the timer or run.
  */

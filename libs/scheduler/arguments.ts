@@ -112,7 +112,7 @@ function isUuid(value: unknown): value is string {
 const DELIVERIES: readonly Delivery[] = ['outbox', 'claim']
 const MISSED_RUNS: readonly MissedRuns[] = ['skip', 'once', 'all']
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
-/** Thirty days. */
+/** At most thirty days. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })
 /** A minute to ten years. */
 export const RETENTION_SECONDS = Object.freeze({ min: 60, max: 315_360_000 })

@@ -98,7 +98,7 @@ export interface AbandonOptions {
   readonly retryDelaySeconds?: number
 }
 
-/** Ends timers as DONE. Returns the changed ids; a caller without the lease changes none. */
+/** Ends timers as DONE. Returns the changed ids, which omit timers whose lease the caller does not hold. */
 export async function ackTimers(role: Queryable, claims: readonly TimerClaim[], workerId: string): Promise<string[]> {
   return endClaims(role, 'ack_timers', timerClaims(claims), workerId, [])
 }

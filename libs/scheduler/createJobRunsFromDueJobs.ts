@@ -33,7 +33,7 @@ export interface JobRunsFromDueJobs {
 
 /**
  * Creates the runs of due jobs, longest due first. Any number of schedulers may do so at once. Each computes the
- * occurrences from the job revision that it read, and the database accepts one scheduler per revision.
+ * occurrences from the job revision that it read, and the database accepts the runs of only one scheduler per revision.
  */
 export async function createJobRunsFromDueJobs(
   role: Queryable,

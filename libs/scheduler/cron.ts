@@ -5,9 +5,10 @@ import { ArgumentRangeError, InvalidArgumentError, requiredText } from '../core/
  * Cron expression in a time zone: five fields (minute, hour, day, month, weekday), six with the seconds first, or a
  * macro. If both day and weekday are given, either one matches ("the 1st, and every Monday").
  *
- * Clock changes follow two rules. A fixed time (one second, one minute, one hour) occurs once on each of its days. In
- * the spring gap it occurs just after the gap, in the repeated autumn hour the first time. Every other expression (`*`,
- * lists, ranges, steps) follows the local clock: times in the gap do not occur, and the repeated hour occurs twice.
+ * Clock changes follow two rules. A fixed time (one second, one minute, one hour) occurs once on each of its days. If
+ * the time falls into the spring gap, it occurs just after the gap. In the repeated autumn hour it occurs only the
+ * first time. Every other expression (`*`, lists, ranges, steps) follows the local clock: times in the gap do not
+ * occur, and the repeated hour occurs twice.
  */
 export class CronSchedule {
   readonly #cron: Cron

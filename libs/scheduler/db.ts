@@ -167,7 +167,7 @@ export async function createJobRuns(role: Queryable, schedules: readonly JobSche
   return rows.map((row) => ({ runId: row.run_id, jobName: row.job_name, scheduledFor: row.scheduled_for }))
 }
 
-/** Postpones a job that this process cannot parse by a minute, with the reason. Its due time stays. */
+/** Postpones a job by a minute, with the reason, if this process cannot parse its schedule. Its due time stays. */
 export async function postponeJob(role: Queryable, job: DueJob, reason: string): Promise<boolean> {
   const rows = await call<{ postpone_job: boolean }>(role, 'postpone_job', [job.name, job.revision, redact(reason)])
   return onlyRow(rows).postpone_job

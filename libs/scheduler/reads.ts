@@ -137,7 +137,7 @@ export async function readTimerPage(
 }
 
 const PAGE = Object.freeze({ min: 1, max: 501 })
-/** Bounds beyond every time that the SQL functions accept, which is within a hundred years of now. */
+/** Lower and upper bound of all stored times: the SQL functions accept times within a hundred years of now. */
 const FIRST_MICROS = '-10000000000000000'
 const LAST_MICROS = '10000000000000000'
 const FIRST_UUID = '00000000-0000-0000-0000-000000000000'

@@ -22,7 +22,7 @@ export type ScheduledMessage<Topics extends TopicContracts = TopicContracts> = T
    * Id of the message's stream. @default a stream of its own, so that messages do not wait for each other's sequence
    */
   readonly participantId?: string
-  /** Way of delivery. @default 'outbox' */
+  /** Delivery of the due message. @default 'outbox' */
   readonly delivery?: Delivery
 }
 
@@ -30,14 +30,15 @@ export type TimerDefinition<Topics extends TopicContracts = TopicContracts> = Sc
   /** Due time. A past time is due at once. */
   readonly dueAt: Date
   /**
-   * UUID that the caller chooses before the call, so that a call without an answer can be repeated. The same timer
-   * under it is scheduled once; a different timer under it is refused. @default a new one, which the call returns
+   * UUID that the caller chooses before the call, so that a call without an answer can be repeated. The same timer with
+   * the same id is scheduled once; a different timer with this id is refused. @default a new UUID, which the call
+   * returns
    */
   readonly timerId?: string
 }
 
 export type JobDefinition<Topics extends TopicContracts = TopicContracts> = ScheduledMessage<Topics> & {
-  /** Name of the job. A second definition under it updates the job. */
+  /** Name of the job. A second definition with the same name updates the job. */
   readonly name: string
   /** Five fields, or six with the seconds first, or a macro such as `@daily`. */
   readonly cron: string
@@ -66,7 +67,7 @@ export interface JobStatus {
   readonly nextDueAt: Date
   /** Time before which no scheduler tries the due job again, because its schedule could not be parsed. */
   readonly postponedUntil: Date | null
-  /** Number that grows with every change. */
+  /** Revision of the job, which grows with every change. */
   readonly revision: bigint
   /** Error of the last attempt to parse its schedule. */
   readonly scheduleError: string | null

@@ -23,7 +23,10 @@ interface Typed {
   readonly type: string
 }
 
-/** Events of one Symphony. Listeners are isolated: one that throws becomes a process warning and changes nothing. */
+/**
+ * Events of one Symphony. Listeners are isolated: the error of a listener becomes a process warning and affects no
+ * worker.
+ */
 export class Events<Event extends Typed> {
   readonly #emitter = new Emitter<Event>()
   readonly #types: readonly string[]
@@ -79,7 +82,7 @@ export class Events<Event extends Typed> {
     return new EventStream((listener) => this.#emitter.on(listener), signal)
   }
 
-  /** Called by the workers of this Symphony. */
+  /** Sends an event to all listeners. Called by the workers of this Symphony. */
   emit(event: Event): void {
     this.#emitter.emit(event)
   }
@@ -146,7 +149,7 @@ export class EventStream<Event> implements AsyncIterable<Event> {
 
 const STREAM_LENGTH_MAX = 1_000
 
-/** Types of events. The compiler refuses a missing or an extra one. */
+/** Types of events. The compiler refuses a missing or an extra type. */
 const ofSymphony: Readonly<Record<SymphonyEvent['type'], true>> = {
   'inbox.claimed': true,
   'inbox.deadLettered': true,

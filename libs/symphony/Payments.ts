@@ -20,7 +20,7 @@ export type PaymentKey = { readonly outboxId: string } | { readonly instructionI
 
 export type PaymentSearch = Partial<Omit<ItemSearch, 'before'>>
 
-/** Attempt or event of a payment, in the order in which the ledger recorded them. */
+/** Attempt or event of a payment, as the ledger recorded it. */
 export type PaymentEvent =
   | { readonly kind: 'attempt'; readonly at: Date; readonly attempt: LedgerAttempt }
   | { readonly kind: 'event'; readonly at: Date; readonly event: ItemEvent }
@@ -55,7 +55,7 @@ export class Payments {
 
   /** Returns matching payments, newest first, page by page. Without a filter: every payment. */
   async *search(search: PaymentSearch = {}): AsyncIterable<ItemView> {
-    // A misspelt filter would find every payment.
+    // Refuses unknown filters, because a misspelt filter would find every payment.
     requireKnownOptions(search, PAYMENT_FILTERS)
     const { limit = PAGE_LENGTH, ...filter } = search
     let before: string | undefined

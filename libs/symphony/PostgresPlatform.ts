@@ -28,7 +28,7 @@ export class PostgresPlatform {
     this.databases = databasesOf(fleet)
   }
 
-  /** Reads the databases from discovery, after which the providers know them. */
+  /** Reads the databases from discovery. Afterwards the providers return their stores. */
   start(): Promise<void> {
     return this.fleet.start()
   }
@@ -52,7 +52,7 @@ export function addPostgresPlatform(services: PlatformServices, given: PlatformO
   }
   const registered = services.has(PlatformDiscovery) ? services.resolve(PlatformDiscovery) : undefined
   const { discovery, leaseSeconds } = resolvePlatformOptions(given, registered)
-  // The resolved discovery replaces the list.
+  // Drops the list of databases, because the resolved discovery replaces it.
   const { databases: _list, ...others } = given
   const platform = new PostgresPlatform(new SymphonyFleet({ ...others, discovery }))
   const { databases } = platform

@@ -67,8 +67,8 @@ export let symphonyOver: <const Rails extends readonly RailContract[], const Top
 ) => Symphony<Rails, Topics>
 
 /**
- * Symphony of one database, with the rails and topics of this process. The constructor opens no connection: each is
- * opened on first use, in the role of the call. Close it when the process ends.
+ * Symphony of one database, with the rails and topics of this process. The constructor opens no connection. Each
+ * connection is opened on first use, in the role of the call. Close it when the process ends.
  */
 export class Symphony<
   const Rails extends readonly RailContract[] = readonly RailContract[],
@@ -122,8 +122,8 @@ export class Symphony<
   }
 
   /**
-   * Enqueues a payment in your transaction: it is committed or rolled back with it. Call it last, because it locks the
-   * participant's sequence until the commit. A repeated instruction and key return the first item with `created:
+   * Enqueues a payment in your transaction, with which it is committed or rolled back. Call it last, because it locks
+   * the participant's sequence until the commit. A repeated instruction and key return the first item with `created:
    * false`.
    */
   async enqueue(instruction: Instruction<Rails>, options: EnqueueOptions): Promise<EnqueuedItem> {
@@ -146,7 +146,7 @@ export class Symphony<
     return enqueueMany(completed, { tx, ...this.#checks })
   }
 
-  /** Runs the body in a transaction of its own, for scripts and tests. It can only enqueue. */
+  /** Runs the body in a transaction of its own, for scripts and tests. The transaction can only enqueue. */
   transaction<T>(body: (tx: Tx) => Promise<T>): Promise<T> {
     return this.#as('symphony_ingest').transaction(body)
   }
@@ -166,7 +166,7 @@ export class Symphony<
     for (const declared of [...adapters, ...ofTopics]) {
       // The schema of a topic refuses an invalid message before its handler is called.
       const schema = 'payload' in declared ? undefined : schemas[declared.type]
-      // Copies only topics: an adapter may be an instance of a class.
+      // Copies only the rails of topics, because an adapter may be an instance of a class.
       const rail = loadRail(schema === undefined ? declared : { ...declared, payload: schema }, loading)
       if (loaded.has(rail.type)) throw new InvalidArgumentError('rails', `the rail "${rail.type}" is declared twice`)
       loaded.set(rail.type, rail)

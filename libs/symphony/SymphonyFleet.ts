@@ -30,7 +30,7 @@ export interface SymphonyFleetOptions<
   readonly clock?: Clock
 }
 
-/** Returns the databases of a fleet, for providers of a container. */
+/** Returns the databases of a fleet, for the providers of `addPostgresPlatform`. */
 export let databasesOf: (fleet: Pick<SymphonyFleet, 'names'>) => DatabaseSet
 
 /** Event of the fleet, or of one of its databases. */
@@ -88,7 +88,9 @@ export class SymphonyFleet<
     adaptersOf(rails ?? [])
   }
 
-  /** Reads the databases from discovery, and again every `refreshMs`. A worker of the fleet calls it itself. */
+  /**
+   * Reads the databases from discovery, and again every `refreshMs`. A worker of the fleet calls this method itself.
+   */
   start(): Promise<void> {
     this.#started ??= this.#start()
     return this.#started
@@ -104,7 +106,7 @@ export class SymphonyFleet<
     return this.#symphonyOf(this.#databases.get(name))
   }
 
-  /** Returns the Symphony of a key. It stays the same while the databases are the same. */
+  /** Returns the Symphony that serves a key. A key keeps its Symphony while the databases stay the same. */
   forKey(key: string): Symphony<Rails, Topics> {
     return this.#symphonyOf(this.#databases.forKey(key))
   }
@@ -205,7 +207,7 @@ export class SymphonyFleetWorker implements AsyncDisposable {
     return this.#start()
   }
 
-  /** Waits for running rounds. Safe before `start`, and twice. */
+  /** Stops the workers and waits for running rounds. Safe to call before `start`, and twice. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop()
     return this.#stopped

@@ -26,11 +26,11 @@ export interface MaintenanceOptions {
   readonly sealing?: boolean
   /** Interval of lease repair. @default 60000 */
   readonly repairIntervalMs?: number
-  /** Leases per call of lease repair. @default 100 */
+  /** Maximum number of leases per call of lease repair. @default 100 */
   readonly repairBatchSize?: number
   /** Interval of sealing. @default 1000 */
   readonly sealIntervalMs?: number
-  /** Rows per second that all workers together verify in the background; 0 turns it off. @default 2000 */
+  /** Rows per second that all workers together verify in the background; 0 turns verification off. @default 2000 */
   readonly verifyRowsPerSecond?: number
   /** Interval of retention. @default 3600000 */
   readonly cleanupIntervalMs?: number
@@ -143,7 +143,8 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   }
 
   /**
-   * Releases leases without a started call, and waits for running calls and handlers. Safe before `start`, and twice.
+   * Releases leases without a started call, and waits for running calls and handlers. Safe to call before `start`, and
+   * twice.
    */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop()

@@ -52,7 +52,7 @@ const DRAIN_OPTIONS = Object.keys({
   scheduler: true,
 } satisfies Record<keyof DrainOptions, true>)
 
-/** One year: a longer wait is a mistake in the test. */
+/** At most one year, because a longer wait is a mistake in the test. */
 const ADVANCE_MS = Object.freeze({ min: 0, max: 366 * 86_400_000 })
 const ROUNDS = Object.freeze({ min: 1, max: 100_000 })
 

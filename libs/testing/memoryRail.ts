@@ -94,7 +94,7 @@ export function memoryRail<
   return rail
 }
 
-/** Rejects when the signal aborts. */
+/** Returns a promise that rejects when the signal aborts. */
 function silence(signal: RailContext['signal']): Promise<never> {
   return new Promise((_, reject) => {
     const end = () => reject(new Error('the memory rail was scripted to be silent'))

@@ -5,7 +5,7 @@ import { sleep } from './time.js'
 export interface PollResult {
   /** Whether more work is certain, so that the loop polls again at once. */
   readonly pollAgain: boolean
-  /** Milliseconds without due work, as far as the poll knows. @default the poll interval */
+  /** Milliseconds until work is due, as far as the poll knows. @default the poll interval */
   readonly idleMs?: number | undefined
   /**
    * Whether work is due exactly after `idleMs`, so that the loop does not shorten the wait by jitter. @default false

@@ -146,7 +146,7 @@ function fishOption({ names, value, choices }: OptionSurface): string {
   return [...spelled, ...(value === undefined ? [] : [values[value]])].join(' ')
 }
 
-/** Quotes for fish, which has only two escapes between single quotes: `\\` and `\'`. */
+/** Quotes a text for fish, which has only two escapes between single quotes: `\\` and `\'`. */
 function fishQuoted(text: string): string {
   return `'${text.replaceAll('\\', String.raw`\\`).replaceAll("'", String.raw`\'`)}'`
 }

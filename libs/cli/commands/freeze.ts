@@ -132,5 +132,5 @@ async function lift(flags: GivenFlags, cli: Cli): Promise<void> {
   await asControl('freeze', flags, cli, body, { statementTimeoutMs: LIFT_TIMEOUT_MS })
 }
 
-/** Before it lifts the freeze, the statement may mark many millions of waiting items. */
+/** Timeout of the lift. Before it lifts the freeze, the statement may mark many millions of waiting items. */
 const LIFT_TIMEOUT_MS = 3_600_000

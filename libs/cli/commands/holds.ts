@@ -173,7 +173,7 @@ async function resolveOne(
   printResult({ outboxId, decision, ...result }, describeDecided(decision, { outboxId, ...result }), flags, cli)
 }
 
-/** Decides each item in its own transaction. The rule of two people applies to each. */
+/** Decides each item in its own transaction. Each decision may need the approval of a second person. */
 async function resolveMany(
   control: RoleHandle,
   ids: readonly string[],

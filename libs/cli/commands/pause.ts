@@ -110,7 +110,7 @@ function pauseName(kind: PauseKind, name: string | undefined): string {
   return name ?? 'all'
 }
 
-/** Returns `The rail sepa`, or `Everything`. */
+/** Returns a subject such as `The rail sepa`, or `Everything`. */
 function pauseSubject(kind: PauseKind, name: string): string {
   return kind === 'all' ? 'Everything' : `The ${kind} ${name}`
 }

@@ -62,7 +62,7 @@ async function approve(control: RoleHandle, proposalId: string, flags: GivenFlag
   printResult({ proposalId, ...approved, ...facts }, `${sentence}${payment}`, flags, cli)
 }
 
-/** Returns `INV-1 on sepa: 12.50 EUR to ••••3000, outcome unknown, held by relayer: no answer`. */
+/** Returns a text such as `INV-1 on sepa: 12.50 EUR to ••••3000, outcome unknown, held by relayer: no answer`. */
 function describePayment(item: ItemStatus): string {
   const unknown = item.outcomeUnknown ? ', outcome unknown' : ''
   const held = item.holdReason === null ? '' : `, held by ${item.heldBy}: ${item.holdReason}`

@@ -1,6 +1,6 @@
 import { describeFreezeCause, type DispatchEpoch, type ItemFreeze, type ShownMoney } from '../../outbox/index.js'
 
-/** Returns `12.50 EUR to ••••3000`, as far as the field classes of the rail allow. */
+/** Returns a text such as `12.50 EUR to ••••3000`, as far as the field classes of the rail allow. */
 export function describeMoney({ amount, currency, destination, destinationWithheld }: ShownMoney): string {
   const money = amount === null ? 'an amount that is not shown' : `${amount}${currency === null ? '' : ` ${currency}`}`
   return `${money} to ${destination ?? describeWithheld(destinationWithheld)}`

@@ -36,7 +36,7 @@ const SIMULATED_RAIL = 'simulated'
 /** Roles of the workers and of the API, which run in one process. */
 const PROCESS_ROLES = ['ingest', 'executor', 'readonly', 'auditor', 'control', 'auth'] as const
 
-/** Runs everything in one process. Stops all that it has started before it returns or throws. */
+/** Runs everything in one process. Before it returns or throws, it stops everything that it has started. */
 export async function runStart(settings: StartSettings, cli: Cli): Promise<void> {
   const { databaseUrl, dataDir } = settings
   const { signal } = cli
@@ -140,8 +140,8 @@ function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void
   const place = token.file === undefined ? 'SYMPHONY_ACCESS_TOKEN' : `the file ${token.file}`
   terminal.print(`The API listens on ${bold(address)}. Its access token is in ${place}.`)
   if (dashboardFolder() !== undefined) {
-    // Printed only on a terminal: a log or a pipe gets the file's path. Browsers do not send the part after the # to
-    // the server.
+    // The token is printed only on a terminal; a log or a pipe gets the path of its file. Browsers do not send the part
+    // of an address after the # to the server.
     const isShown = token.file !== undefined && terminal.isPrintedToPerson
     const link = bold(isShown ? `${address}/#token=${token.value}` : address)
     terminal.print(`The dashboard: ${link}${isShown ? '' : ' (sign in with the access token)'}`)

@@ -18,7 +18,7 @@ function setting<Value, Default>(given: Setting<Value, Default>): Setting<Value,
 }
 
 const RETENTION_DAYS = Object.freeze({ min: 1, max: 3_650 })
-/** At most one year. */
+/** Bounds of a threshold in seconds: at most one year. */
 const ALERT_SECONDS = Object.freeze({ min: 0, max: 31_536_000 })
 const PORT = Object.freeze({ min: 0, max: 65_535 })
 

@@ -62,7 +62,9 @@ export class Terminal {
     this.#stdout.write(`${text}\n`)
   }
 
-  /** Prints one line, so that several are NDJSON. Writes bigints as text, to keep all digits. */
+  /**
+   * Prints a value as one line of JSON, so that several values are NDJSON. Writes bigints as text, to keep all digits.
+   */
   printJson(value: unknown): void {
     this.printRaw(JSON.stringify(value, bigintAsText))
   }
@@ -96,7 +98,7 @@ function bigintAsText(_key: string, value: unknown): unknown {
 }
 
 function wantsColors(stream: Stream, env: TerminalOptions['env']): boolean {
-  // https://no-color.org: any non-empty value counts.
+  // By https://no-color.org, any non-empty value of NO_COLOR turns colours off.
   return stream.isTTY === true && (env['NO_COLOR'] ?? '') === '' && env['TERM'] !== 'dumb'
 }
 

@@ -12,7 +12,7 @@ export function programName(
   { path = process.env['PATH'] ?? '', cwd = process.cwd() }: { readonly path?: string; readonly cwd?: string } = {},
 ): string {
   const file = realPath(script ?? '')
-  // Called by a test or another program.
+  // The script is not this program: a test or another program called it.
   if (file === undefined || !file.endsWith(join('bin', 'symphony'))) return 'symphony'
   // Ignores `.bin` folders, which npx and npm add to the path of this process only.
   const folders = path

@@ -11,7 +11,7 @@ interface CachedKey {
 }
 
 /**
- * Authenticates API keys by the database. Caches each answer for 5 s, so that a busy client costs few queries and a
+ * Lets the database authenticate API keys. Caches each answer for 5 s, so that a busy client costs few queries and a
  * revocation takes effect within 5 s. The cache is bounded, and its key is the hash of the shown key.
  */
 export class ApiKeyAuthenticator {
@@ -24,7 +24,7 @@ export class ApiKeyAuthenticator {
     this.#clock = clock
   }
 
-  /** Returns undefined for an unknown key. Throws KEY_REVOKED or KEY_EXPIRED. */
+  /** Returns the identity of a key, or undefined for an unknown key. Throws KEY_REVOKED or KEY_EXPIRED. */
   async identify(shown: string): Promise<Identity | undefined> {
     const parts = parseApiKey(shown)
     const key = parts === undefined ? undefined : await this.#readKey(parts)

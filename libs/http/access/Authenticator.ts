@@ -47,7 +47,7 @@ export class Authenticator {
   }
 }
 
-/** Longer than any token of a provider, and short enough to hash for an unknown caller. */
+/** Maximum length of a token. Longer than any token of a provider, and short enough to hash for an unknown caller. */
 const TOKEN_LENGTH_MAX = 8_192
 
 /** Returns a check of the access token. Its duration depends only on the length of the shown text. */

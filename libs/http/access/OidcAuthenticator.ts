@@ -103,7 +103,7 @@ const JWT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/
 const OWNER = /^(?=.{1,200}$)[^\s\p{Cc}](?:[^\p{Cc}]*[^\s\p{Cc}])?$/u
 const CLOCK_SKEW_SECONDS = 30
 const KEYS_TIMEOUT_MS = 5_000
-/** Error code of jose for an answer of the provider that has no keys. */
+/** Error code of jose if the provider's answer contains no keys. */
 const KEYS_UNREADABLE = 'ERR_JOSE_GENERIC'
 
 /** Parses the settings of a file. Refuses unknown fields, because a misspelt one would silently get its default. */
@@ -112,7 +112,7 @@ export function readOidcOptions(value: JsonValue): OidcOptions {
   const stranger = Object.keys(value).find((field) => !FIELDS.includes(field))
   if (stranger !== undefined) throw new InvalidArgumentError(stranger, `unknown field; expected ${FIELDS.join(', ')}`)
   return {
-    // Part of the key scope, whose length an index limits.
+    // The issuer is a part of the key scope, whose length an index limits.
     issuer: requiredText('issuer', value['issuer'], 255),
     audience: requiredText('audience', value['audience'], 2_000),
     jwksUrl: requiredUrl(value['jwksUrl']),

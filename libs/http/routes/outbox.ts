@@ -265,7 +265,7 @@ function proofPage(rows: readonly ProvenRow[], show: ShowPayload | undefined): O
   return { rows: shown, blocks: [...blocks.values()], next }
 }
 
-/** Maximum rows of a page: each row may be in another block. */
+/** Maximum number of rows of a page. It is small, because each row may be in another block. */
 const PROOF_ROWS_MAX = 32
 /** Maximum size of rows and blocks, so that a page stays below 64 KiB. */
 const PROOF_BYTES_MAX = 65_000

@@ -36,7 +36,7 @@ export function isVisible({ participants }: Identity, participantId: string | un
   return participantId !== undefined && (participants === null || participants.includes(participantId))
 }
 
-/** Returns an absent option for undefined, which means all participants. */
+/** Returns the option `participants`, or an object without it for undefined, which means all participants. */
 export function ofParticipants(participants: readonly string[] | undefined): { participants?: readonly string[] } {
   return participants === undefined ? {} : { participants }
 }

@@ -27,7 +27,7 @@ export class SseConnection {
     response.write('retry: 1000\n\n')
   }
 
-  /** Sends an event. JSON contains no line break. */
+  /** Sends an event as one line of data, because JSON contains no line break. */
   send(event: string, json: string): void {
     this.#write(`event: ${event}\ndata: ${json}\n\n`)
   }

@@ -17,7 +17,7 @@ interface SseConnectionsOptions {
 /** Open event streams (SSE) of a server: at most `streamsMax`, ended when the server closes. */
 export class SseConnections {
   readonly #options: SseConnectionsOptions
-  /** One per set of visible participants. */
+  /** Pollers, one per set of visible participants. */
   readonly #pollers = new Map<string, ChangePoller>()
   #open = 0
   #closed = false

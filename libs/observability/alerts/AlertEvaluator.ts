@@ -3,7 +3,7 @@ import { createStatusRegistry, type SystemStatus } from '../createStatusRegistry
 import { evaluate, measure, collectSamples, type MetricSamples } from './conditions.js'
 import { ALERT_RULES, type AlertRule } from './rules.js'
 
-/** Alert as it is shown. Times are ISO text, so that JSON loses nothing. */
+/** Alert for the API and the dashboard. Times are ISO text. */
 export interface Alert {
   readonly name: string
   readonly severity: AlertRule['severity']
@@ -33,7 +33,7 @@ export class AlertEvaluator {
     this.#rules = rules
   }
 
-  /** Returns the alerts of one set of samples: firing first, critical first. */
+  /** Returns the alerts of one set of samples. Firing alerts come first, and among them critical ones. */
   observe(samples: MetricSamples): readonly Alert[] {
     return this.#rules.flatMap((rule) => this.#evaluate(rule, samples)).toSorted((a, b) => rank(a) - rank(b))
   }

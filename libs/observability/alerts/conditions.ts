@@ -13,7 +13,7 @@ export type Condition =
 
 interface ConditionResult {
   readonly holds: boolean
-  /** Left side of the first comparison; undefined if the metric is missing. */
+  /** Value of the left side of the condition's first comparison; undefined if the metric is missing. */
   readonly value: number | undefined
 }
 
@@ -49,7 +49,7 @@ export interface MetricSamples {
 
 type Labels = Readonly<Record<string, string>>
 
-/** Reads every sample of a registry without histograms. */
+/** Reads all samples of a registry that has no histograms. */
 export async function collectSamples(at: Date, registry: Registry): Promise<MetricSamples> {
   const values = new Map<string, number>()
   for (const { name, values: samples } of await registry.getMetricsAsJSON()) {

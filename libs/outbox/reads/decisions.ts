@@ -74,8 +74,8 @@ const PROPOSAL_COLUMNS = `q.proposal_id AS "proposalId", q.outbox_id AS "outboxI
   shown.*`
 
 /**
- * Returns the FROM clause of proposals with their payments. LIMIT keeps the condition inside the subquery, so that an
- * index serves it.
+ * Returns the FROM clause of proposals with their payments. LIMIT keeps PostgreSQL from flattening the subquery, so
+ * that it uses an index for each proposal.
  */
 function proposalsIn(role: Queryable): string {
   return `${qualify(role, 'payment_outbox_proposals')} q CROSS JOIN LATERAL (

@@ -98,8 +98,8 @@ export async function readSkippedHead(role: Queryable, participantId: string): P
 }
 
 /**
- * Throws `UnknownNameError` if the database does not know the rail or a participant of a search without results. Also
- * knows the rails of the latest failed items. As symphony_control.
+ * Throws `UnknownNameError` if the database does not know the rail or a participant of a search without results. Rails
+ * of the latest failed items count as known. As symphony_control.
  */
 export async function requireKnownSearch(
   role: Queryable,
@@ -117,7 +117,7 @@ export async function requireKnownSearch(
   }
 }
 
-/** Returns the rails of the latest failed items, as far as one page of a search scans. */
+/** Returns the rails of the latest failed items, from as many rows as one page of a search scans. */
 async function readFailedRails(role: Queryable): Promise<string[]> {
   // `attempt_no >= 1` is always true; it lets the planner use the index of failed attempts.
   const { rows } = await role.query<{ name: string }>(
@@ -129,7 +129,9 @@ async function readFailedRails(role: Queryable): Promise<string[]> {
   return rows.map(({ name }) => name)
 }
 
-/** Returns the participant itself, or participants with names of similar length, to find a misspelt one. */
+/**
+ * Returns only the participant if it exists, else participants with names of similar length, to find a misspelt name.
+ */
 async function readParticipantsLike(role: Queryable, name: string): Promise<string[]> {
   const table = qualify(role, 'participant_outbox_sequences')
   const exact = await role.query<{ name: string }>(

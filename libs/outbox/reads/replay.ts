@@ -17,7 +17,8 @@ export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
   sequence_id: 'p.sequence_id::text',
   idempotency_key: 'p.idempotency_key',
   rail_type: 'p.rail_type',
-  // Same as outbox_content_hash, which readers may not call. Participant and rail are taken from the identity.
+  // Computes the same hash as outbox_content_hash, which this role may not call. Participant and rail are taken from
+  // the identity.
   payload: `'sha256:' || encode(sha256(convert_to(concat(octet_length(i.participant_id), ':', i.participant_id, ',',
     octet_length(i.rail_type), ':', i.rail_type, ',', octet_length(p.payload::text), ':', p.payload::text, ','), 'UTF8')), 'hex')`,
   attempt_count: 'p.attempt_count',
@@ -43,8 +44,8 @@ export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
 }
 
 /**
- * Not compared, because no role may read a lease token. A constraint ties its presence to `claimed_by`, which is
- * compared.
+ * Columns that are not compared, because no role may read a lease token. A constraint ties its presence to
+ * `claimed_by`, which is compared.
  */
 const UNREADABLE: readonly PendingColumn[] = ['lease_token']
 
@@ -189,7 +190,8 @@ function findGap(
   const end = steps.find(({ ends }) => ends)?.event.at
   const off = switches.find(
     ({ at, on }, index) =>
-      // The last switch always counts, because a transaction with an old snapshot may have missed it.
+      // The last time the trail was switched off always counts, because a transaction with an old snapshot may have
+      // missed the switch.
       !on && (at > first.event.at || index === switches.length - 1) && (end === undefined || at < end),
   )
   return off === undefined ? null : { missing: null, since: off.at, until: untilAfter(off.at) }

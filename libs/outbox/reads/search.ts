@@ -20,7 +20,7 @@ export interface ItemSearch {
   readonly errorCode?: string
   /** Whether to omit items with a redrive or an open proposal. @default false */
   readonly undecided?: boolean
-  /** `next` of the page before. */
+  /** Value `next` of the previous page. @default the first page */
   readonly before?: string
   readonly limit: number
 }
@@ -133,7 +133,7 @@ interface FindOptions {
 
 /**
  * Finds the newest items by one word: an instruction, a participant, the rail's reference, an idempotency key of
- * `keyScope`, or the beginning of an outbox id. Each has an index.
+ * `keyScope`, or the beginning of an outbox id. Each of these searches uses an index.
  */
 export async function findItems(
   role: Queryable,
@@ -182,7 +182,10 @@ function theirs(scan: string): string {
     WHERE $2::text[] IS NULL OR s.participant_id = ANY ($2) ORDER BY s.place DESC LIMIT $3)`
 }
 
-/** Returns the range of ids with this beginning, or nulls if it cannot be one. Requires at least eight digits. */
+/**
+ * Returns the range of ids with this beginning, or nulls if the word cannot begin an id. Requires at least eight
+ * digits.
+ */
 function uuidRange(word: string): readonly [string | null, string | null] {
   const digits = word.toLowerCase().replaceAll('-', '')
   if (!/^[0-9a-f]{8,32}$/.test(digits)) return [null, null]
@@ -234,11 +237,14 @@ export async function readRecentlyChanged(
 
 const LAST_SEQUENCE = 9_223_372_036_854_775_807n
 const RECENT_SECONDS = Object.freeze({ min: 1, max: 3_600 })
-/** Number of rows that one page scans. */
+/** Maximum number of rows that one page scans. */
 export const STRETCH = 50_000
 const WORD_LENGTH_MAX = 255
 
 export const PAGE = Object.freeze({ min: 1, max: 1_000 })
 
-/** Greater than every id, so the first page starts below it. An optional condition could not use an index. */
+/**
+ * Upper bound of all ids, below which the first page starts. With an optional condition instead, the query could not
+ * use an index.
+ */
 export const LAST_UUID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'

@@ -96,7 +96,7 @@ export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]
   return rows
 }
 
-/** Returns the queue of each rail in numbers. */
+/** Returns the counts and ages of each rail's queue. */
 export async function readRailQueues(role: Queryable): Promise<RailQueue[]> {
   const { rows } = await role.query<RailQueue>(
     `SELECT p.rail_type AS "railType", count(*)::integer AS pending,

@@ -175,6 +175,6 @@ async function settled(call: () => Promise<unknown>): Promise<void> {
   try {
     await call()
   } catch {
-    // Only the end of the call matters, not its result.
+    // Ignores an error: only the end of the call matters.
   }
 }

@@ -8,7 +8,7 @@ export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule
     if (!textsIn(value).some(holdsCardNumber)) return value
     throw new InvalidPayloadError(`${argument}${rule.pointer}`, 'holds a card number, which this rail forbids there', {
       code: 'CARD_NUMBER_REFUSED',
-      // The number must not leave this process, so the database cannot tell whether the payment is known.
+      // The number must not leave this process, so the database was not asked whether the payment exists already.
       remedy:
         'Leave it out, or send a token of it. If this payment was enqueued before, it stands: do not send it under another key.',
     })

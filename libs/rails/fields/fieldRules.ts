@@ -166,7 +166,7 @@ export type DecryptedPayload =
 /** Decrypts the encrypted fields of a payload. Throws only if the keys cannot be read. */
 export type DecryptPayload = (item: EncryptedItem) => Promise<DecryptedPayload>
 
-/** Prefix of every ciphertext. Stored in payloads, so it does not change. */
+/** Prefix of every ciphertext. It must never change, because stored payloads contain it. */
 export const ENCRYPTED_PREFIX = 'symphony.sealed.'
 
 /** Returns the `decryptPayload` of a rail without keys: plaintext passes, and a ciphertext is `FIELD_KEY_MISSING`. */

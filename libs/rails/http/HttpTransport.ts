@@ -90,7 +90,8 @@ async function createAgent({ connectionsMax, keepAlive, connectTimeoutMs, tls }:
     // time, one broken connection would leave many unknown outcomes.
     pipelining: keepAlive ? 1 : 0,
     connect: { ...tls, timeout: connectTimeoutMs, rejectUnauthorized: true, minVersion: 'TLSv1.2' },
-    // The caller's signal bounds the exchange. undici's own timers are coarse and would end it for another reason.
+    // The caller's signal bounds the exchange. undici's own timers are coarse and would end the exchange with another
+    // error.
     headersTimeout: 0,
     bodyTimeout: 0,
   })

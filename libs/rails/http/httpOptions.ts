@@ -17,7 +17,7 @@ import { mergeStatusOutcomes, type StatusOutcomes } from './httpOutcomes.js'
 import type { TlsMaterial } from './HttpTransport.js'
 import type { SigningKey } from './requestSignature.js'
 
-/** Declaration of a rail with `http` instead of the calls. */
+/** Declaration of a rail that has `http` instead of `dispatch` and `queryStatus`. */
 export interface HttpRailOptions<Type extends string = string, Payload extends object = JsonObject> extends Omit<
   RailDeclaration<Type, Payload>,
   'dispatch' | 'queryStatus' | 'close'
@@ -56,8 +56,8 @@ export interface HttpOptions<Payload extends object = JsonObject> {
   readonly connectionsMax?: number
   /**
    * Whether connections are reused. A server may close an idle connection while a payment is written to it, which
-   * leaves an unknown outcome. That is cheap with `resend` or `inquire`, but needs an operator with `hold`. @default
-   * true unless onUnknown is 'hold'
+   * leaves an unknown outcome. Such an outcome is cheap with `resend` or `inquire`, but with `hold` an operator must
+   * decide it. @default true unless onUnknown is 'hold'
    */
   readonly keepAlive?: boolean
   /** Clock of times in requests. @default systemClock */
@@ -65,13 +65,13 @@ export interface HttpOptions<Payload extends object = JsonObject> {
 }
 
 export interface HttpStatusOptions {
-  /** Address of the inquiry (GET). `{reference}` in it is replaced. Status 404 means absent. */
+  /** Address to which the inquiry is sent (GET). `{reference}` in it is replaced. Status 404 means absent. */
   readonly url: string
   /** JSON pointers into the answer. @default those of the dispatch */
   readonly pointers?: { readonly reference?: string; readonly code?: string; readonly message?: string }
   /**
-   * Outcomes by state, for rails that describe a payment by a state. An unlisted state is unknown. Without it, any 2xx
-   * with a reference means paid.
+   * Outcomes by state, for rails that describe a payment by a state. An unlisted state is unknown. Without `states`,
+   * any 2xx with a reference means paid.
    */
   readonly states?: {
     readonly pointer: string

@@ -6,14 +6,14 @@ import type { RailOutcome } from '../types.js'
  * timed out does not know the rail's outcome.
  */
 export const HTTP_STATUS_OUTCOMES: Readonly<Record<number, RailOutcome>> = Object.freeze({
-  // Refused for its content: the next attempt would have the same content.
+  // Refused because of the content, which would be the same in the next attempt.
   400: 'terminal',
   402: 'terminal',
   413: 'terminal',
   414: 'terminal',
   422: 'terminal',
   431: 'terminal',
-  // Refused for our credentials or address, which an operator can correct. Nothing was done.
+  // Refused because of our credentials or the address, which an operator can correct. Nothing was done.
   401: 'retryable',
   403: 'retryable',
   404: 'retryable',
@@ -26,7 +26,7 @@ export const HTTP_STATUS_OUTCOMES: Readonly<Record<number, RailOutcome>> = Objec
   // Refused temporarily.
   425: 'retryable',
   429: 'retryable',
-  // The request, or part of it, had arrived.
+  // The rail had received at least a part of the request.
   408: 'unknown',
   // A payment exists under this key, in progress or done.
   409: 'unknown',

@@ -71,8 +71,8 @@ export function httpRail<
 }
 
 /**
- * Long enough for a distant network. A call that cannot connect must end as not sent before the rail's timeout makes it
- * unknown.
+ * Maximum time to connect, long enough for a distant network. A call that cannot connect must end as not sent before
+ * the rail's timeout makes its outcome unknown.
  */
 const CONNECT_TIMEOUT_MS = 10_000
 
@@ -83,7 +83,7 @@ async function prepare(
   { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
 ): Promise<HttpRequest> {
   const now = http.clock.now()
-  // The process was suspended. Another worker may hold the lease now.
+  // The process was suspended until the lease ended. Another worker may hold the lease now.
   if (now >= request.notAfter) throw new NotSentError('the lease of this request has ended')
   try {
     const text = body?.()
@@ -180,8 +180,8 @@ function readStatus(http: ResolvedHttp, query: ResolvedStatusQuery, response: Ht
 }
 
 /**
- * Counts as absent only with JSON or an empty body. An HTML page comes from a proxy, so the inquiry did not reach the
- * rail.
+ * A 404 counts as absent only with JSON or an empty body. An HTML page comes from a proxy, so the inquiry did not reach
+ * the rail.
  */
 const NOT_FOUND = 404
 
@@ -202,7 +202,7 @@ function readBody(pointers: AnswerPointers, { body }: HttpResponse): SaidInBody 
   }
 }
 
-/** Parses strictly: a reference may be a number whose digits JavaScript would change silently. */
+/** Parses strictly, because a reference may be a long number, and JSON.parse would silently round it. */
 function readJson(body: Buffer): JsonValue | undefined {
   try {
     return parseStrictJson(body, { argument: 'answer', bytesMax: body.length })

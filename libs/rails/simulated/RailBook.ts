@@ -22,7 +22,7 @@ export type BookReceipt =
   | {
       readonly paid: true
       readonly railReference: string
-      /** Whether it had already been paid, so nothing was paid this time. */
+      /** Whether the reference had already been paid, so that nothing was paid this time. */
       readonly repeated: boolean
     }
   /** The request arrived after `notAfter`. */

@@ -3,7 +3,7 @@ import { ExchangeBrokenError, HttpTransport } from '../http/HttpTransport.js'
 import { NotSentError } from '../NotSentError.js'
 import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
 
-/** Rail book of another process (`startRailBook`), reached over a connection that can break, as a rail is. */
+/** Client of a rail book in another process (`startRailBook`). As with a real rail, the connection can break. */
 export class RemoteRailBook implements RailBook {
   readonly #url: string
   readonly #transport = new HttpTransport({

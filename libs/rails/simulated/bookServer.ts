@@ -63,7 +63,7 @@ export async function serveRailBook({ file, port = 0 }: BookServerOptions): Prom
 const PAYMENTS = '/payments'
 const FILE_LENGTH_MAX = 4_096
 const BODY_BYTES_MAX = 4_096
-/** Time for answers under way. The book itself needs a few milliseconds. */
+/** Time that a close waits for running answers. The book itself needs a few milliseconds. */
 const CLOSE_PATIENCE_MS = 1_000
 
 async function answer(book: FileRailBook, request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -71,7 +71,7 @@ async function answer(book: FileRailBook, request: IncomingMessage, response: Se
     const { status, body } = await respond(book, request)
     response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
   } catch (error) {
-    // The book may or may not have recorded the payment, so the body holds no answer.
+    // Unless the request was invalid, the book may have recorded the payment. So the body contains no receipt.
     const isRefused = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
     const status = isRefused ? 400 : 500
     response.writeHead(status, { 'content-type': 'application/json' }).end('{}')
@@ -127,7 +127,7 @@ function readText(name: string, value: unknown): string | null {
 
 async function listening(server: Server, port: number): Promise<void> {
   server.listen(port, '127.0.0.1')
-  // Rejects on 'error', such as a port in use.
+  // Rejects if the server emits 'error', for example because the port is in use.
   await once(server, 'listening')
 }
 

@@ -18,8 +18,8 @@ export interface RailEffect {
  * Reads the rail book by reference, for an auditor who trusts only the file. Rejects if the file is missing, so that a
  * wrong path does not look like a rail without payments.
  *
- * The order of lines decides. A line with `once` is a payment only if no earlier line has its reference. Two processes
- * may write at the same moment, and this rule replaces a lock.
+ * A line with `once` is a payment only if no earlier line has its reference. This rule replaces a lock between
+ * processes that write at the same moment.
  */
 export async function readBook(file: string): Promise<ReadonlyMap<string, RailEffect>> {
   const effects = new Map<string, RailEffect>()

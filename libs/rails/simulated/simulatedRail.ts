@@ -14,7 +14,7 @@ import { FileRailBook } from './FileRailBook.js'
 import type { BookReceipt, RailBook } from './RailBook.js'
 import { RemoteRailBook } from './RemoteRailBook.js'
 
-/** Declaration of a rail with a simulation instead of the calls. */
+/** Declaration of a rail that simulates `dispatch` and `queryStatus`. */
 export interface SimulatedRailOptions extends Omit<Rail, 'type' | 'dispatch' | 'queryStatus' | 'codes' | 'close'> {
   /** Name of the rail. @default 'simulated' */
   readonly type?: string
@@ -163,7 +163,7 @@ function answerOf(receipt: BookReceipt): RailAnswer {
     : { outcome: 'retryable', code: 'SIM_TOO_LATE', message: 'the request arrived after its not-after time' }
 }
 
-/** Answer as from a proxy. Its type is wrong on purpose. */
+/** Answer such as a proxy sends. Its type is wrong on purpose. */
 const GARBAGE: RailAnswer = JSON.parse('"<html><h1>502 Bad Gateway</h1></html>"')
 
 async function silence(signal: AbortSignal): Promise<never> {

@@ -18,7 +18,7 @@ interface DemoFleetOptions {
 export class DemoFleet {
   readonly #options: DemoFleetOptions
   readonly #workers = new Set<ChildProcess>()
-  /** Workers that have printed that they run. */
+  /** Workers that have printed that they are running. */
   readonly #atWork = new Set<ChildProcess>()
   #kills = 0
   #deaths = 0
@@ -73,7 +73,8 @@ export class DemoFleet {
     const log = openSync(logFile, 'a')
     const worker = spawn(process.execPath, args, {
       env,
-      // Own process group: Ctrl-C reaches only the demo, which stops its workers. They also exit when this pipe closes.
+      // A separate process group, so that Ctrl-C reaches only the demo, which stops its workers. The workers also exit
+      // when this pipe closes.
       detached: true,
       stdio: ['pipe', 'pipe', log],
     })

@@ -41,7 +41,7 @@ export interface DemoOutcome {
 
 /**
  * Enqueues payments, runs worker processes against a failing rail and kills some of them. Then audits the ledger
- * against the rail book, which a process of its own keeps and which is never killed.
+ * against the rail book, which a separate process keeps. That process is never killed.
  */
 export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutcome> {
   const stage = await DemoEnvironment.open({ ...options, searchPath: cli.env['PATH'], signal: cli.signal })
@@ -174,7 +174,7 @@ function summarise(payments: number, report: AuditReport, workerKills: number, s
   const dispatched = Number(counts.dispatched)
   const failed = Number(counts.failed)
   const held = Number(counts.held)
-  // A payment is lost if the ledger misses it, or records it as paid while the rail book misses it.
+  // A payment is lost if it is not in the ledger, or if the ledger records it as paid and it is not in the rail book.
   const unpaid = invariants.find(({ id }) => id === 'I3')?.found.length ?? 0
   const lost = payments - dispatched - failed - held + unpaid
   return {

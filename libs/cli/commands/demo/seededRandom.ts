@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** Returns numbers from 0 up to 1, the same for the same seed on every machine. */
+/** Returns the next random number from 0 to below 1. The sequence depends only on the seed, on every machine. */
 export type Random = () => number
 
 export function seededRandom(seed: string): Random {
