@@ -52,7 +52,7 @@ export async function fillQueue(
 
 /**
  * Inserts terminal payments with an identity, one attempt and their totals, one in a hundred FAILED. `perTransaction` is the
- * number of payments per transaction: slower, but needed for realistic blocks. `onTransaction` runs after each; it may seal.
+ * number of payments per transaction: slower, but needed for realistic blocks. `onTransaction` runs after each of them.
  */
 export async function fillLedger(
   client,

@@ -1,5 +1,6 @@
 // Measures the bytes per payment in the ledger, by table and index: `npm run bench:bytes [payments]`. Each payment has one attempt.
-// Transactions of 500 let the indexes grow as in production; the rows are sealed. docs/internals/billion-rows.md uses the result.
+// Transactions of 500 payments let the indexes grow as in production; the rows are sealed. docs/internals/billion-rows.md uses the
+// result.
 import { LedgerSealer } from '../dist/libs/ledger/index.js'
 import { fillLedger } from './fill.mjs'
 import { ScaleFixture } from './scale/ScaleFixture.mjs'

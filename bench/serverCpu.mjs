@@ -8,7 +8,7 @@ SELECT pid, pid || ' ' || backend_start AS backend FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
   AND application_name <> 'bench sealing'`
 
-/** Starts measuring. `end()` returns the microseconds since then, or undefined if schedstat does not exist. */
+/** Starts measuring. `end()` returns the CPU microseconds since then, or undefined if schedstat does not exist. */
 export async function watchServerCpu(url, pg) {
   const client = new pg.Client({ connectionString: url, application_name: 'bench cpu' })
   await client.connect()
@@ -40,7 +40,7 @@ async function readBackends(client) {
   return new Map(read.filter(([, cpuUs]) => cpuUs !== undefined))
 }
 
-/** The first field of schedstat is the time on a CPU in nanoseconds. A backend may end before the read. */
+/** Returns the CPU time of a backend, which is the first field of schedstat, in nanoseconds. Undefined if the backend has ended. */
 async function readCpuUs(pid) {
   const text = await readFile(`/proc/${pid}/schedstat`, 'utf8').catch(() => undefined)
   return text === undefined ? undefined : Number(text.split(' ')[0]) / 1_000

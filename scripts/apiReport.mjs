@@ -95,7 +95,7 @@ function namespaceOf(name, file) {
   return { file, text: `namespace ${name} {\n${text}\n}`, members }
 }
 
-/** Returns the declarations that the given ones refer to, directly or through others, without those from other packages. */
+/** Returns the declarations that the given declarations refer to, directly or indirectly, except those of other packages. */
 function closureOf(own) {
   const seen = new Set(own.map(({ file, text }) => `${file}\0${text}`))
   const added = []

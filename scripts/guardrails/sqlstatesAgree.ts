@@ -56,7 +56,7 @@ function defectsOf(raise: Raise, mapped: MappedStates): Finding[] {
   return at(`raises ${raise.state}, which ${MAPPING} does not map`)
 }
 
-/** Finds P70xx errors whose message does not begin with the code's name, which identifies it where only the message is shown. */
+/** Finds P70xx errors whose message does not begin with the name of the code. Some clients show only the message. */
 function unnamedIn({ file, line, state = '', message }: Raise, documented: DocumentedStates): Finding[] {
   const name = documented.get(state)?.name
   if (!state.startsWith('P7') || name === undefined || message.startsWith(`${name}: `)) return []
@@ -123,7 +123,7 @@ function mappedStates(repository: Repository): MappedStates {
   }
 }
 
-/** Five capitals and digits with at least one digit, which no error class or condition name matches. */
+/** Five capitals and digits, with at least one digit. No error class and no condition name matches. */
 const CODE = /^(?=.*\d)[0-9A-Z]{5}$/
 const CONDITION = /^[a-z]+(?:_[a-z]+)+$/
 

@@ -9,5 +9,5 @@ export const GUIDES = [
   'docs/operate/uninstall.md',
 ]
 
-/** Guides that migrate from other queues and need these installed. */
+/** Guides to migrate from other queues. They need the packages of those queues. */
 export const PEER_GUIDES = ['docs/migrate/from-graphile-worker.md', 'docs/migrate/from-pg-boss.md']

@@ -1,4 +1,4 @@
-// Replaces psql in the guides, because not every machine has one: `psql URL -f FILE` and `psql URL -c SQL`. Prints one line per row,
+// Replaces psql in the guides, because not every machine has psql: `psql URL -f FILE` and `psql URL -c SQL`. Prints one line per row,
 // and of an error the first line that psql would print.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

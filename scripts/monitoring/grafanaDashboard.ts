@@ -18,7 +18,7 @@ interface Row {
 const worst = (metric: string): string => `max(${metric}{job=~"$job"})`
 const rate = (metric: string, by = ''): string =>
   `sum${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
-/** Rate of a counter from the database. Every process reports the same counter, so it uses `max`, not `sum`. */
+/** Rate of a counter from the database. Every process reports the same counter, so the rate uses `max`, not `sum`. */
 const ledgerRate = (metric: string, by = ''): string =>
   `max${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
 const quantile = (q: number, histogram: string, by = ''): string =>

@@ -73,7 +73,7 @@ export class FailoverChain {
   async #succeed(next: EmbeddedServer, home: ServerCopies): Promise<void> {
     this.#primary = next
     this.#scenario.proxy.leadTo(next.url)
-    // The former primary is not used again, and 30 of them would fill a disk.
+    // Removes the folder of the former primary: 30 such folders would fill a disk.
     await this.#home?.remove()
     this.#home = home
   }

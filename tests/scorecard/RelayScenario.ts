@@ -42,7 +42,7 @@ export interface FleetSettings {
   readonly name?: string
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** Other port of the same server, such as a proxy's. */
+  /** Port that replaces the server's own, such as a proxy's. */
   readonly port?: number
   /** Folder of another release. @default this release */
   readonly dist?: string

@@ -163,7 +163,7 @@ function staleHands(
   return found
 }
 
-/** Compares ledger and answers: each recorded outcome is there once, and no other outcome. */
+/** Compares the ledger with the answers: it must have each recorded outcome once, and no other outcome. */
 function unexplainedRows(
   { attempts }: FinalState,
   ok: readonly Of<'complete'>[],

@@ -13,7 +13,7 @@ export interface ScorecardOptions {
   readonly json: boolean
   readonly list: boolean
   readonly help: boolean
-  /** Page whose lines are written. */
+  /** Page that the results are written to. */
   readonly page: string
 }
 

@@ -26,7 +26,7 @@ const FATES: readonly { readonly perThousand: number; readonly script: readonly 
 export function buildPayment(number: number, random: Random): OutboxInstruction {
   const instructionId = `payment-${String(number).padStart(8, '0')}`
   const script = chooseScript(random)
-  // A duplicated request is paid twice by a rail that is not idempotent, so it goes to the idempotent one.
+  // A duplicated request is paid twice by a rail that is not idempotent, so such a payment goes to the idempotent rail.
   const railType = script?.includes('duplicate') === true || random() < 0.5 ? 'resend' : 'inquire'
   return {
     instructionId,

@@ -115,7 +115,7 @@ class BranchMarker {
     this.#skipPast(';')
   }
 
-  /** Marks the branch that the next such keyword opens, and reads its statements. */
+  /** Marks the branch that the next `keyword` opens, and reads its statements. */
   #branch(keyword: string, kind: BranchKind): void {
     this.#skipPast(keyword)
     this.#mark(kind)
@@ -157,7 +157,7 @@ class BranchMarker {
     this.#position += 1
   }
 
-  /** Skips to the first such word outside parentheses, like plpgsql. */
+  /** Skips to the first `keyword` outside parentheses, as plpgsql does. */
   #skipTo(keyword: string): void {
     for (let open = 0; open > 0 || this.#word() !== keyword; this.#position += 1) {
       if (this.#position >= this.#tokens.length) throw this.#unreadable(keyword)

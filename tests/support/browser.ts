@@ -7,7 +7,7 @@ import registryChromium from '@sparticuz/chromium'
 import { chromium, type Browser } from 'playwright-core'
 
 /**
- * Starts a browser from the package registry, so that x86-64 machines need none installed. Other processors need
+ * Starts a browser from the package registry, so that x86-64 machines need no installed browser. Other processors need
  * Debian's package `chromium`. The sandbox is off, because containers and root do not allow it. Only our own pages are
  * opened.
  */

@@ -58,7 +58,7 @@ export async function tamper(client: Queryable, kind: TamperKind, random: Random
       const done = await DEEDS[kind](client, random)
       if (done !== undefined) return { kind, ...done }
     } catch (error) {
-      // Constraints also bind a superuser who leaves them in place.
+      // Constraints also apply to a superuser who does not drop them.
       if (!isConstraint(error)) throw error
     }
     await client.query('ROLLBACK TO SAVEPOINT before_tamper')

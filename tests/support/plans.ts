@@ -119,7 +119,7 @@ function readStatement(message: string): ExecutedStatement[] {
   return [{ query, nodes: nodesOf(plan), buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'] }]
 }
 
-/** Flattens a plan. A bitmap index scan does not name its table, so it takes that of its parent. */
+/** Flattens a plan. A bitmap index scan does not name its table, so the node takes the table of its parent. */
 function nodesOf(plan: PlanJson, table?: string): PlanNode[] {
   const { 'Actual Loops': loops, 'Relation Name': relation = table } = plan
   const perLoop =
@@ -144,8 +144,8 @@ export function scansOf({ statements }: Execution, table: string): PlanNode[] {
 }
 
 /**
- * Returns the indexes that each statement used on the large tables, sorted by name, and whether with a condition. Join
- * order, bitmaps and caches are left out, because the planner may choose them.
+ * Returns the indexes that each statement used on the large tables, sorted by name, and whether each has a condition.
+ * Join order, bitmaps and caches are left out, because the planner may choose them.
  */
 export function waysOf({ statements }: Execution, tables: readonly string[]): string[] {
   return statements.flatMap(({ nodes }) => {

@@ -27,7 +27,7 @@ export type RelayPoint =
 export interface WorkerOptions {
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** Other port of the same server, such as a proxy's. */
+  /** Port that replaces the server's own, such as a proxy's. */
   readonly port?: number
 }
 

@@ -30,8 +30,8 @@ export interface Starter {
 }
 
 /**
- * `idle` removes everything that keeps the process alive, except handles of the launcher. The umask is the strictest
- * one.
+ * `idle` removes everything that keeps the process alive, except handles of the launcher. The program sets the
+ * strictest umask.
  */
 const PROGRAM = `
 const { startEmbedded } = await import(process.argv[1])

@@ -56,7 +56,7 @@ export class WireProxy {
     return this.#connections.size
   }
 
-  /** Counts bytes from now on, and causes the fault once at its byte, if one is given. */
+  /** Counts bytes from now on. If a strike is given, causes its fault once, at its byte. */
   arm(strike?: WireStrike): void {
     this.#strike = strike
     this.#passed = { toServer: 0, toClient: 0 }

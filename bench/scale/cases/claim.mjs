@@ -1,4 +1,4 @@
-// Claims of 100 from a growing backlog, on a table that was never analysed and on one that was analysed while empty.
+// Claims of 100 items from a growing backlog, on a table that was never analysed and on one that was analysed while empty.
 import { fillQueue } from '../../fill.mjs'
 import { linePlot } from '../../plot.mjs'
 import { claimCost } from '../claimCost.mjs'

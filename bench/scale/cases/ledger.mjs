@@ -61,7 +61,7 @@ export async function ledger({ filledLedger, sizes, calls, print }) {
 
 let last = 0
 
-/** Enqueues a batch, claims it, and completes it; each commits. */
+/** Enqueues a batch, claims it, and completes it. Each of the three calls commits. */
 async function carry(ingest, executor, makeId) {
   const ids = Array.from({ length: BATCH }, () => makeId((last += 1)))
   const enqueued = await explain(

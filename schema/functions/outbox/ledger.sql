@@ -13,7 +13,7 @@ RETURN sha256(convert_to(concat(
   octet_length(p_rail_type), ':', p_rail_type, ',',
   octet_length(p_payload_text), ':', p_payload_text, ','), 'UTF8'));
 COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS
-  'Returns the SHA-256 of the content of an idempotency key: participant, rail and payload.';
+  'Returns the SHA-256 of the content that an idempotency key stands for: participant, rail and payload.';
 
 -- Appends one event per item. The caller holds the lock that orders the item's events (lock_outbox_item).
 CREATE OR REPLACE FUNCTION append_outbox_events(

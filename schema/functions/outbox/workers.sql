@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS
-  'Returns the given rails that no worker has declared as served within a day, each with the last time or null.';
+  'Returns the given rails that no worker has declared as served within a day, each with its served_at or null.';
 
 CREATE OR REPLACE FUNCTION deregister_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}') RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -75,7 +75,7 @@ COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, int
   'Internal: raises 22023 unless the arguments that end claims are well-formed.';
 
 -- The task id is the instruction id and the key of the item, so that a repeat finds the first item. If the outbox
--- refuses one message, the batch is repeated one by one, so that only that one fails.
+-- refuses a message, the batch is enqueued again one by one, so that only the refused message fails.
 CREATE OR REPLACE FUNCTION enqueue_scheduled_messages(
   p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[]
 ) RETURNS TABLE (message_id uuid, outbox_id uuid, error_message text)

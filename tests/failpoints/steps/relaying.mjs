@@ -121,7 +121,7 @@ export function relayingSteps(tools) {
       const waiting = new Set(
         (await enqueue(buildPayment(), buildPayment(), buildPayment())).map(({ outboxId }) => outboxId),
       )
-      // The calls return together, so that they form one batch. Items of earlier steps are not waited for.
+      // The calls return together, so that they form one batch. The step does not wait for items of earlier steps.
       const together = async (request, context) => {
         const answer = await paying.dispatch(request, context)
         if (!waiting.delete(request.reference)) return answer
@@ -196,7 +196,7 @@ function untilAborted(signal) {
   })
 }
 
-/** Fails every message for now. Its outcome must come from a rail, or ledger and rail book would differ. */
+/** Fails with a retryable error. Only a rail may record a terminal outcome, because ledger and rail book must agree. */
 async function refuse() {
   throw new Error('not now')
 }
