@@ -79,7 +79,7 @@ describe('httpRail', () => {
     [
       'a status address without the reference',
       { url: HTTPS, status: { url: HTTPS } },
-      'http.status.url: expected {reference} in it',
+      'http.status.url: expected {reference} in the address',
     ],
     [
       'a status address over plain HTTP',
