@@ -114,7 +114,7 @@ describe('a number in a payload', () => {
     // JavaScript prints the double 18014398509482008 as 18014398509482010, which lies halfway between two doubles.
     ['18014398509482010', true],
     ['18014398509482008', false],
-    // Rounded to 16 digits, the number below would parse to another double, with an even mantissa. JavaScript prints all 17 digits.
+    // Rounded to 16 digits, this number would parse to the next double. JavaScript prints all 17 digits.
     ['18014398509481988', true],
     // Two decimals of 17 digits are equally near to one double. JavaScript prints the even decimal.
     ['1125899906842624.2', true],

@@ -115,7 +115,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
     await owned.end()
   })
 
-  test('a login that did not create the roles deploys, from 16 on after the GRANT of the error', async () => {
+  test('a login that did not create the roles needs the GRANT of the error from 16 on', async () => {
     const url = urlOf('by_newcomer', 'newcomer')
     if (version === 15) {
       await deploy({ url, schema: SCHEMA })

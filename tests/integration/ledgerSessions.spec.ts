@@ -30,7 +30,7 @@ async function configure(session: Queryable, settings: Readonly<Record<string, s
   }
 }
 
-/** Opens one session per set of settings. The result returns them in turn. */
+/** Opens one session per set of settings. The returned function returns the sessions in turn. */
 async function oddSessions<S extends Queryable>(open: () => Promise<S>): Promise<() => S> {
   const all: S[] = []
   for (const settings of ODD_SETTINGS) {

@@ -47,7 +47,7 @@ interface Place {
   readonly nextAt: number
 }
 
-/** Times in seconds since 1970. */
+/** Reads the state of the verification pass, with times in seconds since 1970. */
 async function readPlace(role: Queryable = superuser()): Promise<Place> {
   const { rows } = await role.query<Place>(
     `SELECT last_block::integer AS "lastBlock", rows_checked::integer AS "rowsChecked", break_count::integer AS "breakCount",

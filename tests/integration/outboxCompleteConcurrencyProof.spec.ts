@@ -37,7 +37,7 @@ async function leases(count: number): Promise<ClaimedItem[]> {
   return claim(db, railType, { batchSize: count })
 }
 
-/** Locks a row. The result commits and thereby releases the lock. */
+/** Locks a row. The returned function commits, which releases the lock. */
 async function holdRow(outboxId: string): Promise<() => Promise<void>> {
   const holder = await openConnection(db)
   await holder.query('BEGIN')
@@ -95,7 +95,7 @@ describe('one lease that 64 callers complete at once', () => {
     for (const error of errors) expect(error).toMatchObject({ recorded: { attemptNo: 1, state } })
   })
 
-  test('gets the verdict RECORDED once and ALREADY_RECORDED 63 times in the batch form', async () => {
+  test('gets the verdict RECORDED once and ALREADY_RECORDED 63 times from batch calls', async () => {
     const lease = await enqueueAndClaim(db)
     const { values, errors } = await race(
       db,

@@ -269,7 +269,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     ])
   })
 
-  test('give the same answers as under READ COMMITTED without concurrent calls', async () => {
+  test('give the same answers as under READ COMMITTED if no calls are concurrent', async () => {
     const ingest = await openConnection(db, 'symphony_ingest')
     const executor = await openConnection(db, 'symphony_executor')
     const instruction = buildInstruction()

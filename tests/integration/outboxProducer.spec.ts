@@ -50,7 +50,7 @@ test('a rollback of an enqueue leaves no item, no sequence number and no notific
   expect(await counts(instruction.participantId)).toEqual({ items: 0, next: null })
 })
 
-test('a repeated enqueue returns the first item; other content is an IdempotencyConflictError', async () => {
+test('a repeated enqueue returns the first item; other content throws IdempotencyConflictError', async () => {
   const instruction = buildInstruction()
   await client.query('BEGIN')
   const first = await enqueue(instruction, { tx: client, schema: db.schema })

@@ -143,7 +143,7 @@ test('a failed database does not delay other databases, and is served again when
   expect(events).toContainEqual({ type: 'platform.databaseUp', database: 'shaky' })
 })
 
-test('a database that fails during a round returns its slot, and stop() does not wait for it', async () => {
+test('a database that fails during a round returns its slot, and does not delay stop()', async () => {
   const proxy = await TcpProxy.before(dbs[0]!.url)
   stops.push(() => proxy.close())
   const throughProxy = new URL(dbs[0]!.url)

@@ -162,7 +162,7 @@ describe('deleteJob', () => {
   })
 })
 
-test('ten concurrent calls of scheduleTimer with one id create one timer; other content is P7004', async () => {
+test('ten concurrent scheduleTimer calls with one id create one timer; other content gets P7004', async () => {
   const timer = buildTimerDefinition({ timerId: randomUUID() })
   const { values, errors } = await race(db, 'symphony_ingest', TEN, (role) => scheduleTimer(role, timer))
   expect(errors).toEqual([])

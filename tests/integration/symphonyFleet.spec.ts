@@ -105,7 +105,7 @@ test('a database that discovery drops is closed; the rails stay open for the oth
   expect({ names: fleet.names, closed }).toEqual({ names: ['north'], closed: [] })
 })
 
-test('SymphonyFleet refuses all invalid options at once, and an invalid rail', () => {
+test('SymphonyFleet reports all invalid options in one error, and refuses an invalid rail', () => {
   expect(() => new SymphonyFleet({ databases: [], pollMs: 1, connectionsMax: 0 })).toThrow(
     expect.objectContaining({ code: 'INVALID_PLATFORM_OPTIONS', failures: expect.objectContaining({ length: 4 }) }),
   )

@@ -205,7 +205,7 @@ describe('on the status of a database', () => {
     expect(rows).toEqual([{ code: 'X9' }])
   })
 
-  test('SymphonyLedgerChainBroken fires from the first failed verification to the next good one', async () => {
+  test('SymphonyLedgerChainBroken fires from a failed verification to the next successful one', async () => {
     const auditor = db.as('symphony_auditor')
     const verified = (breakCount: number) => recordLedgerVerification(auditor, { rowsChecked: 9, breakCount })
     await verified(0)

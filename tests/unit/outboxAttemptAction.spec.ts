@@ -106,15 +106,15 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,
     return actions(lease.outboxId)
   }
 
-  test('is recorded as expired with an unknown outcome', async () => {
+  test('gets action expired and an unknown outcome', async () => {
     expect(await expire(await enqueueAndClaim(db))).toEqual(['ZOMBIE_REQUEUE expired unknown'])
   })
 
-  test('is recorded as expired with a known outcome while its marked call had not begun', async () => {
+  test('gets action expired and a known outcome if its marked call had not begun', async () => {
     expect(await expire(await enqueueAndClaim(db, {}, { marked: true }))).toEqual(['ZOMBIE_REQUEUE expired'])
   })
 
-  test('is recorded as expired with an unknown outcome once its marked call had begun', async () => {
+  test('gets action expired and an unknown outcome if its marked call had begun', async () => {
     const lease = await enqueueAndClaim(db, {}, { marked: true })
     await beginOutboxDispatch(db.as('symphony_executor'), lease, WORKER)
     expect(await expire(lease)).toEqual(['ZOMBIE_REQUEUE expired unknown'])

@@ -207,7 +207,7 @@ describe('a retry that people grant beyond the ceiling', () => {
 })
 
 describe('attempt_count', () => {
-  test.for([21, -1])('cannot be %i, even by a superuser (23514)', async (count) => {
+  test.for([21, -1])('cannot be set to %i, even by a superuser (23514)', async (count) => {
     const item = await enqueueAndFail(db, 0)
     const refusal = await failureOf(
       db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = $2 WHERE outbox_id = $1', [

@@ -102,7 +102,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
   })
 })
 
-test('a batch with one invalid payment is refused whole, and the problem names the item', async () => {
+test('a batch with one invalid payment is refused as a whole, and the problem names the item', async () => {
   const batch = [buildInstruction(), buildInstruction({ railType: 'resend-bnk' })]
   const response = await fixture.call('/v1/instructions/batch', {
     method: 'POST',

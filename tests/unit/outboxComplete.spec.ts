@@ -80,7 +80,7 @@ describe('complete_outbox_attempt', () => {
 
 describe('a completion', () => {
   test.for(['DISPATCHED', 'FAILED'] as const)(
-    '%s ends the item with one ledger row that has all fields',
+    'ends the item as %s with one ledger row that has all fields',
     async (state) => {
       const lease = await enqueueAndClaim(db)
       expect(await complete(db, lease, { state, ...ANSWER })).toEqual({ attemptNo: 1, state, held: false })
@@ -111,7 +111,7 @@ describe('a completion', () => {
     },
   )
 
-  test('RETRYABLE requeues the item without its lease, after the requested delay', async () => {
+  test('requeues the item without its lease, after the delay of a RETRYABLE outcome', async () => {
     const lease = await enqueueAndClaim(db)
     const recorded = await complete(db, lease, { state: 'RETRYABLE', ...ANSWER, retryDelaySeconds: 77 })
     expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: false })
@@ -133,23 +133,26 @@ describe('a completion', () => {
     [2, 10],
     [7, 300],
     [19, 300],
-  ] as const)('RETRYABLE without a delay waits for the backoff of attempt %i', async ([attemptNo, mostSeconds]) => {
-    const item = await enqueue(db)
-    for (let done = 1; done < attemptNo; done++) {
-      await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE', retryDelaySeconds: 0 })
-    }
-    await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE' })
-    const { rows } = await db.queryNoRole<{ seconds: number }>(
-      'SELECT extract(epoch FROM outbox_backoff($1, $2))::float8 AS seconds',
-      [attemptNo, item.outboxId],
-    )
-    const { seconds } = rows[0]!
-    expect(seconds).toBeGreaterThanOrEqual(mostSeconds * 0.8)
-    expect(seconds).toBeLessThanOrEqual(mostSeconds)
-    expect((await pendingRow(db, item.outboxId))!.retry_after_seconds).toBe(seconds)
-  })
+  ] as const)(
+    'requeues the item with the backoff of attempt %i if RETRYABLE has no delay',
+    async ([attemptNo, mostSeconds]) => {
+      const item = await enqueue(db)
+      for (let done = 1; done < attemptNo; done++) {
+        await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE', retryDelaySeconds: 0 })
+      }
+      await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE' })
+      const { rows } = await db.queryNoRole<{ seconds: number }>(
+        'SELECT extract(epoch FROM outbox_backoff($1, $2))::float8 AS seconds',
+        [attemptNo, item.outboxId],
+      )
+      const { seconds } = rows[0]!
+      expect(seconds).toBeGreaterThanOrEqual(mostSeconds * 0.8)
+      expect(seconds).toBeLessThanOrEqual(mostSeconds)
+      expect((await pendingRow(db, item.outboxId))!.retry_after_seconds).toBe(seconds)
+    },
+  )
 
-  test('RETRYABLE with a delay of 0 makes the item due at once', async () => {
+  test('makes the item due at once if RETRYABLE has a delay of 0', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 0 })
     expect((await claimOnly(db, lease.railType)).outboxId).toBe(lease.outboxId)
@@ -163,7 +166,7 @@ describe('a completion', () => {
     ])
   })
 
-  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('%s is recorded for a held item', async (state) => {
+  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('is recorded as %s for a held item', async (state) => {
     const lease = await enqueueAndClaim(db)
     await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
     expect(await complete(db, lease, { state })).toEqual({ attemptNo: 1, state, held: state === 'RETRYABLE' })
@@ -188,7 +191,7 @@ describe('a completion', () => {
 describe('a completion with an invalid state', () => {
   const none = ['DISPATCHING', 'ZOMBIE_REQUEUE', 'PENDING', 'LEASED', 'dispatched', 'DISPATCHED ', 'Failed', 'x']
 
-  test.for(none)('%j is refused (P7003) and keeps the lease', async (state) => {
+  test.for(none)('is refused (P7003) and keeps the lease: %j', async (state) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const refusal = await failureOf(
       call(db.as('symphony_executor'), 'complete_outbox_attempt', [outboxId, leaseToken, WORKER, state]),
@@ -424,7 +427,7 @@ describe('a batch of completions', () => {
       }
     })
 
-    test('records an item listed twice only once', async () => {
+    test('records an item once that is listed twice', async () => {
       const [lease, other] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
       expect(await completeAll([lease, other, lease].map(successOf))).toMatchObject([
         { outboxId: lease.outboxId, verdict: 'RECORDED', attemptNo: 1 },

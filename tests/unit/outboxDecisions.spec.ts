@@ -336,16 +336,19 @@ describe('a two-person decision', () => {
     },
   )
 
-  test.for(['DISPATCHED', 'FAILED'] as const)('%s is final; every further action is refused (P7001)', async (state) => {
-    const { outboxId } = await enqueueHeld(db, olga)
-    await approve(pavel, await propose(olga, outboxId, state))
-    const before = await stateOf(outboxId)
-    await expect(placeOutboxHold(olga.control, outboxId, 'again')).rejects.toMatchObject({ sqlstate: 'P7001' })
-    for (const decision of ['DISPATCHED', 'FAILED', 'RETRY'] as const) {
-      await expect(propose(olga, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7001' })
-    }
-    expect(await stateOf(outboxId)).toEqual(before)
-  })
+  test.for(['DISPATCHED', 'FAILED'] as const)(
+    'is final as %s; every further action is refused (P7001)',
+    async (state) => {
+      const { outboxId } = await enqueueHeld(db, olga)
+      await approve(pavel, await propose(olga, outboxId, state))
+      const before = await stateOf(outboxId)
+      await expect(placeOutboxHold(olga.control, outboxId, 'again')).rejects.toMatchObject({ sqlstate: 'P7001' })
+      for (const decision of ['DISPATCHED', 'FAILED', 'RETRY'] as const) {
+        await expect(propose(olga, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7001' })
+      }
+      expect(await stateOf(outboxId)).toEqual(before)
+    },
+  )
 
   test('is counted in dispatched_total and failed_total', async () => {
     const before = await endedTotals()
@@ -674,7 +677,7 @@ describe('an invalid decision', () => {
     expect(await stateOf(outboxId)).toEqual(before)
   })
 
-  test('is neither approved nor withdrawn by an unknown proposal id (22023)', async () => {
+  test('is refused on approval or withdrawal of an unknown proposal (22023)', async () => {
     await expect(approve(pavel, randomUUID())).rejects.toMatchObject({ sqlstate: '22023' })
     await expect(withdrawOutboxProposal(pavel.control, randomUUID(), 'why')).rejects.toMatchObject({
       sqlstate: '22023',
@@ -682,7 +685,7 @@ describe('an invalid decision', () => {
     await expect(db.queryNoRole('SELECT approve_outbox_proposal(NULL)')).rejects.toMatchObject({ code: '22023' })
   })
 
-  test('is not withdrawn without a valid reason (22023)', async () => {
+  test('is refused on withdrawal without a valid reason (22023)', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await propose(olga, outboxId, 'FAILED')
     for (const reason of [null, '', 'x'.repeat(1001)]) {

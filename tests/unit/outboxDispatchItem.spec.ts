@@ -26,7 +26,7 @@ interface Dispatched {
 interface Circumstances {
   readonly onUnknown?: UnknownPolicy
   readonly item?: Partial<ClaimedItem>
-  /** Rest of the lease when the dispatch starts. */
+  /** Remaining time of the lease when the dispatch starts. */
   readonly leaseLeftMs?: number
   readonly rail?: Partial<RailDeclaration>
 }
@@ -143,7 +143,7 @@ describe('an item of unknown outcome', () => {
   test.each([
     [4_999, 0],
     [5_000, 1],
-  ])('unknown to the rail waits for settleMs: %i ms after its last attempt, it is sent %i times', async (ms, times) => {
+  ])('that the rail does not know waits for settleMs: after %i ms it is sent %i times', async (ms, times) => {
     const { result, sent } = await dispatch({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
     expect(sent).toHaveLength(times)
     expect(result).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })

@@ -71,7 +71,7 @@ describe('an epoch', () => {
     })
   })
 
-  test('lasts for one run of the server; further claims and checks start no other', async () => {
+  test('lasts for one run of the server; further claims and checks start no other epoch', async () => {
     const { record } = await check()
     expect(await isOpen()).toBe(true)
     expect((await check(record)).record.epochId).toBe(record.epochId)
@@ -82,7 +82,7 @@ describe('an epoch', () => {
     ['after a restart', 'epoch_no = epoch_no'],
     ['in a renamed database', `server_started_at = pg_postmaster_start_time(), database_name = 'another'`],
     ['after its table was created again', 'server_started_at = pg_postmaster_start_time(), table_oid = 1'],
-  ] as const)('is followed by another %s, and dispatch continues', async ([, change]) => {
+  ] as const)('is followed by another epoch %s, and dispatch continues', async ([, change]) => {
     const before = await check()
     await db.queryNoRole(`UPDATE dispatch_epochs SET server_started_at = server_started_at - interval '1 hour'`)
     await db.queryNoRole(`UPDATE dispatch_epochs SET ${change}`)
@@ -238,7 +238,7 @@ describe('a worker’s epoch record', () => {
     expect((await check(first.record)).record.beatNo).toBe(3n)
   })
 
-  test('updates whether replication is synchronous at each heartbeat', async () => {
+  test('sets at each heartbeat whether replication is synchronous', async () => {
     await check()
     await db.queryNoRole('UPDATE dispatch_epochs SET synchronous = true')
     await check()
@@ -401,7 +401,7 @@ describe('an operator', () => {
     await rewindEpoch(db, 'system_identifier = system_identifier + 1')
     expect(await isOpen()).toBe(false)
     const before = (await dispatchEvents()).length
-    // No check has run since, so lifting marks the items.
+    // No check has run since the freeze, so lifting marks the items.
     expect(await lift('compared with the bank, OPS-812')).toBe(true)
     const lease = await claimOnly(db, item.railType)
     expect(lease).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: null, lastAttempt: null } })

@@ -125,9 +125,9 @@ test('the full trail reproduces the queue after two actors worked on the same it
   await using db = await createTestDatabase()
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
   const hands = await handsOf(db)
-  // The same seed, and so the same participants and rails.
+  // Both actors use the same seed, and so the same participants and rails.
   await Promise.all([1, 2].map(() => new RandomOutbox(db, 5, hands).play(120)))
-  // A lease that one actor expired may have been locked by the other.
+  // Repairs leases that one actor expired while the other had locked them.
   await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repairer')
   const { folded, pending } = await foldTrails(db)
   expect(folded).toEqual(pending)

@@ -150,7 +150,7 @@ describe('a leased item under a hold', () => {
     })
   })
 
-  test('stores late outcomes of its worker before and after the lease expires', async () => {
+  test('accepts late outcomes of its worker before and after the lease expires', async () => {
     const lease = await leasedAndHeld()
     const { outboxId, leaseToken } = lease
     const live = await recordLateOutcome(executor(), WORKER, { outboxId, leaseToken, state: 'RETRYABLE' })

@@ -8,7 +8,7 @@ import { buildInstruction, claimOnly, complete, enqueue, sequenceOf } from '../s
 import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { connectionOf, failureOf, untilWaiting, type Connection } from '../support/race.js'
 
-/** Key scopes: within one, an idempotency key names one instruction (P7014). */
+/** Within a key scope, an idempotency key names one instruction (P7014). */
 
 const db = await useTestDatabase()
 let gateway: RoleHandle
@@ -30,7 +30,7 @@ async function scopesOf(instructionId: string): Promise<unknown[]> {
 }
 
 describe('a key that is in use in its scope', () => {
-  test('is refused for a second instruction (P7014), and the error names the first', async () => {
+  test('is refused for a second instruction (P7014); the error names the first instruction', async () => {
     const scope = buildScope()
     const first = buildInstruction()
     const second = buildInstruction({ idempotencyKey: first.idempotencyKey })

@@ -169,7 +169,7 @@ describe('record_late_outcome', () => {
 })
 
 describe('a late success', () => {
-  test('is evidence of the next claim, which can complete with its rail reference', async () => {
+  test('is returned as evidence by the next claim, which can complete with its rail reference', async () => {
     const lease = await expiredLease()
     await report(lease, { ...PAID, railCode: '00' })
     const next = await claimOnly(db, lease.railType, { workerId: HEIR })
@@ -185,7 +185,7 @@ describe('a late success', () => {
     expect((await eventRows(db, lease.outboxId)).map(({ event_type }) => event_type)).toEqual(['LATE_OUTCOME'])
   })
 
-  test('is evidence of the next claim even if no marked call was begun', async () => {
+  test('is returned as evidence by the next claim even if no marked call was begun', async () => {
     const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, marked: true })
     await db.expireLease(lease.outboxId)
     await report(lease, PAID)
@@ -210,7 +210,7 @@ describe('a late success', () => {
     })
   })
 
-  test('survives a RETRYABLE completion of known outcome and is evidence of the next claim', async () => {
+  test('is returned as evidence even after a RETRYABLE completion of known outcome', async () => {
     const { lost, next } = await takenOver()
     await report(lost, PAID)
     expect(await complete(db, next, { state: 'RETRYABLE', outcomeUnknown: false }, HEIR)).toMatchObject({ held: false })
@@ -259,7 +259,7 @@ describe('a DISPATCHED completion', () => {
 })
 
 describe('a late failure', () => {
-  test('is evidence of the next claim and does not end the item', async () => {
+  test('is returned as evidence by the next claim and does not end the item', async () => {
     const { lost, next } = await takenOver()
     await report(lost, { state: 'FAILED', errorCode: 'REFUSED' })
     expect(await ledger(db, lost.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
@@ -330,7 +330,7 @@ describe('a repeated late outcome', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('returns the TERMINAL_BLOCKED of a contradicting completion in between', async () => {
+  test('returns the TERMINAL_BLOCKED event of a contradicting completion in between', async () => {
     const { lost, next } = await takenOver()
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)

@@ -77,7 +77,7 @@ test('next_outbox_event with rails uses due times of these rails, and leases of 
   expect(await nextIs(['c'])).toBe('expiry of d1')
 })
 
-test('next_outbox_event ignores an expired lease of another rail or of a paused one', async () => {
+test('next_outbox_event ignores an expired lease of another rail or of a paused rail', async () => {
   const { outboxId } = await enqueue(db, { instructionId: 'expired', railType: 'd' })
   await claim(db, 'd', { leaseSeconds: 60 })
   await db.expireLease(outboxId)

@@ -85,7 +85,7 @@ describe('ordered items of a participant', () => {
     expect(await pendingRow(db, second)).toMatchObject({ blocked: true })
   })
 
-  test('wait only for ordered items of the same call', async () => {
+  test('wait only for ordered items, also if one call enqueues all items', async () => {
     const stream = new Stream(db)
     const { participantId, railType } = stream
     const flags = [false, true, false, true, false]
@@ -404,7 +404,7 @@ describe('a successor enqueued while the head ends', () => {
     await claimer.query('COMMIT')
     await completion
     await completer.query('COMMIT')
-    // The completion itself unblocked it.
+    // The completion itself unblocked the second item.
     expect(await pendingRow(db, second)).toMatchObject({ blocked: false, block_unverified: false })
   })
 

@@ -82,7 +82,7 @@ describe('a pause', () => {
     expect(await paused.claimed()).toEqual([unordered])
   })
 
-  test.for(KINDS)('accepts enqueues of its %s, which are claimable after a resume', async (kind) => {
+  test.for(KINDS)('allows enqueues for its %s; the items are claimable after a resume', async (kind) => {
     const paused = new Stream(db)
     await pause(kind, paused)
     const ids = [await paused.enqueue(), await paused.enqueue()]
@@ -91,7 +91,7 @@ describe('a pause', () => {
     expect(await paused.drain()).toEqual(ids)
   })
 
-  test('accepts redrives of its participant, which are claimable after a resume', async () => {
+  test('allows redrives of its participant, which are claimable after a resume', async () => {
     const paused = new Stream(db)
     const { participantId, railType } = paused
     const failed = await enqueueFailed(db, { participantId, railType })
@@ -465,7 +465,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     }
   }
 
-  test('unblocks the next item if it waits for the head’s completion or its rollback', async () => {
+  test('unblocks the next item if the resume waits for the head’s completion or its rollback', async () => {
     for (const outcome of ['COMMIT', 'ROLLBACK']) {
       const { stream, lease, second, completer, operator } = await createFixture()
       await completeOn(completer, lease)

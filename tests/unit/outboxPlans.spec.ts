@@ -271,8 +271,8 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
 )
 
 /** A session keeps plans from the time when the tables were empty. These plans must suit full tables too. */
-describe('the plan of each operation', () => {
-  test.each(titles)('%s is the same on empty tables, full ones, and full ones analysed again', (title) => {
+describe('plans', () => {
+  test.each(titles)('are equal for %s on empty tables, full tables, and full tables analysed again', (title) => {
     const ways = waysOf(recordings['full']![title]!, LARGE_TABLES)
     expect(ways.length).toBeGreaterThan(0)
     expect(waysOf(recordings['empty, never analysed']![title]!, LARGE_TABLES)).toEqual(ways)

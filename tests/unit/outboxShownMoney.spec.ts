@@ -109,7 +109,7 @@ describe('outbox_operational_status', () => {
   })
 })
 
-test('an ended item shows the same as while it was pending', async () => {
+test('an ended item shows the same amount, currency and destination as while it was pending', async () => {
   for (const state of ['DISPATCHED', 'FAILED'] as const) {
     const item = await enqueue(db, { payload: PAYLOAD })
     await declare(item.railType, {})

@@ -88,7 +88,7 @@ describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that n
 })
 
 describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items', () => {
-  test('claims first in, first out, and leaves the rest ready', async () => {
+  test('claim is first in, first out, and leaves the rest ready', async () => {
     const { topic, ids } = await enqueued(5)
     expect(idsOf(await owner.claim({ batchSize: 2, topics: [topic] }))).toEqual(ids.slice(0, 2))
     for (const id of ids.slice(2)) expect(await pendingRow(db, id)).toMatchObject({ claimed_by: null })
@@ -96,7 +96,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     expect(await other.claim({ batchSize: 100, topics: [topic] })).toEqual([])
   })
 
-  test('returns each message with its enqueued fields and its own token', async () => {
+  test('claim returns each message with its enqueued fields and its own token', async () => {
     const messageId = `message-${randomUUID()}`
     const { topic, ids } = await enqueued(1, { messageId, key: 'customer-7' })
     const [message] = await owner.claim({ batchSize: 1, topics: [topic] })
@@ -124,7 +124,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     expect(rows).toEqual([{ participant_id: first.messageId, instruction_id: first.messageId }])
   })
 
-  test('claims nothing that the caller’s transaction rolled back', async () => {
+  test('claim returns no message that the caller’s transaction rolled back', async () => {
     const topic = `topic-${randomUUID()}`
     const rolledBack = db.as('symphony_ingest').transaction(async (tx) => {
       await owner.enqueue({ topic, payload: {} }, { tx })
@@ -214,7 +214,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a call by a non-owner changes nothing', () =>
 })
 
 describe('PRIM-POSTGRES-OUTBOX-004 abandon by the owner returns rows to ready with retry scheduling', () => {
-  test('counts the attempt, clears the lease and sets a later due time', async () => {
+  test('abandon counts the attempt, clears the lease and sets a later due time', async () => {
     const message = await claimedOne()
     expect(await owner.abandon([message], { error: 'mail server is down' })).toEqual([message.id])
     const row = (await pendingRow(db, message.id))!
@@ -230,7 +230,7 @@ describe('PRIM-POSTGRES-OUTBOX-004 abandon by the owner returns rows to ready wi
     ])
   })
 
-  test('grows the delay each time, or uses delaySeconds', async () => {
+  test('abandon increases the delay each time, or uses delaySeconds', async () => {
     const message = await claimedOne()
     await owner.abandon([message])
     const first = (await pendingRow(db, message.id))!.retry_after_seconds!
@@ -244,7 +244,7 @@ describe('PRIM-POSTGRES-OUTBOX-004 abandon by the owner returns rows to ready wi
 })
 
 describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes ownership', () => {
-  test('stores the error, and no later call changes the message', async () => {
+  test('fail stores the error, and no later call changes the message', async () => {
     const message = await claimedOne()
     expect(await owner.fail([message], 'the address does not exist')).toEqual([message.id])
     expect(await pendingRow(db, message.id)).toBeUndefined()
@@ -258,7 +258,7 @@ describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes own
     expect(await ledger(db, message.id)).toEqual(['1 FAILED'])
   })
 
-  test('fails a message of unknown outcome too, because messages may be handled twice', async () => {
+  test('fail ends a message of unknown outcome too, because messages may be handled twice', async () => {
     const message = await claimedOne()
     await db.expireLease(message.id)
     expect(await owner.fail(await owner.claim({ batchSize: 1, topics: [message.topic] }), 'no')).toEqual([message.id])
@@ -267,7 +267,7 @@ describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes own
 })
 
 describe('PRIM-POSTGRES-OUTBOX-006 claimDue excludes future-due rows', () => {
-  test('claims a message at the instant it is due', async () => {
+  test('claimDue claims a message at the instant it is due', async () => {
     const { ids } = await enqueued(1, { dueAt: new Date(Date.now() + 86_400_000) })
     expect(idsOf(await owner.claimDue(1_000))).not.toContain(ids[0])
     await db.queryNoRole(

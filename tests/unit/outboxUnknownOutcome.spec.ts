@@ -215,7 +215,7 @@ describe('an item of unknown outcome', () => {
     ])
   })
 
-  test('is held with the reason of the worker, if it gives one', async () => {
+  test('is held with the reason of the worker, if the worker gives one', async () => {
     const lease = await unknownLease()
     await complete(db, lease, { state: 'FAILED', holdReason: 'the bank denies it' })
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'the bank denies it' })
@@ -257,7 +257,7 @@ describe('an item of unknown outcome', () => {
     },
   )
 
-  test('gives its evidence to the next claim', async () => {
+  test('is claimed with evidence of its last attempt', async () => {
     const lease = await unknownLease()
     const [attempt] = await attemptRows(db, lease.outboxId)
     expect(lease.evidence).toEqual({

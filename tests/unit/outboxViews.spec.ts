@@ -204,7 +204,7 @@ describe('outbox_operational_status', () => {
     expected.set(lease.outboxId, 'DISPATCHED')
   })
 
-  test('shows the time to due, positive before and negative after', async () => {
+  test('shows the time until an item is due, negative once it is overdue', async () => {
     const timeToDue = async (outboxId: string) => {
       const { rows } = await db.queryNoRole<{ sign: number }>(
         `SELECT sign(extract(epoch FROM time_to_due))::int AS sign FROM outbox_operational_status WHERE outbox_id = $1`,
@@ -288,7 +288,7 @@ test.for([21, 22])('supervisor and operational status agree after random operati
       executor: () => other.as('symphony_executor'),
       people: [() => people[0].control, () => people[1].control],
     }).run(100)
-    // Moves due times and expiries away, so that none passes between the two reads.
+    // Moves future due times and expiries by one hour, so that none passes between the two reads.
     await other.queryNoRole(
       `UPDATE payment_outbox_pending SET
          next_attempt_at = next_attempt_at + CASE WHEN next_attempt_at > clock_timestamp() THEN interval '1 hour' ELSE interval '0' END,

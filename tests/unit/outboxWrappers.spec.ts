@@ -262,7 +262,7 @@ describe('a valid call', () => {
     expect(asked[0]).toContain('"Pay ""Out-box"" é"."complete_outbox_attempt"(')
   })
 
-  test('passes wrapper and function with arguments at their limits', async () => {
+  test('is accepted by wrapper and function with arguments at their limits', async () => {
     const executor = db.as('symphony_executor')
     const longest = 'i'.repeat(128)
     const instruction = {

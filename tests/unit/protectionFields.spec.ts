@@ -34,7 +34,7 @@ describe('field classes', () => {
     ['a star over another field', { '/a/*': 'masked', '/a/b': 'public' }],
     ['a subject that is encrypted', { '/a': 'encrypted' }, '/a/id'],
     ['a subject with a star', {}, '/a/*'],
-  ])('refuse %s at load', (_name, fields, subject) => {
+  ])('are refused at load: %s', (_name, fields, subject) => {
     expect(() => rulesFor(fields, subject)).toThrow(InvalidArgumentError)
   })
 

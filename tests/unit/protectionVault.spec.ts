@@ -70,7 +70,7 @@ describe('an encrypted field', () => {
     expect(rows[0]!.n).toBe('0')
   })
 
-  test('is the same content with keys in another order, and a conflict with another value', async () => {
+  test('is the same content if its keys are reordered, and a conflict if its value differs', async () => {
     const { fixture: made, instruct } = fixture()
     const instruction = instruct({ iban: { a: 1, b: [2] } })
     const item = await made.enqueue(instruction)

@@ -345,7 +345,7 @@ async function lateVerdict(rail: LoadedRail): Promise<RailResult | undefined> {
 describe('a late answer', () => {
   const SHORT = { timeoutMs: 20 }
 
-  it('is passed to onLateAnswer, classified like any other', async () => {
+  it('is passed to onLateAnswer, classified like an answer in time', async () => {
     const late = await lateVerdict(answering(sleep(80, { outcome: 'success', reference: 'r-late' }), SHORT))
     expect(late).toMatchObject({ kind: 'success', reference: 'r-late' })
     expect(late?.latencyMs).toBeGreaterThanOrEqual(50)

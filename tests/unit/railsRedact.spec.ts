@@ -79,7 +79,7 @@ describe('redact', () => {
   it('leaves no part of a number at the end of the text that it reads', () => {
     for (let digitsRead = 1; digitsRead < 16; digitsRead += 1) {
       const [begin, end] = ['-----BEGIN PRIVATE KEY-----', '-----END PRIVATE KEY----- ']
-      // The key shrinks to a few words, so that only the read limit cuts the number.
+      // Redaction shortens the key to a few words, so that only the read limit cuts the number.
       const key = 'A'.repeat(16_384 - digitsRead - begin.length - end.length)
       expect(redact(`${begin}${key}${end}4111111111111111`)).toMatch(/^\[private key\]( \[\w+\])?…$/)
     }

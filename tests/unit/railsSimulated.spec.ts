@@ -149,7 +149,7 @@ describe('the rail book', () => {
     },
   )
 
-  it('has two payments for the script duplicate on a rail that is not idempotent', async () => {
+  it('has two payments for the script “duplicate” on a rail that is not idempotent', async () => {
     const request = simulate('duplicate')
     await callRail(rail({ onUnknown: 'inquire' }), request)
     expect((await readBook(bookFile)).get(request.reference)?.count).toBe(2)
@@ -223,7 +223,7 @@ describe('random behaviour', () => {
     return kinds
   }
 
-  it('is the same for the same seed and differs for another', async () => {
+  it('is the same for the same seed and differs for another seed', async () => {
     const kinds = await kindsOf('a', 60)
     expect(await kindsOf('a', 60)).toEqual(kinds)
     expect(await kindsOf('b', 60)).not.toEqual(kinds)

@@ -129,7 +129,7 @@ describe('IBANs', () => {
     'BR1800360305000010009795493C1',
     'SA0380000000608010167519',
     'AE070331234567890123456',
-  ])('%s is valid', async (destination) => {
+  ])('are accepted: %s', async (destination) => {
     expect(await codeOf({ ...PAYABLE, destination }, { destination: 'iban' })).toBe('ok')
   })
 
@@ -149,7 +149,7 @@ describe('IBANs', () => {
     ['that is a number', 89370400440532],
     ['that is null', null],
     ['that is an object', { iban: 'DE89370400440532013000' }],
-  ])('one %s is refused', async (_, destination) => {
+  ])('are refused: one %s', async (_, destination) => {
     expect(await codeOf({ ...PAYABLE, destination }, { destination: 'iban' })).toBe('INVALID_DESTINATION')
   })
 
@@ -160,7 +160,7 @@ describe('IBANs', () => {
     'NO9386011117947',
     'EG380019000500000000263180002',
   ]
-  it.each(KNOWN)('have one valid pair of check digits of 100: %s', async (iban) => {
+  it.each(KNOWN)('have exactly one valid pair of check digits: %s', async (iban) => {
     const pairs = Array.from({ length: 100 }, (_, n) => String(n).padStart(2, '0'))
     const right = await Promise.all(
       pairs.map((pair) =>
@@ -186,7 +186,7 @@ describe('IBANs', () => {
 
 describe('phone numbers', () => {
   it.each(['+4915123456789', '+14155550123', '+447911123456', '+254712345678', '+639171234567', '+2348031234567'])(
-    '%s is valid',
+    'are accepted: %s',
     async (destination) => {
       expect(await codeOf({ ...PAYABLE, destination }, { destination: 'phone' })).toBe('ok')
     },
@@ -205,7 +205,7 @@ describe('phone numbers', () => {
     ['with letters', '+1800FLOWERS'],
     ['that is only a plus', '+'],
     ['with an extension', '+14155550123;ext=5'],
-  ])('one %s is refused', async (_, destination) => {
+  ])('are refused: one %s', async (_, destination) => {
     expect(await codeOf({ ...PAYABLE, destination }, { destination: 'phone' })).toBe('INVALID_DESTINATION')
   })
 })
@@ -220,7 +220,7 @@ describe('accounts', () => {
     'A-1.b_2:c/3@d',
     '018f6b1e-7c9a-7b3e-9f00-0123456789ab',
     'x'.repeat(64),
-  ])('%s is valid', async (destination) => {
+  ])('are accepted: %s', async (destination) => {
     expect(await codeOf({ ...PAYABLE, destination }, { destination: 'account' })).toBe('ok')
   })
 
@@ -234,7 +234,7 @@ describe('accounts', () => {
     ['with letters of other scripts', 'аlice'],
     ['with a line feed behind', 'alice\n'],
     ['with a quote', "a'b"],
-  ])('one %s is refused', async (_, destination) => {
+  ])('are refused: one %s', async (_, destination) => {
     expect(await codeOf({ ...PAYABLE, destination }, { destination: 'account' })).toBe('INVALID_DESTINATION')
   })
 })
@@ -285,7 +285,7 @@ describe('a destination that the rail checks itself', () => {
     ],
     ['answers nothing', () => undefined],
     ['answers with text', () => 'yes'],
-  ])('is retryable (PAYLOAD_CHECK_FAILED) if the check %s', async (_, destination) => {
+  ])('is refused as retryable (PAYLOAD_CHECK_FAILED) if the check %s', async (_, destination) => {
     const check = await validatePayload(rail({ destination }), PAYABLE)
     expect(check).toMatchObject({ ok: false, code: 'PAYLOAD_CHECK_FAILED', retryable: true })
     expect(JSON.stringify(check)).not.toContain('DE89')
@@ -312,7 +312,7 @@ describe('the schema of the rail', () => {
     expect(await codeOf({ ...PAYABLE, amount: '-1' }, { payload })).toBe('INVALID_AMOUNT')
   })
 
-  it('is reported by the paths of its issues, never by messages or values', async () => {
+  it('reports the paths of its issues, never messages or values', async () => {
     const issues = [
       { message: 'Expected number, received "4111111111111111"', path: ['meta', { key: 'items' }, 0, 'pan'] },
       { message: 'again', path: ['meta', '4111111111111111'] },
@@ -327,7 +327,7 @@ describe('the schema of the rail', () => {
     })
   })
 
-  it('is reported with the number of further paths', async () => {
+  it('reports the number of further paths', async () => {
     const issues = Array.from({ length: 7 }, (_, index) => ({ message: 'no', path: ['list', index] }))
     const check = await validatePayload(rail({ payload: schema(() => ({ issues })) }), { ...PAYABLE, list: [] })
     expect(check).toMatchObject({ message: expect.stringMatching(/payload\.list\[4\] and 2 more$/) })
@@ -350,7 +350,7 @@ describe('the schema of the rail', () => {
     ['rejects', schema(() => Promise.reject(new Error('secret'))), /threw Error$/],
     ['hangs', schema(() => new Promise(() => {})), /did not end within 50 ms$/],
     ['answers nothing', schema(() => JSON.parse('[]')[0]), /threw TypeError$/],
-  ])('is retryable (PAYLOAD_CHECK_FAILED) if it %s', async (_, payload, message) => {
+  ])('refuses a payload as retryable (PAYLOAD_CHECK_FAILED) if it %s', async (_, payload, message) => {
     expect(await validatePayload(rail({ payload, timeoutMs: 50 }), PAYABLE)).toEqual({
       ok: false,
       code: 'PAYLOAD_CHECK_FAILED',

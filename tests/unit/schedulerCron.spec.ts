@@ -36,7 +36,7 @@ describe('a cron expression', () => {
     ['@daily', '2026-11-16T00:00:00Z'],
     ['@midnight', '2026-11-16T00:00:00Z'],
     ['@hourly', '2026-11-15T11:00:00Z'],
-  ])('%s is next due at %s after 2026-11-15T10:00:00Z', (cron, next) => {
+  ])('such as %s is next due at %s after 2026-11-15T10:00:00Z', (cron, next) => {
     expect(after(cron, 'UTC', '2026-11-15T10:00:00Z', 1)).toEqual([next])
   })
 
@@ -85,14 +85,14 @@ describe('a cron expression', () => {
 
 describe('a time zone', () => {
   test.each(['UTC', 'Africa/Cairo', 'America/New_York', 'Australia/Lord_Howe', 'Etc/GMT-5'])(
-    '%s is accepted',
+    'is accepted: %s',
     (zone) => {
       expect(requiredTimeZone('timeZone', zone)).toBe(zone)
     },
   )
 
   test.each([['Mars/Base'], ['GMT+2'], ['local'], [''], [' '], [null], [2], ['Africa/Cairo '], ['x'.repeat(129)]])(
-    '%j is refused with an error that names timeZone',
+    'is refused with an error that names timeZone: %j',
     (zone) => {
       expect(() => requiredTimeZone('timeZone', zone)).toThrow(/^timeZone: /)
     },
@@ -153,7 +153,7 @@ describe('a clock change', () => {
     ])
   })
 
-  test('gives the same occurrences from any start, forwards and backwards', () => {
+  test('leads to the same occurrences from any start, forwards and backwards', () => {
     const changes = ['2026-10-03', '2026-10-29', '2026-11-01', '2027-03-14', '2027-04-03', '2027-04-29']
     for (const zone of ['America/New_York', 'Africa/Cairo', 'Australia/Lord_Howe']) {
       for (const cron of ['30 1 * * *', '30 2 * * *', '0 0 * * *', '30 23 * * *', '15 2 * * *', '7,37 * * * *']) {

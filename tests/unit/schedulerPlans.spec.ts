@@ -94,7 +94,7 @@ describe.each(KINDS)('for $plural in a shared table', (kind) => {
     expect(scans.filter(({ type, rows }) => type === 'Seq Scan' || rows > ROWS_MAX)).toEqual([])
   })
 
-  // A plain SELECT has no planner settings and needs statistics. It runs last, because the functions must not need them.
+  // A plain SELECT has no planner settings and needs statistics. It runs last: the functions must not need statistics.
   test.each([
     ['ready timers', `scheduler_timers WHERE state = 'READY' ORDER BY due_at, timer_id`],
     ['runs of one job', `scheduler_job_runs WHERE job_name = 'crowd' ORDER BY scheduled_for DESC`],
@@ -107,7 +107,7 @@ describe.each(KINDS)('for $plural in a shared table', (kind) => {
   })
 })
 
-/** Returns an INSERT of ready, claimed and finished tasks; if ripe, also due, expired or old enough to purge. */
+/** Returns an INSERT of ready, claimed and finished tasks. If `ripe`, they are due, expired or old enough to purge. */
 function crowdOf({ kind, jobName }: Kind, ripe: boolean): string {
   return `
     INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at, state, claimed_by,

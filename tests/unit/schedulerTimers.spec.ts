@@ -76,7 +76,7 @@ describe('a claim of timers', () => {
     expect(idsOf(await claim(topic))).toEqual([timerId])
   })
 
-  test('PRIM-POSTGRES-SCHED-002 takes batchSize timers at most, longest due first; the rest stay ready', async () => {
+  test('PRIM-POSTGRES-SCHED-002 takes at most batchSize timers, longest due first; the rest waits', async () => {
     const { topic } = buildTimerDefinition()
     const due = ['2026-01-03', '2026-01-01', '2026-01-04', '2026-01-02', '2026-01-02'].map((day) => new Date(day))
     const made: string[] = []
@@ -316,7 +316,7 @@ describe('enqueueDueTimers', () => {
     expect(await cancelTimer(ingest(), timerId)).toBe(false)
   })
 
-  test('marks and enqueues a timer in one transaction, and once after a rollback', async () => {
+  test('marks and enqueues a timer in one transaction; a rollback undoes both', async () => {
     const { timerId, topic } = await createTimer(db)
     const crash = new Error('crash')
     const undone = executor().transaction(async (tx) => {

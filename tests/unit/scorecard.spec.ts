@@ -98,7 +98,7 @@ test.each([
   [['--payments', '0'], '--payments: expected a whole number from 1 to 100000000, got "0"'],
   [['--frob'], `Unknown option '--frob'`],
   [['R2'], 'Unexpected argument'],
-])('%j is refused with a message, and no scenario runs', async (words, message) => {
+])('the arguments %j are refused with a message, and no scenario runs', async (words, message) => {
   const { exitCode, said, page } = await play(words, [buildScenario('R2')])
   expect(exitCode).toBe(2)
   expect(said.join('\n')).toContain(message)

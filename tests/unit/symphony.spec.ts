@@ -235,7 +235,7 @@ function messageOf(options: object): string {
 }
 
 describe('an invalid call', () => {
-  /** Nothing listens at this address: a call with I/O would fail otherwise. */
+  /** Nothing listens at this address, so a call with I/O would fail with another error. */
   const symphony = new Symphony({ url: 'postgres://symphony@127.0.0.1:1/none' })
   const tx = { query: () => Promise.reject(new Error('sent')) }
   const instruction = { railType: 'bank', instructionId: 'W-1', participantId: 'shop', payload: PAYLOAD }
@@ -386,7 +386,7 @@ const report: StandardSchema<{ readonly title: string }> = {
 }
 
 describe('a topic with a schema', () => {
-  /** Nothing listens at this address: a call with I/O would fail otherwise. */
+  /** Nothing listens at this address, so a call with I/O would fail with another error. */
   const url = 'postgres://symphony@127.0.0.1:1/none'
   const faulty: Readonly<Record<string, unknown>> = { topic: 'report', payload: { heading: 'no title' } }
   const unknown: Readonly<Record<string, unknown>> = { topic: 'reprot', payload: { title: 'Settlement' } }
@@ -611,7 +611,7 @@ describe('an operator', () => {
     })
   })
 
-  test('pauses and resumes a known rail, and is refused an unknown one (UNKNOWN_NAME)', async () => {
+  test('pauses and resumes a known rail, and cannot pause an unknown one (UNKNOWN_NAME)', async () => {
     await using symphony = open([{ type: 'held' }])
     const target = { kind: 'rail', name: 'held' } as const
     expect(await symphony.operator.pause({ ...target, reason: 'maintenance' })).toBe(true)

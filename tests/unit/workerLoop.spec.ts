@@ -79,7 +79,7 @@ describe('Wakeup', () => {
 })
 
 describe('PollLoop', () => {
-  test('polls again at once while there is more, then waits for a wake-up', async () => {
+  test('polls again at once while there is more work, then waits for a wake-up', async () => {
     const polls: number[] = []
     const wakeup = new Wakeup(0, systemClock)
     const loop = new PollLoop({
@@ -178,7 +178,7 @@ describe('PollLoop', () => {
 })
 
 describe('CircuitBreaker', () => {
-  test('opens after failures in a row, not after a success between them', () => {
+  test('opens after failures in a row, not if a success is between them', () => {
     const clock = handClock()
     const states: string[] = []
     const breaker = breakerOf(clock, states)
@@ -209,7 +209,7 @@ describe('CircuitBreaker', () => {
     expect(breaker.admits(5)).toBe(5)
   })
 
-  test('admits another trial after an abandoned one', () => {
+  test('admits another trial after an abandoned trial', () => {
     const clock = handClock()
     const breaker = breakerOf(clock, [])
     breaker.failed()
