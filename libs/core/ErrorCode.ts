@@ -1,6 +1,6 @@
 /**
- * Every `code` of Symphony's errors. Code with any other `code` does not compile. docs/reference/errors.md describes
- * the codes that a caller may receive.
+ * Every `code` of Symphony's errors. The compiler refuses any other code. docs/reference/errors.md describes the codes
+ * that a caller may receive.
  */
 export type ErrorCode = SymphonyErrorCode | PostgresErrorCode
 

@@ -54,9 +54,7 @@ export interface DeployReport {
 export interface DeployedLogin {
   readonly name: string
   readonly created: boolean
-  /**
-   * Generated password of a login that this call created. It is stored nowhere. Omits a password that the caller gave.
-   */
+  /** Generated password of a login that this call created; undefined if the caller gave one. It is stored nowhere. */
   readonly password: string | undefined
 }
 
@@ -95,7 +93,7 @@ export class Installer {
         logins: this.#options.createLogins.map(({ name, password }) => ({
           name,
           created: passwords.has(name),
-          // A given password is not repeated.
+          // Omits a password that the caller gave.
           password: password === undefined ? passwords.get(name) : undefined,
         })),
         sql: undefined,

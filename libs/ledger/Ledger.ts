@@ -99,7 +99,7 @@ export class Ledger implements AsyncDisposable {
     return this.#database('checkpoint').read((auditor) => writeCheckpoint(databaseSource(auditor), file, key, options))
   }
 
-  /** Writes the whole ledger as text to a new folder. It contains payloads. */
+  /** Writes the whole ledger as text, including payloads, to a new folder. */
   async export({
     folder,
     checkpoints,

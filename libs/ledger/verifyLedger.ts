@@ -20,7 +20,7 @@ export interface LedgerReport {
   readonly attempts: number
   readonly events: number
   readonly blocks: number
-  /** The last block. */
+  /** Head of the last block; undefined if there is none. */
   readonly head: BlockHead | undefined
   /** Open window: rows that no block covers yet. A change of them leaves no trace. */
   readonly openRows: number

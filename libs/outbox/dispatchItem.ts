@@ -132,7 +132,7 @@ async function inquire(
         ...details,
         state: 'RETRYABLE',
         errorCode: 'INQUIRY_TOO_EARLY',
-        // Waits for the full settling time, because at the next claim this inquiry is the last attempt.
+        // Waits for the full settling time, because the next claim counts the time from this inquiry.
         retryDelaySeconds: Math.ceil(rail.settleMs / 1_000),
       })
     }

@@ -71,8 +71,8 @@ export interface EnqueueChecks {
 
 /**
  * Enqueues a batch after its rails have checked it. A repeated instruction returns the stored item even if its rail
- * would refuse it today. Otherwise a stricter schema would push a client to a new key. An invalid item is therefore
- * enqueued, and rolled back if it was new.
+ * would refuse it today. Otherwise a client might repeat the payment under a new key after the schema became stricter.
+ * An invalid item is therefore enqueued, and rolled back if it was new.
  */
 export async function enqueueChecked(
   tx: Queryable,

@@ -39,7 +39,8 @@ export type RelayerEvent =
       readonly answer: 'success' | 'terminal' | 'retryable' | 'unknown' | 'notSent'
       readonly latencyMs: number
       /**
-       * Absent for a success. One of `RAIL_RESULT_CODES` if Symphony assigned the code; otherwise equal to `answer`.
+       * Error code, absent for a success. It is one of `RAIL_RESULT_CODES` if Symphony assigned the code, otherwise the
+       * same text as `answer`.
        */
       readonly error?: string
     }

@@ -8,11 +8,11 @@ export type PlatformEvent =
   | { readonly type: 'platform.discoveryFailed'; readonly error: unknown }
   /** Another fleet of this process serves the same database. This fleet starts its workers after the other has stopped. */
   | { readonly type: 'platform.alreadyServed'; readonly database: string }
-  /** A round failed because the database does not answer. The fleet probes it again later. */
+  /** A round failed, so the fleet counts the database as down. Its workers wait until a probe succeeds. */
   | { readonly type: 'platform.databaseDown'; readonly database: string }
   /** The database answers again. */
   | { readonly type: 'platform.databaseUp'; readonly database: string }
-  /** A worker of one database failed for another reason. */
+  /** A round of a worker failed with this error, whatever its cause. */
   | { readonly type: 'platform.fault'; readonly database: string; readonly worker: string; readonly error: unknown }
 
 export type OnPlatformEvent = (event: PlatformEvent) => void

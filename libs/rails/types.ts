@@ -213,7 +213,7 @@ export interface StandardSchema<Input = unknown> {
     readonly version: 1
     readonly vendor: string
     readonly validate: (value: unknown) => StandardResult | Promise<StandardResult>
-    /** Absent at run time. Holds the type that the schema accepts. */
+    /** Type that the schema accepts, for the compiler only. Absent at run time. */
     readonly types?: { readonly input: Input; readonly output: unknown } | undefined
   }
 }

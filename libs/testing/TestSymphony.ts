@@ -84,7 +84,8 @@ export class TestSymphony<
 
   /**
    * Runs rounds of a worker until one finds nothing, and returns the sum of their counts. Uses the rails of this
-   * Symphony that have an adapter, and the given handlers. Circuit breakers do not open meanwhile.
+   * Symphony that have an adapter, and the given handlers. Circuit breakers open only after 1000 failures, so a failing
+   * rail does not stop the drain.
    */
   async drain(options: DrainOptions<Topics> = {}): Promise<WorkerCounts> {
     requireKnownOptions(options, DRAIN_OPTIONS)

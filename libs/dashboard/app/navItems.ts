@@ -11,7 +11,7 @@ export interface NavItem {
   readonly key: string
   /** True if the navigation bar of a phone shows the page. The other pages are behind "More". */
   readonly isMain: boolean
-  /** True if the page covers all participants. A key that is restricted to some does not see it. */
+  /** True if the page covers all participants. A key that is restricted to some participants does not see the page. */
   readonly isShared: boolean
 }
 

@@ -50,7 +50,10 @@ export class Authenticator {
 /** Maximum length of a token. Longer than any token of a provider, and short enough to hash for an unknown caller. */
 const TOKEN_LENGTH_MAX = 8_192
 
-/** Returns a check of the access token. Its duration depends only on the length of the shown text. */
+/**
+ * Returns a check of the access token. The duration of the check depends only on the length of the shown text, not on
+ * its content.
+ */
 function createAccessTokenCheck(token: string | undefined): (shown: string) => boolean {
   if (token === undefined) return () => false
   const expected = digest(token)

@@ -50,7 +50,7 @@ const PROTECTED = ['INVALID_PAYLOAD', 'CARD_NUMBER_REFUSED', 'SUBJECT_ERASED', '
 export function instructionRoutes({ roles, rails, protection }: Api, clock: Clock): readonly Route[] {
   const checks = { rails, protection }
   const railWarnings = new RailWarnings(roles.ingest, clock)
-  /** Only pending payments need a worker. */
+  /** Returns warnings for pending payments only, because only these need a worker. */
   const warningsOf = async (instructions: readonly OutboxInstruction[], items: readonly EnqueuedItem[]) => {
     const waiting = instructions.filter((_, index) => items[index]?.state === 'PENDING')
     const warnings = await railWarnings.find(waiting.map(({ railType }) => railType))

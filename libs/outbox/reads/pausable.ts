@@ -78,7 +78,10 @@ export interface SkippedHead {
   readonly waiting: number
 }
 
-/** Returns the failed payment that halted a stream and was not redriven. A resume skips it. As symphony_control. */
+/**
+ * Returns the failed payment that halted a stream and was not redriven. A resume of the stream skips this payment. As
+ * symphony_control.
+ */
 export async function readSkippedHead(role: Queryable, participantId: string): Promise<SkippedHead | undefined> {
   const identities = qualify(role, 'payment_outbox_identities')
   const { rows } = await role.query<SkippedHead>(

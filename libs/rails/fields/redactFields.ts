@@ -23,7 +23,7 @@ export function redactFields(payload: JsonObject, rules: readonly FieldRule[]): 
   }
 }
 
-/** Returns the secret values, longest first: a value that contains another must be removed as a whole. */
+/** Returns the secret values, longest first, so that a value that contains another one is removed as a whole. */
 function secretsIn(payload: JsonObject, rules: readonly FieldRule[]): readonly string[] {
   const secrets = new Set<string>()
   mapFields(payload, rules, (value) => {

@@ -31,7 +31,7 @@ export function checkpointsOf(flags: GivenFlags): { readonly checkpoints?: Check
   const publicKey = textFlag(flags, 'publicKey')
   if (publicKey !== undefined && file !== undefined) return { checkpoints: { publicKey, file } }
   if (publicKey !== undefined) {
-    // An export may contain its own checkpoints.
+    // Without a file, the checkpoints inside the export are used.
     if (textFlag(flags, 'export') !== undefined) return { checkpoints: { publicKey } }
     throw new InvalidArgumentError('--public-key', 'expected together with --checkpoints, which it verifies')
   }
