@@ -130,7 +130,7 @@ describe('symphony api', () => {
     stop.abort()
     const said = await running
     expect(said.exitCode).toBe(0)
-    expect(said.stderr).toContain('This login is no gateway')
+    expect(said.stderr).toContain('This login is not a gateway')
     const { rows } = await db.queryNoRole(`SELECT 1 FROM pg_stat_activity WHERE usename = $1`, [web.name])
     expect(rows).toEqual([])
   })

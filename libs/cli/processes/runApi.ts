@@ -60,7 +60,7 @@ async function reportWhoCannotOperate(
   if (await isActorGateway(control, 'names')) return
   const { strict, oidc, accessToken } = settings
   if (!(await isActorGateway(control, 'keys'))) {
-    const message = 'This login is no gateway: requests that need the scope operate or ingest are refused.'
+    const message = 'This login is not a gateway, so requests that need the scope operate or ingest are refused.'
     const remedy = 'Create or repair a login for the API: symphony deploy --create-login NAME=api'
     if (strict) throw new SymphonyError('NO_ACTOR_GATEWAY', message, { remedy })
     terminal.note(`${message} ${remedy}`)
