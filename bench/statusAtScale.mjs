@@ -14,7 +14,7 @@ import { temporaryFolder } from './folder.mjs'
 
 const ROWS = Number(process.argv[2] ?? 1_000_000)
 const PENDING = 1_000
-const LOOKS = 50
+const READS = 50
 const TOKEN = 'bench'
 
 const folder = await temporaryFolder('symphony-status-')
@@ -56,31 +56,31 @@ async function measureOverHttp(url) {
   const ended = once(api, 'exit')
   try {
     await Promise.race([once(api.stdout, 'data'), ended])
-    const look = async (path, word) => {
+    const read = async (path, word) => {
       const response = await fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${TOKEN}` } })
       if (!(await response.text()).includes(word)) throw new Error(`${path} answers ${response.status} without ${word}`)
     }
-    await measure('/metrics', () => look('/metrics', 'outbox_pending_depth'))
-    await measure('/v1/status, cached', () => look('/v1/status', 'pendingCount'))
+    await measure('/metrics', () => read('/metrics', 'outbox_pending_depth'))
+    await measure('/v1/status, cached', () => read('/v1/status', 'pendingCount'))
     // The API caches an answer for 800 ms, so each of these requests reads the database.
-    await measure('/v1/status', () => look('/v1/status', 'pendingCount'), { looks: 20, pauseMs: 900 })
+    await measure('/v1/status', () => read('/v1/status', 'pendingCount'), { reads: 20, pauseMs: 900 })
   } finally {
     api.kill('SIGTERM')
     await ended
   }
 }
 
-async function measure(name, look, { looks = LOOKS, pauseMs = 0 } = {}) {
+async function measure(name, read, { reads = READS, pauseMs = 0 } = {}) {
   const times = []
-  for (let n = 0; n <= looks; n++) {
+  for (let n = 0; n <= reads; n++) {
     if (pauseMs > 0) await sleep(pauseMs)
     const startedMs = performance.now()
-    await look()
+    await read()
     // The first call is a warm-up.
     if (n > 0) times.push(performance.now() - startedMs)
   }
   times.sort((a, b) => a - b)
-  print(`${name}: median ${times[looks / 2].toFixed(1)} ms, worst ${times.at(-1).toFixed(1)} ms of ${looks}`)
+  print(`${name}: median ${times[reads / 2].toFixed(1)} ms, worst ${times.at(-1).toFixed(1)} ms of ${reads}`)
 }
 
 function print(line) {

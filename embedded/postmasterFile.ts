@@ -4,10 +4,10 @@ import { hasCode } from './errors.js'
 import { runProgram } from './runProgram.js'
 
 /**
- * Process with the pid in the file. `server`: the server of this folder. `stranger`: certainly another process.
- * `unclear`: a PostgreSQL whose command line does not name its folder. `nobody`: no process.
+ * Process with the pid in the file. `server`: the server of this folder. `other process`: certainly another process.
+ * `unclear`: a PostgreSQL whose command line does not name its folder. `none`: no process.
  */
-type PidHolder = 'server' | 'stranger' | 'unclear' | 'nobody'
+type PidHolder = 'server' | 'other process' | 'unclear' | 'none'
 
 /** PostgreSQL's own record of the server of a data folder. */
 interface Postmaster {
@@ -49,11 +49,11 @@ export async function readClusterVersion(dataPath: string): Promise<number | und
  */
 async function holderOf(pid: number, dataPath: string): Promise<PidHolder> {
   const commandLine = await readCommandLine(pid)
-  if (commandLine === undefined) return 'nobody'
+  if (commandLine === undefined) return 'none'
   if (commandLine.includes(` -D ${dataPath} `)) return 'server'
   // The command line of a backend begins with `postgres: …`, that of a zombie is empty. Neither is a server.
   const isServer = /(^|\/)(postgres|postmaster) /.test(commandLine)
-  return isServer && !commandLine.includes(' -D /') ? 'unclear' : 'stranger'
+  return isServer && !commandLine.includes(' -D /') ? 'unclear' : 'other process'
 }
 
 /** Returns the command line, each word followed by a space; undefined if there is no such process. */

@@ -108,7 +108,7 @@ async function prepareCluster({ home, options, deadline }: Attempt): Promise<Bin
  */
 async function stalePidOf(home: ClusterHome): Promise<number | undefined> {
   const postmaster = await readPostmaster(home.dataPath)
-  return postmaster?.holder === 'stranger' ? postmaster.pid : undefined
+  return postmaster?.holder === 'other process' ? postmaster.pid : undefined
 }
 
 /** Returns the state of the start. PostgreSQL reports readiness in postmaster.pid, which only one server can write. */

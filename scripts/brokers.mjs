@@ -19,14 +19,14 @@ const BROKERS = {
   nats: {
     name: 'NATS JetStream',
     client: '@nats-io/jetstream',
-    version: () => said('nats-server', ['--version']),
+    version: () => outputOf('nats-server', ['--version']),
     remedy: 'apt-get install nats-server',
   },
   rabbit: {
     name: 'RabbitMQ',
     client: 'amqplib',
     version: () =>
-      existsSync(RABBIT) && said('dpkg-query', ['-W', '-f', 'rabbitmq-server ${Version}', 'rabbitmq-server']),
+      existsSync(RABBIT) && outputOf('dpkg-query', ['-W', '-f', 'rabbitmq-server ${Version}', 'rabbitmq-server']),
     remedy: 'apt-get install rabbitmq-server',
   },
   kafka: {
@@ -64,11 +64,11 @@ if (present.length > 0) {
 process.stdout.write('\n── brokers\n')
 for (const key of present) {
   const { name, client } = BROKERS[key]
-  say(`ran      ${name}: ${servers.get(key)}, with ${client} ${versionOf(client)}`)
+  print(`ran      ${name}: ${servers.get(key)}, with ${client} ${versionOf(client)}`)
 }
 for (const key of missing) {
   const { name, remedy } = BROKERS[key]
-  say(`NOT RUN  ${name}: its server is not installed, so its rail was not tested. Remedy: ${remedy}`)
+  print(`NOT RUN  ${name}: its server is not installed, so its rail was not tested. Remedy: ${remedy}`)
 }
 if (missing.length > 0 && !allowMissing) fail('Some tests did not run. --allow-missing accepts that.')
 
@@ -86,7 +86,7 @@ function versionOf(client) {
   return JSON.parse(readFileSync(join(folder, 'node_modules', client, 'package.json'), 'utf8')).version
 }
 
-function said(command, given) {
+function outputOf(command, given) {
   const { status, stdout } = spawnSync(command, given, { encoding: 'utf8' })
   return status === 0 ? stdout.trim() : undefined
 }
@@ -101,7 +101,7 @@ function step(name, command, given, cwd) {
   if (status !== 0) process.exit(status ?? 1)
 }
 
-function say(line) {
+function print(line) {
   process.stdout.write(`${line}\n`)
 }
 

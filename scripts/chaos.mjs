@@ -1,4 +1,4 @@
 // Runs the chaos scenarios, which cause real faults: `npm run chaos -- --help`.
-import { playScorecard } from './scorecard.mjs'
+import { runFamily } from './scorecard.mjs'
 
-await playScorecard('chaos')
+await runFamily('chaos')

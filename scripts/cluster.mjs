@@ -56,40 +56,40 @@ async function main() {
   chmodSync(folder, 0o711)
   const synchronous = !options.asynchronous
   const cluster = new Cluster({ folder, account, programs, synchronous })
-  const say = sayer(options.json)
+  const print = createPrinter(options.json)
   const running = (async () => {
-    say(`three nodes with ${synchronous ? 'synchronous' : 'asynchronous'} replication are started`)
+    print(`three nodes with ${synchronous ? 'synchronous' : 'asynchronous'} replication are started`)
     await cluster.start()
-    say(`${await cluster.primary()} leads, the others follow`)
-    return runClusterDrill({ cluster, folder, payments: options.payments, synchronous, say })
+    print(`${await cluster.primary()} leads, the others follow`)
+    return runClusterDrill({ cluster, folder, payments: options.payments, synchronous, print })
   })()
   try {
     const outcome = await Promise.race([running, interruption()])
     if (outcome.exitCode !== undefined) {
-      say('interrupted')
+      print('interrupted')
       interrupt()
       killCommands()
       // Lets the drill end before its cluster is stopped, for at most GRACE_MS: a statement may wait for a primary for ever.
       await Promise.race([running.catch(() => {}), sleep(GRACE_MS)])
       return outcome.exitCode
     }
-    return report(outcome, options, say)
+    return report(outcome, options, print)
   } catch (error) {
-    say(`the drill failed: ${error.stack ?? error.message}`)
+    print(`the drill failed: ${error.stack ?? error.message}`)
     return 1
   } finally {
     killCommands()
     await cluster.stop()
     rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
-    say('all processes stopped, all files removed')
+    print('all processes stopped, all files removed')
   }
 }
 
-function report({ figures, defects }, { json }, say) {
+function report({ figures, defects }, { json }, print) {
   const ok = defects.length === 0
-  for (const [name, value] of Object.entries(figures)) say(`  ${name.padEnd(24)} ${value}`)
-  for (const defect of defects) say(`DEFECT: ${defect}`)
-  say(ok ? 'no payment lost, no payment paid twice' : 'failed: see the defects above')
+  for (const [name, value] of Object.entries(figures)) print(`  ${name.padEnd(24)} ${value}`)
+  for (const defect of defects) print(`DEFECT: ${defect}`)
+  print(ok ? 'no payment lost, no payment paid twice' : 'failed: see the defects above')
   if (json) process.stdout.write(`${JSON.stringify({ ok, figures, defects })}\n`)
   return ok ? 0 : 1
 }
@@ -132,7 +132,7 @@ function interruption() {
 }
 
 /** Prints progress with the seconds since the start: to stderr with `--json`, else to stdout. */
-function sayer(json) {
+function createPrinter(json) {
   const startedMs = performance.now()
   return (text) => {
     const seconds = ((performance.now() - startedMs) / 1_000).toFixed(1).padStart(6)

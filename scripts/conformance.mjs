@@ -19,9 +19,9 @@ export const CONFORMANCE_IDS = Object.entries(GROUPS).flatMap(([group, count]) =
 
 /** Returns the page for a vitest report. */
 export function conformancePage(report) {
-  const proofs = proofsOf(report)
+  const tests = testsById(report)
   const sections = CONFORMANCE_IDS.map((id) => {
-    const lines = (proofs.get(id) ?? []).map(
+    const lines = (tests.get(id) ?? []).map(
       ({ title, file, passed }) => `- ${passed ? 'passed' : 'FAILED'}: ${title} (\`${file}\`)`,
     )
     return `## ${id}\n\n${lines.length === 0 ? '- no test' : lines.join('\n')}\n`
@@ -37,31 +37,31 @@ ${sections.join('\n')}`
 
 /** Returns the problems of a run as sentences; empty if every scenario has a test and the page is up to date. */
 export function conformanceProblems(report, page) {
-  const proofs = proofsOf(report)
-  const unproven = CONFORMANCE_IDS.filter((id) => !proofs.has(id)).map((id) => `${id} has no test`)
-  const unknown = [...proofs.keys()]
+  const tests = testsById(report)
+  const untested = CONFORMANCE_IDS.filter((id) => !tests.has(id)).map((id) => `${id} has no test`)
+  const unknown = [...tests.keys()]
     .filter((id) => !CONFORMANCE_IDS.includes(id))
     .map((id) => `${id} is no scenario of the specification`)
   const stale = page === conformancePage(report) ? [] : ['docs/conformance.md is not of this run: npm run conformance']
-  return [...unproven, ...unknown, ...stale]
+  return [...untested, ...unknown, ...stale]
 }
 
 /** @returns the tests of each id, in an order that does not depend on the run */
-function proofsOf(report) {
-  const proofs = new Map()
+function testsById(report) {
+  const tests = new Map()
   for (const { name: file, assertionResults } of report.testResults) {
     for (const { ancestorTitles, title, status } of assertionResults) {
       const id = [title, ...ancestorTitles].map(idOf).find((found) => found !== undefined)
       if (id === undefined) continue
       const sentence = [...ancestorTitles, title].map((part) => part.replace(`${id} `, '')).join(' › ')
-      proofs.set(id, [
-        ...(proofs.get(id) ?? []),
+      tests.set(id, [
+        ...(tests.get(id) ?? []),
         { title: sentence, file: relative(root, file), passed: status === 'passed' },
       ])
     }
   }
-  for (const tests of proofs.values()) tests.sort((a, b) => compare(a.file, b.file) || compare(a.title, b.title))
-  return proofs
+  for (const list of tests.values()) list.sort((a, b) => compare(a.file, b.file) || compare(a.title, b.title))
+  return tests
 }
 
 /** Returns the scenario id at the beginning of a title. A test without one takes the id of its group. */

@@ -111,8 +111,8 @@ if (present.length > 0) {
   )
   if (status !== 0) process.exit(status ?? 1)
 }
-for (const [name, programs] of present) say(`ran      ${name}: ${Object.values(programs).join(', ')}`)
-for (const name of missing) say(`NOT RUN  ${name}: its program is not installed. Remedy: ${TESTS[name].remedy}`)
+for (const [name, programs] of present) print(`ran      ${name}: ${Object.values(programs).join(', ')}`)
+for (const name of missing) print(`NOT RUN  ${name}: its program is not installed. Remedy: ${TESTS[name].remedy}`)
 if (missing.length > 0 && !allowMissing) fail('Some tests did not run. --allow-missing accepts that.')
 
 /** Returns, for each tested server version, a folder with programs of the same version. */
@@ -131,7 +131,7 @@ function listed(folder) {
   return existsSync(folder) ? readdirSync(folder) : []
 }
 
-function say(line) {
+function print(line) {
   process.stdout.write(`${line}\n`)
 }
 

@@ -192,16 +192,16 @@ function interfaceFields(name, file) {
 
 /** Returns the log lines of an event type. Calls the logger with every field value that changes its line. */
 function logLines(log, type, during) {
-  const said = new Set()
+  const logged = new Set()
   const logger = Object.fromEntries(
-    ['debug', 'info', 'warn', 'error'].map((level) => [level, (_fields, name) => said.add(`\`${name}\` (${level})`)]),
+    ['debug', 'info', 'warn', 'error'].map((level) => [level, (_fields, name) => logged.add(`\`${name}\` (${level})`)]),
   )
   for (const yes of [true, false]) {
     for (const state of ['open', 'closed', 'half-open']) {
       log(logger)({ type, during, connected: yes, contradicts: yes, state, error: new Error('an error'), lagsMs: [] })
     }
   }
-  return [...said].join(', ')
+  return [...logged].join(', ')
 }
 
 function read(file) {

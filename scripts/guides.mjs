@@ -18,12 +18,12 @@ const asked = process.argv.slice(2)
 ensureBuilt()
 let failed = false
 for (const page of [...GUIDES, ...PEER_GUIDES].filter((name) => asked.length === 0 || asked.includes(name))) {
-  if (PEER_GUIDES.includes(page) && !existsSync(PEERS_NODE)) say(`not run: ${page}, bench/peers is not installed`)
-  else failed = (await walk(page)) || failed
+  if (PEER_GUIDES.includes(page) && !existsSync(PEERS_NODE)) print(`not run: ${page}, bench/peers is not installed`)
+  else failed = (await run(page)) || failed
 }
 process.exitCode = failed ? 1 : 0
 
-async function walk(page) {
+async function run(page) {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
   // If this process runs as root, the server runs as another account, which must be able to enter the folder.
   await chmod(folder, 0o755)
@@ -31,7 +31,7 @@ async function walk(page) {
   try {
     const env = { PEERS, PEERS_NODE, SEEDS: join(root, 'tests', 'support', 'guideSeeds') }
     const { steps, problems } = await runGuide({ page, folder, serverUrl: server.url, env })
-    say(problems.length === 0 ? `ok: ${page}, ${steps} steps` : `FAILED: ${problems.join('\n')}`)
+    print(problems.length === 0 ? `ok: ${page}, ${steps} steps` : `FAILED: ${problems.join('\n')}`)
     return problems.length > 0
   } finally {
     await server.stop()
@@ -39,6 +39,6 @@ async function walk(page) {
   }
 }
 
-function say(text) {
+function print(text) {
   process.stdout.write(`${text}\n`)
 }

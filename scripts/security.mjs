@@ -1,4 +1,4 @@
 // Runs the security scenarios, which attack a real installation: `npm run security -- --help`.
-import { playScorecard } from './scorecard.mjs'
+import { runFamily } from './scorecard.mjs'
 
-await playScorecard('security')
+await runFamily('security')

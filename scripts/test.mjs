@@ -21,7 +21,7 @@ const matrix = process.argv.includes('--matrix')
 const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 
 /** Tests of the SQL functions, which also run on the oldest server in a schema whose name needs quoting. */
-const SQL_PROOFS = [
+const SQL_TESTS = [
   'tests/unit/access',
   'tests/unit/outbox',
   'tests/unit/protectionVault',
@@ -43,7 +43,7 @@ const SQL_PROOFS = [
   'tests/contract/catalog',
   'tests/contract/strictInput',
 ]
-const NO_SQL_PROOFS = [
+const NOT_SQL_TESTS = [
   /^tests\/unit\/.*Plans\.spec\.ts$/,
   /^tests\/unit\/inboxWorker\./,
   /^tests\/security\/(canary|escalation|hostileInputs)\./,
@@ -90,7 +90,7 @@ function legs() {
       name: 'the SQL tests on PostgreSQL 15, in a schema whose name needs quoting, counting branches',
       // Without plan tests, because counting branches changes the functions. Without tests of TypeScript workers, which add little
       // about SQL; `npm run test:matrix` runs them on every version.
-      files: sqlProofs(),
+      files: sqlTests(),
       env: {
         SYMPHONY_TEST_POSTGRES: '15',
         SYMPHONY_TEST_SCHEMA: 'Pay "Out-box" é',
@@ -106,15 +106,15 @@ function legs() {
 }
 
 /** Lists each file, because vitest ignores `--exclude` if the configuration has projects. */
-function sqlProofs() {
+function sqlTests() {
   const files = readdirSync(join(root, 'tests'), { recursive: true }).map(
     (name) => `tests/${name.replaceAll('\\', '/')}`,
   )
   return files.filter(
     (file) =>
       file.endsWith('.spec.ts') &&
-      SQL_PROOFS.some((beginning) => file.startsWith(beginning)) &&
-      !NO_SQL_PROOFS.some((pattern) => pattern.test(file)),
+      SQL_TESTS.some((beginning) => file.startsWith(beginning)) &&
+      !NOT_SQL_TESTS.some((pattern) => pattern.test(file)),
   )
 }
 

@@ -43,10 +43,10 @@ export class ScaleFixture {
   }
 
   /** Calls back with a new database and drops it afterwards. */
-  async withDatabase(play) {
+  async withDatabase(body) {
     const database = await this.#createDatabase()
     try {
-      return await play(database)
+      return await body(database)
     } finally {
       await database.close()
       await this.#asAdministrator(`DROP DATABASE ${database.name} WITH (FORCE)`)

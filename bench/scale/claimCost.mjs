@@ -15,7 +15,7 @@ const WARM_UP = 3
  */
 export async function claimCost(client, { batch, rails = null, calls, moving = false }) {
   // The first claim after a server start begins an epoch. Without this commit, each rolled-back claim would begin it again.
-  await client.query(`SELECT FROM claim_outbox_batch(1, 'bench', 1, ARRAY['served-by-nobody'])`)
+  await client.query(`SELECT FROM claim_outbox_batch(1, 'bench', 1, ARRAY['served-by-none'])`)
   const measured = []
   const scanned = new Set()
   for (let call = 0; call < WARM_UP + calls; call++) {

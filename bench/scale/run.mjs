@@ -15,9 +15,9 @@ try {
   const run = `${startedAt} UTC · ${machine()} · PostgreSQL ${await fixture.serverVersion()}`
   const measured = []
   for (const name of options.cases) {
-    const say = (line) => print(`${name}: ${line}`)
-    const filledLedger = (payments) => fixture.filledLedger(payments, say)
-    const result = await CASES[name]({ ...options.sizing, fixture, filledLedger, print: say })
+    const printLine = (line) => print(`${name}: ${line}`)
+    const filledLedger = (payments) => fixture.filledLedger(payments, printLine)
+    const result = await CASES[name]({ ...options.sizing, fixture, filledLedger, print: printLine })
     measured.push({ name, run, reduced: options.reduced, ...result })
     // Written after each case, so that a later failure loses no result.
     if (options.write) await writeReport(measured.slice(-1))

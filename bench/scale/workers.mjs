@@ -5,23 +5,23 @@ import { startContender } from '../contenderProcess.mjs'
 
 const SYMPHONY = { name: 'symphony', module: new URL('../symphony.mjs', import.meta.url) }
 
-export async function withWorkers(url, count, play) {
+export async function withWorkers(url, count, body) {
   const workers = []
   try {
     while (workers.length < count) workers.push(await startContender(SYMPHONY, url))
-    return await play(workers)
+    return await body(workers)
   } finally {
     for (const worker of workers) await worker.end()
   }
 }
 
 /** Waits until the workers together have handled `count` items, and then until the queue is empty. */
-export async function untilDone(workers, client, count, { lookMs = 10, onLook = () => {} } = {}) {
+export async function untilDone(workers, client, count, { pollMs = 10, onPoll = () => {} } = {}) {
   for (;;) {
     const progress = await Promise.all(workers.map(({ ask }) => ask('progress')))
-    onLook(progress)
+    onPoll(progress)
     if (progress.reduce((sum, { handled }) => sum + handled, 0) >= count) break
-    await sleep(lookMs)
+    await sleep(pollMs)
   }
   while ((await client.query('SELECT FROM payment_outbox_pending LIMIT 1')).rowCount > 0) await sleep(1)
 }

@@ -105,10 +105,11 @@ async function statusOf<Payload extends object>(
   if (problem !== undefined) return { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: problem }
   return retainsEverythingSince(info, timeOfReference(request.reference), nats.clocksApartMs)
     ? { outcome: 'absent' }
-    : { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: FORGOTTEN }
+    : { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: MESSAGE_REMOVED }
 }
 
-const FORGOTTEN = 'the message is not in the stream, which may have removed messages since this payment was created'
+const MESSAGE_REMOVED =
+  'the message is not in the stream, which may have removed messages since this payment was created'
 
 /** Asks the leader of the stream, which has every confirmed message; a replica (`direct`) may not. */
 async function storedUnder(

@@ -127,16 +127,16 @@ class RabbitPublisher {
 
   #open(): Promise<RabbitLink> {
     if (this.#isClosed) return Promise.reject(new NotSentError('the rail was closed'))
-    this.#link ??= this.#openAnew()
+    this.#link ??= this.#openLink()
     return this.#link
   }
 
-  async #openAnew(): Promise<RabbitLink> {
-    const forget = () => (this.#link = undefined)
+  async #openLink(): Promise<RabbitLink> {
+    const dropLink = () => (this.#link = undefined)
     try {
-      return await RabbitLink.open(this.#connect, this.#exchange, forget)
+      return await RabbitLink.open(this.#connect, this.#exchange, dropLink)
     } catch (error) {
-      forget()
+      dropLink()
       throw new NotSentError('no channel could be opened', { cause: error })
     }
   }

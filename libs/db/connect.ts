@@ -112,11 +112,11 @@ export function transactionPoolerError(cause?: unknown): TransactionPoolerError 
 }
 
 /** Maximum time of an orderly close. After it the socket is destroyed. */
-const GOODBYE_MS = 1_000
+const CLOSE_TIMEOUT_MS = 1_000
 
 /** Closes a connection by protocol, or destroys its socket if the server does not answer in time. */
 export async function disconnect(client: Client): Promise<void> {
-  const cut = setTimeout(() => client.connection.stream.destroy(), GOODBYE_MS)
+  const destroyTimer = setTimeout(() => client.connection.stream.destroy(), CLOSE_TIMEOUT_MS)
   await client.end()
-  clearTimeout(cut)
+  clearTimeout(destroyTimer)
 }

@@ -60,9 +60,9 @@ export async function listen(
   options: ResolvedOptions,
   subscription: Subscription,
 ): Promise<Listener> {
-  const keeper = new ListenKeeper(target, options, subscription)
-  await keeper.start()
-  return keeper
+  const listener = new ReconnectingListener(target, options, subscription)
+  await listener.start()
+  return listener
 }
 
 interface Subscription extends ListenOptions {
@@ -72,12 +72,12 @@ interface Subscription extends ListenOptions {
 }
 
 /** Listening connection, and the promise of its loss. */
-interface Ear {
+interface ListenConnection {
   readonly client: Client
   readonly lost: Promise<DatabaseError>
 }
 
-class ListenKeeper implements Listener {
+class ReconnectingListener implements Listener {
   readonly #target: ConnectionTarget
   readonly #options: ResolvedOptions
   readonly #subscription: Subscription
@@ -85,7 +85,7 @@ class ListenKeeper implements Listener {
   readonly #heartbeatTimeoutMs: number
   readonly #reconnectDelayMaxMs: number
   readonly #closing = new AbortController()
-  #kept: Promise<void> = Promise.resolve()
+  #running: Promise<void> = Promise.resolve()
 
   constructor(target: ConnectionTarget, options: ResolvedOptions, subscription: Subscription) {
     this.#target = target
@@ -98,28 +98,28 @@ class ListenKeeper implements Listener {
   }
 
   async start(): Promise<void> {
-    this.#kept = this.#keep(await this.#connect())
+    this.#running = this.#run(await this.#connect())
   }
 
   async close(): Promise<void> {
     this.#closing.abort()
-    await this.#kept
+    await this.#running
   }
 
-  async #keep(first: Ear): Promise<void> {
-    let ear: Ear | undefined = first
-    while (ear !== undefined) {
-      const error = await this.#holdUntilLost(ear)
+  async #run(first: ListenConnection): Promise<void> {
+    let connection: ListenConnection | undefined = first
+    while (connection !== undefined) {
+      const error = await this.#holdUntilLost(connection)
       if (error !== undefined) this.#report({ state: 'lost', error })
-      await disconnect(ear.client)
+      await disconnect(connection.client)
       if (error === undefined) return
-      ear = await this.#reconnect()
-      if (ear !== undefined) this.#report({ state: 'listening' })
+      connection = await this.#reconnect()
+      if (connection !== undefined) this.#report({ state: 'listening' })
     }
   }
 
   /** Waits until the connection is lost and returns the reason, or returns undefined after `close()`. */
-  async #holdUntilLost({ client, lost }: Ear): Promise<DatabaseError | undefined> {
+  async #holdUntilLost({ client, lost }: ListenConnection): Promise<DatabaseError | undefined> {
     for (;;) {
       const error = await Promise.race([lost, this.#pause(this.#heartbeatIntervalMs)])
       if (this.#closing.signal.aborted) return undefined
@@ -133,7 +133,7 @@ class ListenKeeper implements Listener {
     }
   }
 
-  async #reconnect(): Promise<Ear | undefined> {
+  async #reconnect(): Promise<ListenConnection | undefined> {
     for (let delayMs = RECONNECT_DELAY_FIRST_MS; ; delayMs *= 2) {
       // A part of the delay is random, so that many workers do not reconnect at the same moment.
       await this.#pause(Math.min(delayMs, this.#reconnectDelayMaxMs) * (0.5 + Math.random() / 2))
@@ -146,7 +146,7 @@ class ListenKeeper implements Listener {
     }
   }
 
-  async #connect(): Promise<Ear> {
+  async #connect(): Promise<ListenConnection> {
     const { role, channel, handler } = this.#subscription
     const client = new Client({
       ...(await locate(directClientConfig(this.#target, this.#options), this.#target)),
@@ -159,7 +159,7 @@ class ListenKeeper implements Listener {
       )
     })
     client.on('notification', (notification) => {
-      if (notification.channel === channel) outOfTheDriver(() => handler(notification.payload ?? ''))
+      if (notification.channel === channel) runOutsideDriver(() => handler(notification.payload ?? ''))
     })
     // `close()` does not wait for a server that may never answer.
     const cut = () => client.connection.stream.destroy()
@@ -179,7 +179,7 @@ class ListenKeeper implements Listener {
 
   #report(state: ListenState): void {
     const { onStateChange } = this.#subscription
-    if (onStateChange !== undefined && !this.#closing.signal.aborted) outOfTheDriver(() => onStateChange(state))
+    if (onStateChange !== undefined && !this.#closing.signal.aborted) runOutsideDriver(() => onStateChange(state))
   }
 
   async #pause(ms: number): Promise<undefined> {
@@ -191,7 +191,7 @@ class ListenKeeper implements Listener {
  * Runs a callback outside the driver. An exception of the callback becomes an uncaught exception and does not corrupt
  * the driver's state.
  */
-function outOfTheDriver(callback: () => void): void {
+function runOutsideDriver(callback: () => void): void {
   queueMicrotask(callback)
 }
 

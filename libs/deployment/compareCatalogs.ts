@@ -109,7 +109,7 @@ function remedyFor({ kind, name, change, property }: Change): string {
     return 'Find out who created it and what for; then move it to another schema, or drop it.'
   }
   if (kind === 'indexes' && change === 'changed') return `Drop the index, then: ${REAPPLY}`
-  if (MENDED_BY_FILES.has(kind) || (kind === 'relations' && property === 'definition')) return REAPPLY
+  if (REPAIRED_BY_REAPPLY.has(kind) || (kind === 'relations' && property === 'definition')) return REAPPLY
   if (property === 'comment') return REAPPLY
   if (kind === 'relations' && property === undefined) {
     return `${REAPPLY}. It recreates a view, but only an empty table: restore the rows from your backup.`
@@ -121,7 +121,7 @@ const DEPLOY = 'symphony deploy'
 const REAPPLY = 'symphony deploy --reapply'
 
 /** Kinds that a deployment repairs, because their files use CREATE OR REPLACE or CREATE … IF NOT EXISTS. */
-const MENDED_BY_FILES = new Set(['functions', 'triggers', 'indexes'])
+const REPAIRED_BY_REAPPLY = new Set(['functions', 'triggers', 'indexes'])
 
 /**
  * Returns the remedy for an unexpected grant. A deployment revokes such a grant only from our roles and from PUBLIC.

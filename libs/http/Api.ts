@@ -30,7 +30,7 @@ export interface PayloadProtection extends InstructionEncryptor {
    * Returns the function that masks payloads of a rail, by the field classes that any process has declared for the
    * rail.
    */
-  readonly showerOf: (role: Role, railType: string) => Promise<ShowPayload>
+  readonly maskFor: (role: Role, railType: string) => Promise<ShowPayload>
 }
 
 /** Dependencies of the API routes, given by the process that runs them. */

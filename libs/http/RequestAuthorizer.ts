@@ -86,8 +86,8 @@ const UNAVAILABLE = {
  * maximum length.
  */
 function requestsIn({ headers, routeOptions }: FastifyRequest): number {
-  const isUntold = headers['transfer-encoding'] !== undefined
-  const bytes = isUntold ? (routeOptions.bodyLimit ?? 0) : Number(headers['content-length'] ?? 0)
+  const isChunked = headers['transfer-encoding'] !== undefined
+  const bytes = isChunked ? (routeOptions.bodyLimit ?? 0) : Number(headers['content-length'] ?? 0)
   return Math.max(1, Math.ceil(bytes / REQUEST_BYTES))
 }
 

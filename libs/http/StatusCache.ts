@@ -31,7 +31,7 @@ export class StatusCache {
   read(): Promise<Status> {
     const nowMs = this.#clock.monotonicMs()
     if (this.#latest !== undefined && this.#latest.untilMs > nowMs) return this.#latest.status
-    const status = this.#ask()
+    const status = this.#read()
     const latest = { status, untilMs: nowMs + FRESH_MS }
     this.#latest = latest
     status.catch(() => {
@@ -40,7 +40,7 @@ export class StatusCache {
     return status
   }
 
-  async #ask(): Promise<Status> {
+  async #read(): Promise<Status> {
     const role = this.#role
     // Reads one after the other, to use one connection. The snapshot of the alerts already contains the queue.
     const { alerts, queue } = await this.#api.readStatusSnapshot()

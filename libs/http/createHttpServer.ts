@@ -99,7 +99,7 @@ function snapshots(
   return async () => {
     // A database that does not answer is itself an alert.
     const status = await readStatus().catch(() => undefined)
-    return { alerts: await watch.look(status), queue: status?.outbox }
+    return { alerts: await watch.evaluate(status), queue: status?.outbox }
   }
 }
 
@@ -125,7 +125,7 @@ function apiOf(parts: SymphonyParts, fleet: AnyFleet | undefined): Omit<Api, 're
 function payloadProtection({ contracts, vault }: SymphonyParts): PayloadProtection {
   return {
     encrypt: (role, instructions) => vault.encrypt(role, instructions),
-    showerOf: async (role, railType) => {
+    maskFor: async (role, railType) => {
       const rules = mergeFieldRules(contracts.get(railType)?.fields ?? [], await readRailFields(role, railType))
       return (text) => maskPayloadText(text, rules)
     },

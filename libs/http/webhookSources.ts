@@ -66,9 +66,9 @@ export function readWebhookSources(argument: string, value: JsonValue): WebhookS
 export function resolveWebhookSource(name: string, given: WebhookSource, place = name): ResolvedWebhookSource {
   const at = (field: string) => `${place}.${field}`
   requiredId(place, name)
-  const stranger = Object.keys(given).find((key) => !FIELDS.has(key))
-  if (stranger !== undefined) {
-    throw new InvalidArgumentError(at(stranger), `unknown; expected one of ${[...FIELDS].join(', ')}`)
+  const unknownField = Object.keys(given).find((key) => !FIELDS.has(key))
+  if (unknownField !== undefined) {
+    throw new InvalidArgumentError(at(unknownField), `unknown; expected one of ${[...FIELDS].join(', ')}`)
   }
   refuseBoth(at, given, 'topic', 'topicPointer')
   refuseBoth(at, given, 'messageIdHeader', 'messageIdPointer')

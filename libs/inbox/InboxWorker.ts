@@ -82,10 +82,10 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     this.#role = database.as(EXECUTOR)
     this.#handlers = new Map(Object.entries(handlers))
     this.#clock = clock
-    const tell = guardListener(onEvent)
+    const notify = guardListener(onEvent)
     this.#onEvent = (event) => {
       this.#count(event)
-      tell(event)
+      notify(event)
     }
     this.#slots = new Semaphore(this.#options.concurrency)
     this.#wakeup = new Wakeup(this.#options.debounceMs, clock)

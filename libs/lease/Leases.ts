@@ -38,7 +38,7 @@ export class Leases {
     const former = this.#held.get(resource)
     if (former !== undefined && former.fencingToken > grant.fencingToken) return null
     former?.supersede()
-    const dependencies = { role: this.#role, clock: this.#clock, onEvent: this.#onEvent, onEnd: this.#forget }
+    const dependencies = { role: this.#role, clock: this.#clock, onEvent: this.#onEvent, onEnd: this.#remove }
     const lease = new Lease(dependencies, { ...request, renewEveryMs }, grant, sentAtMs)
     if (lease.isLost) {
       await lease[Symbol.asyncDispose]()
@@ -58,7 +58,7 @@ export class Leases {
     return runAsLeader({ leases: this, onEvent: this.#onEvent }, resource, lead, options)
   }
 
-  readonly #forget = (lease: Lease): void => {
+  readonly #remove = (lease: Lease): void => {
     if (this.#held.get(lease.resource) === lease) this.#held.delete(lease.resource)
   }
 }

@@ -61,12 +61,12 @@ interface Term<T> {
 }
 
 async function serve<T>(lease: Lease, lead: LeaderFunction<T>, stop: AbortSignal): Promise<Term<T>> {
-  const ending = new AbortController()
-  const endTerm = () => ending.abort(lease.signal.aborted ? lease.signal.reason : stop.reason)
+  const termEnd = new AbortController()
+  const endTerm = () => termEnd.abort(lease.signal.aborted ? lease.signal.reason : stop.reason)
   lease.signal.addEventListener('abort', endTerm, { once: true })
   stop.addEventListener('abort', endTerm, { once: true })
   const leadership: Leadership = {
-    signal: ending.signal,
+    signal: termEnd.signal,
     get fencingToken() {
       return lease.fencingToken
     },
@@ -83,8 +83,8 @@ async function serve<T>(lease: Lease, lead: LeaderFunction<T>, stop: AbortSignal
 function resultOf<T>(outcome: PromiseSettledResult<T>, stop: AbortSignal): T | undefined {
   if (outcome.status === 'fulfilled') return outcome.value
   const error: unknown = outcome.reason
-  const obeyed = stop.aborted && (error === stop.reason || (error instanceof Error && error.name === 'AbortError'))
-  if (obeyed) return undefined
+  const isAborted = stop.aborted && (error === stop.reason || (error instanceof Error && error.name === 'AbortError'))
+  if (isAborted) return undefined
   throw error
 }
 

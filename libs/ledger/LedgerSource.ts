@@ -62,7 +62,7 @@ class DatabaseSource implements LedgerSource {
   }
 
   rowsBetween(after: Position | null, last: Position, format: Format): AsyncGenerator<readonly LedgerRow[]> {
-    if (this.#sealed?.standsAt(after) !== true || this.#sealed.format !== format)
+    if (this.#sealed?.isAt(after) !== true || this.#sealed.format !== format)
       this.#sealed = new RowStream(this.#role, after, format)
     return this.#sealed.upTo(last, this.#horizonOf(format))
   }

@@ -20,7 +20,7 @@ export class RowStream {
     this.#at = after
   }
 
-  standsAt(position: Position | null): boolean {
+  isAt(position: Position | null): boolean {
     if (position === null || this.#at === null || this.#at === undefined) return position === this.#at
     return !isAfter(position, this.#at) && !isAfter(this.#at, position)
   }

@@ -95,10 +95,10 @@ export async function auditExport(
     dispatched: ended.DISPATCHED,
     failed: ended.FAILED,
   }
-  const judged = await recheckSuspects(source, attempts)
+  const checked = await recheckViolations(source, attempts)
   const invariants = [
-    verdict('I2', judged.doubleTerminals()),
-    verdict('I6', judged.gaps()),
+    verdict('I2', checked.doubleTerminals()),
+    verdict('I6', checked.gaps()),
     verdict('I7', sequences.gaps()),
   ]
   return report(counts, chain, invariants, books)
@@ -107,11 +107,11 @@ export async function auditExport(
 function report(
   counts: LedgerCounts,
   chain: LedgerReport,
-  judged: readonly InvariantVerdict[],
+  checked: readonly InvariantVerdict[],
   books: RailBookComparison | undefined,
 ): AuditReport {
   const invariants = [
-    ...judged,
+    ...checked,
     verdict('I9', chain.breaks.map(describeBreak)),
     ...(books === undefined ? [] : bookVerdicts(books)),
   ].toSorted((left, right) => ALL.indexOf(left.id) - ALL.indexOf(right.id))
@@ -129,19 +129,19 @@ function report(
 /**
  * Reads an export a second time for the items with possible gaps or two terminal attempts, if the first pass found any.
  */
-async function recheckSuspects(source: LedgerSource, attempts: AttemptNumbers): Promise<AttemptNumbers> {
-  const suspects = new Set([...attempts.gaps(), ...attempts.doubleTerminals()])
-  if (suspects.size === 0) return attempts
-  const judged = new AttemptNumbers(suspects)
+async function recheckViolations(source: LedgerSource, attempts: AttemptNumbers): Promise<AttemptNumbers> {
+  const outboxIds = new Set([...attempts.gaps(), ...attempts.doubleTerminals()])
+  if (outboxIds.size === 0) return attempts
+  const checked = new AttemptNumbers(outboxIds)
   let previous: Block | undefined
   for await (const block of source.blocks(0n)) {
     const format = FORMATS.get(block.format) ?? NEWEST_FORMAT
     for await (const rows of source.rowsBetween(previous?.last ?? null, block.last, format))
-      for (const row of rows) judged.add(row)
+      for (const row of rows) checked.add(row)
     previous = block
   }
-  for await (const rows of source.openRows(previous?.last ?? null)) for (const row of rows) judged.add(row)
-  return judged
+  for await (const rows of source.openRows(previous?.last ?? null)) for (const row of rows) checked.add(row)
+  return checked
 }
 
 /** Returns the terminal outcome of an attempt and adds it to the comparison with the rail book. */

@@ -49,7 +49,7 @@ export class AttemptSpans {
         if (span === undefined) return
         describe(span, result)
         if (hasEnded(result)) this.#previous.delete(outboxId)
-        else this.#remember(outboxId, span.spanContext())
+        else this.#store(outboxId, span.spanContext())
       })
       return result
     } catch (error) {
@@ -63,7 +63,7 @@ export class AttemptSpans {
 
   #begin(tracer: Tracer, { item }: LeasedItem): [Span, Context] {
     const parent = remoteParent(item.traceContext)
-    const surroundings = parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent)
+    const parentContext = parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent)
     const previous = this.#previous.get(item.outboxId)
     const span = tracer.startSpan(
       `dispatch ${item.railType}`,
@@ -77,23 +77,23 @@ export class AttemptSpans {
         },
         links: previous === undefined ? [] : [{ context: previous }],
       },
-      surroundings,
+      parentContext,
     )
-    return [span, trace.setSpan(surroundings, span)]
+    return [span, trace.setSpan(parentContext, span)]
   }
 
-  #remember(outboxId: string, span: SpanContext): void {
+  #store(outboxId: string, span: SpanContext): void {
     this.#previous.delete(outboxId)
     this.#previous.set(outboxId, span)
-    if (this.#previous.size <= REMEMBERED_MAX) return
+    if (this.#previous.size <= SPANS_MAX) return
     const [oldest] = this.#previous.keys()
     if (oldest !== undefined) this.#previous.delete(oldest)
   }
 }
 
-function ignoringErrors(tell: () => void): void {
+function ignoringErrors(report: () => void): void {
   try {
-    tell()
+    report()
   } catch {
     // An error of the tracing SDK loses only the span.
   }
@@ -117,4 +117,4 @@ function hasEnded(result: DispatchResult): boolean {
 }
 
 /** Maximum number of remembered spans. Items beyond it lose the link between attempts, not the trace. */
-const REMEMBERED_MAX = 10_000
+const SPANS_MAX = 10_000

@@ -40,7 +40,7 @@ export class ItemClaimer {
   readonly #markedRails: readonly string[]
   #listener: Listener | undefined
   #isNotified = false
-  #claimsUnderWay = 0
+  #runningClaims = 0
   #pausedUntilMs = 0
   /** Lanes that may have more due items: the last claim was full, or the lane was not claimed since a notification. */
   #mayHaveMore: ReadonlySet<RailLane> = new Set()
@@ -82,7 +82,7 @@ export class ItemClaimer {
 
   /** Claims at once if lanes need items. A claim under way makes the same check when it ends. */
   onSlotFree(): void {
-    if (this.#claimsUnderWay === 0 && this.#shouldClaimMore) this.#wakeup.wakeNow()
+    if (this.#runningClaims === 0 && this.#shouldClaimMore) this.#wakeup.wakeNow()
   }
 
   async listen(): Promise<void> {
@@ -156,7 +156,7 @@ export class ItemClaimer {
     const unleased: UnleasedTakeover[] = []
     const sentAtMs = clock.monotonicMs()
     let items: ClaimedItem[]
-    this.#claimsUnderWay += 1
+    this.#runningClaims += 1
     try {
       items = await this.#lease(lanes, wanted, (takeover) => unleased.push(takeover))
     } catch (error) {
@@ -164,7 +164,7 @@ export class ItemClaimer {
       guard.invalidate()
       return 'refused'
     } finally {
-      this.#claimsUnderWay -= 1
+      this.#runningClaims -= 1
     }
     this.#report(items, unleased, clock.monotonicMs() - sentAtMs)
     const [first] = items

@@ -52,13 +52,15 @@ export class LeaseRenewer {
   async #renew(): Promise<PollResult> {
     const { role, workerId, leaseSeconds, clock, events } = this.#options
     const leaseMs = leaseSeconds * 1_000
-    const ending = [...this.#items].filter(({ trustedForMs }) => trustedForMs < leaseMs / 2).slice(0, RENEWALS_MAX)
-    if (ending.length === 0) return { pollAgain: false }
+    const expiringSoon = [...this.#items]
+      .filter(({ trustedForMs }) => trustedForMs < leaseMs / 2)
+      .slice(0, RENEWALS_MAX)
+    if (expiringSoon.length === 0) return { pollAgain: false }
     const sentAtMs = clock.monotonicMs()
-    const leases = ending.map(({ item }) => item)
+    const leases = expiringSoon.map(({ item }) => item)
     const renewals = await renewOutboxLeases(role, leases, workerId, leaseSeconds)
     for (const [index, { renewed, outboxId }] of renewals.entries()) {
-      const leased = ending[index]
+      const leased = expiringSoon[index]
       // Skips an item that finished in the meantime: it was removed, and its lease ended correctly.
       if (leased === undefined || !this.#items.has(leased)) continue
       if (renewed) leased.renewed(sentAtMs + trustedLeaseMs(leaseSeconds))
@@ -67,7 +69,7 @@ export class LeaseRenewer {
         if (leased.markLost()) events.emit({ type: 'outbox.leaseLost', outboxId, during: 'renewal' })
       }
     }
-    return { pollAgain: ending.length === RENEWALS_MAX }
+    return { pollAgain: expiringSoon.length === RENEWALS_MAX }
   }
 }
 

@@ -38,7 +38,7 @@ export class WorkerHeartbeat {
       wakeup: new Wakeup(0, options.clock),
       onError: (error) => this.#reportFault(error),
     })
-    options.events.on((event) => this.#remember(event))
+    options.events.on((event) => this.#record(event))
   }
 
   start(): void {
@@ -92,7 +92,7 @@ export class WorkerHeartbeat {
     }
   }
 
-  #remember(event: RelayerEvent): void {
+  #record(event: RelayerEvent): void {
     const { clock } = this.#options
     if (event.type === 'outbox.unknownCode') {
       const { railType, code } = event

@@ -92,13 +92,13 @@ function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => 
   if (typeof onMissingHandler !== 'function') {
     throw new InvalidArgumentError('expected.onMissingHandler', 'expected a function')
   }
-  const tell = guardListener(onMissingHandler)
+  const report = guardListener(onMissingHandler)
   return {
     type: topic,
     onUnknown: 'resend',
     money: false,
     dispatch: (request) => {
-      tell(messageOf(topic, request))
+      report(messageOf(topic, request))
       const message = `no handler for the topic ${topic}`
       // A retryable answer to the last attempt would be recorded as FAILED. An unknown outcome is held instead, because
       // no handler refused the message.

@@ -70,7 +70,7 @@ export class DatabaseSet {
     await this.#loop.stop()
     const gone = [...this.#members.values()]
     this.#members.clear()
-    await Promise.all(gone.map((member) => this.#letGo(member)))
+    await Promise.all(gone.map((member) => this.#notifyRemoved(member)))
   }
 
   /** Refreshes the set now. Throws, and changes nothing, if discovery fails or returns an invalid list. */
@@ -127,7 +127,10 @@ export class DatabaseSet {
     for (const member of added) this.#members.set(keyOf(member), member)
     // In parallel, because the stop of a removed database waits for its running rounds and must not delay new
     // databases.
-    await Promise.all([...added.map((member) => this.#take(member)), ...gone.map((member) => this.#letGo(member))])
+    await Promise.all([
+      ...added.map((member) => this.#notifyAdded(member)),
+      ...gone.map((member) => this.#notifyRemoved(member)),
+    ])
   }
 
   #open({ name, url, schema, identity }: CheckedDatabase): OpenMember {
@@ -136,13 +139,13 @@ export class DatabaseSet {
     return { name, identity, url, database }
   }
 
-  async #take(member: Member): Promise<void> {
+  async #notifyAdded(member: Member): Promise<void> {
     this.#onEvent({ type: 'platform.databaseAdded', database: member.name })
     await Promise.all([...this.#observers].map((observer) => observer.added(member)))
   }
 
   /** Stops and closes a database that is no longer a member. */
-  async #letGo(member: Member): Promise<void> {
+  async #notifyRemoved(member: Member): Promise<void> {
     await Promise.all([...this.#observers].map((observer) => observer.removed(member)))
     await member.database.close()
     this.#onEvent({ type: 'platform.databaseRemoved', database: member.name })

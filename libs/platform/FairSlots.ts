@@ -30,7 +30,7 @@ export class FairSlots {
 
   /** Waits for a slot of this database. Returns its release function; undefined if the signal aborted first. */
   async acquire(name: string, signal: AbortSignal): Promise<(() => void) | undefined> {
-    if (this.#waiting.length > 0 || !this.#hasRoomFor(name)) {
+    if (this.#waiting.length > 0 || !this.#hasSlotFor(name)) {
       const entered = await this.#wait(name, signal)
       if (!entered) return undefined
     } else this.#enter(name)
@@ -59,7 +59,7 @@ export class FairSlots {
     })
   }
 
-  #hasRoomFor(name: string): boolean {
+  #hasSlotFor(name: string): boolean {
     return this.#working.has(name) || this.#working.size < this.#size
   }
 
@@ -79,7 +79,7 @@ export class FairSlots {
   }
 
   #admit(): void {
-    for (let next = this.#waiting[0]; next !== undefined && this.#hasRoomFor(next.name); next = this.#waiting[0]) {
+    for (let next = this.#waiting[0]; next !== undefined && this.#hasSlotFor(next.name); next = this.#waiting[0]) {
       this.#waiting.shift()
       next.enter()
     }

@@ -71,8 +71,8 @@ export function checkDatabases(given: unknown, schemaDefault: string): Databases
     if (namesake !== undefined)
       failures.push({ option: `${at}.name`, message: `"${checked.name}" is taken by ${namesake}` })
     names.set(folded, at)
-    const twin = identities.get(checked.identity)
-    if (twin !== undefined) failures.push({ option: at, message: `the same database and schema as ${twin}` })
+    const sameAs = identities.get(checked.identity)
+    if (sameAs !== undefined) failures.push({ option: at, message: `the same database and schema as ${sameAs}` })
     identities.set(checked.identity, at)
   }
   return failures.length === 0 ? { ok: true, databases } : { ok: false, failures }

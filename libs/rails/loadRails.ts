@@ -234,9 +234,9 @@ function readRate(field: (name: string) => string, value: unknown): number {
   if (!isObject(value)) {
     throw new InvalidArgumentError(field('rate'), `expected an object with perSecond, got ${kindOf(value)}`)
   }
-  const stray = Object.keys(value).find((key) => key !== 'perSecond')
-  if (stray !== undefined) {
-    throw new InvalidArgumentError(field(`rate.${JSON.stringify(stray)}`), 'unknown; expected perSecond only')
+  const unknownKey = Object.keys(value).find((key) => key !== 'perSecond')
+  if (unknownKey !== undefined) {
+    throw new InvalidArgumentError(field(`rate.${JSON.stringify(unknownKey)}`), 'unknown; expected perSecond only')
   }
   const { min, max } = RATE_PER_SECOND
   const perSecond = value['perSecond']

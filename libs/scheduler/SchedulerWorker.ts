@@ -86,8 +86,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     const moreJobs = runs.length > 0 && (jobsLeft > 0 || jobsDue === batchSize)
     return {
       runsCreated: runs.length,
-      runsEnqueued: this.#tell('run', enqueuedRuns),
-      timersEnqueued: this.#tell('timer', enqueuedTimers),
+      runsEnqueued: this.#emitEnqueued('run', enqueuedRuns),
+      timersEnqueued: this.#emitEnqueued('timer', enqueuedTimers),
       refused: [...enqueuedRuns, ...enqueuedTimers].filter(({ outboxId }) => outboxId === null).length,
       more: moreJobs || enqueuedRuns.length === batchSize || enqueuedTimers.length === batchSize,
     }
@@ -99,11 +99,11 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
     // If work is due but was not found, another scheduler processes it and has not committed yet.
-    return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : IN_OTHER_HANDS_MS }
+    return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : UNCOMMITTED_RETRY_MS }
   }
 
   /** Emits the events of enqueued and refused work. Returns the number of new messages. */
-  #tell(kind: 'timer' | 'run', work: readonly EnqueuedWork[]): number {
+  #emitEnqueued(kind: 'timer' | 'run', work: readonly EnqueuedWork[]): number {
     let items = 0
     for (const one of work) {
       if (one.outboxId === null) this.#onEvent({ type: 'scheduler.refused', kind, id: one.id, error: one.error })
@@ -135,4 +135,4 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
 /** Maximum number of runs per round. Further jobs wait for the next round. */
 const ROUND_RUNS_MAX = 1_000
 const DEBOUNCE_MS = 30
-const IN_OTHER_HANDS_MS = 50
+const UNCOMMITTED_RETRY_MS = 50

@@ -94,7 +94,7 @@ export function retryDelay(value: number | undefined): number {
   return boundedInteger('retryDelaySeconds', value ?? 0, RETRY_DELAY_SECONDS)
 }
 
-function oneOf<const Word extends string>(argument: string, value: unknown, words: readonly Word[]): Word {
+function oneOf<const Choice extends string>(argument: string, value: unknown, words: readonly Choice[]): Choice {
   const known = words.find((word) => word === value)
   if (known === undefined) throw new InvalidArgumentError(argument, `expected ${words.join(', ')}`)
   return known

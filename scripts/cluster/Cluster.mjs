@@ -161,7 +161,7 @@ export class Cluster {
   async #isWhole() {
     for (const node of NODES) {
       if (this.#processes.hasEnded(node)) {
-        throw new FinalError(`${node} ended: ${this.#processes.lastWords(node)}`)
+        throw new FinalError(`${node} ended: ${this.#processes.lastLogLines(node)}`)
       }
     }
     const members = await this.members()
@@ -241,7 +241,7 @@ export class Cluster {
   #folderFor(name) {
     const folder = join(this.#folder, name)
     mkdirSync(folder, { recursive: true, mode: 0o700 })
-    this.#giveAway(folder)
+    this.#chown(folder)
     return folder
   }
 
@@ -258,11 +258,11 @@ export class Cluster {
     const file = join(this.#folder, name)
     writeFileSync(file, text)
     chmodSync(file, 0o600)
-    this.#giveAway(file)
+    this.#chown(file)
     return file
   }
 
-  #giveAway(path) {
+  #chown(path) {
     if (this.#account !== undefined) chownSync(path, this.#account.uid, this.#account.gid)
   }
 }

@@ -27,7 +27,7 @@ export class Processes {
     this.#account = account
   }
 
-  start(name, command, words, { env = process.env, asOneself = false, stdin = 'ignore' } = {}) {
+  start(name, command, words, { env = process.env, asCurrentUser = false, stdin = 'ignore' } = {}) {
     throwIfInterrupted()
     const log = openSync(this.logOf(name), 'a')
     const child = spawn(command, words, {
@@ -36,7 +36,7 @@ export class Processes {
       // A separate process group: Ctrl-C reaches only the script, which then stops everything in order.
       detached: true,
       stdio: [stdin, log, log],
-      ...(asOneself ? {} : this.#account),
+      ...(asCurrentUser ? {} : this.#account),
     })
     closeSync(log)
     const process = { name, child, exited: once(child, 'exit') }
@@ -51,11 +51,11 @@ export class Processes {
   }
 
   /** Returns the last lines of a program's log, for error messages. */
-  lastWords(name) {
+  lastLogLines(name) {
     return readQuietly(this.logOf(name)).trimEnd().split('\n').slice(-8).join('\n')
   }
 
-  says(name, text) {
+  hasLogged(name, text) {
     return readQuietly(this.logOf(name)).includes(text)
   }
 
@@ -106,14 +106,14 @@ function readQuietly(path) {
 /** Error that ends `waitUntil` at once, because waiting longer cannot help. */
 export class FinalError extends Error {}
 
-/** Calls `look` until it returns neither undefined nor false, and returns that value. Retries after errors, except `FinalError`. */
-export async function waitUntil(what, look, { timeoutMs = 120_000, everyMs = 200 } = {}) {
+/** Calls `read` until it returns neither undefined nor false, and returns that value. Retries after errors, except `FinalError`. */
+export async function waitUntil(what, read, { timeoutMs = 120_000, everyMs = 200 } = {}) {
   const deadline = performance.now() + timeoutMs
   let last
   while (performance.now() < deadline) {
     throwIfInterrupted()
     try {
-      const seen = await look()
+      const seen = await read()
       if (seen !== undefined && seen !== false) return seen
     } catch (error) {
       if (error instanceof FinalError) throw error

@@ -36,13 +36,13 @@ export class WorkerHost {
     writeFileSync(config, JSON.stringify(file))
     this.#process = this.#processes.start(name, process.execPath, [SYMPHONY, 'worker', '--config', config], {
       env: { PATH: process.env.PATH, DATABASE_URL: url, CLUSTER_BOOK_URL: bookUrl },
-      asOneself: true,
+      asCurrentUser: true,
     })
-    await waitUntil(`${name} is at work`, () => this.said('worker_started'), { timeoutMs: 30_000 })
+    await waitUntil(`${name} is at work`, () => this.hasLogged('worker_started'), { timeoutMs: 30_000 })
   }
 
-  said(text) {
-    return this.#processes.says(this.#process.name, text)
+  hasLogged(text) {
+    return this.#processes.hasLogged(this.#process.name, text)
   }
 
   get hasEnded() {

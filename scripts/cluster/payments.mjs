@@ -1,5 +1,5 @@
 /** Simulated rail results per attempt, by payment number modulo 100. All other payments succeed at once. */
-const FATES = new Map([
+const SCRIPTS = new Map([
   [7, ['terminal']],
   [17, ['slow']],
   [27, ['retryable', 'success']],
@@ -11,7 +11,7 @@ const PARTICIPANTS = 50
 
 /** Builds the payment of this number. The same number always gives the same payment. */
 export function paymentOf(number) {
-  const fate = FATES.get(number % 100)
+  const script = SCRIPTS.get(number % 100)
   return {
     instructionId: `payment-${String(number).padStart(7, '0')}`,
     idempotencyKey: `payment-${number}`,
@@ -21,7 +21,7 @@ export function paymentOf(number) {
       amount: `${1 + (number % 900)}.50`,
       currency: 'EUR',
       destination: 'DE89370400440532013000',
-      ...(fate === undefined ? {} : { simulate: fate }),
+      ...(script === undefined ? {} : { simulate: script }),
     },
   }
 }

@@ -22,10 +22,10 @@ const QUIET_MS = 5_000
  * Enqueues and dispatches payments, kills the primary during dispatch, and verifies the surviving ledger against the rail book.
  * Returns the measurements and the defects found.
  */
-export async function runClusterDrill({ cluster, folder, payments, synchronous, say }) {
+export async function runClusterDrill({ cluster, folder, payments, synchronous, print }) {
   const passwords = await deployTo(cluster)
   await cluster.startPgbouncer({ ...passwords, postgres: passwordOf(cluster.superuserUrl) })
-  const pooling = await proveModes({ cluster, passwords, say })
+  const pooling = await checkPoolingModes({ cluster, passwords, print })
 
   const bookFile = join(folder, 'rail-book.ndjson')
   const book = await startRailBook({ file: bookFile })
@@ -37,14 +37,14 @@ export async function runClusterDrill({ cluster, folder, payments, synchronous, 
     const drill = {
       cluster,
       payments,
-      say,
+      print,
       bookFile,
       passwords,
       watcher: watching.as('symphony_readonly'),
       producer: new Producer(shopping.as('symphony_ingest'), payments),
       hosts: await startHosts({ cluster, folder, passwords, bookUrl: book.url }),
     }
-    say(`two worker hosts dispatch payments; the shop enqueues ${payments}`)
+    print(`two worker hosts dispatch payments; the shop enqueues ${payments}`)
     const figures = synchronous ? await loseSynchronousPrimary(drill) : await loseAsynchronousPrimary(drill)
     await drained(drill)
     const defects = [...pooling.defects, ...figures.defects, ...(await stopHosts(drill.hosts))]
@@ -66,7 +66,7 @@ async function deployTo(cluster) {
   return Object.fromEntries(logins.map(({ name, password }) => [name, password]))
 }
 
-async function proveModes({ cluster, passwords, say }) {
+async function checkPoolingModes({ cluster, passwords, print }) {
   const all = { ...passwords, postgres: passwordOf(cluster.superuserUrl) }
   const urls = {
     transaction: (login) => cluster.pooledUrl(login, all[login]),
@@ -76,12 +76,12 @@ async function proveModes({ cluster, passwords, say }) {
   const results = await tryPoolingModes({
     urlOf: (login, through) => urls[through](login),
     rails: fileURLToPath(new URL('rails.mjs', import.meta.url)),
-    onResult: ({ command, through, flags, code, asExpected }, said) => {
+    onResult: ({ command, through, flags, code, asExpected }, output) => {
       const words = flags.map((flag) => (flag.startsWith('postgres') ? 'URL' : flag)).join(' ')
-      say(
+      print(
         `  ${asExpected ? 'as documented' : 'NOT AS DOCUMENTED'}: ${[command, words].join(' ').trim()}, pooled by ${through}: ${code ?? 'works'}`,
       )
-      if (!asExpected) say(said)
+      if (!asExpected) print(output)
     },
   })
   const wrong = results.filter(({ asExpected }) => !asExpected)
@@ -103,7 +103,7 @@ async function startHosts({ cluster, folder, passwords, bookUrl }) {
 
 /** Kills the primary while the producer enqueues. Dispatch must resume without an operator and without a freeze. */
 async function loseSynchronousPrimary(drill) {
-  const { payments, producer, watcher, say } = drill
+  const { payments, producer, watcher, print } = drill
   const producing = producer.run(() =>
     waitUntil('the queue is below its limit', () => hasRoom(drill), { timeoutMs: DRAIN_MS }),
   )
@@ -120,7 +120,7 @@ async function loseSynchronousPrimary(drill) {
   const failover = await killPrimary(drill)
   await producing
   const epoch = await epochOf(drill)
-  say(`all ${producer.acknowledged} payments were acknowledged to the shop, after ${producer.retries} retries`)
+  print(`all ${producer.acknowledged} payments were acknowledged to the shop, after ${producer.retries} retries`)
   return {
     figures: { acknowledgedBefore, ...failover, retriesOfTheShop: producer.retries, frozen: epoch.frozen },
     defects: epoch.frozen ? [`dispatch is frozen although nothing was lost: ${epoch.freezeReason}`] : [],
@@ -129,7 +129,7 @@ async function loseSynchronousPrimary(drill) {
 
 /** Kills a primary whose last outcomes reached no standby. Dispatch must freeze until the operator lifts the freeze. */
 async function loseAsynchronousPrimary(drill) {
-  const { cluster, payments, producer, watcher, bookFile, passwords, say } = drill
+  const { cluster, payments, producer, watcher, bookFile, passwords, print } = drill
   await producer.run()
   await waitUntil('a tenth of the payments is terminal', async () => (await endedCount(watcher)) >= payments / 10, {
     timeoutMs: DRAIN_MS,
@@ -137,7 +137,7 @@ async function loseAsynchronousPrimary(drill) {
   await waitUntil('the standbys have every commit', () => cluster.areStandbysLevel(), { timeoutMs: DRAIN_MS })
   const cut = cluster.cutReplication(await cluster.primary())
   const endedAtCut = await endedCount(watcher)
-  say(`replication is stopped (${cut} senders); the primary continues alone`)
+  print(`replication is stopped (${cut} senders); the primary continues alone`)
   await waitUntil('another tenth is terminal', async () => (await endedCount(watcher)) >= endedAtCut + payments / 10, {
     timeoutMs: DRAIN_MS,
   })
@@ -149,7 +149,7 @@ async function loseAsynchronousPrimary(drill) {
   })
   const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(watcher)
   const endedAfter = await endedCount(watcher)
-  say(
+  print(
     `frozen: ${epoch.freezeCause}. The new primary lacks ${endedBefore - endedAfter} outcomes; ${pendingCount} items are pending, ${outcomeUnknownCount} of them with an unknown outcome`,
   )
   const sentWhileFrozen = await effectsWhileFrozen(bookFile)
@@ -158,7 +158,7 @@ async function loseAsynchronousPrimary(drill) {
     ['freeze', 'lift', '--reason', 'ledger compared with the rail book', '--pooler', 'transaction'],
     operator,
   )
-  say('the operator lifts the freeze')
+  print('the operator lifts the freeze')
   return {
     figures: {
       ...failover,
@@ -180,24 +180,24 @@ async function loseAsynchronousPrimary(drill) {
 }
 
 /** Kills the primary's node and measures the time to the election, to the first answer and to the next terminal payment. */
-async function killPrimary({ cluster, watcher, say }, { resumes = true } = {}) {
+async function killPrimary({ cluster, watcher, print }, { resumes = true } = {}) {
   const lost = await cluster.primary()
   const endedBefore = await endedCount(watcher)
   const startedMs = performance.now()
   const processes = await cluster.kill(lost)
-  say(`killed the primary ${lost}: its Patroni and ${processes} processes; ${endedBefore} payments are terminal`)
+  print(`killed the primary ${lost}: its Patroni and ${processes} processes; ${endedBefore} payments are terminal`)
   const next = await waitUntil('another node is the primary', async () => {
     const primary = await cluster.primary()
     return primary === lost ? undefined : primary
   })
   const electedSeconds = secondsSince(startedMs)
-  say(`${next} is the primary after ${electedSeconds} s`)
+  print(`${next} is the primary after ${electedSeconds} s`)
   const seen = await waitUntil('the new primary answers through PgBouncer', () => endedCount(watcher))
   const answeredSeconds = secondsSince(startedMs)
   if (!resumes) return { electedSeconds, answeredSeconds }
   await waitUntil('a payment becomes terminal on the new primary', async () => (await endedCount(watcher)) > seen)
   const resumedSeconds = secondsSince(startedMs)
-  say(`dispatch resumes after ${resumedSeconds} s`)
+  print(`dispatch resumes after ${resumedSeconds} s`)
   return { endedBeforeTheKill: endedBefore, electedSeconds, answeredSeconds, resumedSeconds }
 }
 
@@ -209,7 +209,7 @@ async function effectsWhileFrozen(bookFile) {
   return (await readBook(bookFile)).size - before
 }
 
-async function drained({ watcher, hosts, say }) {
+async function drained({ watcher, hosts, print }) {
   await waitUntil(
     'the queue is empty',
     async () => {
@@ -219,7 +219,7 @@ async function drained({ watcher, hosts, say }) {
     },
     { timeoutMs: DRAIN_MS, everyMs: 500 },
   )
-  say('the queue is empty')
+  print('the queue is empty')
 }
 
 async function stopHosts(hosts) {
@@ -228,7 +228,7 @@ async function stopHosts(hosts) {
 }
 
 /** Runs `symphony ledger verify` with the rail book, as an auditor does. */
-async function auditBooks({ cluster, payments, bookFile, passwords, say }) {
+async function auditBooks({ cluster, payments, bookFile, passwords, print }) {
   const words = ['ledger', 'verify', '--book', bookFile, '--drained', '--pooler', 'transaction', '--json']
   const { exitCode, stdout, stderr } = await symphony(words, cluster.pooledUrl('watcher', passwords.watcher))
   const report = JSON.parse(stdout)
@@ -236,7 +236,7 @@ async function auditBooks({ cluster, payments, bookFile, passwords, say }) {
   // The test of the pooling modes enqueued one more payment.
   const lost = payments + 1 - Number(accepted)
   const broken = report.invariants.filter(({ ok }) => !ok)
-  say(`ledger verify: ${exitCode === 0 ? 'all invariants hold' : stderr.trim()}`)
+  print(`ledger verify: ${exitCode === 0 ? 'all invariants hold' : stderr.trim()}`)
   return {
     figures: {
       payments,

@@ -41,13 +41,13 @@ export function fileOf({ code, language }) {
 function notesOf(comment) {
   const [, content = ''] = /^<!--(.*)-->\s*$/s.exec(comment) ?? []
   const text = content.trim()
-  const told = (word) => (text.startsWith(word) ? text.slice(word.length).trim() : undefined)
+  const argumentOf = (word) => (text.startsWith(word) ? text.slice(word.length).trim() : undefined)
   const notes = {
-    notRun: told('not run:'),
-    given: told('given'),
-    setup: told('setup'),
+    notRun: argumentOf('not run:'),
+    given: argumentOf('given'),
+    setup: argumentOf('setup'),
     background: text === 'in the background' ? true : undefined,
-    until: told('until it says:'),
+    until: argumentOf('until it says:'),
   }
   return Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
 }

@@ -20,14 +20,14 @@ export async function runGuide({ page, folder, serverUrl, env = {} }) {
   const steps = blocks.filter(({ language, notRun }) => language === 'console' && notRun === undefined)
   const setup = blocks.flatMap((block) => (block.setup === undefined ? [] : [block.setup])).join('\n')
   await writeFile(join(folder, 'guide.sh'), script(setup, steps))
-  const said = await run(folder, {
+  const ended = await run(folder, {
     PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
     HOME: folder,
     ADMIN_URL: serverUrl,
     DATABASE: serverUrl.slice(serverUrl.lastIndexOf('@') + 1),
     ...env,
   })
-  return { steps: steps.length, problems: await problemsOf({ page, folder, steps, said }) }
+  return { steps: steps.length, problems: await problemsOf({ page, folder, steps, ended }) }
 }
 
 async function installPackage(folder) {
@@ -78,7 +78,7 @@ function run(folder, env) {
   })
 }
 
-async function problemsOf({ page, folder, steps, said }) {
+async function problemsOf({ page, folder, steps, ended }) {
   const read = (name) => readFile(join(folder, name), 'utf8').catch(() => '')
   const at = (await read('at')).trim()
   if (at !== 'end') {
@@ -88,7 +88,7 @@ async function problemsOf({ page, folder, steps, said }) {
       steps.map((step, index) => (step.background === true ? read(`${index}.err`) : '')),
     )
     return [
-      `${page}, ${where}: ended with ${said.code}\n${await read(`${name}.out`)}${await read(`${name}.err`)}${said.text}${workers.join('')}`,
+      `${page}, ${where}: ended with ${ended.code}\n${await read(`${name}.out`)}${await read(`${name}.err`)}${ended.text}${workers.join('')}`,
     ]
   }
   const problems = []

@@ -33,11 +33,11 @@ function testOf(rule: AlertRule, { title, series, verdicts }: AlertScenario): st
 }
 
 function expectation(rule: AlertRule, isFiring: boolean, minute: number): string[] {
-  const question = [`      - eval_time: ${minute}m`, `        alertname: ${rule.name}`]
-  if (!isFiring) return question.concat(`        exp_alerts: []`)
+  const check = [`      - eval_time: ${minute}m`, `        alertname: ${rule.name}`]
+  if (!isFiring) return check.concat(`        exp_alerts: []`)
   // An alert on an absent metric has no `job` label.
   const labels = { severity: rule.severity, ...(rule.when.is === 'absent' ? {} : { job: 'symphony' }) }
-  return question.concat(
+  return check.concat(
     `        exp_alerts:`,
     `          - exp_labels: ${JSON.stringify(labels)}`,
     `            exp_annotations: ${JSON.stringify(annotationsOf(rule))}`,

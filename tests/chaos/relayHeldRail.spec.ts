@@ -54,8 +54,8 @@ test(
       const madeByNow = fleet * WORKERS * CALLS_EACH
       await expect.poll(async () => (await called()).length, { timeout: 60_000 }).toBe(madeByNow)
       await Promise.all(workers.map((worker) => worker.kill()))
-      const inHand = await Promise.all(workers.map((worker) => worker.outlive()))
-      expect(inHand).toEqual(workers.map(() => CALLS_EACH))
+      const leased = await Promise.all(workers.map((worker) => worker.outlive()))
+      expect(leased).toEqual(workers.map(() => CALLS_EACH))
     }
     // Lease repair handles the leases of the second fleet.
     await new LeaseRepairWorker(db.as('symphony_executor')).runOnce()

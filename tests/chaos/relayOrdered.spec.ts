@@ -106,17 +106,17 @@ test(
       await victim.kill()
       return victim.outlive()
     }
-    const killed = { inHand: 0, atRandom: 0 }
+    const killed = { leased: 0, atRandom: 0 }
     let resumes = 0
     for (let ended = 0; ended < instructions.length; ended = await countEnded()) {
       await hurry()
       resumes += await resumeHalted(book)
       await retryHeld(maker, checker)
       // Kills a worker during a call that hangs.
-      const stuck = new Set((await book.arrivals()).filter(({ fate }) => fate === 'hangs').map(({ pid }) => pid))
+      const stuck = new Set((await book.arrivals()).filter(({ answer }) => answer === 'hangs').map(({ pid }) => pid))
       for (const victim of workers.filter(({ child }) => stuck.has(child.pid ?? 0))) {
         expect(await replace(victim)).toBeGreaterThan(0)
-        killed.inHand += 1
+        killed.leased += 1
       }
       // Kills other workers at fixed shares of finished items, independent of the clock.
       if (ended >= ((killed.atRandom + 1) * instructions.length) / (KILLS_AT_RANDOM + 1)) {
@@ -148,14 +148,14 @@ test(
     )
     expect(rows).toEqual([{ halted: resumes, went_on: expect.any(Number) }])
     // Requires failures in streams that halt and in streams that continue, and kills during a call and at random.
-    expect(Math.min(resumes, rows[0]?.went_on ?? 0, killed.inHand, killed.atRandom)).toBeGreaterThan(0)
+    expect(Math.min(resumes, rows[0]?.went_on ?? 0, killed.leased, killed.atRandom)).toBeGreaterThan(0)
     const { ok, invariants } = await auditLedger(db, { drained: true })
     expect({ ok, broken: invariants.filter((one) => !one.ok) }).toEqual({ ok: true, broken: [] })
   },
 )
 
-const arrived = (sequence: number, fate: 'success' | 'terminal' | 'retryable' = 'success') =>
-  ({ what: 'arrived', participant: 'p', sequence, fate, pid: 1 }) as const
+const arrived = (sequence: number, answer: 'success' | 'terminal' | 'retryable' = 'success') =>
+  ({ what: 'arrived', participant: 'p', sequence, answer, pid: 1 }) as const
 const resumed = { what: 'resumed', participant: 'p' } as const
 
 describe('orderDefects', () => {

@@ -100,7 +100,7 @@ async function holdUpCompletions({ fixture: { db, checkpoints }, items }: Scenar
   return keeper
 }
 
-async function killForGood({ child, ended }: Running): Promise<void> {
+async function killAndWait({ child, ended }: Running): Promise<void> {
   child.kill('SIGKILL')
   expect((await ended).exitCode).toBe('SIGKILL')
 }
@@ -129,7 +129,7 @@ test.each(Object.entries(KILLS))(
     const items = await Promise.all(policies.map((policy) => fixture.enqueue(policy, payload)))
     await expect.poll(() => fixture.checkpoints.count('first', at ?? 'called'), POLL_OPTIONS).toBe(items.length)
 
-    await die({ fixture, items, kill: () => killForGood(first) })
+    await die({ fixture, items, kill: () => killAndWait(first) })
     await untilNoSessionIsLeft(fixture)
     await fixture.expireLeases()
 

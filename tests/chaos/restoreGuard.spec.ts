@@ -22,7 +22,7 @@ import { TcpProxy } from '../support/tcpProxy.js'
 const WORKER = 'first'
 const WORDS = ['--port', '0', '--lease-seconds', '3', '--rail-timeout-ms', '2000', '--concurrency', '4']
 
-interface Play {
+interface GuardFixture {
   readonly server: PrivateServer
   readonly copies: ServerCopies
   readonly proxy: TcpProxy
@@ -30,7 +30,7 @@ interface Play {
 }
 
 /** Starts a server behind a proxy, which can later forward to another server. */
-async function setTheStage(): Promise<Play> {
+async function startFixture(): Promise<GuardFixture> {
   const server = await startPrivateServer({ version: inject('postgresVersion') })
   onTestFinished(() => server.remove())
   const copies = new ServerCopies()
@@ -110,7 +110,7 @@ async function liftedAndDrained(fixture: RelayFixture, worker: Running): Promise
 }
 
 test('a synchronous failover continues, and any other commit loss freezes dispatch until lifted', async () => {
-  const { server, copies, proxy, fixture } = await setTheStage()
+  const { server, copies, proxy, fixture } = await startFixture()
 
   // Adds a standby that every commit waits for.
   await server.stop()

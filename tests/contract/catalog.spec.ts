@@ -176,9 +176,9 @@ describe('owners and comments', () => {
     ['lease_token', columnComment('payment_outbox_pending', 'lease_token'), /fence/],
     ['content_hash', columnComment('payment_outbox_identities', 'content_hash'), /SHA-256/],
     ['block_hash', columnComment('payment_outbox_blocks', 'block_hash'), /SHA-256/],
-  ])('the comment of %s has the words that the specification requires', async (_what, comment, says) => {
+  ])('the comment of %s has the words that the specification requires', async (_what, comment, pattern) => {
     const { rows } = await db.queryNoRole<{ comment: string }>(`SELECT ${comment} AS comment`)
-    expect(rows[0]!.comment).toMatch(says)
+    expect(rows[0]!.comment).toMatch(pattern)
   })
 })
 

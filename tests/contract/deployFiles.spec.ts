@@ -17,7 +17,7 @@ const DEPLOYMENTS = filesBelow('deploy').filter((file) => /^deploy\/(?:docker|ku
 const PAGES = filesBelow('docs/operate').filter((file) => file.endsWith('.md'))
 
 /** Variables of other programs, or defined by the file itself. */
-const STRANGERS = new Set([
+const OTHER_VARIABLES = new Set([
   'API_PASSWORD',
   'NODE_ENV',
   'POSTGRES_DB',
@@ -37,7 +37,7 @@ beforeAll(async () => {
 })
 
 test.each(DEPLOYMENTS)('%s runs only commands and flags that exist', (file) => {
-  expect(commandLinesIn(file, read(file)).flatMap(strangersIn)).toEqual([])
+  expect(commandLinesIn(file, read(file)).flatMap(unknownIn)).toEqual([])
 })
 
 test('each deployment file starts the expected commands', () => {
@@ -64,7 +64,7 @@ test.each(PAGES)('%s shows only commands and flags that exist', (file) => {
   const lines = blocks.flatMap((text) => text.replaceAll(/\\\n\s*/g, '').split('\n'))
   const commands = lines.map((line) => /(?:^|\s)symphony ([a-z-].*)$/.exec(line.replace(/\s#\s.*$/, ''))?.[1])
   const words = commands.filter((line) => line !== undefined).map((line) => wordsOf(line))
-  expect(words.flatMap(strangersIn)).toEqual([])
+  expect(words.flatMap(unknownIn)).toEqual([])
 })
 
 test('the deployment files set only variables that Symphony reads', () => {
@@ -72,7 +72,7 @@ test('the deployment files set only variables that Symphony reads', () => {
   // This password is read by one command and is not in SETTINGS.
   const readByDeploy = 'SYMPHONY_LOGIN_PASSWORD'
   expect(read('libs/cli/commands/deploy.ts')).toContain(`'${readByDeploy}'`)
-  const known = new Set([...settings, readByDeploy, ...STRANGERS])
+  const known = new Set([...settings, readByDeploy, ...OTHER_VARIABLES])
   const named = DEPLOYMENTS.flatMap((file) =>
     [...read(file).matchAll(/\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g)].map(([name]) => name),
   )
@@ -117,10 +117,10 @@ describe('npm run cluster', () => {
       [...read(`deploy/cluster/${file}`).matchAll(/\$\{([A-Z0-9_]+)\}/g)].map(([, name = '']) => name),
     )
     // The script builds the placeholders of the three nodes from their names.
-    const told = read('scripts/cluster/Cluster.mjs').replaceAll('${name}', 'NODE1')
+    const drill = read('scripts/cluster/Cluster.mjs').replaceAll('${name}', 'NODE1')
     expect(places.length).toBeGreaterThan(30)
     const normal = places.map((name) => name.replace(/^NODE[23]_/, 'NODE1_'))
-    expect(normal.filter((name) => !new RegExp(String.raw`\b${name}\b`).test(told))).toEqual([])
+    expect(normal.filter((name) => !new RegExp(String.raw`\b${name}\b`).test(drill))).toEqual([])
   })
 
   test('reports all missing programs at once, with the command that installs them', () => {
@@ -150,7 +150,7 @@ function wordsOf(line: string): string[] {
 }
 
 /** Returns a problem for each unknown command and each unknown flag. */
-function strangersIn(words: readonly string[]): string[] {
+function unknownIn(words: readonly string[]): string[] {
   let command = program
   let depth = 0
   for (const word of words) {

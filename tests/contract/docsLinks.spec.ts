@@ -43,25 +43,25 @@ test('the index lists every page of the documentation', async () => {
 })
 
 test('a dead link is reported, in pages and in the site', async () => {
-  const planted = join(folder, 'planted')
-  await mkdir(join(planted, 'docs'), { recursive: true })
+  const example = join(folder, 'planted')
+  await mkdir(join(example, 'docs'), { recursive: true })
   await writeFile(
-    join(planted, 'README.md'),
+    join(example, 'README.md'),
     '# One\n\n[a](docs/two.md) [b](docs/two.md#here) [c](#one) [d](https://x.example)\n',
   )
   await writeFile(
-    join(planted, 'docs', 'two.md'),
+    join(example, 'docs', 'two.md'),
     '# Two\n\n## Here\n\n[e](three.md), [f](../README.md#two)\n\n| [g](#there) | ![h](h.png) |\n| --- | --- |\n',
   )
-  expect((await deadLinksOfRepository(planted)).dead).toEqual([
+  expect((await deadLinksOfRepository(example)).dead).toEqual([
     'docs/two.md: three.md (no such file)',
     'docs/two.md: ../README.md#two (no such heading)',
     'docs/two.md: #there (no such heading)',
     'docs/two.md: h.png (no such file)',
   ])
 
-  await writeFile(join(planted, 'index.html'), '<h1 id="one"><a href="#one"><a href="#two"><img src="three.png">')
-  expect((await deadLinksOfSite(planted)).dead).toEqual([
+  await writeFile(join(example, 'index.html'), '<h1 id="one"><a href="#one"><a href="#two"><img src="three.png">')
+  expect((await deadLinksOfSite(example)).dead).toEqual([
     'index.html: #two (no such anchor)',
     'index.html: three.png (no such file)',
   ])

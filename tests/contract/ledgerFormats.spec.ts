@@ -167,7 +167,7 @@ const withText = (part: 'entries' | 'hash' | 'seal' | 'verify', find: RegExp | s
 }
 
 describe('the format comparison', () => {
-  const planted: Record<string, [plant: () => Catalog, found: string[]]> = {
+  const changes: Record<string, [change: () => Catalog, found: string[]]> = {
     'a new column of a ledger table': [
       () => withColumn('payment_outbox_attempts', 'fee'),
       ['payment_outbox_attempts.fee: neither'],
@@ -217,7 +217,7 @@ describe('the format comparison', () => {
       ['verify_ledger_block: format 2, expected 1'],
     ],
   }
-  test.for(Object.entries(planted))('reports %s', ([, [plant, found]]) => {
-    expect(differences(plant())).toEqual(found)
+  test.for(Object.entries(changes))('reports %s', ([, [change, found]]) => {
+    expect(differences(change())).toEqual(found)
   })
 })

@@ -25,17 +25,17 @@ test('modules.md names known modules only, and no two modules import each other'
 
 describe('the linter', () => {
   test('allows exactly the imports of modules.md, at every folder depth', async () => {
-    const planted = names.flatMap((from) =>
+    const files = names.flatMap((from) =>
       depthsOf(from).flatMap((depth) =>
         names.flatMap((to) => [false, true].map((type) => ({ from, to, depth, type })).filter(() => to !== from)),
       ),
     )
-    const texts = planted.map(({ from, to, depth, type }): [path: string, text: string] => [
+    const texts = files.map(({ from, to, depth, type }): [path: string, text: string] => [
       `libs/${from}/${'a/'.repeat(depth - 1)}${type ? 'types' : 'values'}_${to}.ts`,
       `import ${type ? 'type ' : ''}{ A } from '${'../'.repeat(depth)}${to}/index.js'\nexport { A }\n`,
     ])
     const refused = new Set((await lint(texts)).map(({ file }) => file))
-    const wrong = planted.filter(({ from, to, type }, index) => {
+    const wrong = files.filter(({ from, to, type }, index) => {
       const row = table.get(from)!
       const isAllowed = row.imports.includes(to) || (type && row.types.includes(to))
       return refused.has(texts[index]![0]) === isAllowed
@@ -44,7 +44,7 @@ describe('the linter', () => {
   })
 
   test('refuses every other import across modules, and the driver outside libs/db', async () => {
-    const planted: [path: string, text: string][] = [
+    const files: [path: string, text: string][] = [
       ['libs/worker/reExport.ts', "export { a } from '../db/index.js'"],
       ['libs/worker/lazy.ts', "export const a = await import('../db/index.js')"],
       ['libs/outbox/besideEntryPoint.ts', "export { a } from '../db/pool.js'"],
@@ -63,12 +63,12 @@ describe('the linter', () => {
       ['scripts/fileOfDriver.mjs', "export { default } from 'pg/lib/client'"],
       ...names.flatMap((name) => (name === 'db' ? [] : depthsOf(name).flatMap((depth) => driversIn(name, depth)))),
     ]
-    const refused = new Set((await lint(planted)).map(({ file }) => file))
-    expect([...refused].toSorted()).toEqual(planted.map(([path]) => path).toSorted())
+    const refused = new Set((await lint(files)).map(({ file }) => file))
+    expect([...refused].toSorted()).toEqual(files.map(([path]) => path).toSorted())
   })
 
   test('allows imports inside a module, and the driver in libs/db, tests and examples', async () => {
-    const planted: [path: string, text: string][] = [
+    const files: [path: string, text: string][] = [
       ['libs/outbox/reads/ofModule.ts', "export { b } from '../b.js'\nexport { c } from './c.js'"],
       ['libs/index.ts', "export { a } from './outbox/index.js'"],
       ['libs/db/driver.ts', "export { default } from 'pg'"],
@@ -76,7 +76,7 @@ describe('the linter', () => {
       ['examples/driver.mjs', "export { default } from 'pg'"],
       ['libs/core/comment.ts', "// import { a } from '../db/index.js'\nexport {}"],
     ]
-    expect(await lint(planted)).toEqual([])
+    expect(await lint(files)).toEqual([])
   })
 
   test('refuses an import cycle of values and allows one of types', async () => {

@@ -111,16 +111,16 @@ test('promtool, if installed, accepts the rules and passes the rule tests', asyn
   onTestFinished(() => rm(folder, { recursive: true }))
   await writeFile(join(folder, 'symphony.rules.yml'), RULES_FILE)
   await writeFile(join(folder, 'symphony.rules.test.yml'), RULE_TESTS_FILE)
-  const said = [
+  const outputs = [
     ['check', 'rules', 'symphony.rules.yml'],
     ['test', 'rules', 'symphony.rules.test.yml'],
   ].map((words) => promtool(words, folder))
-  expect(said).toEqual([
+  expect(outputs).toEqual([
     expect.stringMatching(new RegExp(`^not installed$|SUCCESS: ${ALERT_RULES.length} rules found`)),
     expect.stringMatching(/^not installed$|SUCCESS/),
   ])
   expect(ALERT_SCENARIOS.map(verdictsOf)).toEqual(ALERT_SCENARIOS.map(({ verdicts }) => verdicts))
-  process.stdout.write(`promtool: ${said.map((text) => text.trim().split('\n').at(-1)).join('; ')}\n`)
+  process.stdout.write(`promtool: ${outputs.map((text) => text.trim().split('\n').at(-1)).join('; ')}\n`)
 })
 
 function promtool(words: readonly string[], cwd: string): string {

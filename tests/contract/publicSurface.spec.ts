@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { markdownPage } from '../support/markdownPage.js'
 import { entryPoints, FOLDER } from '../../scripts/apiReport.mjs'
 
-const doors = entryPoints()
+const points = entryPoints()
 
 /** Maximum number of names that each entry point may export. */
 const NAMES_MAX: Readonly<Record<string, number>> = {
@@ -19,19 +19,19 @@ const NAMES_MAX: Readonly<Record<string, number>> = {
 }
 
 test('the two packages have 8 entry points', () => {
-  expect(doors.map(({ specifier }) => specifier).toSorted()).toEqual(Object.keys(NAMES_MAX).toSorted())
-  expect(doors).toHaveLength(8)
+  expect(points.map(({ specifier }) => specifier).toSorted()).toEqual(Object.keys(NAMES_MAX).toSorted())
+  expect(points).toHaveLength(8)
 })
 
 test('no entry point exports more names than its limit, and all together at most 200', () => {
-  const grown = doors.filter(({ specifier, names }) => names.length > (NAMES_MAX[specifier] ?? 0))
+  const grown = points.filter(({ specifier, names }) => names.length > (NAMES_MAX[specifier] ?? 0))
   // Instead of a new name, add a member or an option, or lower another limit.
   expect(grown.map(({ specifier, names }) => `${specifier} exports ${names.length}`)).toEqual([])
-  expect(doors.reduce((sum, { names }) => sum + names.length, 0)).toBeLessThanOrEqual(200)
+  expect(points.reduce((sum, { names }) => sum + names.length, 0)).toBeLessThanOrEqual(200)
 })
 
 test('the API reports match the exports of every entry point', async () => {
-  const expected = Object.fromEntries(doors.map(({ file, text }) => [file, text]))
+  const expected = Object.fromEntries(points.map(({ file, text }) => [file, text]))
   const found: Record<string, string> = {}
   for (const file of await readdir(FOLDER)) found[file] = await readFile(join(FOLDER, file), 'utf8')
   // After a failure, run `npm run api` and review the difference as a user would.
@@ -44,11 +44,11 @@ test('docs/reference/package.md links the API report of every entry point', asyn
     specifier,
     file,
   ])
-  expect(Object.fromEntries(linked)).toEqual(Object.fromEntries(doors.map(({ specifier, file }) => [specifier, file])))
+  expect(Object.fromEntries(linked)).toEqual(Object.fromEntries(points.map(({ specifier, file }) => [specifier, file])))
 })
 
 test('pages, examples and test workspaces import only exported names', async () => {
-  const namesOf = new Map(doors.map(({ specifier, names }) => [specifier, new Set(names)]))
+  const namesOf = new Map(points.map(({ specifier, names }) => [specifier, new Set(names)]))
   const root = join(import.meta.dirname, '..', '..')
   const readers = ['README.md', 'docs', 'examples', 'tests/workspaces'].map((path) => join(root, path))
   const wrong: string[] = []

@@ -63,7 +63,7 @@ function bodiesWithoutSteps(files: readonly SchemaText[]): readonly string[] {
 }
 
 /** Builds a function with the given number of statements per step, and a step comment between steps. */
-function planted(...steps: readonly number[]): SchemaText {
+function buildSchemaText(...steps: readonly number[]): SchemaText {
   const body = steps.map((count) => '  PERFORM 1;\n'.repeat(count)).join('  -- 1. Do the rest.\n')
   return { name: 'planted', text: `CREATE OR REPLACE FUNCTION f()\nAS $$\n${body}$$;\n` }
 }
@@ -79,10 +79,10 @@ test('no line of SQL is wider than 120 characters', async () => {
 
 test('a function body above 80 lines has a numbered step comment at least every 50 lines', async () => {
   expect(bodiesWithoutSteps(await readable())).toEqual([])
-  expect(bodiesWithoutSteps([planted(81)])).toEqual(['planted: f'])
-  expect(bodiesWithoutSteps([planted(60, 30)])).toEqual(['planted: f'])
-  expect(bodiesWithoutSteps([planted(45, 45)])).toEqual([])
-  expect(bodiesWithoutSteps([planted(79)])).toEqual([])
+  expect(bodiesWithoutSteps([buildSchemaText(81)])).toEqual(['planted: f'])
+  expect(bodiesWithoutSteps([buildSchemaText(60, 30)])).toEqual(['planted: f'])
+  expect(bodiesWithoutSteps([buildSchemaText(45, 45)])).toEqual([])
+  expect(bodiesWithoutSteps([buildSchemaText(79)])).toEqual([])
 })
 
 test('no schema file drops anything or adds a column, because no release came before', async () => {

@@ -215,17 +215,17 @@ describe('branch counting on a toy schema', () => {
     try {
       const [one, two] = [await connect(CLONES[0]), await connect(CLONES[1])]
       await value(two, 'every_kind(3)')
-      const harvests = [await hitsIn(one), await hitsIn(two)]
+      const hitsOfEach = [await hitsIn(one), await hitsIn(two)]
       // Parallel test files write two counts into one file.
-      await appendBranchHits(join(folder, 'a'), harvests[0] ?? [])
-      await appendBranchHits(join(folder, 'a'), harvests[1] ?? [])
-      await appendBranchHits(join(folder, 'b'), harvests[1] ?? [])
+      await appendBranchHits(join(folder, 'a'), hitsOfEach[0] ?? [])
+      await appendBranchHits(join(folder, 'a'), hitsOfEach[1] ?? [])
+      await appendBranchHits(join(folder, 'b'), hitsOfEach[1] ?? [])
       const merged = await mergeBranchHits([join(folder, 'a'), join(folder, 'b')])
-      expect(merged.map(place)).toEqual(harvests[0]?.map(place))
+      expect(merged.map(place)).toEqual(hitsOfEach[0]?.map(place))
       expect(merged.map(({ hits }) => hits)).toEqual(
-        harvests[0]?.map(({ hits }, at) => hits + 2 * (harvests[1]?.[at]?.hits ?? 0)),
+        hitsOfEach[0]?.map(({ hits }, at) => hits + 2 * (hitsOfEach[1]?.[at]?.hits ?? 0)),
       )
-      const [first, second] = harvests.map((harvest) => describeMissing(harvest))
+      const [first, second] = hitsOfEach.map((found) => describeMissing(found))
       expect(describeMissing(merged)).toEqual(first?.filter((line) => second?.includes(line)))
     } finally {
       await rm(folder, { recursive: true })
@@ -257,9 +257,9 @@ describe('branch marking', () => {
     ['an implicit ELSE left out', (marked: string) => marked.replace(`ELSE ${marker()}`, ''), /else_body/],
     ['a changed statement', (marked: string) => marked.replace('RETURN 1', 'RETURN 3'), /changed the function/],
     ['a moved line', (marked: string) => marked.replace('RETURN 1', '\nRETURN 1'), /changed the function/],
-  ])('fails verification with %s', (_what, spoil, message) => {
-    const spoilt = define(spoil(markBranches(body, marker).body))
-    expect(() => verifyMarkedBranches(define(body), spoilt, sign)).toThrow(message)
+  ])('fails verification with %s', (_what, corrupt, message) => {
+    const corrupted = define(corrupt(markBranches(body, marker).body))
+    expect(() => verifyMarkedBranches(define(body), corrupted, sign)).toThrow(message)
   })
 
   test('refuses an unfinished body and names the line', () => {

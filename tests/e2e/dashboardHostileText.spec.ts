@@ -14,7 +14,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { createOrUpdateJob, scheduleTimer } from '../../libs/scheduler/index.js'
 import { commitSlice } from '../support/commitSlice.js'
-import { DashboardFixture, visit as openPage, type Visit } from '../support/dashboardFixture.js'
+import { DashboardFixture, visit as openPage, type OpenPage } from '../support/dashboardFixture.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { apiRolesOf } from '../support/httpFixture.js'
 import { hostileTexts } from '../support/hostileTexts.js'
@@ -26,7 +26,7 @@ import { sealLedger } from '../support/sealLedger.js'
 const HOSTILE_TEXTS = hostileTexts(Number(process.env['SYMPHONY_TEST_SCRIPTS_FROM'] ?? commitSlice(4) * 50))
 
 let fixture: DashboardFixture
-let visit: Visit
+let visit: OpenPage
 beforeAll(async () => {
   fixture = await DashboardFixture.set({
     api: {
@@ -120,11 +120,11 @@ test.each([
   ['databases', 'databases'],
   ['rails, workers and alerts', ''],
 ])('scripts stored in every field of %s are shown as text', async (_what, path) => {
-  const { page, goTo, complaints } = visit
+  const { page, goTo, browserErrors } = visit
   expect(HOSTILE_TEXTS.length).toBe(50)
   await goTo(path)
   await expect.poll(() => missingTexts(page)).toEqual([])
-  expect(complaints()).toEqual([])
+  expect(browserErrors()).toEqual([])
 })
 
 async function missingTexts(page: Page): Promise<string[]> {
@@ -159,14 +159,14 @@ test('scripts in 20 attempts of one payment, and in its payload, are shown as te
     ])
   }
   await sealLedger(db)
-  const { page, goTo, complaints } = visit
+  const { page, goTo, browserErrors } = visit
   await goTo(`payments/${item.outboxId}`)
   await page.getByRole('button', { name: 'Show the payload' }).click()
   const seen = squeezed(await shownTexts(page))
   expect(HOSTILE_TEXTS.slice(0, 18).filter((hostile) => !seen.includes(squeezed(hostile)))).toEqual([])
   expect(squeezed(await page.locator('pre').innerText())).toBe(squeezed(JSON.stringify({ [text]: text })))
   expect(await page.locator('[data-ledger=sound] .state', { hasText: 'Verified' }).count()).toBe(1)
-  expect(complaints()).toEqual([])
+  expect(browserErrors()).toEqual([])
 })
 
 test('a page of another site sends no key, changes nothing and reads no answer', async () => {
@@ -207,11 +207,11 @@ test('a page of another site sends no key, changes nothing and reads no answer',
 })
 
 test('the content security policy stops scripts that are injected into the page in six ways', async () => {
-  const { page, complaints } = await fixture.open()
+  const { page, browserErrors } = await fixture.open()
   await page.locator('main h1').waitFor()
   const ran = await page.evaluate(`(async () => {
     globalThis.ran = []
-    const doors = {
+    const attempts = {
       inline: () => document.body.append(Object.assign(document.createElement('script'), { textContent: 'ran.push("inline")' })),
       foreign: () => document.body.append(Object.assign(document.createElement('script'), { src: 'data:text/javascript,ran.push("foreign")' })),
       handler: () => document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="ran.push(\\'handler\\')">'),
@@ -219,10 +219,10 @@ test('the content security policy stops scripts that are injected into the page 
       text: () => setTimeout('ran.push("text")', 0),
       frame: () => document.body.append(Object.assign(document.createElement('iframe'), { srcdoc: '<script>parent.ran.push("frame")</scr' + 'ipt>' })),
     }
-    for (const open of Object.values(doors)) { try { open() } catch { /* refused at once */ } }
+    for (const open of Object.values(attempts)) { try { open() } catch { /* refused at once */ } }
     await new Promise((done) => setTimeout(done, 300))
     return ran
   })()`)
   expect(ran).toEqual([])
-  expect(complaints().filter((text) => text.includes('Content Security Policy')).length).toBeGreaterThan(3)
+  expect(browserErrors().filter((text) => text.includes('Content Security Policy')).length).toBeGreaterThan(3)
 })

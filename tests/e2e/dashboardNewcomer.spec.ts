@@ -37,7 +37,7 @@ async function start(): Promise<string> {
 
 test('a newcomer opens the printed address, enqueues, watches and verifies a payment', async () => {
   const address = await start()
-  const { page, complaints } = await visit(browser, address)
+  const { page, browserErrors } = await visit(browser, address)
 
   await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()
   expect(await page.locator('.story').innerText()).toMatch(/carries payments from your database to a payment rail/)
@@ -63,5 +63,5 @@ test('a newcomer opens the printed address, enqueues, watches and verifies a pay
   await expect
     .poll(() => page.locator('.figure', { hasText: 'Dispatched' }).locator('.figure-value').innerText())
     .toBe('1')
-  expect(complaints()).toEqual([])
+  expect(browserErrors()).toEqual([])
 })

@@ -13,7 +13,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
-import { DashboardFixture, type Visit } from '../support/dashboardFixture.js'
+import { DashboardFixture, type OpenPage } from '../support/dashboardFixture.js'
 import { createKey, apiRolesOf } from '../support/httpFixture.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
 import { createContradiction, claim as claimOn, enqueue } from '../support/outboxItems.js'
@@ -22,8 +22,8 @@ import { createJob, createTimer } from '../support/scheduled.js'
 import { sealLedger } from '../support/sealLedger.js'
 
 const fixture = closeAfterAll(await DashboardFixture.set({ api: { readStatusSnapshot: async () => ({ alerts }) } }))
-let olga: Visit
-let pavel: Visit
+let olga: OpenPage
+let pavel: OpenPage
 /** Alerts that the server reports, set by the tests. */
 let alerts: readonly Alert[] = []
 beforeAll(async () => {
@@ -115,7 +115,7 @@ describe('a payment', () => {
 
     await pavel.goTo('holds')
     await rowOf(pavel.page, instructionId).getByRole('button', { name: 'Approve' }).click()
-    const question = await pavel.page.getByRole('dialog').innerText()
+    const dialogText = await pavel.page.getByRole('dialog').innerText()
     for (const word of [
       'It was paid',
       '12.50 EUR',
@@ -125,9 +125,9 @@ describe('a payment', () => {
       'as agreed with the bank',
       'olga',
     ]) {
-      expect(question).toContain(word)
+      expect(dialogText).toContain(word)
     }
-    expect(question).not.toContain(PAYLOAD.destination)
+    expect(dialogText).not.toContain(PAYLOAD.destination)
     // The dialog shows the whole reference, because its body is not wider than its frame.
     const body = pavel.page.getByRole('dialog').locator('.body')
     expect(await body.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0)
@@ -237,7 +237,7 @@ test('the dialogs for many holds show each reason, each proposal and its effect'
 })
 
 /** Returns the line of a payment in the open dialog, without " via LOGIN". */
-async function lineOf({ page }: Visit, instructionId: string): Promise<string> {
+async function lineOf({ page }: OpenPage, instructionId: string): Promise<string> {
   const line = page.getByRole('dialog').getByRole('listitem').filter({ hasText: instructionId })
   return (await line.innerText()).replaceAll(/ via \S+|(?<=\s)\s+/g, '').replaceAll(/\s/g, ' ')
 }
@@ -484,7 +484,7 @@ test('a pause of everything shows a banner on every page; a read key sees it wit
   await giveReason(page, 'Resume everything', 'the bank has found its fault')
   for (const visitor of [olga, rita]) await bannerOn(visitor.page).waitFor({ state: 'detached' })
   expect(await claimOn(fixture.db, railType)).toHaveLength(1)
-  expect(rita.complaints()).toEqual([])
+  expect(rita.browserErrors()).toEqual([])
   await rita.page.context().close()
 })
 
@@ -547,8 +547,8 @@ test('a contradiction shows both references until a review with a reason', async
   const row = rowOf(page, 'ref-2')
   expect(await row.innerText()).toContain('ref-1')
   await row.getByRole('button', { name: 'Review' }).click()
-  const question = await page.getByRole('dialog').innerText()
-  expect(question).toMatch(/The ledger records dispatched \(ref-\d\); .+ reported dispatched \(ref-\d\)/)
+  const dialogText = await page.getByRole('dialog').innerText()
+  expect(dialogText).toMatch(/The ledger records dispatched \(ref-\d\); .+ reported dispatched \(ref-\d\)/)
   await giveReason(page, 'Record the review')
   await row.waitFor({ state: 'detached' })
   const { rows } = await fixture.db.queryNoRole('SELECT reviewed_by FROM outbox_contradictions WHERE event_id = $1', [
@@ -575,12 +575,12 @@ test('an action that the server refuses keeps the typed text', async () => {
 test('a key with scope read sees no action, and the Ledger panel names scope audit', async () => {
   const { key } = await createKey(fixture.db, { owner: 'rita', scopes: ['read'] })
   const { outboxId } = await enqueueUnknown(fixture.db)
-  const { page, goTo, complaints } = await fixture.open(key)
+  const { page, goTo, browserErrors } = await fixture.open(key)
   await goTo(`payments/${outboxId}`)
   await page.getByText('sign in with a token of the scope').waitFor()
   await goTo('holds')
   expect(await page.getByRole('button', { name: 'Resolve' }).count()).toBe(0)
-  expect(complaints()).toEqual([])
+  expect(browserErrors()).toEqual([])
 })
 
 test('a key restricted to participants sees an overview of their payments and no other', async () => {
@@ -588,7 +588,7 @@ test('a key restricted to participants sees an overview of their payments and no
   const held = await enqueueUnknown(fixture.db, { participantId: 'bound-to-this' })
   const theirs = await enqueueFailed(fixture.db)
   const { key } = await createKey(fixture.db, { owner: 'shop', scopes: ['read'], participants: ['bound-to-this'] })
-  const { page, goTo, complaints } = await fixture.open(key)
+  const { page, goTo, browserErrors } = await fixture.open(key)
   await page.getByText('Your key is restricted to bound-to-this').waitFor()
   const list = (name: string) => page.getByRole('region', { name, exact: true })
   await list('Dead letters').getByRole('link', { name: mine.instructionId }).waitFor()
@@ -603,7 +603,7 @@ test('a key restricted to participants sees an overview of their payments and no
   await goTo('leases')
   await page.getByText('This page is about all participants').waitFor()
   expect(await page.getByRole('alert').count()).toBe(0)
-  expect(complaints()).toEqual([])
+  expect(browserErrors()).toEqual([])
   await page.context().close()
 })
 

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import type { Page } from 'playwright-core'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { closeAfterAll } from '../support/afterAll.js'
-import { DASHBOARD_LOOKS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
+import { DASHBOARD_VARIANTS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { seedDashboardData, type DashboardData } from '../support/dashboardData.js'
 import { DashboardFixture, visit } from '../support/dashboardFixture.js'
 
@@ -37,20 +37,20 @@ const CUT_OFF = `[...document.querySelectorAll('.table-wrap, .vlist-head')].flat
   return beyond > 0 ? [element.closest('[aria-label]').getAttribute('aria-label') + ': ' + beyond] : []
 })`
 
-describe.each(DASHBOARD_LOOKS)('every page, $name', ({ name: look, ...options }) => {
+describe.each(DASHBOARD_VARIANTS)('every page, $name', ({ name: variant, ...options }) => {
   test('is accessible, fits its screen and causes no browser error', async () => {
-    const { page, complaints, goTo } = await fixture.open(undefined, options)
+    const { page, browserErrors, goTo } = await fixture.open(undefined, options)
     for (const { name, path, heading } of DASHBOARD_PAGES) {
-      await goTo(path(data.troubled))
+      await goTo(path(data.faultyPayment))
       if (heading !== undefined) await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
       await page.getByText('Live', { exact: true }).locator('visible=true').waitFor()
       // The dark look changes colours only. The phone look changes the navigation and the layout.
-      const rules = look === 'dark' ? CONTRAST : EVERY_RULE
-      const defects = look === 'phone' && name !== 'overview' ? [] : await accessibilityDefects(page, rules)
+      const rules = variant === 'dark' ? CONTRAST : EVERY_RULE
+      const defects = variant === 'phone' && name !== 'overview' ? [] : await accessibilityDefects(page, rules)
       const [sideways, cutOff] = [await page.evaluate(SIDEWAYS), await page.evaluate(CUT_OFF)]
       expect({ name, defects, sideways, cutOff }).toEqual({ name, defects: [], sideways: 0, cutOff: [] })
     }
-    expect(complaints()).toEqual([])
+    expect(browserErrors()).toEqual([])
     await page.context().close()
   })
 })
@@ -62,7 +62,7 @@ test('a 360-pixel screen cuts nothing off, and every control is at least 44 pixe
     isMobile: true,
   })
   for (const { name, path } of DASHBOARD_PAGES) {
-    await goTo(path(data.troubled))
+    await goTo(path(data.faultyPayment))
     const sideways = await page.evaluate(SIDEWAYS)
     const small =
       await page.evaluate(`[...document.querySelectorAll('button, label.check, input:not([type=checkbox]), select, nav a')]
@@ -78,18 +78,18 @@ test('a 360-pixel screen cuts nothing off, and every control is at least 44 pixe
 })
 
 test("charts are drawn when the browser's language is no valid locale, as under LANG=C", async () => {
-  const { page, complaints, goTo } = await fixture.open(undefined, {})
+  const { page, browserErrors, goTo } = await fixture.open(undefined, {})
   await page.addInitScript(`Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })`)
   await page.reload()
   await goTo('/')
   expect(await page.evaluate('navigator.language')).toMatch(/^en(-US@posix)?$/)
   await page.locator('.throughput canvas').waitFor()
-  expect(complaints()).toEqual([])
+  expect(browserErrors()).toEqual([])
   await page.context().close()
 })
 
 test('the keyboard reaches every page, the search, the list, the shortcuts and the content', async () => {
-  const { page, complaints } = await fixture.open()
+  const { page, browserErrors } = await fixture.open()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   for (const [key, heading] of [
     ['p', 'Payments'],
@@ -140,7 +140,7 @@ test('the keyboard reaches every page, the search, the list, the shortcuts and t
   await page.keyboard.press('Tab')
   await page.keyboard.press('Enter')
   expect(await page.evaluate('document.activeElement.id')).toBe('main')
-  expect(complaints()).toEqual([])
+  expect(browserErrors()).toEqual([])
   await page.context().close()
 })
 
@@ -149,7 +149,7 @@ test('the content security policy is strict and stops an injected script', async
   const policy = headers.get('content-security-policy') ?? ''
   expect(policy).toMatch(/default-src 'self'/)
   expect(policy).not.toMatch(/unsafe|\*|http:/)
-  const { page, complaints } = await fixture.open()
+  const { page, browserErrors } = await fixture.open()
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   await page.evaluate(`(() => {
     const script = document.createElement('script')
@@ -157,7 +157,7 @@ test('the content security policy is strict and stops an injected script', async
     document.body.append(script)
   })()`)
   expect(await page.evaluate('globalThis.hacked')).toBeUndefined()
-  expect(complaints().join()).toMatch(/Content Security Policy/)
+  expect(browserErrors().join()).toMatch(/Content Security Policy/)
   await page.context().close()
 })
 
@@ -190,7 +190,7 @@ test('an error of the server is shown with code and request id, and can be retri
 test('docs/operate/dashboard.md shows each page in each look, and no other picture', () => {
   const docs = fileURLToPath(new URL('../../docs', import.meta.url))
   const shown = [...DASHBOARD_PAGES.map(({ name }) => name), 'first'].flatMap((page) =>
-    DASHBOARD_LOOKS.map((look) => `${page}-${look.name}.png`),
+    DASHBOARD_VARIANTS.map((variant) => `${page}-${variant.name}.png`),
   )
   const text = readFileSync(`${docs}/operate/dashboard.md`, 'utf8')
   const linked = [...text.matchAll(/\.\.\/dashboard\/([\w-]+\.png)/g)].map(([, name = '']) => name)

@@ -2,7 +2,7 @@ import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { freezeDispatch } from '../../libs/outbox/index.js'
-import { DASHBOARD_LOOKS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
+import { DASHBOARD_VARIANTS, DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { seedDashboardData } from '../support/dashboardData.js'
 import { DashboardFixture } from '../support/dashboardFixture.js'
 import { apiRolesOf } from '../support/httpFixture.js'
@@ -55,21 +55,21 @@ const SETTLED: Readonly<Record<string, readonly string[]>> = {
 test('each page is photographed in each look', async () => {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
-  const { troubled } = await seedDashboardData(busy.db)
+  const { faultyPayment } = await seedDashboardData(busy.db)
   const token = await busy.tokenOf('pavel')
-  for (const { name: look, ...options } of DASHBOARD_LOOKS) {
+  for (const { name: variant, ...options } of DASHBOARD_VARIANTS) {
     const first = await empty.open(undefined, options)
     await first.page.getByText('Nothing was enqueued yet').waitFor()
-    await first.page.screenshot({ path: `${folder}first-${look}.png` })
+    await first.page.screenshot({ path: `${folder}first-${variant}.png` })
     await first.page.context().close()
-    const { page, goTo, complaints } = await busy.open(token, options)
+    const { page, goTo, browserErrors } = await busy.open(token, options)
     for (const { name, path } of DASHBOARD_PAGES) {
       if (name === 'dispatch') continue
-      await goTo(path(troubled))
+      await goTo(path(faultyPayment))
       for (const settled of SETTLED[name] ?? []) await page.locator(settled).first().waitFor()
-      await page.screenshot({ path: `${folder}${name}-${look}.png` })
+      await page.screenshot({ path: `${folder}${name}-${variant}.png` })
     }
-    expect(complaints()).toEqual([])
+    expect(browserErrors()).toEqual([])
     await page.context().close()
   }
   // The Dispatch page is shown frozen. It comes last, because a freeze marks every pending item.
@@ -78,11 +78,11 @@ test('each page is photographed in each look', async () => {
     control({ owner: 'olga', apiKey: null }),
     'the snapshot of 03:00 was restored, workers were down',
   )
-  for (const { name: look, ...options } of DASHBOARD_LOOKS) {
+  for (const { name: variant, ...options } of DASHBOARD_VARIANTS) {
     const { page, goTo } = await busy.open(token, options)
     await goTo('dispatch')
     await page.getByRole('heading', { name: 'Before lifting' }).waitFor()
-    await page.screenshot({ path: `${folder}dispatch-${look}.png` })
+    await page.screenshot({ path: `${folder}dispatch-${variant}.png` })
     await page.context().close()
   }
   for (const name of readdirSync(folder)) expect([name, statSync(folder + name).size < BYTES_MAX]).toEqual([name, true])

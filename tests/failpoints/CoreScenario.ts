@@ -217,17 +217,17 @@ export class CoreScenario {
   }
 
   /** Lets one process finish all work while none is added. */
-  async heal(): Promise<void> {
+  async finishAll(): Promise<void> {
     await pauseJob(this.db.as('symphony_control'), JOB)
     do await this.#finish(this.start())
-    while (await this.#letStreamsGoOn())
+    while (await this.#retryHeldHeads())
   }
 
   /**
    * Approves a retry of ordered stream heads that three lease expiries have put on hold. Returns whether there were
    * any.
    */
-  async #letStreamsGoOn(): Promise<boolean> {
+  async #retryHeldHeads(): Promise<boolean> {
     const { rows } = await this.db.queryNoRole<{ outbox_id: string }>(
       `SELECT outbox_id FROM payment_outbox_pending WHERE ordered AND hold_reason = 'REPEATED_LEASE_EXPIRY'`,
     )

@@ -33,18 +33,18 @@ import {
 } from '../../libs/outbox/index.js'
 import { sealLedgerBlock } from '../../libs/ledger/index.js'
 import { compareAnswers, NOTHING_DONE, refuseDifferences } from './answers.js'
-import { Beliefs } from './Beliefs.js'
+import { AssumedClaims } from './AssumedClaims.js'
 import { Names } from './Names.js'
 import { brokenInvariants, lastEventNumbers, ledgerDifferences } from './outboxLedger.js'
 import { OutboxModel } from './outboxModel.js'
 import { type Instruction, type Item, type Outcome } from './outboxRules.js'
 import { OutboxQueue } from './outboxQueue.js'
 import type { EnqueueStep, ItemPick, LeasePick, OutboxStep, OutcomeStep } from './outboxSteps.js'
-import { tellEvidence, tellRecorded, tellRefusal, tellVerdict } from './outboxTelling.js'
+import { describeEvidence, describeRecorded, describeRefusal, describeVerdict } from './outboxAnswerText.js'
 import { at, JUMP, Timeline, toMilliseconds } from './Timeline.js'
 
 /** One connection per role, and one for each of two people. */
-export interface OutboxHands {
+export interface OutboxConnections {
   readonly ingest: Queryable
   readonly executor: Queryable
   readonly people: readonly [Queryable, Queryable]
@@ -54,7 +54,7 @@ export interface OutboxHands {
 const PARTICIPANTS = ['p0', 'p1']
 const RAILS = ['r0', 'r1']
 const RAIL_CHOICES = [null, ['r0'], ['r1'], RAILS] as const
-const ANNOUNCED_CHOICES = [[], ['r0'], ['r1']] as const
+const MARKED_CHOICES = [[], ['r0'], ['r1']] as const
 const WORKERS = 3
 /** Event scopes that all sequences share. */
 const SHARED_SCOPES: readonly string[] = ['all', 'dispatch']
@@ -63,7 +63,7 @@ const REASON = 'said the fuzz'
 /** Enqueues items before the first random step. */
 const PRELUDE: OutboxStep = {
   do: 'enqueue',
-  items: [0, 1, 2, 3].map((key) => ({ key, ordered: key === 1 || key === 3, future: false, twist: 0 })),
+  items: [0, 1, 2, 3].map((key) => ({ key, ordered: key === 1 || key === 3, future: false, variant: 0 })),
 }
 
 interface KnownLease {
@@ -73,31 +73,31 @@ interface KnownLease {
 
 /** One sequence. Each step runs in the model and in the database; answers and queue are compared. */
 export class OutboxSequence {
-  readonly #hands: OutboxHands
+  readonly #connections: OutboxConnections
   readonly #suffix: string
   readonly #model = new OutboxModel()
   readonly #names = new Names<'item' | 'token' | 'proposal'>()
   readonly #timeline = new Timeline()
   readonly #queue: OutboxQueue
-  readonly #leases = new Beliefs<KnownLease>(WORKERS)
+  readonly #leases = new AssumedClaims<KnownLease>(WORKERS)
   /** Epoch record of each worker. */
   readonly #records = new Map<number, EpochRecord>()
 
-  constructor(hands: OutboxHands, number: number) {
-    this.#hands = hands
+  constructor(connections: OutboxConnections, number: number) {
+    this.#connections = connections
     this.#suffix = `-${number}`
-    this.#queue = new OutboxQueue(hands.superuser, this.#timeline, this.#model, (uuid) => this.#names.known(uuid))
+    this.#queue = new OutboxQueue(connections.superuser, this.#timeline, this.#model, (uuid) => this.#names.known(uuid))
   }
 
-  async play(steps: readonly OutboxStep[]): Promise<void> {
-    await this.#timeline.begin(this.#hands.superuser)
-    const since = await lastEventNumbers(this.#hands.superuser, SHARED_SCOPES)
+  async run(steps: readonly OutboxStep[]): Promise<void> {
+    await this.#timeline.begin(this.#connections.superuser)
+    const since = await lastEventNumbers(this.#connections.superuser, SHARED_SCOPES)
     for (const [index, step] of [PRELUDE, ...steps].entries()) {
       const differences = await this.#step(step)
       if (differences !== NOTHING_DONE)
         refuseDifferences(`step ${index}, ${step.do}`, [...differences, ...(await this.#queue.compare())])
     }
-    const { superuser } = this.#hands
+    const { superuser } = this.#connections
     const idOf = (name: string): string => this.#names.id(name)
     refuseDifferences('at the end', [
       ...(await brokenInvariants(
@@ -113,7 +113,7 @@ export class OutboxSequence {
 
   /** Runs one step in the model and in the database. Returns differences of their answers. */
   async #step(step: OutboxStep): Promise<string[]> {
-    const { ingest, executor, people } = this.#hands
+    const { ingest, executor, people } = this.#connections
     const model = this.#model
     switch (step.do) {
       case 'enqueue': {
@@ -125,13 +125,13 @@ export class OutboxSequence {
         return this.#same(
           () => model.enqueue(items),
           async () =>
-            (await enqueuePaymentOutboxBatch(ingest, spelled, { isMessage })).map((row) => this.#tellEnqueued(row)),
+            (await enqueuePaymentOutboxBatch(ingest, spelled, { isMessage })).map((row) => this.#describeEnqueued(row)),
         )
       }
       case 'claim': {
         const worker = `w${step.worker}`
         const rails = RAIL_CHOICES[step.rails]!
-        const marked = ANNOUNCED_CHOICES[step.announce]!
+        const marked = MARKED_CHOICES[step.marked]!
         return this.#same(
           () => model.claim(worker, step.batch, LEASE_SECONDS, rails, marked, step.isMessage),
           async () => {
@@ -140,10 +140,10 @@ export class OutboxSequence {
               ...(marked.length === 0 ? {} : { markedRails: marked.map((rail) => this.#full(rail)) }),
               ...ofKind(step.isMessage),
             })
-            const told = items.map((item) => this.#tellClaimed(item))
+            const answers = items.map((item) => this.#describeClaimed(item))
             for (const { outboxId, leaseToken } of items)
               this.#leases.add(step.worker, { item: this.#names.known(outboxId), token: this.#names.known(leaseToken) })
-            return told
+            return answers
           },
         )
       }
@@ -152,7 +152,7 @@ export class OutboxSequence {
           const outcome = { ...lease, ...readOutcome(step.outcome) }
           return this.#same(
             () => model.complete(worker, outcome),
-            async () => tellRecorded(await completeOutboxAttempt(executor, worker, this.#spellOutcome(outcome))),
+            async () => describeRecorded(await completeOutboxAttempt(executor, worker, this.#spellOutcome(outcome))),
           )
         })
       case 'completeBatch':
@@ -162,7 +162,7 @@ export class OutboxSequence {
           return this.#same(
             () => model.completeBatch(worker, outcomes, step.isMessage),
             async () =>
-              (await completeOutboxAttempts(executor, worker, spelled, ofKind(step.isMessage))).map(tellVerdict),
+              (await completeOutboxAttempts(executor, worker, spelled, ofKind(step.isMessage))).map(describeVerdict),
           )
         })
       case 'claimMessages': {
@@ -271,12 +271,12 @@ export class OutboxSequence {
             },
           ),
         )
-      case 'tellLate':
+      case 'reportLate':
         return this.#withLease(step.lease, ({ item, token }, worker) => {
-          const word = { state: step.state, reference: referenceOf(step.reference), token }
-          const spelled = { ...this.#claimOf(item, token), state: word.state, railReference: word.reference }
+          const report = { state: step.state, reference: referenceOf(step.reference), token }
+          const spelled = { ...this.#claimOf(item, token), state: report.state, railReference: report.reference }
           return this.#same(
-            () => model.tellLate(worker, item, word),
+            () => model.reportLate(worker, item, report),
             async () => (await recordLateOutcome(executor, worker, spelled)).eventType,
           )
         })
@@ -313,7 +313,7 @@ export class OutboxSequence {
       case 'placeHold':
         return this.#withItem(
           step.item,
-          ({ ending, hold }) => ending === null && hold === null,
+          ({ terminal, hold }) => terminal === null && hold === null,
           ({ name }) =>
             this.#same(
               () => model.placeHold(name, REASON),
@@ -326,13 +326,13 @@ export class OutboxSequence {
       case 'resolve':
         return this.#withItem(
           step.item,
-          ({ ending, hold }) => ending === null && hold !== null,
+          ({ terminal, hold }) => terminal === null && hold !== null,
           ({ name }) => {
             const reference = step.decision === 'DISPATCHED' ? 'from the statement' : null
             return this.#same(
               () => model.resolve(`person${step.person}`, name, step.decision, reference),
               async () =>
-                this.#tellDecision(
+                this.#describeDecision(
                   await resolveOutboxHold(people[step.person]!, this.#names.id(name), step.decision, REASON, reference),
                 ),
             )
@@ -341,12 +341,12 @@ export class OutboxSequence {
       case 'redrive':
         return this.#withItem(
           step.item,
-          ({ ending }) => ending === 'FAILED',
+          ({ terminal }) => terminal === 'FAILED',
           ({ name }) =>
             this.#same(
               () => model.redrive(`person${step.person}`, name),
               async () =>
-                this.#tellDecision(await redriveOutboxItem(people[step.person]!, this.#names.id(name), REASON)),
+                this.#describeDecision(await redriveOutboxItem(people[step.person]!, this.#names.id(name), REASON)),
             ),
         )
       case 'approve':
@@ -397,7 +397,7 @@ export class OutboxSequence {
         )
       }
       case 'crash':
-        this.#leases.forget(step.worker)
+        this.#leases.clear(step.worker)
         return NOTHING_DONE
       case 'nextEvent': {
         // The next event omits items with an unverified block, although a claim may lease them.
@@ -419,7 +419,7 @@ export class OutboxSequence {
   }
 
   #same(expect: () => string | string[], ask: () => Promise<string | string[]>): Promise<string[]> {
-    return compareAnswers(expect, ask, tellRefusal)
+    return compareAnswers(expect, ask, describeRefusal)
   }
 
   // Picking ---------------------------------------------------------------------------------------------------------
@@ -441,18 +441,18 @@ export class OutboxSequence {
   }
 
   #withItem(
-    { pick, blind }: ItemPick,
+    { pick, unfiltered }: ItemPick,
     suits: (item: Item) => boolean,
     body: (item: Item) => Promise<string[]>,
   ): Promise<string[]> {
     const suitable = this.#model.items.filter(suits)
-    const among = blind || suitable.length === 0 ? this.#model.items : suitable
+    const among = unfiltered || suitable.length === 0 ? this.#model.items : suitable
     return among.length === 0 ? Promise.resolve(NOTHING_DONE) : body(among[pick % among.length]!)
   }
 
-  #withProposal({ pick, blind }: ItemPick, body: (name: string) => Promise<string[]>): Promise<string[]> {
+  #withProposal({ pick, unfiltered }: ItemPick, body: (name: string) => Promise<string[]>): Promise<string[]> {
     const open = this.#model.proposals.filter(({ status }) => status === 'OPEN')
-    const among = blind || open.length === 0 ? this.#model.proposals : open
+    const among = unfiltered || open.length === 0 ? this.#model.proposals : open
     return among.length === 0 ? Promise.resolve(NOTHING_DONE) : body(among[pick % among.length]!.name)
   }
 
@@ -466,14 +466,14 @@ export class OutboxSequence {
 
   // Spelling --------------------------------------------------------------------------------------------------------
 
-  #instruction({ key, ordered, future, twist }: EnqueueStep): Instruction {
+  #instruction({ key, ordered, future, variant }: EnqueueStep): Instruction {
     return {
       key,
-      participant: PARTICIPANTS[(key + Number(twist === 1)) % 2]!,
-      rail: RAILS[(Math.floor(key / 2) + Number(twist === 2)) % 2]!,
-      payload: Number(twist === 3),
+      participant: PARTICIPANTS[(key + Number(variant === 1)) % 2]!,
+      rail: RAILS[(Math.floor(key / 2) + Number(variant === 2)) % 2]!,
+      payload: Number(variant === 3),
       ordered,
-      isMessage: (key % 3 === 2) !== (twist === 4),
+      isMessage: (key % 3 === 2) !== (variant === 4),
       notBefore: future ? this.#timeline.future() : undefined,
     }
   }
@@ -502,7 +502,7 @@ export class OutboxSequence {
   }
 
   #store(owner: string): OutboxStore {
-    const { ingest, executor } = this.#hands
+    const { ingest, executor } = this.#connections
     const as = (role: string) => (role === 'symphony_ingest' ? ingest : executor)
     return new OutboxStore({ as }, { owner, leaseSeconds: LEASE_SECONDS })
   }
@@ -525,7 +525,7 @@ export class OutboxSequence {
     return name.slice(0, -this.#suffix.length)
   }
 
-  #tellEnqueued({ outboxId, sequenceId, state, created }: EnqueuedItem): string {
+  #describeEnqueued({ outboxId, sequenceId, state, created }: EnqueuedItem): string {
     const name = this.#names.of('item', outboxId)
     const { participant } = this.#model.items.find((item) => item.name === name) ?? {
       participant: 'unknown to the model',
@@ -533,24 +533,24 @@ export class OutboxSequence {
     return `${name} ${participant}#${sequenceId} ${state} ${created ? 'created' : 'known'}`
   }
 
-  #tellClaimed(claimed: ClaimedItem): string {
+  #describeClaimed(claimed: ClaimedItem): string {
     const item = `${this.#names.known(claimed.outboxId)} ${this.#short(claimed.participantId)}#${claimed.sequenceId}`
     const token = this.#names.of('token', claimed.leaseToken)
     const takeover = claimed.takenOver ? ' taken over' : ''
-    return `${item} ${token} after ${claimed.attemptCount} streak ${claimed.expiryStreak}${takeover}${tellEvidence(claimed)}`
+    return `${item} ${token} after ${claimed.attemptCount} streak ${claimed.expiryStreak}${takeover}${describeEvidence(claimed)}`
   }
 
-  #tellDecision({ status, proposalId }: DecisionResult): string {
+  #describeDecision({ status, proposalId }: DecisionResult): string {
     return proposalId === null ? status : `${status} ${this.#names.of('proposal', proposalId)}`
   }
 }
 
 /** Returns the outcome that each method of a message store records. */
 function verbOutcome(verb: 'ack' | 'abandon' | 'fail', messageId: string): Omit<Outcome, 'item' | 'token'> {
-  const nothingAsked = { reference: null, unknown: null, hold: null, delaySeconds: null }
-  if (verb === 'ack') return { ...nothingAsked, state: 'DISPATCHED', reference: messageId }
-  if (verb === 'abandon') return { ...nothingAsked, state: 'RETRYABLE' }
-  return { ...nothingAsked, state: 'FAILED', unknown: false }
+  const defaults = { reference: null, unknown: null, hold: null, delaySeconds: null }
+  if (verb === 'ack') return { ...defaults, state: 'DISPATCHED', reference: messageId }
+  if (verb === 'abandon') return { ...defaults, state: 'RETRYABLE' }
+  return { ...defaults, state: 'FAILED', unknown: false }
 }
 
 function ofKind(isMessage: boolean | null): { readonly isMessage?: boolean } {

@@ -17,26 +17,26 @@ export const NOTHING_DONE: string[] = []
 export async function compareAnswers(
   expect: () => string | string[],
   ask: () => Promise<string | string[]>,
-  tellRefusal: (error: DatabaseError) => string = (error) => error.sqlstate ?? error.message,
+  describeRefusal: (error: DatabaseError) => string = (error) => error.sqlstate ?? error.message,
 ): Promise<string[]> {
   let expected: readonly string[]
   try {
-    expected = [tell(expect())]
+    expected = [describeAnswer(expect())]
   } catch (error) {
     if (!(error instanceof Refusal)) throw error
     expected = error.answers.map((answer) => `refused ${answer}`)
   }
   let actual: string
   try {
-    actual = tell(await ask())
+    actual = describeAnswer(await ask())
   } catch (error) {
     if (!(error instanceof DatabaseError)) throw error
-    actual = `refused ${tellRefusal(error)}`
+    actual = `refused ${describeRefusal(error)}`
   }
   return expected.includes(actual) ? [] : [`answered: ${actual}\nexpected: ${expected.join('\nor: ')}`]
 }
 
-function tell(answer: string | string[]): string {
+function describeAnswer(answer: string | string[]): string {
   return typeof answer === 'string' ? answer : `[${answer.join('; ')}]`
 }
 

@@ -7,7 +7,7 @@ export interface FuzzSubject<S> {
   readonly name: 'outbox' | 'inbox' | 'scheduler' | 'lease'
   readonly step: fc.Arbitrary<S>
   /** Rejects at the first difference between the database and the model. */
-  readonly play: (steps: readonly S[]) => Promise<void>
+  readonly run: (steps: readonly S[]) => Promise<void>
 }
 
 export interface FuzzSettings {
@@ -53,8 +53,8 @@ function numberFrom(variable: string): number | undefined {
 }
 
 /** Runs random sequences until one fails, then shortens it while it still fails. */
-export async function fuzz<S>({ name, step, play }: FuzzSubject<S>, settings: FuzzSettings): Promise<FuzzReport> {
-  const details = await fc.check(fc.asyncProperty(stepSequence(step, STEPS_PER_SEQUENCE), play), {
+export async function fuzz<S>({ name, step, run }: FuzzSubject<S>, settings: FuzzSettings): Promise<FuzzReport> {
+  const details = await fc.check(fc.asyncProperty(stepSequence(step, STEPS_PER_SEQUENCE), run), {
     numRuns: settings.runs,
     seed: settings.seed,
     // A path names one sequence that is already shortened.

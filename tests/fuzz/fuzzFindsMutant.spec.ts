@@ -1,24 +1,24 @@
 import { expect, test } from 'vitest'
 import { withTestDatabase, type TestDatabase } from '../support/database.js'
 import { fuzz, type FuzzReport, type FuzzSettings } from './fuzz.js'
-import { InboxPlayer } from './InboxPlayer.js'
+import { InboxRunner } from './InboxRunner.js'
 import { inboxStep } from './inboxSteps.js'
-import { LeasePlayer } from './LeasePlayer.js'
+import { LeaseRunner } from './LeaseRunner.js'
 import { leaseStep } from './leaseSteps.js'
-import { OutboxPlayer } from './OutboxPlayer.js'
+import { OutboxRunner } from './OutboxRunner.js'
 import { outboxStep } from './outboxSteps.js'
-import { SchedulerPlayer } from './SchedulerPlayer.js'
+import { SchedulerRunner } from './SchedulerRunner.js'
 import { schedulerStep } from './schedulerSteps.js'
 
 /** Mutants, one per primitive. Each removes the check of the lease token. */
-const PLANTED = [
+const MUTANTS = [
   {
     name: 'outbox',
     functionName: 'lock_live_outbox_leases',
     check: 'p.lease_token = g.lease_token AND ',
     open: async (db: TestDatabase) => {
-      const { play } = await OutboxPlayer.open(db)
-      return (settings: FuzzSettings) => fuzz({ name: 'outbox', step: outboxStep, play }, settings)
+      const { run } = await OutboxRunner.open(db)
+      return (settings: FuzzSettings) => fuzz({ name: 'outbox', step: outboxStep, run }, settings)
     },
   },
   {
@@ -26,8 +26,8 @@ const PLANTED = [
     functionName: 'lock_live_inbox_claims',
     check: 'm.fence = g.fence AND ',
     open: async (db: TestDatabase) => {
-      const { play } = await InboxPlayer.open(db)
-      return (settings: FuzzSettings) => fuzz({ name: 'inbox', step: inboxStep, play }, settings)
+      const { run } = await InboxRunner.open(db)
+      return (settings: FuzzSettings) => fuzz({ name: 'inbox', step: inboxStep, run }, settings)
     },
   },
   {
@@ -35,8 +35,8 @@ const PLANTED = [
     functionName: 'end_task_claims',
     check: 'AND t.lease_token = g.lease_token ',
     open: async (db: TestDatabase) => {
-      const { play } = await SchedulerPlayer.open(db)
-      return (settings: FuzzSettings) => fuzz({ name: 'scheduler', step: schedulerStep, play }, settings)
+      const { run } = await SchedulerRunner.open(db)
+      return (settings: FuzzSettings) => fuzz({ name: 'scheduler', step: schedulerStep, run }, settings)
     },
   },
   {
@@ -44,27 +44,27 @@ const PLANTED = [
     functionName: 'lock_live_lease',
     check: 'v_lease.lease_id = p_lease_id AND ',
     open: async (db: TestDatabase) => {
-      const { play } = await LeasePlayer.open(db)
-      return (settings: FuzzSettings) => fuzz({ name: 'lease', step: leaseStep, play }, settings)
+      const { run } = await LeaseRunner.open(db)
+      return (settings: FuzzSettings) => fuzz({ name: 'lease', step: leaseStep, run }, settings)
     },
   },
 ] as const
 
-test.for(PLANTED.map((planted) => [planted.name, planted] as const))(
+test.for(MUTANTS.map((mutant) => [mutant.name, mutant] as const))(
   'PRIM-POSTGRES-FUZZ-001 the fuzz finds a removed token check in %s, and its seed repeats that',
   { timeout: 300_000 },
   async ([name, { functionName, check, open }]) => {
     await withTestDatabase(
       async (db) => {
-        await takeOut(db, functionName, check)
-        const play: (settings: FuzzSettings) => Promise<FuzzReport> = await open(db)
+        await removeText(db, functionName, check)
+        const run: (settings: FuzzSettings) => Promise<FuzzReport> = await open(db)
 
-        const found = await play({ runs: 100, seed: 1 })
+        const found = await run({ runs: 100, seed: 1 })
         expect(found).toMatchObject({ failed: true, seed: 1 })
         expect(found.difference).toContain(`npm run fuzz -- --only ${name} --seed 1 --path ${found.path}`)
         expect(found.steps.length).toBeLessThan(12)
 
-        const again = await play({ runs: 100, seed: found.seed, path: found.path! })
+        const again = await run({ runs: 100, seed: found.seed, path: found.path! })
         expect(again.steps).toEqual(found.steps)
       },
       { countBranches: false },
@@ -73,7 +73,7 @@ test.for(PLANTED.map((planted) => [planted.name, planted] as const))(
 )
 
 /** Removes a check from a function. Throws unless the check occurs exactly once. */
-async function takeOut(db: TestDatabase, functionName: string, check: string): Promise<void> {
+async function removeText(db: TestDatabase, functionName: string, check: string): Promise<void> {
   const { rows } = await db.queryNoRole<{ definition: string }>(
     'SELECT pg_get_functiondef(to_regproc($1)) AS definition',
     [functionName],

@@ -1,19 +1,19 @@
 import { beforeAll, expect, test } from 'vitest'
 import { useTestDatabase } from '../support/database.js'
 import { fuzz, fuzzSettings, FUZZ_TIMEOUT_MS } from './fuzz.js'
-import { InboxPlayer } from './InboxPlayer.js'
+import { InboxRunner } from './InboxRunner.js'
 import { inboxStep } from './inboxSteps.js'
 
 const db = await useTestDatabase({ countBranches: false })
-let player: InboxPlayer
+let runner: InboxRunner
 beforeAll(async () => {
-  player = await InboxPlayer.open(db)
+  runner = await InboxRunner.open(db)
 })
 
 test(
   'PRIM-POSTGRES-FUZZ-001 the inbox matches its model in every random sequence',
   async () => {
-    const { difference } = await fuzz({ name: 'inbox', step: inboxStep, play: player.play }, fuzzSettings('inbox'))
+    const { difference } = await fuzz({ name: 'inbox', step: inboxStep, run: runner.run }, fuzzSettings('inbox'))
     expect(difference).toBeNull()
   },
   FUZZ_TIMEOUT_MS,

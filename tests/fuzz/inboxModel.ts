@@ -45,12 +45,12 @@ export interface Delivery extends Content {
   readonly notBefore: number | undefined
 }
 
-export interface ClaimShown {
+export interface ReturnedClaim {
   readonly key: string
   readonly fence: string
 }
 
-export interface Retry extends ClaimShown {
+export interface Retry extends ReturnedClaim {
   readonly error: string | null
   /** Delay in seconds. Null for the backoff of the database. */
   readonly delaySeconds: number | null
@@ -132,7 +132,7 @@ export class InboxModel {
       .slice(0, batchSize - expired.length)
     return [...expired, ...due].toSorted(byDueTime).flatMap((message) => {
       if (message.attempts >= attemptsMax) {
-        this.#die(message, null)
+        this.#deadLetter(message, null)
         return []
       }
       const fence = `fence${++this.#fences}`
@@ -147,7 +147,7 @@ export class InboxModel {
     })
   }
 
-  ack(worker: string, claims: readonly ClaimShown[]): string[] {
+  ack(worker: string, claims: readonly ReturnedClaim[]): string[] {
     return this.#changed(worker, claims, (message) => {
       this.#end(message, 'done')
       return message.key
@@ -156,7 +156,7 @@ export class InboxModel {
 
   fail(worker: string, claims: readonly Retry[]): string[] {
     return this.#changed(worker, claims, (message, { error }) => {
-      this.#die(message, error)
+      this.#deadLetter(message, error)
       return message.key
     })
   }
@@ -164,7 +164,7 @@ export class InboxModel {
   abandon(worker: string, claims: readonly Retry[], costsAttempt: boolean): string[] {
     return this.#changed(worker, claims, (message, { error, delaySeconds }) => {
       if (costsAttempt && message.attempts >= message.attemptsMax) {
-        this.#die(message, error)
+        this.#deadLetter(message, error)
       } else {
         message.due = delaySeconds === null ? backoff('call', message.attempts) : exactly('call', delaySeconds * SECOND)
         message.state = 'seen'
@@ -177,7 +177,7 @@ export class InboxModel {
   }
 
   /** Changes the messages of live claims. The answer omits claims that are lost, repeated or of another worker. */
-  #changed<C extends ClaimShown>(
+  #changed<C extends ReturnedClaim>(
     worker: string,
     claims: readonly C[],
     change: (message: Message, claim: C) => string,
@@ -187,7 +187,7 @@ export class InboxModel {
     )
   }
 
-  isLive(worker: string, { key, fence }: ClaimShown): boolean {
+  isLive(worker: string, { key, fence }: ReturnedClaim): boolean {
     const claim = this.#messages.get(key)?.claim
     return claim?.fence === fence && claim.worker === worker && at(claim.expires) > this.clock
   }
@@ -201,7 +201,7 @@ export class InboxModel {
     if (to === 'processing') {
       message.state = to
       message.attempts++
-    } else if (to === 'dead') this.#die(message, error)
+    } else if (to === 'dead') this.#deadLetter(message, error)
     else this.#end(message, to)
     return 'marked'
   }
@@ -243,7 +243,7 @@ export class InboxModel {
   }
 
   /** Ends the message as dead, with its last error. */
-  #die(message: Message, error: string | null): void {
+  #deadLetter(message: Message, error: string | null): void {
     this.#end(message, 'dead')
     message.error = error ?? message.error ?? 'no error was reported'
     this.#note(message.key, 'DIED')

@@ -1,5 +1,5 @@
 import * as fc from 'fast-check'
-import type { BeliefPick } from './Beliefs.js'
+import type { ClaimPick } from './AssumedClaims.js'
 import type { Mark } from './inboxModel.js'
 
 /** A step on the inbox. A number selects a message, or a claim among those that a worker believes to hold. */
@@ -7,9 +7,9 @@ export type InboxStep =
   | { readonly do: 'enqueue'; readonly messages: readonly MessageStep[] }
   | { readonly do: 'sight'; readonly message: MessageStep; readonly withContent: boolean }
   | { readonly do: 'claim'; readonly worker: number; readonly batch: number; readonly attemptsMax: number }
-  | { readonly do: 'ack' | 'fail' | 'abandon'; readonly claims: BeliefPick; readonly retry: RetryStep }
+  | { readonly do: 'ack' | 'fail' | 'abandon'; readonly claims: ClaimPick; readonly retry: RetryStep }
   | { readonly do: 'mark'; readonly key: number; readonly to: Mark }
-  | { readonly do: 'revive'; readonly pick: number; readonly blind: boolean }
+  | { readonly do: 'revive'; readonly pick: number; readonly unfiltered: boolean }
   | { readonly do: 'expire' | 'makeDue'; readonly pick: number }
   | { readonly do: 'purge' | 'nextEvent' }
   | { readonly do: 'crash'; readonly worker: number }
@@ -40,7 +40,7 @@ const message: fc.Arbitrary<MessageStep> = fc.record({
   topic: rarelyOther,
   future: oneIn(6),
 })
-const claims: fc.Arbitrary<BeliefPick> = fc.record({
+const claims: fc.Arbitrary<ClaimPick> = fc.record({
   worker,
   picks: fc.array(fc.nat(6), { minLength: 1, maxLength: 3, size: 'max' }),
   foreign: oneIn(10),
@@ -72,7 +72,7 @@ export const inboxStep: fc.Arbitrary<InboxStep> = fc.oneof(
   },
   { weight: 18, arbitrary: fc.record({ do: is('ack', 'fail', 'abandon', 'abandon', 'abandon'), claims, retry }) },
   { weight: 8, arbitrary: fc.record({ do: is('mark'), key, to: fc.constantFrom('processing', 'done', 'dead') }) },
-  { weight: 4, arbitrary: fc.record({ do: is('revive'), pick: fc.nat(9), blind: oneIn(4) }) },
+  { weight: 4, arbitrary: fc.record({ do: is('revive'), pick: fc.nat(9), unfiltered: oneIn(4) }) },
   { weight: 8, arbitrary: fc.record({ do: is('expire', 'makeDue'), pick: fc.nat(9) }) },
   { weight: 4, arbitrary: fc.record({ do: is('purge', 'nextEvent') }) },
   { weight: 1, arbitrary: fc.record({ do: is('crash'), worker }) },

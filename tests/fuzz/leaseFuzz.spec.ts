@@ -1,19 +1,19 @@
 import { beforeAll, expect, test } from 'vitest'
 import { useTestDatabase } from '../support/database.js'
 import { fuzz, fuzzSettings, FUZZ_TIMEOUT_MS } from './fuzz.js'
-import { LeasePlayer } from './LeasePlayer.js'
+import { LeaseRunner } from './LeaseRunner.js'
 import { leaseStep } from './leaseSteps.js'
 
 const db = await useTestDatabase({ countBranches: false })
-let player: LeasePlayer
+let runner: LeaseRunner
 beforeAll(async () => {
-  player = await LeasePlayer.open(db)
+  runner = await LeaseRunner.open(db)
 })
 
 test(
   'PRIM-POSTGRES-FUZZ-001 leases match their model in every random sequence',
   async () => {
-    const { difference } = await fuzz({ name: 'lease', step: leaseStep, play: player.play }, fuzzSettings('lease'))
+    const { difference } = await fuzz({ name: 'lease', step: leaseStep, run: runner.run }, fuzzSettings('lease'))
     expect(difference).toBeNull()
   },
   FUZZ_TIMEOUT_MS,

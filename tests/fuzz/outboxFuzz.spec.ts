@@ -2,19 +2,19 @@ import { beforeAll, expect, test } from 'vitest'
 import { databaseSource, verifyLedger } from '../../libs/ledger/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { fuzz, fuzzSettings, FUZZ_TIMEOUT_MS } from './fuzz.js'
-import { OutboxPlayer } from './OutboxPlayer.js'
+import { OutboxRunner } from './OutboxRunner.js'
 import { outboxStep } from './outboxSteps.js'
 
 const db = await useTestDatabase({ countBranches: false })
-let player: OutboxPlayer
+let runner: OutboxRunner
 beforeAll(async () => {
-  player = await OutboxPlayer.open(db)
+  runner = await OutboxRunner.open(db)
 })
 
 test(
   'PRIM-POSTGRES-FUZZ-001 the outbox matches its model in every random sequence',
   async () => {
-    const { difference } = await fuzz({ name: 'outbox', step: outboxStep, play: player.play }, fuzzSettings('outbox'))
+    const { difference } = await fuzz({ name: 'outbox', step: outboxStep, run: runner.run }, fuzzSettings('outbox'))
     expect(difference).toBeNull()
     // Steps of the sequences have sealed blocks. Their chain must be unbroken.
     const { breaks, blocks } = await verifyLedger(databaseSource(db.as('symphony_auditor')))

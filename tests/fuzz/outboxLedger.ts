@@ -10,7 +10,7 @@ import type { OutboxModel } from './outboxModel.js'
 export async function brokenInvariants(superuser: Queryable, outboxIds: readonly string[]): Promise<string[]> {
   const ledger = await readLedgerText(superuser, outboxIds)
   const queued = new Set(ledger.pending.map((row) => row.outbox_id))
-  const endings = ledger.identities.map(({ outbox_id: id }) => {
+  const terminalOutcomes = ledger.identities.map(({ outbox_id: id }) => {
     const ended = ledger.attempts.filter(
       (row) => row.outbox_id === id && (row.state === 'DISPATCHED' || row.state === 'FAILED'),
     )
@@ -25,7 +25,7 @@ export async function brokenInvariants(superuser: Queryable, outboxIds: readonly
   )
   return [
     ...brokenLedgerRules(ledger),
-    ...endings
+    ...terminalOutcomes
       .filter(({ places }) => places !== 1)
       .map(({ id, places }) => `${id}: pending or terminal ${places} times, expected once`),
     ...rows
@@ -81,11 +81,11 @@ export async function ledgerDifferences(
      GROUP BY scope`,
     [[...model.scopes.keys()].map(scopes.nameOf), JSON.stringify(scopes.since)],
   )
-  const told = new Map(found.rows.map((row) => [row.scope, row.events]))
+  const eventsByScope = new Map(found.rows.map((row) => [row.scope, row.events]))
   return [
     ...items,
     ...[...model.scopes].flatMap(([scope, events]) =>
-      difference(scope, events.join(', '), told.get(scopes.nameOf(scope))),
+      difference(scope, events.join(', '), eventsByScope.get(scopes.nameOf(scope))),
     ),
   ]
 }

@@ -9,11 +9,11 @@ import {
   holdReason,
   recordedBy,
   reportedPaid,
-  sameWord,
+  isSameReport,
   type Decision,
   type Instruction,
   type Item,
-  type LateWord,
+  type LateReport,
   type Lease,
   type Outcome,
   type Pause,
@@ -61,7 +61,7 @@ export class OutboxModel {
   }
 
   get pending(): readonly Item[] {
-    return this.#state.items.filter((item) => item.ending === null)
+    return this.#state.items.filter((item) => item.terminal === null)
   }
 
   get proposals(): readonly Proposal[] {
@@ -80,7 +80,7 @@ export class OutboxModel {
 
   /** Returns the state of an item; each item has exactly one. */
   stateOf(item: Item): string {
-    if (item.ending !== null) return item.ending
+    if (item.terminal !== null) return item.terminal
     if (item.lease !== null) return this.#isPast(item.lease.expires) ? 'EXPIRED' : 'LEASED'
     if (item.hold !== null) return 'HELD'
     if (this.isBlocked(item)) return 'BLOCKED'
@@ -127,7 +127,7 @@ export class OutboxModel {
           (field) => known[field] === given[field],
         )
         if (!same) throw new Refusal('P7004')
-        return `${describe(known)} ${known.ending ?? 'PENDING'} known`
+        return `${describe(known)} ${known.terminal ?? 'PENDING'} known`
       }),
     )
   }
@@ -143,7 +143,7 @@ export class OutboxModel {
       created: this.items.length,
       attempts: [],
       events: [],
-      ending: null,
+      terminal: null,
       due: notBefore ?? NOW,
       lease: null,
       unknown: false,
@@ -330,12 +330,12 @@ export class OutboxModel {
   /** Records a contradiction: two successes under two references may be two payments. */
   #alarmIfPaidOtherwise({ late, events }: Item, reference: string | null): void {
     if (late?.state === 'DISPATCHED' && late.reference !== reference)
-      events.push({ type: 'TERMINAL_BLOCKED', word: late })
+      events.push({ type: 'TERMINAL_BLOCKED', report: late })
   }
 
-  #end(item: Item, ending: 'DISPATCHED' | 'FAILED'): void {
-    item.ending = ending
-    const halts = ending === 'FAILED' && item.ordered && this.#state.policies.get(item.participant) === 'halt'
+  #end(item: Item, terminal: 'DISPATCHED' | 'FAILED'): void {
+    item.terminal = terminal
+    const halts = terminal === 'FAILED' && item.ordered && this.#state.policies.get(item.participant) === 'halt'
     if (halts) this.pause('stream', item.participant)
   }
 
@@ -346,24 +346,24 @@ export class OutboxModel {
   }
 
   /** Records a late outcome. A late success changes the item, but is never its outcome. */
-  tellLate(worker: string, name: string, word: LateWord): string {
+  reportLate(worker: string, name: string, report: LateReport): string {
     const item = this.#item(name)
-    const holds = item.lease?.token === word.token && item.lease.worker === worker
-    const issued = holds || item.attempts.some((attempt) => attempt.token === word.token && attempt.worker === worker)
-    if (!issued) throw new Refusal(`P7002 ${recordedBy(item, word.token) ?? 'nothing'} recorded`)
-    const ending = item.ending === null ? undefined : item.attempts.at(-1)!
+    const holds = item.lease?.token === report.token && item.lease.worker === worker
+    const issued = holds || item.attempts.some((attempt) => attempt.token === report.token && attempt.worker === worker)
+    if (!issued) throw new Refusal(`P7002 ${recordedBy(item, report.token) ?? 'nothing'} recorded`)
+    const terminal = item.terminal === null ? undefined : item.attempts.at(-1)!
     const contradicts =
-      ending !== undefined &&
-      word.state !== 'RETRYABLE' &&
-      (ending.state !== word.state || ending.reference !== word.reference)
+      terminal !== undefined &&
+      report.state !== 'RETRYABLE' &&
+      (terminal.state !== report.state || terminal.reference !== report.reference)
     const type = contradicts ? 'TERMINAL_BLOCKED' : 'LATE_OUTCOME'
-    if (item.events.some((event) => event.type === type && sameWord(event.word, word))) return type
-    item.events.push({ type, word })
-    if (ending === undefined) {
-      if (item.late?.state !== 'DISPATCHED') item.late = word
-      item.unknown ||= word.state === 'DISPATCHED'
-    } else if (contradicts && word.state === 'DISPATCHED') {
-      for (const other of this.#payment(item)) if (other.ending === null) this.#hold(other, 'EARLIER_ITEM_PAID')
+    if (item.events.some((event) => event.type === type && isSameReport(event.report, report))) return type
+    item.events.push({ type, report })
+    if (terminal === undefined) {
+      if (item.late?.state !== 'DISPATCHED') item.late = report
+      item.unknown ||= report.state === 'DISPATCHED'
+    } else if (contradicts && report.state === 'DISPATCHED') {
+      for (const other of this.#payment(item)) if (other.terminal === null) this.#hold(other, 'EARLIER_ITEM_PAID')
     }
     return type
   }
@@ -372,7 +372,7 @@ export class OutboxModel {
 
   placeHold(name: string, reason: string): string {
     const item = this.#item(name)
-    if (item.ending !== null) throw new Refusal('P7001')
+    if (item.terminal !== null) throw new Refusal('P7001')
     if (item.hold !== null) throw new Refusal('P7006')
     this.#hold(item, reason)
     return 'held'
@@ -426,7 +426,7 @@ export class OutboxModel {
   /** Returns a held item without a live lease. An expired lease is recorded first. */
   #decidable(name: string, decision: Decision): Item {
     const item = this.#item(name)
-    if (item.ending !== null) throw new Refusal('P7001')
+    if (item.terminal !== null) throw new Refusal('P7001')
     if (this.stateOf(item) === 'EXPIRED') this.#expireAndReschedule(item)
     const paidLate = item.late?.state === 'DISPATCHED'
     if (item.lease !== null || item.hold === null || (decision !== 'DISPATCHED' && paidLate)) throw new Refusal('P7006')
@@ -469,9 +469,9 @@ export class OutboxModel {
   /** Requires that no other item of the payment is pending or reported paid. */
   #requireRedrivable(item: Item): void {
     const reasons = new Set(
-      this.#payment(item).flatMap(({ ending, events }) => {
-        if (ending === 'DISPATCHED') return ['P7001']
-        return ending === null || reportedPaid({ events }) ? ['P7006'] : []
+      this.#payment(item).flatMap(({ terminal, events }) => {
+        if (terminal === 'DISPATCHED') return ['P7001']
+        return terminal === null || reportedPaid({ events }) ? ['P7006'] : []
       }),
     )
     if (reasons.size > 0) throw new Refusal(...reasons)

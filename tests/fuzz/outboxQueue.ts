@@ -64,7 +64,7 @@ export class OutboxQueue {
     this.#model.clock = clock
     if (differences.length > 0 || strays.length > 0)
       return [...differences, ...strays.map((name) => `${name}: in the queue, but not pending`)]
-    await this.#keepFromComingDue(expected)
+    await this.#postpone(expected)
     return []
   }
 
@@ -99,7 +99,7 @@ export class OutboxQueue {
   }
 
   /** Moves due times that PostgreSQL computed into the far future, so that none comes due during the sequence. */
-  async #keepFromComingDue(items: readonly Item[]): Promise<void> {
+  async #postpone(items: readonly Item[]): Promise<void> {
     const soon = items.filter((item) => typeof item.due !== 'number')
     for (const item of soon) item.due = this.#timeline.future()
     await this.write(soon)

@@ -28,7 +28,7 @@ export interface Attempt {
 }
 
 /** A late outcome. */
-export interface LateWord {
+export interface LateReport {
   readonly state: Completion
   readonly reference: string | null
   readonly token: string
@@ -36,7 +36,7 @@ export interface LateWord {
 
 export interface ItemEvent {
   readonly type: string
-  readonly word?: LateWord
+  readonly report?: LateReport
 }
 
 export interface Instruction {
@@ -64,12 +64,12 @@ export interface Item extends Omit<Instruction, 'notBefore'> {
   readonly created: number
   readonly attempts: Attempt[]
   readonly events: ItemEvent[]
-  ending: 'DISPATCHED' | 'FAILED' | null
+  terminal: 'DISPATCHED' | 'FAILED' | null
   due: Time
   lease: Lease | null
   unknown: boolean
   streak: number
-  late: LateWord | null
+  late: LateReport | null
   hold: string | null
 }
 
@@ -146,7 +146,7 @@ export function evidence({ unknown, late, attempts }: Item): string {
   return `${unknown ? ' unknown' : ''} last ${last} late ${late === null ? 'none' : `${late.state} ${late.reference}`}`
 }
 
-export function sameWord(a: LateWord | undefined, b: LateWord): boolean {
+export function isSameReport(a: LateReport | undefined, b: LateReport): boolean {
   return a?.state === b.state && a.reference === b.reference && a.token === b.token
 }
 
@@ -156,5 +156,5 @@ export function byDueTime(a: Item, b: Item): number {
 
 /** Whether a late report says that the rail paid the item. */
 export function reportedPaid({ events }: Pick<Item, 'events'>): boolean {
-  return events.some(({ type, word }) => type === 'TERMINAL_BLOCKED' && word!.state === 'DISPATCHED')
+  return events.some(({ type, report }) => type === 'TERMINAL_BLOCKED' && report!.state === 'DISPATCHED')
 }

@@ -12,7 +12,7 @@ export type OutboxStep =
       readonly worker: number
       readonly batch: number
       readonly rails: number
-      readonly announce: number
+      readonly marked: number
       readonly isMessage: boolean | null
     }
   | { readonly do: 'complete'; readonly lease: LeasePick; readonly outcome: OutcomeStep }
@@ -29,7 +29,7 @@ export type OutboxStep =
   | { readonly do: 'seal'; readonly rows: number }
   | { readonly do: 'renew'; readonly lease: LeasePick; readonly seconds: number }
   | { readonly do: 'release' | 'begin' | 'holdLeased'; readonly lease: LeasePick }
-  | { readonly do: 'tellLate'; readonly lease: LeasePick; readonly state: Completion; readonly reference: number }
+  | { readonly do: 'reportLate'; readonly lease: LeasePick; readonly state: Completion; readonly reference: number }
   | { readonly do: 'expire' | 'makeDue'; readonly pick: number }
   | { readonly do: 'repair'; readonly batch: number }
   | { readonly do: 'placeHold' | 'redrive'; readonly person: number; readonly item: ItemPick }
@@ -48,7 +48,7 @@ export interface EnqueueStep {
   readonly ordered: boolean
   readonly future: boolean
   /** Field that differs from the usual content of this key: 0 none, 1 participant, 2 rail, 3 payload, 4 isMessage. */
-  readonly twist: number
+  readonly variant: number
 }
 
 /** Selects a lease of this worker. If `foreign`, another worker presents the lease. */
@@ -58,10 +58,10 @@ export interface LeasePick {
   readonly foreign: boolean
 }
 
-/** Selects an item that the step can change. If `blind`, selects any item. */
+/** Selects an item that the step can change. If `unfiltered`, selects any item. */
 export interface ItemPick {
   readonly pick: number
-  readonly blind: boolean
+  readonly unfiltered: boolean
 }
 
 export interface OutcomeStep {
@@ -79,7 +79,7 @@ const isMessage = fc.constantFrom(null, null, true, false)
 const worker = fc.nat(2)
 const completion = fc.constantFrom('DISPATCHED', 'FAILED', 'RETRYABLE', 'RETRYABLE', 'RETRYABLE')
 const lease: fc.Arbitrary<LeasePick> = fc.record({ worker, pick: fc.nat(6), foreign: oneIn(10) })
-const item: fc.Arbitrary<ItemPick> = fc.record({ pick: fc.nat(9), blind: oneIn(4) })
+const item: fc.Arbitrary<ItemPick> = fc.record({ pick: fc.nat(9), unfiltered: oneIn(4) })
 const outcome: fc.Arbitrary<OutcomeStep> = fc.record({
   state: completion,
   reference: fc.nat(2),
@@ -91,7 +91,7 @@ const enqueue: fc.Arbitrary<EnqueueStep> = fc.record({
   key: fc.nat(11),
   ordered: oneIn(3),
   future: oneIn(8),
-  twist: fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4),
+  variant: fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4),
 })
 
 function step<K extends OutboxStep['do'], R extends object>(
@@ -112,7 +112,7 @@ export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
     worker,
     batch: fc.integer({ min: 1, max: 4 }),
     rails: fc.nat(3),
-    announce: fc.nat(2),
+    marked: fc.nat(2),
     isMessage,
   }),
   step(14, ['complete'], { lease, outcome }),
@@ -129,7 +129,7 @@ export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
   step(1, ['seal'], { rows: fc.constantFrom(1, 10, 10_000) }),
   step(2, ['renew', 'begin'], { lease, seconds: fc.constantFrom(60, 3600) }),
   step(1, ['release', 'holdLeased'], { lease }),
-  step(4, ['tellLate'], { lease, state: completion, reference: fc.nat(2) }),
+  step(4, ['reportLate'], { lease, state: completion, reference: fc.nat(2) }),
   step(6, ['expire', 'makeDue'], { pick: fc.nat(9) }),
   step(4, ['repair'], { batch: fc.integer({ min: 1, max: 4 }) }),
   step(1, ['placeHold'], { person: two, item }),

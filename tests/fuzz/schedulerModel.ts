@@ -45,7 +45,7 @@ export interface Definition {
   readonly due: number
 }
 
-export interface ClaimShown {
+export interface ReturnedClaim {
   readonly name: string
   readonly token: string
 }
@@ -127,32 +127,32 @@ export class SchedulerModel {
   #returnExpired(kind: Kind): void {
     for (const work of this.#works)
       if (work.kind === kind && work.claim !== null && at(work.claim.expires) <= this.clock)
-        this.#giveBack(work, `the claim of ${work.claim.worker} expired`)
+        this.#release(work, `the claim of ${work.claim.worker} expired`)
   }
 
-  #giveBack(work: Work, error: string): void {
+  #release(work: Work, error: string): void {
     if (work.job !== null && !this.#jobs.has(work.job)) this.#end(work, 'CANCELLED', error)
     else if (work.attempts >= ATTEMPTS_MAX) this.#end(work, 'FAILED', error)
     else Object.assign(work, { state: 'READY', error, claim: null })
   }
 
-  ack(worker: string, claims: readonly ClaimShown[]): string[] {
+  ack(worker: string, claims: readonly ReturnedClaim[]): string[] {
     return this.#endClaims(worker, claims, (work) => this.#end(work, 'DONE', null))
   }
 
-  fail(worker: string, claims: readonly ClaimShown[], error: string | null): string[] {
+  fail(worker: string, claims: readonly ReturnedClaim[], error: string | null): string[] {
     return this.#endClaims(worker, claims, (work) => this.#end(work, 'FAILED', error))
   }
 
-  abandon(worker: string, claims: readonly ClaimShown[], error: string | null, delaySeconds: number): string[] {
+  abandon(worker: string, claims: readonly ReturnedClaim[], error: string | null, delaySeconds: number): string[] {
     return this.#endClaims(worker, claims, (work) => {
-      this.#giveBack(work, error ?? 'abandoned')
+      this.#release(work, error ?? 'abandoned')
       if (delaySeconds > 0) work.due = exactly('call', delaySeconds * SECOND)
     })
   }
 
   /** Ends the work of live claims. The answer omits claims that are lost, repeated or of another worker. */
-  #endClaims(worker: string, claims: readonly ClaimShown[], end: (work: Work) => void): string[] {
+  #endClaims(worker: string, claims: readonly ReturnedClaim[], end: (work: Work) => void): string[] {
     return claims.flatMap((claim) => {
       if (!this.isLive(worker, claim)) return []
       end(this.#works.find(({ name }) => name === claim.name)!)
@@ -160,7 +160,7 @@ export class SchedulerModel {
     })
   }
 
-  isLive(worker: string, { name, token }: ClaimShown): boolean {
+  isLive(worker: string, { name, token }: ReturnedClaim): boolean {
     const claim = this.#works.find((work) => work.name === name)?.claim
     return claim?.token === token && claim.worker === worker && at(claim.expires) > this.clock
   }

@@ -1,5 +1,5 @@
 import * as fc from 'fast-check'
-import type { BeliefPick } from './Beliefs.js'
+import type { ClaimPick } from './AssumedClaims.js'
 import type { Delivery, Kind } from './schedulerModel.js'
 
 /** A step on the scheduler. A number selects a job, or a timer, run or claim among those that exist. */
@@ -18,7 +18,7 @@ export type SchedulerStep =
   | {
       readonly do: 'ack' | 'fail' | 'abandon'
       readonly kind: Kind
-      readonly claims: BeliefPick
+      readonly claims: ClaimPick
       readonly retry: RetryStep
     }
   | {
@@ -38,7 +38,7 @@ export type SchedulerStep =
       readonly occurrences: readonly OccurrenceStep[]
     }
   | { readonly do: 'dueJobs'; readonly batch: number }
-  | { readonly do: 'expire' | 'makeDue' | 'wearOut' | 'makeJobDue'; readonly pick: number }
+  | { readonly do: 'expire' | 'makeDue' | 'exhaustAttempts' | 'makeJobDue'; readonly pick: number }
   | { readonly do: 'purge'; readonly kind: Kind }
   | { readonly do: 'nextEvent'; readonly outboxOnly: boolean }
   | { readonly do: 'crash'; readonly worker: number }
@@ -59,7 +59,7 @@ const worker = fc.nat(1)
 const batch = fc.integer({ min: 1, max: 4 })
 const kind: fc.Arbitrary<Kind> = fc.constantFrom('timer', 'run', 'run')
 const delivery: fc.Arbitrary<Delivery> = fc.constantFrom('claim', 'claim', 'outbox')
-const claims: fc.Arbitrary<BeliefPick> = fc.record({
+const claims: fc.Arbitrary<ClaimPick> = fc.record({
   worker,
   picks: fc.array(fc.nat(6), { minLength: 1, maxLength: 3, size: 'max' }),
   foreign: oneIn(10),
@@ -89,7 +89,7 @@ export const schedulerStep: fc.Arbitrary<SchedulerStep> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: is('dueJobs'), batch }) },
   {
     weight: 8,
-    arbitrary: fc.record({ do: is('expire', 'expire', 'makeDue', 'wearOut', 'makeJobDue'), pick: fc.nat(9) }),
+    arbitrary: fc.record({ do: is('expire', 'expire', 'makeDue', 'exhaustAttempts', 'makeJobDue'), pick: fc.nat(9) }),
   },
   { weight: 2, arbitrary: fc.record({ do: is('purge'), kind }) },
   { weight: 2, arbitrary: fc.record({ do: is('nextEvent'), outboxOnly: fc.boolean() }) },

@@ -46,7 +46,7 @@ export class SchedulerTables {
       }),
     ]
     model.clock = clock
-    if (differences.length === 0) await this.#keepFromComingDue()
+    if (differences.length === 0) await this.#postpone()
     return differences
   }
 
@@ -101,7 +101,7 @@ export class SchedulerTables {
   }
 
   /** Moves times that PostgreSQL computed into the far future, each to its own time, so that none comes due. */
-  async #keepFromComingDue(): Promise<void> {
+  async #postpone(): Promise<void> {
     const works = this.#model.works.filter(({ due }) => typeof due !== 'number')
     const jobs = this.#model.jobs.filter(
       ({ postponedUntil }) => postponedUntil !== null && typeof postponedUntil !== 'number',

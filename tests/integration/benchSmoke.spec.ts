@@ -114,8 +114,8 @@ describe('options of the growth benchmark', () => {
     [['--quick', '--max-rows', '10'], '--quick has fixed sizes'],
     [['--fast'], "Unknown option '--fast'"],
     [['claim'], "Unexpected argument 'claim'"],
-  ])('are refused with the reason: %j', (words, says) => {
-    expect(() => readOptions(words)).toThrow(says)
+  ])('are refused with the reason: %j', (words, message) => {
+    expect(() => readOptions(words)).toThrow(message)
   })
 
   test('include --max-rows, which drops larger sizes, or is the only size if all are larger', () => {

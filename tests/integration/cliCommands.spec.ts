@@ -315,8 +315,8 @@ describe('symphony holds', () => {
   })
 
   test('refuses a login without symphony_control with an error that names the grant', async () => {
-    const stranger = await db.createLogin('stranger', { roles: ['symphony_readonly'] })
-    const { exitCode, stderr } = await command(['holds', 'list'], stranger.url)
+    const reader = await db.createLogin('unprivileged', { roles: ['symphony_readonly'] })
+    const { exitCode, stderr } = await command(['holds', 'list'], reader.url)
     expect(exitCode).toBe(1)
     expect(stderr).toContain('may not act as symphony_control')
     expect(stderr).toContain('--create-login NAME=control')

@@ -211,13 +211,13 @@ const CASES = FAULTS.flatMap((fault) =>
 describe('each command prints a code, a remedy and no cause that repeats the message', () => {
   test.each(CASES)('%s is explained by symphony %s', async (_title, _words, command, fault) => {
     const { url, code, exitCode = 1, remedy } = fault
-    const said = await symphony(command.split(' '), { DATABASE_URL: url() })
-    expect({ exitCode: said.exitCode, stderr: said.stderr }).toMatchObject({
+    const output = await symphony(command.split(' '), { DATABASE_URL: url() })
+    expect({ exitCode: output.exitCode, stderr: output.stderr }).toMatchObject({
       exitCode,
       stderr: expect.stringMatching(new RegExp(`\\b${code}\\b`)),
     })
-    expect(textOf(said)).toMatch(remedy)
-    expect(causesIn(said).filter(({ cause, message }) => message.includes(cause))).toEqual([])
+    expect(textOf(output)).toMatch(remedy)
+    expect(causesIn(output).filter(({ cause, message }) => message.includes(cause))).toEqual([])
   })
 })
 

@@ -6,32 +6,32 @@ import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 const fixture = closeAfterAll(await DbFixture.set())
-let ear: Ear | undefined
+let opened: OpenListener | undefined
 
 afterEach(async () => {
-  await ear?.listener.close()
-  ear = undefined
+  await opened?.listener.close()
+  opened = undefined
 })
 
 const CHANNEL = 'Some "Channel"'
 
 /** Listener with the payloads and the state changes that it reported. */
-interface Ear {
+interface OpenListener {
   readonly listener: Listener
-  readonly heard: string[]
+  readonly received: string[]
   readonly states: ListenState[]
 }
 
-async function listen(port?: number, options: ListenOptions = {}): Promise<Ear> {
-  const heard: string[] = []
+async function listen(port?: number, options: ListenOptions = {}): Promise<OpenListener> {
+  const received: string[] = []
   const states: ListenState[] = []
   const database = fixture.open({ url: fixture.url(port), connectTimeoutMs: 2_000 })
-  const listener = await database.listenAsRole(fixture.worker, CHANNEL, (payload) => heard.push(payload), {
+  const listener = await database.listenAsRole(fixture.worker, CHANNEL, (payload) => received.push(payload), {
     ...options,
     onStateChange: (state) => states.push(state),
   })
-  ear = { listener, heard, states }
-  return ear
+  opened = { listener, received, states }
+  return opened
 }
 
 const notify = (payload: string, channel = CHANNEL) =>
@@ -43,21 +43,21 @@ const endListeners = () =>
 const kindsOf = (states: ListenState[]) => states.map(({ state }) => state)
 
 test('a listener receives the notifications of its channel in order, and of no other channel', async () => {
-  const { heard } = await listen()
+  const { received } = await listen()
   await notify('other', 'other channel')
   await notify('1')
   await notify('2')
-  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['1', '2'])
+  await expect.poll(() => received, POLL_OPTIONS).toEqual(['1', '2'])
   const { rows } = await fixture.admin.query('SELECT FROM pg_stat_activity WHERE usename = $1', [fixture.login])
   expect(rows).toHaveLength(1)
 })
 
 test('a closed listener receives nothing and leaves no session; it can be closed twice', async () => {
-  const { listener, heard } = await listen()
+  const { listener, received } = await listen()
   await Promise.all([listener.close(), listener.close()])
   await notify('late')
   await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
-  expect(heard).toEqual([])
+  expect(received).toEqual([])
 })
 
 test('Database.close closes its listeners', async () => {
@@ -68,19 +68,19 @@ test('Database.close closes its listeners', async () => {
 })
 
 test('a listener reports a session that the server ended (57P01), and replaces it', async () => {
-  const { heard, states } = await listen()
+  const { received, states } = await listen()
   await endListeners()
   await expect.poll(() => kindsOf(states), POLL_OPTIONS).toEqual(['lost', 'listening'])
   expect(states[0]).toMatchObject({ error: { sqlstate: '57P01', disposition: 'retry' } })
   await notify('after')
-  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['after'])
+  await expect.poll(() => received, POLL_OPTIONS).toEqual(['after'])
 })
 
 test('a listener detects a dead connection by its heartbeat (NO_ANSWER), and replaces it', async () => {
   const proxy = await TcpProxy.before(fixture.url())
-  const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 1_000 })
+  const { received, states } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 1_000 })
   await notify('before')
-  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['before'])
+  await expect.poll(() => received, POLL_OPTIONS).toEqual(['before'])
   proxy.traffic = 'vanishes'
   await notify('swallowed')
   await expect.poll(() => kindsOf(states), POLL_OPTIONS).toContain('lost')
@@ -88,8 +88,8 @@ test('a listener detects a dead connection by its heartbeat (NO_ANSWER), and rep
   proxy.traffic = 'flows'
   await expect.poll(() => kindsOf(states).at(-1), POLL_OPTIONS).toBe('listening')
   await notify('after')
-  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['before', 'after'])
-  await ear?.listener.close()
+  await expect.poll(() => received, POLL_OPTIONS).toEqual(['before', 'after'])
+  await opened?.listener.close()
   await proxy.close()
 })
 
@@ -122,14 +122,14 @@ test('closing a listener does not wait for a silent server, and reports nothing 
 
 test('a listener detects that its session lost LISTEN (LISTEN_LOST), and replaces it', async () => {
   const proxy = await TcpProxy.before(fixture.url())
-  const { heard, states } = await listen(proxy.port, { heartbeatIntervalMs: 50 })
+  const { received, states } = await listen(proxy.port, { heartbeatIntervalMs: 50 })
   // Has the same effect as a pooler that assigns another backend to the client.
   proxy.inject('UNLISTEN *')
   await expect.poll(() => kindsOf(states), POLL_OPTIONS).toEqual(['lost', 'listening'])
   expect(states[0]).toMatchObject({ error: { code: 'LISTEN_LOST' } })
   await notify('after')
-  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['after'])
-  await ear?.listener.close()
+  await expect.poll(() => received, POLL_OPTIONS).toEqual(['after'])
+  await opened?.listener.close()
   await proxy.close()
 })
 
@@ -139,14 +139,14 @@ test('an error of a listener callback is an uncaughtException, and the listener 
   const before = process.listeners('uncaughtException')
   process.removeAllListeners('uncaughtException')
   process.on('uncaughtException', collect)
-  const heard: string[] = []
+  const received: string[] = []
   const listener = await fixture.open().listenAsRole(fixture.worker, CHANNEL, (payload) => {
-    heard.push(payload)
+    received.push(payload)
     if (payload === 'bad') throw new Error('a bug of the author')
   })
   await notify('bad')
   await notify('good')
-  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['bad', 'good'])
+  await expect.poll(() => received, POLL_OPTIONS).toEqual(['bad', 'good'])
   expect(surfaced).toMatchObject([{ message: 'a bug of the author' }])
   process.off('uncaughtException', collect)
   for (const theirs of before) process.on('uncaughtException', theirs)
@@ -155,7 +155,7 @@ test('an error of a listener callback is an uncaughtException, and the listener 
 
 test('listenAsRole rejects if its first attempt fails or an argument is invalid', async () => {
   const database = fixture.open()
-  await expect(database.listenAsRole(fixture.stranger, CHANNEL, () => {})).rejects.toMatchObject({
+  await expect(database.listenAsRole(fixture.notGranted, CHANNEL, () => {})).rejects.toMatchObject({
     code: 'ROLE_UNAVAILABLE',
   })
   await expect(database.listenAsRole('none', CHANNEL, () => {})).rejects.toThrow(/^role: /)
@@ -169,10 +169,10 @@ test('listenAsRole rejects if its first attempt fails or an argument is invalid'
 test('listenAsRole through a transaction pooler needs listenUrl', async () => {
   const behind = fixture.open({ pooler: 'transaction' })
   await expect(behind.listenAsRole(fixture.worker, CHANNEL, () => {})).rejects.toBeInstanceOf(TransactionPoolerError)
-  const heard: string[] = []
+  const received: string[] = []
   const beside = fixture.open({ pooler: 'transaction', listenUrl: fixture.url() })
-  const listener = await beside.listenAsRole(fixture.worker, CHANNEL, (payload) => heard.push(payload))
+  const listener = await beside.listenAsRole(fixture.worker, CHANNEL, (payload) => received.push(payload))
   await notify('x')
-  await expect.poll(() => heard, POLL_OPTIONS).toEqual(['x'])
+  await expect.poll(() => received, POLL_OPTIONS).toEqual(['x'])
   await listener.close()
 })

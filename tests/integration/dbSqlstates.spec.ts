@@ -132,8 +132,8 @@ test('SQLSTATE 25P02 is fatal: a statement after a failed one in the same transa
 })
 
 test('SQLSTATE 25P03 is retry: a transaction that was idle for too long', async () => {
-  const impatient = fixture.open({ idleInTransactionTimeoutMs: 50 })
-  const attempt = impatient.transactionAsRole(fixture.worker, async (tx) => {
+  const shortTimeout = fixture.open({ idleInTransactionTimeoutMs: 50 })
+  const attempt = shortTimeout.transactionAsRole(fixture.worker, async (tx) => {
     await new Promise((resolve) => setTimeout(resolve, 300))
     await tx.query('SELECT 1')
   })
@@ -145,10 +145,10 @@ const touch = (tx: Transaction, n: number) =>
 
 test('SQLSTATE 40P01 is retry: a deadlock of two transactions', async () => {
   // Uses the default lock timeout, which is longer than the deadlock_timeout of the server.
-  const patient = fixture.open()
+  const longTimeout = fixture.open()
   const gates = [gate(), gate()] as const
   const cross = (mine: 0 | 1) =>
-    patient.transactionAsRole(fixture.worker, async (tx) => {
+    longTimeout.transactionAsRole(fixture.worker, async (tx) => {
       await touch(tx, 1 + mine)
       gates[mine].open()
       await gates[mine === 0 ? 1 : 0].opened
@@ -184,29 +184,29 @@ test('SQLSTATE 57014 is retry: a statement that timed out or was cancelled', asy
 })
 
 test('SQLSTATE 57P01 is unknown for a single statement, and retry inside a transaction', async () => {
-  const patient = fixture.open()
-  const alone = failureOf(patient.queryAsRole(fixture.worker, SLEEP))
+  const longTimeout = fixture.open()
+  const alone = failureOf(longTimeout.queryAsRole(fixture.worker, SLEEP))
   await toSleepers('pg_terminate_backend')
   expect(await alone).toMatchObject({ sqlstate: '57P01', disposition: 'unknown' })
-  const inside = failureOf(patient.transactionAsRole(fixture.worker, (tx) => tx.query(SLEEP)))
+  const inside = failureOf(longTimeout.transactionAsRole(fixture.worker, (tx) => tx.query(SLEEP)))
   await toSleepers('pg_terminate_backend')
   expect(await inside).toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
-  expect((await patient.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
+  expect((await longTimeout.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
 })
 
 test('SQLSTATE 57P01 is unknown for a statement on a client of the caller', async () => {
   await fixture.admin.query(
-    `CREATE FUNCTION symphony.nap() RETURNS void LANGUAGE sql AS 'SELECT pg_catalog.pg_sleep(20)';
-     GRANT EXECUTE ON FUNCTION symphony.nap() TO PUBLIC`,
+    `CREATE FUNCTION symphony.sleep_20() RETURNS void LANGUAGE sql AS 'SELECT pg_catalog.pg_sleep(20)';
+     GRANT EXECUTE ON FUNCTION symphony.sleep_20() TO PUBLIC`,
   )
   const client = new Client(fixture.url())
   client.on('error', () => {})
   await client.connect()
   await client.query(`SET ROLE ${fixture.worker}`)
   const own = { query: (text: string) => client.query<never>(text) }
-  const nap = failureOf(call(own, 'nap'))
+  const sleep = failureOf(call(own, 'sleep_20'))
   await toSleepers('pg_terminate_backend')
-  expect(await nap).toMatchObject({ sqlstate: '57P01', disposition: 'unknown' })
+  expect(await sleep).toMatchObject({ sqlstate: '57P01', disposition: 'unknown' })
 })
 
 const SLEEP = 'SELECT pg_catalog.pg_sleep(20)'

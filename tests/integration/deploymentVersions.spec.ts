@@ -51,7 +51,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
   }
 
   /** Runs the statements that the error asks a DBA to run. */
-  async function obey(database: string, { code, remedy = '' }: DeploymentError): Promise<void> {
+  async function applyRemedy(database: string, { code, remedy = '' }: DeploymentError): Promise<void> {
     expect(code).toBe('DEPLOYMENT_RIGHTS_MISSING')
     const statements = remedy.slice(
       remedy.indexOf('\n'),
@@ -121,7 +121,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
       await deploy({ url, schema: SCHEMA })
     } else {
       const error = await refusal(deploy({ url, schema: SCHEMA }))
-      await obey('by_newcomer', error)
+      await applyRemedy('by_newcomer', error)
       await deploy({ url, schema: SCHEMA })
       await superuser.query(error.remedy!.slice(error.remedy!.indexOf('REVOKE')))
     }
@@ -133,7 +133,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
     const url = urlOf('by_guest', 'guest')
     const error = await refusal(deploy({ url, schema: SCHEMA }))
     expect(error.remedy).toContain(`CREATE SCHEMA IF NOT EXISTS "${SCHEMA}" AUTHORIZATION symphony_owner;`)
-    await obey('by_guest', error)
+    await applyRemedy('by_guest', error)
     expect(await deploy({ url, schema: SCHEMA })).toMatchObject({ outcome: 'deployed' })
     await superuser.query('REVOKE symphony_owner FROM guest')
     expect(await doctor({ url: urlOf('by_guest'), schema: SCHEMA })).toMatchObject({ ok: true })

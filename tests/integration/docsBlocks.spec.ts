@@ -11,7 +11,7 @@ import { readGuideBlocks, type GuideBlock } from '../support/guidePages.js'
 
 const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
-const WALKED = new Set([...GUIDES, ...PEER_GUIDES])
+const RUN_GUIDES = new Set([...GUIDES, ...PEER_GUIDES])
 
 /** Spec that runs the program of each page. `npm run guides` runs the programs of guides. */
 const PROGRAMS: Readonly<Record<string, string>> = {
@@ -54,15 +54,15 @@ const placeOf = ({ page, line }: GuideBlock) => `${page}:${line}`
 test('each code block has a known language; a block that is not run has a reason', () => {
   const known = new Set(['js', 'ts', 'sql', 'console', 'json'])
   expect(blocks.filter(({ language }) => !known.has(language)).map(placeOf)).toEqual([])
-  const excused: Record<string, number> = {}
-  for (const { page, notRun } of blocks) if (notRun !== undefined) excused[page] = (excused[page] ?? 0) + 1
+  const exempt: Record<string, number> = {}
+  for (const { page, notRun } of blocks) if (notRun !== undefined) exempt[page] = (exempt[page] ?? 0) + 1
   expect(blocks.filter(({ notRun }) => notRun === '').map(placeOf)).toEqual([])
-  expect(excused).toEqual(NOT_RUN)
+  expect(exempt).toEqual(NOT_RUN)
 })
 
 test('each program of a page is run by a test or by npm run guides', async () => {
   const programs = blocks.flatMap(({ page, file }) =>
-    file?.endsWith('.mjs') === true && !WALKED.has(page) ? [`${page} ${file}`] : [],
+    file?.endsWith('.mjs') === true && !RUN_GUIDES.has(page) ? [`${page} ${file}`] : [],
   )
   expect(programs.toSorted()).toEqual(Object.keys(PROGRAMS).toSorted())
   for (const [name, spec] of Object.entries(PROGRAMS)) {
@@ -142,8 +142,9 @@ test('every command in a page exists, with its options and arguments', async () 
       return counted.map((what) => `${placeOf(block)} ${what}`)
     })
   expect(wrong).toEqual([])
-  const planted = 'symphony deploy --dry\nsymphony show A B\nsymphony jobs list | walk\nnpm run nothing\nsymhpony start'
-  expect(wrongCommands(planted, program, scripts)).toHaveLength(5)
+  const wrongCode =
+    'symphony deploy --dry\nsymphony show A B\nsymphony jobs list | walk\nnpm run nothing\nsymhpony start'
+  expect(wrongCommands(wrongCode, program, scripts)).toHaveLength(5)
 })
 
 test('every JSON block of a page is valid JSON', () => {

@@ -165,8 +165,8 @@ describe('an embedded server in a project folder of mode 0700', () => {
 
     // Removing the data folder allows a new cluster.
     await rm(options.dataDir, { recursive: true })
-    const afresh = await startEmbedded(options)
-    expect(afresh.url).not.toBe(first.url)
-    await afresh.stop()
+    const third = await startEmbedded(options)
+    expect(third.url).not.toBe(first.url)
+    await third.stop()
   })
 })

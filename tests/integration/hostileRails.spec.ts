@@ -60,7 +60,7 @@ const ANSWERS: readonly (readonly [string, () => unknown, 'DISPATCHED' | 'held']
 
 test.for(ANSWERS)(
   'a rail that answers with %s is called once; its payment is dispatched or held',
-  async ([, answer, ending]) => {
+  async ([, answer, result]) => {
     const { railType } = buildInstruction()
     let calls = 0
     const dispatch = () => {
@@ -76,14 +76,14 @@ test.for(ANSWERS)(
     expect(calls).toBe(1)
     const [attempt, ...others] = await attemptRows(db, item.outboxId)
     expect(others).toEqual([])
-    expect(attempt?.state).toBe(ending === 'held' ? 'RETRYABLE' : ending)
+    expect(attempt?.state).toBe(result === 'held' ? 'RETRYABLE' : result)
     const pending = await pendingRow(db, item.outboxId)
     const found = pending && {
       unknown: pending.outcome_unknown,
       leased: pending.lease_token !== null,
       held: pending.hold_reason !== null,
     }
-    expect(found).toEqual(ending === 'DISPATCHED' ? undefined : { unknown: true, leased: false, held: true })
+    expect(found).toEqual(result === 'DISPATCHED' ? undefined : { unknown: true, leased: false, held: true })
   },
 )
 

@@ -17,7 +17,7 @@ function newLeases(onEvent: (event: LeaseEvent) => void = () => {}): Leases {
 }
 
 /** Returns a leader function that records its calls and returns after `resign`. */
-function office() {
+function recordingLeader() {
   const terms: Leadership[] = []
   const resigned = gate()
   const lead = async (leadership: Leadership) => {
@@ -63,7 +63,7 @@ describe.concurrent('runAsLeader', () => {
   })
 
   test('gives the function the latest token, which grows with each renewal', async ({ expect }) => {
-    const { lead, terms, resign } = office()
+    const { lead, terms, resign } = recordingLeader()
     const run = newLeases().runAsLeader(buildResource(), lead, OFTEN)
     await expect.poll(() => terms[0]?.fencingToken ?? 0n).toBeGreaterThan(1n)
     resign()
@@ -74,7 +74,7 @@ describe.concurrent('runAsLeader', () => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     const stop = new AbortController()
-    const [first, second] = [office(), office()]
+    const [first, second] = [recordingLeader(), recordingLeader()]
     const terms: Leadership[] = []
     const lead = (leadership: Leadership) => {
       terms.push(leadership)
@@ -137,7 +137,7 @@ describe.concurrent('runAsLeader', () => {
     const resource = buildResource()
     const holder = (await newLeases().acquire(resource, { durationMs: 60_000 }))!
     const stop = new AbortController()
-    const { lead, terms } = office()
+    const { lead, terms } = recordingLeader()
     const run = newLeases().runAsLeader(resource, lead, { signal: stop.signal, retryMs: 600_000 })
     stop.abort()
     expect(await run).toBeUndefined()
@@ -155,7 +155,7 @@ describe.concurrent('runAsLeader', () => {
   test('aborts the function’s signal on a stop, waits for its return and releases the lease', async ({ expect }) => {
     const resource = buildResource()
     const stop = new AbortController()
-    const { lead, terms, resign } = office()
+    const { lead, terms, resign } = recordingLeader()
     const run = newLeases().runAsLeader(resource, lead, { signal: stop.signal })
     await expect.poll(() => terms).toHaveLength(1)
     stop.abort(new Error('closing time'))

@@ -44,8 +44,8 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 a lost lease', () => {
     const lease = (await leases.acquire(resource, { durationMs: 3_000 }))!
     proxy.traffic = 'vanishes'
     const abortedAt = await abortTime(lease)
-    const { expires_at: givenAwayAt } = await leaseRow(db, resource)
-    expect(abortedAt.getTime()).toBeLessThan(givenAwayAt.getTime())
+    const { expires_at: expiresAt } = await leaseRow(db, resource)
+    expect(abortedAt.getTime()).toBeLessThan(expiresAt.getTime())
     expect(lease.signal.reason).toBeInstanceOf(LostLeaseError)
     expect(lease.signal.reason).toMatchObject({ reason: 'expired' })
     expect(await lease.tryRenewNow()).toBe(false)
@@ -61,17 +61,17 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 a lost lease', () => {
     await own.as('symphony_executor').query('SELECT 1')
     const resource = buildResource()
     const lease = (await new Leases(own.as('symphony_executor')).acquire(resource, { durationMs: 3_000 }))!
-    const thaw = await freezeServer(own)
-    onTestFinished(thaw)
+    const resume = await freezeServer(own)
+    onTestFinished(resume)
     // A renewal that waits for an answer also ends with the abort.
     const asking = lease.tryRenewNow()
     const abortedAt = await abortTime(lease)
     expect(await asking).toBe(false)
-    thaw()
+    resume()
     // A renewal that was on its way may have extended the lease in the database since the last answer.
-    const { expires_at: givenAwayAt } = await leaseRow(own, resource)
+    const { expires_at: expiresAt } = await leaseRow(own, resource)
     expect(abortedAt.getTime()).toBeLessThan(lease.expiresAt.getTime())
-    expect(lease.expiresAt.getTime()).toBeLessThanOrEqual(givenAwayAt.getTime())
+    expect(lease.expiresAt.getTime()).toBeLessThanOrEqual(expiresAt.getTime())
     expect(lease.signal.reason).toMatchObject({ reason: 'expired' })
   })
 })

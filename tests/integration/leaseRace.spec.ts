@@ -26,15 +26,15 @@ describe('with concurrent calls on one lease,', () => {
     await acquireLease(executor(), { resource, owner: 'late', ...LONG })
     await expireResource(db, resource)
     // Locks the row, so that all callers wait for it inside the function.
-    const doorkeeper = await openConnection(db)
-    await doorkeeper.query('BEGIN')
-    await doorkeeper.query('SELECT FROM symphony_leases WHERE resource = $1 FOR UPDATE', [resource])
+    const rowLock = await openConnection(db)
+    await rowLock.query('BEGIN')
+    await rowLock.query('SELECT FROM symphony_leases WHERE resource = $1 FOR UPDATE', [resource])
     const { values, errors } = await race(
       db,
       'symphony_executor',
       100,
       (connection, index) => acquireLease(connection, { resource, owner: `racer-${index}`, ...LONG }),
-      { releaseWhenAllWait: () => doorkeeper.query('COMMIT') },
+      { releaseWhenAllWait: () => rowLock.query('COMMIT') },
     )
     expect(errors).toEqual([])
     expect(values.flatMap((grant) => (grant === null ? [] : [grant.fencingToken]))).toEqual([2n])
@@ -49,7 +49,7 @@ describe('with concurrent calls on one lease,', () => {
     const { values, errors } = await race(db, 'symphony_executor', 3, async (connection, index) => {
       if (index === 0) return (await renewLease(connection, claim, 60_000)) === null ? 'lost' : 'renewed'
       if (index === 1) return (await releaseLease(connection, claim)) ? 'released' : 'lost'
-      return (await acquireLease(connection, { resource, owner: 'heir', ...LONG })) === null ? 'lost' : 'taken'
+      return (await acquireLease(connection, { resource, owner: 'successor', ...LONG })) === null ? 'lost' : 'taken'
     })
     expect({ values, errors }).toEqual({ values: ['lost', 'lost', 'taken'], errors: [] })
   })
@@ -93,7 +93,7 @@ describe('purgeIdleLeases during an acquire', () => {
     await remover.query('BEGIN')
     expect(await purgeIdleLeases(remover, HOUR_SECONDS, 1_000)).toBe(1)
     const asking = await openConnection(db, 'symphony_executor')
-    const attempt = acquireLease(asking, { resource, owner: 'heir', ...LONG })
+    const attempt = acquireLease(asking, { resource, owner: 'successor', ...LONG })
     await untilWaiting(db, asking)
     await remover.query('COMMIT')
     expect((await attempt)?.fencingToken).toBeGreaterThan(lastToken)
@@ -107,7 +107,7 @@ describe('purgeIdleLeases during an acquire', () => {
     const remover = await openConnection(db, 'symphony_executor')
     const removal = purgeIdleLeases(remover, HOUR_SECONDS, 1_000)
     await untilWaiting(db, remover)
-    const grant = await acquireLease(executor(), { resource, owner: 'heir', ...LONG })
+    const grant = await acquireLease(executor(), { resource, owner: 'successor', ...LONG })
     expect(grant?.fencingToken).toBe(lastToken + 1n)
     await asking.query('COMMIT')
     expect(await removal).toBe(0)
@@ -117,11 +117,11 @@ describe('purgeIdleLeases during an acquire', () => {
     const { resource, lastToken } = await deadResource()
     const asking = await openConnection(db, 'symphony_executor')
     await asking.query('BEGIN')
-    const grant = await acquireLease(asking, { resource, owner: 'heir', ...LONG })
+    const grant = await acquireLease(asking, { resource, owner: 'successor', ...LONG })
     expect(await purgeIdleLeases(executor(), HOUR_SECONDS, 1_000)).toBe(0)
     await asking.query('COMMIT')
     expect(grant?.fencingToken).toBe(lastToken + 1n)
-    expect(await leaseRow(db, resource)).toMatchObject({ owner: 'heir' })
+    expect(await leaseRow(db, resource)).toMatchObject({ owner: 'successor' })
   })
 })
 

@@ -11,8 +11,8 @@ test(
   async () => {
     await using db = await createTestDatabase({ countBranches: false })
     const options = { tokens: TOKENS, processes: 2, tokensPerKill: Math.max(200, TOKENS / 50) }
-    const { notGreater, unfounded, ...counts } = await runLeaseStress(db, options)
-    expect({ notGreater, unfounded }).toEqual({ notGreater: [], unfounded: [] })
+    const { notGreater, unrecorded, ...counts } = await runLeaseStress(db, options)
+    expect({ notGreater, unrecorded }).toEqual({ notGreater: [], unrecorded: [] })
     expect(counts.issued).toBeGreaterThanOrEqual(TOKENS)
     expect(counts.kills).toBe(Math.floor(TOKENS / options.tokensPerKill))
     expect(counts.expired).toBeGreaterThan(0)

@@ -15,7 +15,7 @@ import { failureOf } from '../support/race.js'
 const fixture = closeAfterAll(await LedgerFixture.open({ countBranches: false }))
 let words: readonly string[]
 beforeAll(async () => {
-  await fixture.play()
+  await fixture.fill()
   await fixture.sealAll(5)
   const key = fixture.file('key.pem')
   const pub = fixture.file('pub.pem')
@@ -117,8 +117,8 @@ describe('an evidence bundle', () => {
   test('is refused with an extra, missing, shortened or lengthened file (EVIDENCE_BROKEN)', async () => {
     const readme = join(folder, 'README.md')
     const text = await readFile(readme, 'utf8')
-    for (const spoil of [text.slice(0, -1), `${text}\n`, '']) {
-      await writeFile(readme, spoil)
+    for (const corrupt of [text.slice(0, -1), `${text}\n`, '']) {
+      await writeFile(readme, corrupt)
       expect(await accepts(folder)).toBe(false)
     }
     await rm(readme)

@@ -22,7 +22,7 @@ import { failureOf, openConnection } from '../support/race.js'
 
 const fixture = closeAfterAll(await LedgerFixture.open())
 beforeAll(async () => {
-  await fixture.play()
+  await fixture.fill()
   await fixture.sealAll(BLOCK_ROWS)
 })
 
@@ -33,14 +33,14 @@ function command(words: readonly string[]): Promise<CommandOutput> {
 /** Tampers as a superuser in a transaction, calls `look` inside it and rolls back. */
 async function afterTamper<T>(
   kind: TamperKind,
-  look: (superuser: Parameters<typeof disableGuards>[0]) => Promise<T>,
+  read: (superuser: Parameters<typeof disableGuards>[0]) => Promise<T>,
 ): Promise<T> {
   const superuser = await openConnection(fixture.db)
   await superuser.query('BEGIN')
   try {
     await disableGuards(superuser)
     await tamper(superuser, kind, seededRandom(kind))
-    return await look(superuser)
+    return await read(superuser)
   } finally {
     await superuser.query('ROLLBACK')
     await superuser.close()
@@ -189,7 +189,7 @@ describe('a ledger export', () => {
     expect(gap.invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: false, found: [expect.any(String)] })
     expect(gap.invariants.find(({ id }) => id === 'I2')).toMatchObject({ ok: true })
     const twice = await createCopy('twice')
-    await rewriteFile(twice, 'rows.ndjson', (lines) => [...lines, secondEnding(attempts(lines))])
+    await rewriteFile(twice, 'rows.ndjson', (lines) => [...lines, secondTerminal(attempts(lines))])
     const double = await (await openLedger({ exportFolder: twice })).audit()
     expect(double.invariants.find(({ id }) => id === 'I2')).toMatchObject({ ok: false, found: [expect.any(String)] })
     expect(double.invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: true })
@@ -277,14 +277,14 @@ function withBitFlipped(line: string): string {
 }
 
 /** Copies the terminal attempt of an item with one attempt, with the attempt number 2. */
-function secondEnding(lines: readonly string[]): string {
+function secondTerminal(lines: readonly string[]): string {
   for (const line of lines) {
     const row: { record: string } = JSON.parse(line)
     const record = Buffer.from(row.record, 'base64')
     let at = 4
     for (let column = 0; column < 8; column += 1) at += 8 + Math.max(0, record.readInt32BE(at + 4))
-    const isEnding = record.includes('DISPATCHED') || record.includes('FAILED')
-    if (!isEnding || record.readInt32BE(at + 8) !== 1) continue
+    const isTerminal = record.includes('DISPATCHED') || record.includes('FAILED')
+    if (!isTerminal || record.readInt32BE(at + 8) !== 1) continue
     record.writeInt32BE(2, at + 8)
     return JSON.stringify({ ...row, record: record.toString('base64') })
   }

@@ -53,7 +53,7 @@ async function expectSealedAfterAll(): Promise<void> {
 
 describe('seal_ledger_block', () => {
   test('covers each identity, attempt and event once, in blocks that verify', async () => {
-    await fixture.play()
+    await fixture.fill()
     const before = await blockTotals()
     const sizes = await fixture.seal(7)
     expect(sizes.slice(0, -1).every((size) => size === 7)).toBe(true)
@@ -320,8 +320,8 @@ describe('readSealingStatus', () => {
           blocker: { pid, user: 'postgres', application: 'long report', prepared: null },
         })
       const watch = new AlertWatch(alertRules({ ...ALERT_THRESHOLDS, alertSealingSeconds: 0 }))
-      const look = async () => watch.look(await readSystemStatus(fixture.db.database))
-      await expect.poll(look, POLL_OPTIONS).toContainEqual(
+      const evaluate = async () => watch.evaluate(await readSystemStatus(fixture.db.database))
+      await expect.poll(evaluate, POLL_OPTIONS).toContainEqual(
         expect.objectContaining({
           name: 'SymphonySealingHeldBack',
           detail: expect.stringContaining(`session ${pid} of user postgres (long report, database`),

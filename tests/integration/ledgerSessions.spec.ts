@@ -43,7 +43,7 @@ async function oddSessions<S extends Queryable>(open: () => Promise<S>): Promise
 }
 
 /** Returns workers that use another session, with other settings, for each call. */
-async function oddHands(database: TestDatabase): Promise<RandomWorkers> {
+async function workersWithOddSettings(database: TestDatabase): Promise<RandomWorkers> {
   const person = async (name: string) => {
     const login = await database.createLogin(name, { roles: ['symphony_control'] })
     return oddSessions(async () => {
@@ -67,13 +67,13 @@ let ledger: LedgerText
 beforeAll(async () => {
   const { db } = fixture
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
-  const hands = await oddHands(db)
-  await new RandomOutbox(db, 11, hands).run(300, async (step) => {
-    if (step % 20 === 0) await sealLedgerBlock(hands.executor(), 50)
+  const workers = await workersWithOddSettings(db)
+  await new RandomOutbox(db, 11, workers).run(300, async (step) => {
+    if (step % 20 === 0) await sealLedgerBlock(workers.executor(), 50)
   })
   ledger = await readLedgerText(fixture.auditor)
   // Seals the remaining rows, each block in another session.
-  while ((await sealLedgerBlock(hands.executor(), 50)) !== undefined);
+  while ((await sealLedgerBlock(workers.executor(), 50)) !== undefined);
   await fixture.sealAll()
 })
 

@@ -14,7 +14,7 @@ const fixture = closeAfterAll(await LedgerFixture.open())
 let blockCount: number
 let rowCount: number
 beforeAll(async () => {
-  await fixture.play()
+  await fixture.fill()
   await fixture.sealAll(4)
   const { blocks, identities, attempts, events } = await fixture.verify()
   blockCount = blocks
@@ -215,7 +215,7 @@ async function disableGuards(client: Queryable): Promise<void> {
 }
 
 /** Opens a superuser transaction with disabled triggers, which is rolled back at the end of the test. */
-async function forger(): Promise<Connection> {
+async function openWithoutGuards(): Promise<Connection> {
   const connection = await openConnection(fixture.db)
   onTestFinished(() => connection.close())
   await connection.query('BEGIN')
@@ -225,7 +225,7 @@ async function forger(): Promise<Connection> {
 
 describe('a verification pass over a changed ledger', () => {
   test.for(Object.entries(CHANGES))('names and records %s', async ([, { row, sql, breaks }]) => {
-    const client = await forger()
+    const client = await openWithoutGuards()
     const { rows } = await client.query<{ id: string }>(row)
     const { id } = rows[0]!
     for (const text of sql) expect((await client.client.query(text, [id])).rowCount).toBe(1)
@@ -243,7 +243,7 @@ describe('a verification pass over a changed ledger', () => {
   })
 
   test('names at most 100 breaks of one block', async () => {
-    const client = await forger()
+    const client = await openWithoutGuards()
     await client.query(
       `INSERT INTO payment_outbox_events (event_id, scope, event_no, event_type, actor, recorded_xid)
        SELECT gen_random_uuid(), 'rail:forged', n, 'PAUSED', 'mallory', -1 FROM generate_series(1, 150) n`,

@@ -170,10 +170,10 @@ test('/metrics equals the counts in the ledger after each kind of outcome', asyn
   called.push(
     await loseLeasesAtCompletion(2),
     await loseLeaseAtRenewal(),
-    await contradictAnEnding(),
+    await contradictTerminalOutcome(),
     await contradictALateOutcome(),
   )
-  called.push(await loseAnAnswer(), await openABreaker(3), await hearNotifications(3), await hitTheTerminalGuard())
+  called.push(await loseAnAnswer(), await openABreaker(3), await hearNotifications(3), await attemptSecondTerminal())
   await decideByPeople()
 
   const page = await scrape()
@@ -281,7 +281,7 @@ async function loseLeaseAtRenewal(): Promise<RecordingRail> {
 }
 
 /** Expires the lease of a worker that waits for its answer. Meanwhile another worker gets a different answer. */
-async function contradictAnEnding(): Promise<RecordingRail> {
+async function contradictTerminalOutcome(): Promise<RecordingRail> {
   const rail = recordingRail({ type: 'contradicted' }, async ({ reference, attempt }) => {
     if (attempt > 1) return { outcome: 'terminal', code: 'CLOSED' }
     await db.expireLease(reference)
@@ -383,7 +383,7 @@ async function decideByPeople(): Promise<void> {
 }
 
 /** Inserts a terminal attempt as a superuser. The unique index refuses the second one, and the item stays pending. */
-async function hitTheTerminalGuard(): Promise<RecordingRail> {
+async function attemptSecondTerminal(): Promise<RecordingRail> {
   const rail = recordingRail({ type: 'guarded' })
   const [outboxId = ''] = await enqueueMany('guarded', 1)
   await db.queryNoRole(

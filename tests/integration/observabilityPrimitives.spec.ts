@@ -252,7 +252,7 @@ test('bridgeToMeter observes the same names and values as /metrics until it is r
   await using symphony = new Symphony({ url: db.url, schema: db.schema })
   // A pool has series only after its first use.
   await symphony.payments.status()
-  const takeAway = bridgeToMeter({ meter, metrics, symphony })
+  const removeBridge = bridgeToMeter({ meter, metrics, symphony })
   for (const callback of callbacks) {
     await callback({
       observe: (instrument: Observable, value: number, attributes: Parameters<ObservableResult['observe']>[1] = {}) => {
@@ -276,7 +276,7 @@ test('bridgeToMeter observes the same names and values as /metrics until it is r
     leases_acquired_total: 3,
     outbox_pending_depth: page['outbox_pending_depth'],
   })
-  takeAway()
+  removeBridge()
   expect(callbacks.size).toBe(0)
 })
 

@@ -42,7 +42,7 @@ const busyTwice = (): Respond => {
 }
 
 /** Runs three rounds, with the item made due before each. */
-async function carryThrice(rails: ReadonlyMap<string, LoadedRail>, outboxId: string): Promise<void> {
+async function dispatchThreeTimes(rails: ReadonlyMap<string, LoadedRail>, outboxId: string): Promise<void> {
   const relayer = new OutboxRelayer(db.database, rails, { workerId: 'w' })
   for (let round = 1; round <= 3; round += 1) {
     await relayer.runOnce()
@@ -85,7 +85,7 @@ describe('tracing with an SDK', () => {
     })
     expect(accepted.status).toBe(201)
     const outboxId = String((await bodyOf(accepted))['outboxId'])
-    await carryThrice(rails, outboxId)
+    await dispatchThreeTimes(rails, outboxId)
 
     const attempts = spans().filter(({ name }) => name === `dispatch ${railType}`)
     expect(attempts.map(({ kind }) => kind)).toEqual([SpanKind.CLIENT, SpanKind.CLIENT, SpanKind.CLIENT])
@@ -163,7 +163,7 @@ describe('tracing without an SDK', () => {
     const [railType = ''] = rails.keys()
     const instruction = buildInstruction({ railType, traceContext: `${CALLER} vendor=a` })
     const { outboxId } = await enqueue(instruction, { tx: db.as('symphony_ingest') })
-    await carryThrice(rails, outboxId)
+    await dispatchThreeTimes(rails, outboxId)
     expect(server.received.map(({ headers }) => [headers['traceparent'], headers['tracestate']])).toEqual(
       [1, 2, 3].map(() => [CALLER, 'vendor=a']),
     )

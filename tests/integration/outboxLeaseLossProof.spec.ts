@@ -75,7 +75,7 @@ const losses: Readonly<Record<string, () => Promise<Loss>>> = {
   'a lease that another worker has taken over': async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
-    await claimOnly(db, lost.railType, { workerId: 'heir' })
+    await claimOnly(db, lost.railType, { workerId: 'successor' })
     return lost
   },
   'a lease that the same worker has taken over': async () => {
@@ -200,26 +200,29 @@ describe.for(names)('%s after the lease has expired', (name) => {
     const held = await createLease()
     await db.expireLease(held.outboxId)
     const waiting = await openConnection(db, 'symphony_executor')
-    const heir = await openConnection(db, 'symphony_executor')
-    await heir.query('BEGIN')
-    const [taken] = await claimOutboxBatch(heir, 1, 'heir', 600, { rails: [held.railType] })
+    const successor = await openConnection(db, 'symphony_executor')
+    await successor.query('BEGIN')
+    const [taken] = await claimOutboxBatch(successor, 1, 'successor', 600, { rails: [held.railType] })
     const call = failureOf(act(waiting, held, WORKER))
     // The fast path of DISPATCHED looks only for a live lease, so it does not wait for the row lock.
     if (name !== 'complete as DISPATCHED') await untilWaiting(db, waiting)
-    await heir.query('COMMIT')
+    await successor.query('COMMIT')
     const refusal = await call
     expect(refusal).toBeInstanceOf(LeaseLostError)
     expect(refusal).toMatchObject({ recorded: undefined })
-    expect(await pendingRow(db, held.outboxId)).toMatchObject({ claimed_by: 'heir', lease_token: taken!.leaseToken })
+    expect(await pendingRow(db, held.outboxId)).toMatchObject({
+      claimed_by: 'successor',
+      lease_token: taken!.leaseToken,
+    })
     expect(await ledger(db, held.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
-    await Promise.all([waiting.close(), heir.close()])
+    await Promise.all([waiting.close(), successor.close()])
   })
 })
 
 describe('a lease renewal', () => {
   test.for([
     ['repair', (role: Queryable) => repairExpiredLeases(role, 1000, 'repair-1')],
-    ['a claim', (role: Queryable, rail: string) => claimOutboxBatch(role, 10, 'heir', 600, { rails: [rail] })],
+    ['a claim', (role: Queryable, rail: string) => claimOutboxBatch(role, 10, 'successor', 600, { rails: [rail] })],
   ] as const)('protects its lease from %s, which does not wait, even before the renewal commits', async ([, take]) => {
     const held = await createLease()
     await db.expireLease(held.outboxId)
@@ -266,10 +269,10 @@ describe('a worker that lost its lease, and the next holder', () => {
     for (let round = 0; round < 5; round++) {
       const lost = await createLease()
       await db.expireLease(lost.outboxId)
-      const heir = await claimOnly(db, lost.railType, { workerId: 'heir' })
+      const successor = await claimOnly(db, lost.railType, { workerId: 'successor' })
       const { values, errors } = await race(db, 'symphony_executor', 16, (connection, index) => {
         const [{ outboxId, leaseToken }, workerId, state] =
-          index % 2 === 0 ? ([lost, WORKER, 'FAILED'] as const) : ([heir, 'heir', 'DISPATCHED'] as const)
+          index % 2 === 0 ? ([lost, WORKER, 'FAILED'] as const) : ([successor, 'successor', 'DISPATCHED'] as const)
         return completeOutboxAttempt(connection, workerId, { outboxId, leaseToken, state })
       })
       expect(values).toEqual([{ attemptNo: 2, state: 'DISPATCHED', held: false }])
@@ -283,7 +286,7 @@ describe('a worker that lost its lease, and the next holder', () => {
   test('record one event for 32 concurrent reports of the same late outcome', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
-    await claimOnly(db, lost.railType, { workerId: 'heir' })
+    await claimOnly(db, lost.railType, { workerId: 'successor' })
     const { values, errors } = await race(db, 'symphony_executor', 32, (connection) =>
       recordLateOutcome(connection, WORKER, {
         outboxId: lost.outboxId,
@@ -300,12 +303,17 @@ describe('a worker that lost its lease, and the next holder', () => {
   test('contradict each other if a late success waits for FAILED (TERMINAL_BLOCKED)', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
-    const next = await claimOnly(db, lost.railType, { workerId: 'heir' })
-    const heir = await openConnection(db, 'symphony_executor')
+    const next = await claimOnly(db, lost.railType, { workerId: 'successor' })
+    const successor = await openConnection(db, 'symphony_executor')
     const late = await openConnection(db, 'symphony_executor')
-    await heir.query('BEGIN')
+    await successor.query('BEGIN')
     const { outboxId, leaseToken } = next
-    await completeOutboxAttempt(heir, 'heir', { outboxId, leaseToken, state: 'FAILED', outcomeUnknown: false })
+    await completeOutboxAttempt(successor, 'successor', {
+      outboxId,
+      leaseToken,
+      state: 'FAILED',
+      outcomeUnknown: false,
+    })
     const word = recordLateOutcome(late, WORKER, {
       outboxId,
       leaseToken: lost.leaseToken,
@@ -313,31 +321,31 @@ describe('a worker that lost its lease, and the next holder', () => {
       railReference: 'ref-1',
     })
     await untilWaiting(db, late)
-    await heir.query('COMMIT')
+    await successor.query('COMMIT')
     expect(await word).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
     expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
-    await Promise.all([heir.close(), late.close()])
+    await Promise.all([successor.close(), late.close()])
   })
 
   test('hold the item as RETRYABLE if FAILED waits for a late success', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
-    const next = await claimOnly(db, lost.railType, { workerId: 'heir' })
-    const heir = await openConnection(db, 'symphony_executor')
+    const next = await claimOnly(db, lost.railType, { workerId: 'successor' })
+    const successor = await openConnection(db, 'symphony_executor')
     const late = await openConnection(db, 'symphony_executor')
     await late.query('BEGIN')
     await recordLateOutcome(late, WORKER, { outboxId: lost.outboxId, leaseToken: lost.leaseToken, state: 'DISPATCHED' })
     const { outboxId, leaseToken } = next
-    const completion = completeOutboxAttempt(heir, 'heir', {
+    const completion = completeOutboxAttempt(successor, 'successor', {
       outboxId,
       leaseToken,
       state: 'FAILED',
       outcomeUnknown: false,
     })
-    await untilWaiting(db, heir)
+    await untilWaiting(db, successor)
     await late.query('COMMIT')
     expect(await completion).toEqual({ attemptNo: 2, state: 'RETRYABLE', held: true })
-    await Promise.all([heir.close(), late.close()])
+    await Promise.all([successor.close(), late.close()])
   })
 })
 

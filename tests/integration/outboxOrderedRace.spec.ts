@@ -67,7 +67,7 @@ async function work(connection: Connection, workerId: string): Promise<void> {
     await connection.query('BEGIN')
     if (items.length > 0) await completeOutboxAttempts(connection, workerId, items.map(buildOutcome))
     await connection.query(Math.random() < 0.1 ? 'ROLLBACK' : 'COMMIT')
-    await expireWhatIsLeft(items)
+    await expireRemainingLeases(items)
     if (Math.random() < 0.2) await repairExpiredLeases(connection, 100, workerId)
   }
 }
@@ -79,7 +79,7 @@ function buildOutcome({ outboxId, leaseToken }: ClaimedItem): AttemptOutcome {
 }
 
 /** Expires the leases that a rolled-back completion left, as a crash would. */
-async function expireWhatIsLeft(items: readonly ClaimedItem[]): Promise<void> {
+async function expireRemainingLeases(items: readonly ClaimedItem[]): Promise<void> {
   for (const { leaseToken } of items) {
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'

@@ -9,14 +9,14 @@ import { buildInstruction } from '../support/outboxItems.js'
 const db = await useTestDatabase()
 let login: TestLogin
 let client: Client
-let heard: string[]
+let received: string[]
 let listener: Client
 beforeAll(async () => {
   login = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
   client = await login.connect()
   listener = await db.connect()
-  heard = []
-  listener.on('notification', ({ channel }) => heard.push(channel))
+  received = []
+  listener.on('notification', ({ channel }) => received.push(channel))
   await listener.query('LISTEN outbox_pending')
 })
 
@@ -41,12 +41,12 @@ test('enqueue commits with the transaction of the caller', async () => {
 test('a rollback of an enqueue leaves no item, no sequence number and no notification', async () => {
   const instruction = buildInstruction()
   await listener.query('SELECT 1')
-  const before = heard.length
+  const before = received.length
   await client.query('BEGIN')
   await enqueue(instruction, { tx: client, schema: db.schema })
   await client.query('ROLLBACK')
   await listener.query('SELECT 1')
-  expect(heard.length).toBe(before)
+  expect(received.length).toBe(before)
   expect(await counts(instruction.participantId)).toEqual({ items: 0, next: null })
 })
 

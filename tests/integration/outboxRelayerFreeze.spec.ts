@@ -25,7 +25,7 @@ beforeEach(() => forgetEpochs(db))
 function relayerFor(rail: RecordingRail, options: RelayerOptions = {}) {
   const events: RelayerEvent[] = []
   const relayer = new OutboxRelayer(db.database, rail.rails, options, (event) => events.push(event))
-  return { relayer, told: (type: RelayerEvent['type']) => events.filter((event) => event.type === type) }
+  return { relayer, eventsOf: (type: RelayerEvent['type']) => events.filter((event) => event.type === type) }
 }
 
 const control = () => db.as('symphony_control')
@@ -39,7 +39,7 @@ async function freezing(value: unknown) {
 test('a relayer sends nothing after lost commits (LOST_COMMITS) until the freeze is lifted', async () => {
   const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType })
-  const { relayer, told } = relayerFor(rail)
+  const { relayer, eventsOf } = relayerFor(rail)
   await enqueue(db, { railType })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
 
@@ -48,26 +48,26 @@ test('a relayer sends nothing after lost commits (LOST_COMMITS) until the freeze
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   expect(rail.calls).toHaveLength(1)
-  expect(told('outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS', since: (await epochRow(db))!.frozen_at }])
+  expect(eventsOf('outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS', since: (await epochRow(db))!.frozen_at }])
   expect(await pendingRow(db, item.outboxId)).toMatchObject({ outcome_unknown: true, claimed_by: null })
 
   await liftDispatchFreeze(control(), 'compared')
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
-  expect(told('outbox.freezeLifted')).toHaveLength(1)
-  expect(told('outbox.frozen')).toHaveLength(1)
-  expect(told('outbox.fault')).toEqual([])
+  expect(eventsOf('outbox.freezeLifted')).toHaveLength(1)
+  expect(eventsOf('outbox.frozen')).toHaveLength(1)
+  expect(eventsOf('outbox.fault')).toEqual([])
 })
 
 test('a restart of the server is checked before the next claim, and does not freeze dispatch', async () => {
   const { railType } = buildInstruction()
-  const { relayer, told } = relayerFor(recordingRail({ type: railType }))
+  const { relayer, eventsOf } = relayerFor(recordingRail({ type: railType }))
   await relayer.runOnce()
   await rewindEpoch(db)
   await enqueue(db, { railType })
   // The first claim is refused. The next round checks the epoch before it claims.
   expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, dispatched: 1 })
-  expect([...told('outbox.frozen'), ...told('outbox.fault')]).toEqual([])
+  expect([...eventsOf('outbox.frozen'), ...eventsOf('outbox.fault')]).toEqual([])
 })
 
 test('rounds without a heartbeat update the epoch record, so that a later loss is detected', async () => {
@@ -100,23 +100,23 @@ test('a new worker detects a restore by the epoch file of an earlier worker', as
   const { epoch_id: epochId, beat_no: beatNo } = (await epochRow(db))!
   expect(await epochFile.load()).toMatchObject({ epochId, beatNo })
   await rewindEpoch(db, 'beat_no = 0')
-  const forgetful = relayerFor(recordingRail({ type: railType }))
-  await forgetful.relayer.runOnce()
-  expect(forgetful.told('outbox.frozen')).toEqual([])
+  const withoutEpoch = relayerFor(recordingRail({ type: railType }))
+  await withoutEpoch.relayer.runOnce()
+  expect(withoutEpoch.eventsOf('outbox.frozen')).toEqual([])
   const next = relayerFor(recordingRail({ type: railType }), { epochFile: path })
   await next.relayer.runOnce()
-  expect(next.told('outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
+  expect(next.eventsOf('outbox.frozen')).toMatchObject([{ cause: 'LOST_COMMITS' }])
   expect(await epochFile.load()).toMatchObject({ epochId: (await epochRow(db))!.epoch_id })
 
   await writeFile(path, '{"epochId":')
   await expect(epochFile.load()).rejects.toMatchObject({ code: 'EPOCH_FILE_UNREADABLE' })
   expect(await new EpochFile(join(folder, 'none')).load()).toBeUndefined()
   // A failed save is only reported, and the worker continues.
-  const homeless = relayerFor(recordingRail({ type: railType }), {
+  const withFailingStore = relayerFor(recordingRail({ type: railType }), {
     epochFile: join(folder, 'no', 'file'),
   })
-  await homeless.relayer.runOnce()
-  expect(homeless.told('outbox.fault')).toMatchObject([{ during: 'saving epoch' }])
+  await withFailingStore.relayer.runOnce()
+  expect(withFailingStore.eventsOf('outbox.fault')).toMatchObject([{ during: 'saving epoch' }])
 })
 
 test('a freeze by an operator releases waiting items and records the call in flight', async () => {
@@ -127,18 +127,18 @@ test('a freeze by an operator releases waiting items and records the call in fli
     return { outcome: 'success', reference }
   })
   const items = [await enqueue(db, { railType }), await enqueue(db, { railType })]
-  const { relayer, told } = relayerFor(rail, { heartbeatMs: 100, listen: false })
+  const { relayer, eventsOf } = relayerFor(rail, { heartbeatMs: 100, listen: false })
   await relayer.start()
   await expect.poll(() => rail.calls.length, POLL_OPTIONS).toBe(1)
   await freezeDispatch(control(), 'restored by hand')
-  await expect.poll(() => told('outbox.frozen').length, POLL_OPTIONS).toBe(1)
+  await expect.poll(() => eventsOf('outbox.frozen').length, POLL_OPTIONS).toBe(1)
   const [underWay, waiting] = items.toSorted((a) => (a.outboxId === rail.calls[0]!.reference ? -1 : 1))
   await expect.poll(async () => (await pendingRow(db, waiting!.outboxId))?.claimed_by, POLL_OPTIONS).toBeNull()
   answered.open()
   await expect.poll(() => pendingRow(db, underWay!.outboxId), POLL_OPTIONS).toBeUndefined()
   await relayer.stop()
   expect(rail.calls).toHaveLength(1)
-  expect(told('outbox.fault')).toEqual([])
+  expect(eventsOf('outbox.fault')).toEqual([])
 })
 
 test('a freeze before a marked call prevents the call and releases its lease', async () => {
@@ -146,9 +146,9 @@ test('a freeze before a marked call prevents the call and releases its lease', a
   const payload = { '~standard': { version: 1, vendor: 'test', validate: freezing } } as const
   const rail = recordingRail({ type: railType, onUnknown: 'hold', payload })
   const { outboxId } = await enqueue(db, { railType })
-  const { relayer, told } = relayerFor(rail)
+  const { relayer, eventsOf } = relayerFor(rail)
   expect(await relayer.runOnce()).toMatchObject({ claimed: 1, released: 1 })
   expect(rail.calls).toEqual([])
-  expect(told('outbox.fault')).toEqual([])
+  expect(eventsOf('outbox.fault')).toEqual([])
   expect(await pendingRow(db, outboxId)).toMatchObject({ claimed_by: null, hold_reason: null, attempt_count: 0 })
 })

@@ -60,19 +60,19 @@ async function enqueueMany(railType: string, count: number): Promise<string[]> {
 }
 
 /** Enqueues items whose leases have expired, so that they are quarantined. */
-async function enqueueSuspects(railType: string, count: number): Promise<string[]> {
+async function enqueueQuarantined(railType: string, count: number): Promise<string[]> {
   const outboxIds = await enqueueMany(railType, count)
   await claim(db, railType)
   await Promise.all(outboxIds.map((outboxId) => db.expireLease(outboxId)))
   return outboxIds
 }
 
-/** Creates a rail that answers no call before `crowd` calls are in flight. */
-function crowdedRail(railType: string, crowd: number): RecordingRail {
-  const crowded = gate()
+/** Creates a rail that answers no call before so many calls are in flight. */
+function railAnsweringTogether(railType: string, calls: number): RecordingRail {
+  const together = gate()
   const rail: RecordingRail = recordingRail({ type: railType }, async ({ reference }) => {
-    if (rail.gauge.now >= crowd) crowded.open()
-    await crowded.opened
+    if (rail.gauge.now >= calls) together.open()
+    await together.opened
     return { outcome: 'success', reference: `paid-${reference}` }
   })
   return rail
@@ -91,7 +91,7 @@ describe('the slots of a relayer', () => {
       await answered.opened
       return { outcome: 'success', reference: `paid-${reference}` }
     })
-    const fast = crowdedRail(fastType, CONCURRENCY)
+    const fast = railAnsweringTogether(fastType, CONCURRENCY)
     const { relayer, metricsPage, mostInFlight, recorded } = observe([slow, fast], {
       concurrency: CONCURRENCY,
       pollMs: 50,
@@ -116,15 +116,15 @@ describe('the slots of a relayer', () => {
 
   test('are shared by rails without a concurrency of their own, and never exceeded', async () => {
     const rails = Array.from({ length: 3 }, () => buildInstruction().railType)
-    const together = { now: 0, most: 0 }
-    const crowded = gate()
+    const inFlight = { now: 0, most: 0 }
+    const together = gate()
     const sharing = rails.map((type) =>
       recordingRail({ type }, async ({ reference }) => {
-        together.now += 1
-        together.most = Math.max(together.most, together.now)
-        if (together.now >= 4) crowded.open()
-        await crowded.opened
-        together.now -= 1
+        inFlight.now += 1
+        inFlight.most = Math.max(inFlight.most, inFlight.now)
+        if (inFlight.now >= 4) together.open()
+        await together.opened
+        inFlight.now -= 1
         return { outcome: 'success', reference }
       }),
     )
@@ -133,14 +133,14 @@ describe('the slots of a relayer', () => {
     await relayer.start()
     await expect.poll(() => rails.map(recorded), POLL_OPTIONS).toEqual([20, 20, 20])
     await relayer.stop()
-    expect(together.most).toBe(4)
+    expect(inFlight.most).toBe(4)
   })
 })
 
 describe('quarantined items', () => {
   test('record no attempt while the circuit breaker of their rail is open', async () => {
     const { railType } = buildInstruction()
-    const outboxIds = await enqueueSuspects(railType, 8)
+    const outboxIds = await enqueueQuarantined(railType, 8)
     const rail = recordingRail({ type: railType }, () => {
       throw new NotSentError('connection refused')
     })
@@ -161,7 +161,7 @@ describe('quarantined items', () => {
   })
 
   test('are dispatched after their batch-mates are released, even if another call ends meanwhile', async () => {
-    const [suspicious, other] = [buildInstruction().railType, buildInstruction().railType]
+    const [quarantinedRail, other] = [buildInstruction().railType, buildInstruction().railType]
     const answered = gate()
     const slow = recordingRail({ type: other }, async ({ reference }) => {
       await answered.opened
@@ -170,11 +170,11 @@ describe('quarantined items', () => {
     const events: RelayerEvent[] = []
     const isReleased = () => events.some(({ type }) => type === 'outbox.released')
     const wasReleased: boolean[] = []
-    const deadly = recordingRail({ type: suspicious }, ({ reference }) => {
+    const recording = recordingRail({ type: quarantinedRail }, ({ reference }) => {
       wasReleased.push(isReleased())
       return { outcome: 'success', reference }
     })
-    const rails = new Map([...slow.rails, ...deadly.rails])
+    const rails = new Map([...slow.rails, ...recording.rails])
     const relayer = new OutboxRelayer(db.database, rails, { pollMs: 50 }, (event) => {
       events.push(event)
       // Ends the other call during the claim, which starts every dispatch that can start.
@@ -183,17 +183,17 @@ describe('quarantined items', () => {
     await enqueueMany(other, 1)
     await relayer.start()
     await expect.poll(() => slow.calls.length, POLL_OPTIONS).toBe(1)
-    await relayer.pauseRail(suspicious)
-    await enqueueSuspects(suspicious, 8)
-    relayer.resumeRail(suspicious)
-    await expect.poll(() => deadly.calls.length, POLL_OPTIONS).toBe(8)
+    await relayer.pauseRail(quarantinedRail)
+    await enqueueQuarantined(quarantinedRail, 8)
+    relayer.resumeRail(quarantinedRail)
+    await expect.poll(() => recording.calls.length, POLL_OPTIONS).toBe(8)
     await relayer.stop()
     expect(wasReleased[0]).toBe(true)
   })
 
   test('count against the rate of their rail', async () => {
     const { railType } = buildInstruction()
-    await enqueueSuspects(railType, 6)
+    await enqueueQuarantined(railType, 6)
     const rail = recordingRail({ type: railType, rate: { perSecond: 2 } })
     const now = new Date()
     const stoppedClock: Clock = { now: () => now, monotonicMs: () => 1_000 }
@@ -205,7 +205,7 @@ describe('quarantined items', () => {
 
   test('are released with their batch-mates when their rail is paused in this process', async () => {
     const { railType } = buildInstruction()
-    const outboxIds = await enqueueSuspects(railType, 3)
+    const outboxIds = await enqueueQuarantined(railType, 3)
     const answered = gate()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await answered.opened

@@ -24,7 +24,7 @@ afterEach(async () => {
 afterAll(() => Promise.all(dbs.map((db) => db.drop())))
 
 /** Discovery that returns the databases, or the error, that a test has set. */
-class ToldDiscovery extends PlatformDiscovery {
+class FixedDiscovery extends PlatformDiscovery {
   answer: readonly PlatformDatabase[] | Error
 
   constructor(answer: readonly PlatformDatabase[]) {
@@ -43,10 +43,10 @@ const all = () => dbs.map((db, index) => entry(`db-${index}`, db))
 /** Starts a set of databases and a fleet on it. Both stop at the end of the test. */
 async function fixture(
   serve: (member: Member) => readonly FleetWorker[],
-  given: Partial<PlatformOptions> & { readonly discovery?: ToldDiscovery } = {},
+  given: Partial<PlatformOptions> & { readonly discovery?: FixedDiscovery } = {},
 ) {
   const events: PlatformEvent[] = []
-  const discovery = given.discovery ?? new ToldDiscovery(all())
+  const discovery = given.discovery ?? new FixedDiscovery(all())
   const options = resolvePlatformOptions({ pollMs: 20, ...given, discovery }, undefined)
   const databases = new DatabaseSet(options, (event) => events.push(event))
   await databases.start()
@@ -89,7 +89,7 @@ test('a fleet dispatches the payments of every database', async () => {
 
 test('a database under a second name is not served twice in a process (platform.alreadyServed)', async () => {
   const { fleet } = await fixture(relayers)
-  const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
+  const second = await fixture(relayers, { discovery: new FixedDiscovery([entry('another name', dbs[0]!)]) })
   expect(second.events).toContainEqual({ type: 'platform.alreadyServed', database: 'another name' })
   expect(second.fleet.served).toEqual([])
   expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
@@ -97,8 +97,8 @@ test('a database under a second name is not served twice in a process (platform.
 
 test('a fleet serves a database as soon as another fleet of the process stops serving it', async () => {
   const { fleet } = await fixture(relayers)
-  const second = await fixture(relayers, { discovery: new ToldDiscovery([entry('another name', dbs[0]!)]) })
-  const third = await fixture(relayers, { discovery: new ToldDiscovery([entry('a third name', dbs[0]!)]) })
+  const second = await fixture(relayers, { discovery: new FixedDiscovery([entry('another name', dbs[0]!)]) })
+  const third = await fixture(relayers, { discovery: new FixedDiscovery([entry('a third name', dbs[0]!)]) })
   await fleet.stop()
   const served = () => [...second.fleet.served, ...third.fleet.served]
   await expect.poll(served, POLL_OPTIONS).toHaveLength(1)
@@ -119,7 +119,7 @@ test('a failed database does not delay other databases, and is served again when
   const throughProxy = new URL(dbs[0]!.url)
   throughProxy.hostname = '127.0.0.1'
   throughProxy.port = String(proxy.port)
-  const discovery = new ToldDiscovery([
+  const discovery = new FixedDiscovery([
     { name: 'shaky', url: throughProxy.href, schema: dbs[0]!.schema },
     entry('steady', dbs[1]!),
   ])
@@ -162,7 +162,7 @@ test('a database that fails during a round returns its slot, and does not delay 
       },
     },
   ])
-  const discovery = new ToldDiscovery([
+  const discovery = new FixedDiscovery([
     { name: 'dying', url: throughProxy.href, schema: dbs[0]!.schema },
     entry('steady', dbs[1]!),
   ])
@@ -183,7 +183,7 @@ test('a database that fails during a round returns its slot, and does not delay 
 
 describe('a fleet with discovery', () => {
   test('serves a database added while it runs, and stops serving a removed one', async () => {
-    const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
+    const discovery = new FixedDiscovery([entry('first', dbs[0]!)])
     const { databases, fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = [entry('second', dbs[1]!)]
     await expect.poll(() => fleet.served, POLL_OPTIONS).toEqual([{ database: 'second', up: true }])
@@ -201,7 +201,7 @@ describe('a fleet with discovery', () => {
     ['lists a database twice', 'twice'],
     ['lists no database', []],
   ] as const)('keeps the last set of databases if discovery %s', async ([, answer]) => {
-    const discovery = new ToldDiscovery([entry('first', dbs[0]!)])
+    const discovery = new FixedDiscovery([entry('first', dbs[0]!)])
     const { fleet, events } = await fixture(relayers, { discovery, refreshMs: 100 })
     discovery.answer = answer === 'twice' ? [entry('a', dbs[1]!), entry('A', dbs[2]!)] : answer
     await expect.poll(() => events.map(({ type }) => type), POLL_OPTIONS).toContain('platform.discoveryFailed')
@@ -211,14 +211,14 @@ describe('a fleet with discovery', () => {
   })
 
   test('fails to start with the error of discovery if the first call fails', async () => {
-    const discovery = new ToldDiscovery([])
+    const discovery = new FixedDiscovery([])
     discovery.answer = new Error('the registry is down')
     const databases = new DatabaseSet(resolvePlatformOptions({ discovery }, undefined), () => {})
     await expect(databases.start()).rejects.toThrow('the registry is down')
   })
 
   test('opens a database again if its url changes', async () => {
-    const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
+    const discovery = new FixedDiscovery([entry('main', dbs[0]!)])
     const { databases } = await fixture(() => [], { discovery })
     const before = databases.get('main')
     await databases.refresh()
@@ -240,7 +240,7 @@ describe('a fleet with discovery', () => {
         },
       },
     ]
-    const discovery = new ToldDiscovery([entry('old', dbs[0]!)])
+    const discovery = new FixedDiscovery([entry('old', dbs[0]!)])
     const { databases, fleet } = await fixture(serve, { discovery })
     discovery.answer = [entry('new', dbs[1]!)]
     const refreshed = databases.refresh()
@@ -266,7 +266,7 @@ describe('a fleet with discovery', () => {
         },
       },
     ]
-    const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
+    const discovery = new FixedDiscovery([entry('main', dbs[0]!)])
     const { databases, fleet, events } = await fixture(serve, { discovery })
     await expect.poll(() => working, POLL_OPTIONS).toEqual(['main'])
     const before = databases.get('main')
@@ -283,7 +283,7 @@ describe('a fleet with discovery', () => {
   })
 
   test('closes the old database and opens the new one if a name gets another url', async () => {
-    const discovery = new ToldDiscovery([entry('main', dbs[0]!)])
+    const discovery = new FixedDiscovery([entry('main', dbs[0]!)])
     const { databases } = await fixture(() => [], { discovery })
     const before = databases.get('MAIN')
     discovery.answer = [entry('main', dbs[1]!)]
@@ -354,7 +354,7 @@ describe('a fleet with fewer connections than databases', () => {
     const throughProxy = new URL(dbs[0]!.url)
     throughProxy.hostname = '127.0.0.1'
     throughProxy.port = String(proxy.port)
-    const discovery = new ToldDiscovery([
+    const discovery = new FixedDiscovery([
       { name: 'down', url: throughProxy.href, schema: dbs[0]!.schema },
       entry('busy', dbs[1]!),
     ])

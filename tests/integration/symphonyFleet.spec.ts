@@ -59,17 +59,17 @@ test('a fleet refuses epochFile, because the file belongs to one database', asyn
 
 test('a fleet gives messages, inbox and due timers of each database to one set of handlers', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), pollMs: 20 })
-  const heard: string[] = []
+  const received: string[] = []
   const worker = fleet.worker({
-    topics: { greeting: ({ payload }: TopicMessage) => void heard.push(`message ${textOf(payload['from'])}`) },
-    inbox: { handlers: { settled: async ({ messageId }) => void heard.push(`inbox ${messageId}`) } },
+    topics: { greeting: ({ payload }: TopicMessage) => void received.push(`message ${textOf(payload['from'])}`) },
+    inbox: { handlers: { settled: async ({ messageId }) => void received.push(`inbox ${messageId}`) } },
     scheduler: true,
   })
   await worker.start()
   await fleet.of('NORTH').messages.enqueue({ topic: 'greeting', payload: { from: 'north' } })
   await fleet.of('south').scheduler.scheduleTimer({ topic: 'greeting', payload: { from: 'timer' }, dueAt: new Date() })
   await fleet.of('south').inbox.enqueue({ source: 'bank', messageId: 'm-1', topic: 'settled', payload: {} })
-  await expect.poll(() => heard.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
+  await expect.poll(() => received.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
 })
 
 test('SymphonyFleet.forKey returns the same Symphony for a key; an unknown name is refused', async () => {

@@ -23,7 +23,7 @@ interface Held extends Grant {
 }
 
 /** State that the clients of one history share, so that they compete. */
-export class Ground {
+export class SharedState {
   /** Prefix of all names, so that no two histories share a row. Also the name of the rail. */
   readonly name: string
   readonly db: TestDatabase
@@ -34,7 +34,7 @@ export class Ground {
   readonly outboxIds: string[] = []
   keys = 0
 
-  constructor(given: Pick<Ground, 'name' | 'db' | 'rail' | 'history'>) {
+  constructor(given: Pick<SharedState, 'name' | 'db' | 'rail' | 'history'>) {
     this.name = given.name
     this.db = given.db
     this.rail = given.rail
@@ -42,7 +42,7 @@ export class Ground {
   }
 
   /** Derives the terminal outcome from the key, so that a stale holder and the valid one agree. */
-  endingOf(key: string): CompletionState {
+  terminalOutcomeOf(key: string): CompletionState {
     return Number(key.slice(key.lastIndexOf('-') + 1)) % 3 === 0 ? 'FAILED' : 'DISPATCHED'
   }
 
@@ -69,7 +69,7 @@ export interface ClientOptions {
 }
 
 /** Runs random operations of one client and records their answers. */
-export async function playClient(ground: Ground, options: ClientOptions, operations: number): Promise<void> {
+export async function runClient(shared: SharedState, options: ClientOptions, operations: number): Promise<void> {
   const { proxy, random } = options
   for (let operation = 0; operation < operations; operation += 1) {
     if (proxy !== undefined && random() < CUT_CHANCE) {
@@ -80,12 +80,12 @@ export async function playClient(ground: Ground, options: ClientOptions, operati
       })
     }
     const step = chooseStep(random())
-    await step(ground, options)
-    proxy?.disableGuards()
+    await step(shared, options)
+    proxy?.disarm()
   }
 }
 
-type Step = (ground: Ground, options: ClientOptions) => Promise<unknown>
+type Step = (shared: SharedState, options: ClientOptions) => Promise<unknown>
 
 /** Steps with their weights in percent. */
 const STEPS: readonly (readonly [weight: number, step: Step])[] = [
@@ -104,28 +104,28 @@ function chooseStep(dice: number): Step {
   return STEPS.find(([weight]) => (place -= weight) < 0)?.[1] ?? acquireStep
 }
 
-function enqueueStep(ground: Ground, { number, database, random }: ClientOptions): Promise<unknown> {
+function enqueueStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<unknown> {
   // Repeats an earlier key or uses the next one.
-  const keyNumber = between(random, Math.max(1, ground.keys - 4), ground.keys + 1)
-  ground.keys = Math.max(ground.keys, keyNumber)
-  const [key, participant] = [`${ground.name}-${keyNumber}`, `${ground.name}-participant-${keyNumber % 2}`]
-  return ground.history.record(number, { kind: 'enqueue' as const, key, participant }, async (call) => {
+  const keyNumber = between(random, Math.max(1, shared.keys - 4), shared.keys + 1)
+  shared.keys = Math.max(shared.keys, keyNumber)
+  const [key, participant] = [`${shared.name}-${keyNumber}`, `${shared.name}-participant-${keyNumber % 2}`]
+  return shared.history.record(number, { kind: 'enqueue' as const, key, participant }, async (call) => {
     const instruction = {
-      ...buildPaymentOn(ground.name),
+      ...buildPaymentOn(shared.name),
       instructionId: key,
       idempotencyKey: key,
       participantId: participant,
     }
     const { outboxId, sequenceId, created } = await enqueuePaymentOutbox(database.as('symphony_ingest'), instruction)
-    ground.outboxIds.push(outboxId)
+    shared.outboxIds.push(outboxId)
     Object.assign(call, { answer: { outboxId, sequenceId, created } })
   })
 }
 
-function claimStep(ground: Ground, { number, database, random }: ClientOptions): Promise<unknown> {
-  const worker = `${ground.name}-client-${number}`
-  return ground.history.record(number, { kind: 'claim' as const, worker }, async (call) => {
-    const rails = [ground.name]
+function claimStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<unknown> {
+  const worker = `${shared.name}-client-${number}`
+  return shared.history.record(number, { kind: 'claim' as const, worker }, async (call) => {
+    const rails = [shared.name]
     const items = await claimOutboxBatch(
       database.as('symphony_executor'),
       between(random, 1, 2),
@@ -136,18 +136,18 @@ function claimStep(ground: Ground, { number, database, random }: ClientOptions):
     const answer = items.map(({ outboxId, leaseToken }) => ({ outboxId, leaseToken }))
     Object.assign(call, { answer })
     for (const { outboxId, leaseToken, instructionId } of items) {
-      ground.leases.push({ outboxId, leaseToken, workerId: worker, key: instructionId })
+      shared.leases.push({ outboxId, leaseToken, workerId: worker, key: instructionId })
     }
   })
 }
 
-async function completeStep(ground: Ground, { number, database, random }: ClientOptions): Promise<void> {
-  const lease = someLease(ground, random)
+async function completeStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<void> {
+  const lease = someLease(shared, random)
   if (lease === undefined) return
   const { outboxId, leaseToken, workerId, key } = lease
-  const state = random() < 0.4 ? 'RETRYABLE' : ground.endingOf(key)
-  const railReference = state === 'DISPATCHED' ? await ground.pay(outboxId) : null
-  await ground.history.record(number, { kind: 'complete' as const, outboxId, leaseToken, state }, async (call) => {
+  const state = random() < 0.4 ? 'RETRYABLE' : shared.terminalOutcomeOf(key)
+  const railReference = state === 'DISPATCHED' ? await shared.pay(outboxId) : null
+  await shared.history.record(number, { kind: 'complete' as const, outboxId, leaseToken, state }, async (call) => {
     const outcome = { outboxId, leaseToken, state, railReference, errorCode: state === 'DISPATCHED' ? null : 'REFUSED' }
     // A FAILED outcome requires that the rail was asked about every attempt.
     const settled = state === 'FAILED' ? { outcomeUnknown: false } : {}
@@ -156,29 +156,29 @@ async function completeStep(ground: Ground, { number, database, random }: Client
   })
 }
 
-async function renewStep(ground: Ground, { number, database, random }: ClientOptions): Promise<void> {
-  const lease = someLease(ground, random)
+async function renewStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<void> {
+  const lease = someLease(shared, random)
   if (lease === undefined) return
   const { outboxId, leaseToken, workerId } = lease
-  await ground.history.record(number, { kind: 'renew' as const, outboxId, leaseToken }, async () => {
+  await shared.history.record(number, { kind: 'renew' as const, outboxId, leaseToken }, async () => {
     await renewOutboxLease(database.as('symphony_executor'), lease, workerId, LEASE_SECONDS)
   })
 }
 
-async function releaseStep(ground: Ground, { number, database, random }: ClientOptions): Promise<void> {
-  const lease = someLease(ground, random)
+async function releaseStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<void> {
+  const lease = someLease(shared, random)
   if (lease === undefined) return
   const { outboxId, leaseToken, workerId } = lease
-  await ground.history.record(number, { kind: 'release' as const, outboxId, leaseToken }, async () => {
+  await shared.history.record(number, { kind: 'release' as const, outboxId, leaseToken }, async () => {
     await releaseOutboxLease(database.as('symphony_executor'), lease, workerId)
   })
 }
 
 /** Expires the lease of one item and makes its next attempt due. */
-async function expireStep(ground: Ground, { number, random }: ClientOptions): Promise<void> {
-  const outboxId = ground.outboxIds[Math.floor(random() * ground.outboxIds.length)]
+async function expireStep(shared: SharedState, { number, random }: ClientOptions): Promise<void> {
+  const outboxId = shared.outboxIds[Math.floor(random() * shared.outboxIds.length)]
   if (outboxId === undefined) return
-  await ground.history.record(number, { kind: 'expire' as const, outboxId }, () => letTimePass(ground.db, [outboxId]))
+  await shared.history.record(number, { kind: 'expire' as const, outboxId }, () => letTimePass(shared.db, [outboxId]))
 }
 
 export async function letTimePass(db: TestDatabase, outboxIds: readonly string[]): Promise<void> {
@@ -191,19 +191,19 @@ export async function letTimePass(db: TestDatabase, outboxIds: readonly string[]
   )
 }
 
-function repairStep(ground: Ground, { number, database }: ClientOptions): Promise<unknown> {
-  return ground.history.record(number, { kind: 'repair' as const }, async () => {
-    await repairExpiredLeases(database.as('symphony_executor'), 100, `${ground.name}-repair-${number}`)
+function repairStep(shared: SharedState, { number, database }: ClientOptions): Promise<unknown> {
+  return shared.history.record(number, { kind: 'repair' as const }, async () => {
+    await repairExpiredLeases(database.as('symphony_executor'), 100, `${shared.name}-repair-${number}`)
   })
 }
 
-function acquireStep(ground: Ground, { number, database, random }: ClientOptions): Promise<unknown> {
-  const resource = `${ground.name}-resource-${between(random, 1, 2)}`
-  return ground.history.record(number, { kind: 'acquire' as const, resource }, async (call) => {
+function acquireStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<unknown> {
+  const resource = `${shared.name}-resource-${between(random, 1, 2)}`
+  return shared.history.record(number, { kind: 'acquire' as const, resource }, async (call) => {
     // All clients use one owner, so each acquisition replaces the previous one and gets a new token.
     const grant = await acquireLease(database.as('symphony_executor'), {
       resource,
-      owner: ground.name,
+      owner: shared.name,
       durationMs: 60_000,
     })
     if (grant !== null) Object.assign(call, { answer: grant.fencingToken })
@@ -211,7 +211,7 @@ function acquireStep(ground: Ground, { number, database, random }: ClientOptions
 }
 
 /** Returns one of the latest leases in 70 % of cases, otherwise any. */
-function someLease({ leases }: Ground, random: Random): Held | undefined {
+function someLease({ leases }: SharedState, random: Random): Held | undefined {
   const from = random() < 0.7 ? Math.max(0, leases.length - 8) : 0
   return leases[from + Math.floor(random() * (leases.length - from))]
 }

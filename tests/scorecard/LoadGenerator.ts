@@ -13,7 +13,7 @@ export interface LoadGeneratorOptions {
 /** Keeps the queue filled through every fault until `pause`. */
 export class LoadGenerator {
   readonly #options: LoadGeneratorOptions
-  #feeding: Promise<void> = Promise.resolve()
+  #running: Promise<void> = Promise.resolve()
   #paused = true
   /** Number of payments whose enqueue succeeded. */
   acknowledged = 0
@@ -26,15 +26,15 @@ export class LoadGenerator {
   feed(): void {
     if (!this.#paused) return
     this.#paused = false
-    this.#feeding = this.#feed()
+    this.#running = this.#run()
     // `pause` reports the error.
-    this.#feeding.catch(() => {})
+    this.#running.catch(() => {})
   }
 
   /** Resolves when no call is in progress. */
   async pause(): Promise<void> {
     this.#paused = true
-    await this.#feeding
+    await this.#running
   }
 
   /** Fills the queue once and pauses. */
@@ -43,10 +43,10 @@ export class LoadGenerator {
     await this.#topUp()
   }
 
-  async #feed(): Promise<void> {
+  async #run(): Promise<void> {
     while (!this.#paused) {
       await this.#topUp()
-      await delay(LOOK_MS)
+      await delay(POLL_MS)
     }
   }
 
@@ -62,4 +62,4 @@ export class LoadGenerator {
 }
 
 const BATCH = 100
-const LOOK_MS = 50
+const POLL_MS = 50

@@ -32,7 +32,7 @@ export class WorkerFleet {
   readonly #frozen = new Set<FleetWorker>()
   #started = 0
   /** Workers that exited at work without being killed or stopped. */
-  readonly deaths: string[] = []
+  readonly unexpectedExits: string[] = []
   /** Workers that exited before they were at work, for example because the server was down. */
   readonly failedStarts: string[] = []
   kills = 0
@@ -48,7 +48,7 @@ export class WorkerFleet {
 
   /** Number of workers that are gone for any reason. */
   get lost(): number {
-    return this.deaths.length + this.failedStarts.length + this.kills
+    return this.unexpectedExits.length + this.failedStarts.length + this.kills
   }
 
   get size(): number {
@@ -78,8 +78,8 @@ export class WorkerFleet {
       if (this.#workers.has(workerId)) this.#atWork.add(worker)
     })
     child.once('exit', (code, signal) => {
-      const list = this.#atWork.has(worker) ? this.deaths : this.failedStarts
-      if (this.#forget(worker)) list.push(`${workerId} exited by itself (${code ?? signal})`)
+      const list = this.#atWork.has(worker) ? this.unexpectedExits : this.failedStarts
+      if (this.#remove(worker)) list.push(`${workerId} exited by itself (${code ?? signal})`)
     })
     return worker
   }
@@ -96,13 +96,14 @@ export class WorkerFleet {
 
   async untilAtWork(count: number): Promise<void> {
     await waitUntil(`${count} workers at work`, () => {
-      if (this.size < count) throw new Error([...this.deaths, ...this.failedStarts, this.#lastWords()].join('; '))
+      if (this.size < count)
+        throw new Error([...this.unexpectedExits, ...this.failedStarts, this.#lastLogLines()].join('; '))
       return this.atWork.length >= count
     })
   }
 
   /** Returns the end of the workers' output, which explains a failed start. */
-  #lastWords(): string {
+  #lastLogLines(): string {
     return readFileSync(this.#options.logFile, 'utf8').trim().slice(-500)
   }
 
@@ -115,7 +116,7 @@ export class WorkerFleet {
 
   /** Kills a worker with SIGKILL: nothing is flushed or released. Resolves when it has exited. */
   async kill(worker: FleetWorker): Promise<void> {
-    this.#forget(worker)
+    this.#remove(worker)
     const exited = once(worker.child, 'exit')
     worker.child.kill('SIGKILL')
     await exited
@@ -127,10 +128,10 @@ export class WorkerFleet {
     this.freezes += 1
     this.#frozen.add(worker)
     worker.child.kill('SIGSTOP')
-    void delay(ms).then(() => this.#thaw(worker))
+    void delay(ms).then(() => this.#resume(worker))
   }
 
-  /** Freezes all workers until `thawAll`. */
+  /** Freezes all workers until `resumeAll`. */
   freezeAll(): void {
     for (const worker of this.atWork) {
       this.#frozen.add(worker)
@@ -138,8 +139,8 @@ export class WorkerFleet {
     }
   }
 
-  thawAll(): void {
-    for (const worker of this.#frozen) this.#thaw(worker)
+  resumeAll(): void {
+    for (const worker of this.#frozen) this.#resume(worker)
   }
 
   find(workerId: string): FleetWorker | undefined {
@@ -153,8 +154,8 @@ export class WorkerFleet {
 
   async stopOne(worker: FleetWorker): Promise<number | string> {
     const { child } = worker
-    this.#thaw(worker)
-    this.#forget(worker)
+    this.#resume(worker)
+    this.#remove(worker)
     const exited = once(child, 'exit')
     child.stdin?.end()
     await exited
@@ -166,12 +167,12 @@ export class WorkerFleet {
     await Promise.all([...this.#workers.values()].map((worker) => this.kill(worker)))
   }
 
-  #thaw(worker: FleetWorker): void {
+  #resume(worker: FleetWorker): void {
     if (this.#frozen.delete(worker)) worker.child.kill('SIGCONT')
   }
 
   /** Returns false if the worker was already removed: then its exit was intended. */
-  #forget(worker: FleetWorker): boolean {
+  #remove(worker: FleetWorker): boolean {
     this.#atWork.delete(worker)
     return this.#workers.delete(worker.workerId)
   }

@@ -15,7 +15,7 @@ import { buildInstruction, enqueueAndClaim, enqueue, WORKER } from '../support/o
 import { buildJobDefinition, buildTimerDefinition } from '../support/scheduled.js'
 
 /** Result of a call as its caller receives it. */
-export type Heard = { readonly answer: unknown } | { readonly error: unknown }
+export type CallResult = { readonly answer: unknown } | { readonly error: unknown }
 
 /** One repeatable call, and the checks that hold however often it was made. */
 export interface Replayable {

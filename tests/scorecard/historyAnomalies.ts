@@ -33,8 +33,8 @@ export function anomaliesOf(history: readonly Entry[], state: FinalState): reado
   const grants = ok('claim').flatMap((entry) =>
     (entry.call.answer ?? []).map(({ outboxId, leaseToken }) => ({ outboxId, leaseToken, entry })),
   )
-  const endings = ok('complete').filter(({ call }) => isTerminal(call.answer?.state))
-  const lives = livesOf(grants)
+  const terminal = ok('complete').filter(({ call }) => isTerminal(call.answer?.state))
+  const grantsByItem = groupGrants(grants)
   return [
     ...oneItemPerKey(ok('enqueue'), state),
     ...numbersGrow(
@@ -53,12 +53,12 @@ export function anomaliesOf(history: readonly Entry[], state: FinalState): reado
     ...duplicates(ok('complete').map(({ call }) => call.leaseToken)).map(
       (token) => `token ${token} recorded two outcomes`,
     ),
-    ...duplicates(endings.map(({ call }) => call.outboxId)).map((id) => `${id} has two terminal outcomes`),
-    ...sharedLeases(lives, history),
-    ...staleHands([...ok('complete'), ...ok('renew')], lives),
-    ...endings.flatMap((ending) =>
+    ...duplicates(terminal.map(({ call }) => call.outboxId)).map((id) => `${id} has two terminal outcomes`),
+    ...sharedLeases(grantsByItem, history),
+    ...acceptedStaleLeases([...ok('complete'), ...ok('renew')], grantsByItem),
+    ...terminal.flatMap((completed) =>
       grants
-        .filter(({ outboxId, entry }) => outboxId === ending.call.outboxId && entry.invoked > ending.returned)
+        .filter(({ outboxId, entry }) => outboxId === completed.call.outboxId && entry.invoked > completed.returned)
         .map(({ outboxId }) => `${outboxId} was claimed after its terminal outcome`),
     ),
     ...unexplainedRows(state, ok('complete'), tried('complete')),
@@ -68,10 +68,10 @@ export function anomaliesOf(history: readonly Entry[], state: FinalState): reado
 function oneItemPerKey(enqueues: readonly Of<'enqueue'>[], { items }: FinalState): readonly string[] {
   const found: string[] = []
   for (const { key, outboxId, sequenceId } of items) {
-    const told = enqueues.filter(({ call }) => call.key === key)
-    if (told.some(({ call }) => call.answer?.outboxId !== outboxId || call.answer.sequenceId !== sequenceId))
+    const ofKey = enqueues.filter(({ call }) => call.key === key)
+    if (ofKey.some(({ call }) => call.answer?.outboxId !== outboxId || call.answer.sequenceId !== sequenceId))
       found.push(`${key}: clients got different items`)
-    if (told.filter(({ call }) => call.answer?.created).length > 1) found.push(`${key} was created twice`)
+    if (ofKey.filter(({ call }) => call.answer?.created).length > 1) found.push(`${key} was created twice`)
   }
   found.push(...duplicates(items.map(({ key }) => key)).map((key) => `${key} has two items`))
   for (const { call } of enqueues) {
@@ -110,7 +110,7 @@ function numbersGrow<E extends Entry>(
 type Granted = Grant & { readonly entry: Entry }
 
 /** Groups the grants by item, in the order of their claims. */
-function livesOf(grants: readonly Granted[]): ReadonlyMap<string, readonly Granted[]> {
+function groupGrants(grants: readonly Granted[]): ReadonlyMap<string, readonly Granted[]> {
   const groups = groupedBy(grants, ({ outboxId }) => outboxId)
   return new Map(
     groups.map((group) => [
@@ -121,9 +121,12 @@ function livesOf(grants: readonly Granted[]): ReadonlyMap<string, readonly Grant
 }
 
 /** Finds two live leases on one item. */
-function sharedLeases(lives: ReadonlyMap<string, readonly Granted[]>, history: readonly Entry[]): readonly string[] {
+function sharedLeases(
+  grantsByItem: ReadonlyMap<string, readonly Granted[]>,
+  history: readonly Entry[],
+): readonly string[] {
   const found: string[] = []
-  for (const [outboxId, granted] of lives) {
+  for (const [outboxId, granted] of grantsByItem) {
     for (const [index, next] of granted.entries()) {
       const before = granted[index - 1]
       if (before === undefined || before.entry.returned > next.entry.invoked) continue
@@ -144,20 +147,20 @@ function sharedLeases(lives: ReadonlyMap<string, readonly Granted[]>, history: r
 }
 
 /** Finds leases that were accepted after another claim of the item was answered. */
-function staleHands(
+function acceptedStaleLeases(
   used: readonly (Of<'complete'> | Of<'renew'>)[],
-  lives: ReadonlyMap<string, readonly Granted[]>,
+  grantsByItem: ReadonlyMap<string, readonly Granted[]>,
 ): readonly string[] {
   const found: string[] = []
   for (const { call, invoked } of used) {
-    const granted = lives.get(call.outboxId) ?? []
-    const mine = granted.findIndex(({ leaseToken }) => leaseToken === call.leaseToken)
-    if (mine < 0) {
+    const granted = grantsByItem.get(call.outboxId) ?? []
+    const own = granted.findIndex(({ leaseToken }) => leaseToken === call.leaseToken)
+    if (own < 0) {
       found.push(`${call.kind} was accepted with a token that no claim returned`)
       continue
     }
-    const mineEntry = granted[mine]!.entry
-    const later = granted.find(({ entry }) => entry.invoked > mineEntry.returned && entry.returned < invoked)
+    const ownEntry = granted[own]!.entry
+    const later = granted.find(({ entry }) => entry.invoked > ownEntry.returned && entry.returned < invoked)
     if (later !== undefined) found.push(`${call.kind} of ${call.outboxId} was accepted after another claim`)
   }
   return found

@@ -11,7 +11,7 @@ export const USUAL_RAILS = `[
 ]`
 
 /** Behaviour of the rail by attempt, per thousand payments. The last behaviour repeats. */
-const FATES: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
+const SCRIPTS: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
   { perThousand: 10, script: ['terminal'] },
   { perThousand: 10, script: ['slow'] },
   { perThousand: 15, script: ['retryable', 'success'] },
@@ -52,5 +52,5 @@ export function buildPaymentOn(railType: string, payload: JsonObject = {}): Outb
 
 function chooseScript(random: Random): readonly SimulatedBehaviour[] | undefined {
   let place = random() * 1_000
-  return FATES.find(({ perThousand }) => (place -= perThousand) < 0)?.script
+  return SCRIPTS.find(({ perThousand }) => (place -= perThousand) < 0)?.script
 }

@@ -1,7 +1,7 @@
 import type { Figures } from './Scenario.js'
 
 /** Line of a scenario with its latest run. */
-export interface PlayedLine {
+export interface ScenarioResult {
   readonly id: string
   readonly title: string
   readonly bar: string
@@ -16,7 +16,7 @@ export interface PlayedLine {
   readonly date: string
 }
 
-export type KnownScenario = Pick<PlayedLine, 'id' | 'title' | 'bar'>
+export type KnownScenario = Pick<ScenarioResult, 'id' | 'title' | 'bar'>
 
 /**
  * Renders the page with these lines. A scenario that did not run keeps its line; one that never ran is marked "not
@@ -25,7 +25,7 @@ export type KnownScenario = Pick<PlayedLine, 'id' | 'title' | 'bar'>
 export function renderReliabilityPage(
   before: string,
   family: { readonly letter: string; readonly scenarios: readonly KnownScenario[] },
-  played: readonly PlayedLine[],
+  results: readonly ScenarioResult[],
 ): string {
   const lines = readLines(before)
   for (const id of lines.keys()) {
@@ -34,8 +34,8 @@ export function renderReliabilityPage(
   for (const scenario of family.scenarios) {
     if (!lines.has(scenario.id)) lines.set(scenario.id, notRunLine(scenario))
   }
-  for (const line of played) {
-    if (line.size === 'full' || !isFull(lines.get(line.id))) lines.set(line.id, playedLine(line))
+  for (const line of results) {
+    if (line.size === 'full' || !isFull(lines.get(line.id))) lines.set(line.id, resultLine(line))
   }
   const ordered = [...lines].toSorted(([left], [right]) => compareIds(left, right)).map(([, line]) => line)
   return `${HEAD}${ordered.join('\n')}\n`
@@ -75,7 +75,7 @@ function notRunLine({ id, title, bar }: KnownScenario): string {
   return row([id, title, '', bar, 'not run', '', '', '', '', ''])
 }
 
-function playedLine(line: PlayedLine): string {
+function resultLine(line: ScenarioResult): string {
   const { id, title, bar, figures, defects, size, seed, postgres = '', node, date } = line
   const held = size === 'full' ? 'met' : 'holds'
   const verdict = defects.length === 0 ? held : `**not met**: ${defects.slice(0, DEFECTS_MAX).join('; ')}`

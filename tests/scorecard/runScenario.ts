@@ -1,5 +1,5 @@
 import type { ScorecardOptions } from './options.js'
-import type { PlayedLine } from './reliabilityPage.js'
+import type { ScenarioResult } from './reliabilityPage.js'
 import type { Outcome, Scenario, Size } from './Scenario.js'
 import { ScenarioFixture } from './ScenarioFixture.js'
 
@@ -16,7 +16,7 @@ export async function runScenario(
   scenario: Scenario,
   options: RunOptions,
   onProgress: (text: string) => void = () => {},
-): Promise<PlayedLine> {
+): Promise<ScenarioResult> {
   const { id, title, bar } = scenario
   const { size, name } = sizeOf(scenario, options)
   const { seed, serverUrl } = options

@@ -2,16 +2,16 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { removeFoldersOfDeadRuns } from '../support/server.js'
 import { helpText, readOptions, UsageError, type Family, type ScorecardOptions } from './options.js'
 import { runScenario } from './runScenario.js'
-import { describeFigures, renderReliabilityPage, type PlayedLine } from './reliabilityPage.js'
+import { describeFigures, renderReliabilityPage, type ScenarioResult } from './reliabilityPage.js'
 import type { Figures, Scenario } from './Scenario.js'
 
 export interface Scorecard {
   readonly family: Family
   readonly scenarios: readonly Scenario[]
   /** Prints a line for people. */
-  readonly say: (text: string) => void
+  readonly print: (text: string) => void
   /** Prints the last line of `--json` for programs. */
-  readonly tell: (line: string) => void
+  readonly printJson: (line: string) => void
 }
 
 const LETTERS: Readonly<Record<Family, string>> = { chaos: 'R', security: 'S' }
@@ -21,13 +21,13 @@ export async function runScorecard(words: readonly string[], card: Scorecard): P
   try {
     const options = readOptions(words)
     const chosen = choose(card, options)
-    if (options.help) card.say(helpText(card.family))
-    else if (options.list) for (const { id, title, bar } of chosen) card.say(`${id.padEnd(4)} ${title}\n     ${bar}`)
-    else return await playAll(chosen, options, card)
+    if (options.help) card.print(helpText(card.family))
+    else if (options.list) for (const { id, title, bar } of chosen) card.print(`${id.padEnd(4)} ${title}\n     ${bar}`)
+    else return await runAll(chosen, options, card)
     return 0
   } catch (error) {
     if (!(error instanceof UsageError)) throw error
-    card.say(`${error.message}\nRun npm run ${card.family} -- --help for the options.`)
+    card.print(`${error.message}\nRun npm run ${card.family} -- --help for the options.`)
     return 2
   }
 }
@@ -41,28 +41,32 @@ function choose({ scenarios, family }: Scorecard, { chosen }: ScorecardOptions):
   return scenarios.filter(({ id }) => chosen === undefined || chosen.includes(id))
 }
 
-async function playAll(chosen: readonly Scenario[], options: ScorecardOptions, card: Scorecard): Promise<number> {
+async function runAll(chosen: readonly Scenario[], options: ScorecardOptions, card: Scorecard): Promise<number> {
   await removeFoldersOfDeadRuns()
-  card.say(`${card.family}: ${chosen.map(({ id }) => id).join(', ')} from seed ${options.seed}`)
+  card.print(`${card.family}: ${chosen.map(({ id }) => id).join(', ')} from seed ${options.seed}`)
   const figures: Record<string, Figures> = {}
   let ok = true
   for (const scenario of chosen) {
-    const line = await runScenario(scenario, options, (text) => card.say(`${scenario.id}  … ${text}`))
+    const line = await runScenario(scenario, options, (text) => card.print(`${scenario.id}  … ${text}`))
     figures[scenario.id] = line.figures
     ok &&= line.defects.length === 0
-    tellPeople(line, options, card)
+    printResult(line, options, card)
     // Writes after each scenario, so that an interrupted run keeps its results.
     await writePage(options.page, card, line)
   }
-  if (options.json) card.tell(JSON.stringify({ ok, figures }))
+  if (options.json) card.printJson(JSON.stringify({ ok, figures }))
   return ok ? 0 : 1
 }
 
-function tellPeople({ id, title, figures, defects }: PlayedLine, options: ScorecardOptions, card: Scorecard): void {
+function printResult(
+  { id, title, figures, defects }: ScenarioResult,
+  options: ScorecardOptions,
+  card: Scorecard,
+): void {
   const verdict = defects.length === 0 ? 'ok' : 'NOT MET'
-  card.say(`${id}  ${verdict}  ${title}: ${describeFigures(figures)}`)
-  for (const defect of defects) card.say(`${id}  ${defect}`)
-  if (defects.length > 0) card.say(`${id}  repeat with: ${repeatCommand(id, options, card.family)}`)
+  card.print(`${id}  ${verdict}  ${title}: ${describeFigures(figures)}`)
+  for (const defect of defects) card.print(`${id}  ${defect}`)
+  if (defects.length > 0) card.print(`${id}  repeat with: ${repeatCommand(id, options, card.family)}`)
 }
 
 function repeatCommand(id: string, { seed, short, payments }: ScorecardOptions, family: Family): string {
@@ -70,7 +74,7 @@ function repeatCommand(id: string, { seed, short, payments }: ScorecardOptions, 
   return `npm run ${family} -- --only ${id} --seed ${seed}${size}`
 }
 
-async function writePage(page: string, { family, scenarios }: Scorecard, line: PlayedLine): Promise<void> {
+async function writePage(page: string, { family, scenarios }: Scorecard, line: ScenarioResult): Promise<void> {
   const before = await readFile(page, 'utf8').catch(() => '')
   await writeFile(page, renderReliabilityPage(before, { letter: LETTERS[family], scenarios }, [line]))
 }

@@ -92,7 +92,7 @@ function keep(path: string, found: unknown): void {
 }
 
 /** Builds an error of an adapter with the payload in every field that an error can have. */
-function tellsAll(request: RailRequest): Error {
+function errorWithPayload(request: RailRequest): Error {
   const text = JSON.stringify(request.payload)
   return Object.assign(new TypeError(`cannot send ${text} for ${PASSWORD}`, { cause: new Error(`card ${CARD}`) }), {
     code: CARD.replaceAll(' ', ''),
@@ -105,11 +105,11 @@ type Behaviour = (request: RailRequest) => RailAnswer | Promise<RailAnswer>
 
 const BEHAVIOURS: Readonly<Record<string, Behaviour>> = {
   'throws everything': (request) => {
-    throw tellsAll(request)
+    throw errorWithPayload(request)
   },
   'rejects with text': (request) => Promise.reject(JSON.stringify(request)),
   'was not sent': (request) => {
-    throw new NotSentError(`no route for ${JSON.stringify(request.payload)}`, { cause: tellsAll(request) })
+    throw new NotSentError(`no route for ${JSON.stringify(request.payload)}`, { cause: errorWithPayload(request) })
   },
   'refuses for good': ({ payload }) => ({
     outcome: 'terminal',
@@ -128,25 +128,25 @@ function railThat(type: string, declared: Partial<RailDeclaration>): RailDeclara
     money: false,
     fields: FIELDS,
     dispatch: (request) => {
-      throw tellsAll(request)
+      throw errorWithPayload(request)
     },
     ...declared,
   }
 }
 
 /** Dispatches one payment on each of these rails, with logs, metrics and a database. */
-async function carry(path: string, rails: ReadonlyMap<string, LoadedRail>): Promise<void> {
+async function dispatchAll(path: string, rails: ReadonlyMap<string, LoadedRail>): Promise<void> {
   const protection = new FieldVault(rails, new KeyRing([key], key.id))
   for (const railType of rails.keys()) {
     await enqueue(buildInstruction({ railType, payload: PAYLOAD }), { tx: db.as('symphony_ingest'), protection })
   }
-  const tell = logEvents(log)
+  const logEvent = logEvents(log)
   const relayer = new OutboxRelayer(
     db.database,
     protectedRails(rails, protection, db.as('symphony_executor')),
     {},
     (event) => {
-      tell(event)
+      logEvent(event)
       metrics.outbox.onRelayerEvent(event)
       keep(`${path}: events`, event)
     },
@@ -156,7 +156,7 @@ async function carry(path: string, rails: ReadonlyMap<string, LoadedRail>): Prom
   for (const rail of rails.values()) await rail.close()
 }
 
-function hears(behave: Behaviour): Behaviour {
+function receives(behave: Behaviour): Behaviour {
   return (request) => {
     if (JSON.stringify(request.payload).includes(CARD)) received += 1
     return behave(request)
@@ -168,9 +168,9 @@ async function failingRails(): Promise<void> {
   const tracing = startTracing()
   try {
     const rails = Object.entries(BEHAVIOURS).map(([name, behave], index) =>
-      railThat(`tells-${index}-${name.replaceAll(' ', '-')}`, { dispatch: hears(behave) }),
+      railThat(`tells-${index}-${name.replaceAll(' ', '-')}`, { dispatch: receives(behave) }),
     )
-    await carry('rails', loadRails(rails))
+    await dispatchAll('rails', loadRails(rails))
     keep(
       'spans',
       tracing.spans().map(({ name, attributes, events, status }) => ({ name, attributes, events, status })),
@@ -182,7 +182,7 @@ async function failingRails(): Promise<void> {
 
 /** Runs checks whose errors contain the payload. */
 async function failingChecks(): Promise<void> {
-  await carry(
+  await dispatchAll(
     'checks',
     loadRails([
       railThat('schema-throws', {
@@ -219,7 +219,7 @@ async function echoingServers(): Promise<void> {
         fields: FIELDS,
         http: { url: `${echo.url}/${path}` },
       })
-    await carry('http rails', loadRails([http('json'), http('html')]))
+    await dispatchAll('http rails', loadRails([http('json'), http('html')]))
   } finally {
     await echo.close()
   }
@@ -230,11 +230,11 @@ async function echoingServers(): Promise<void> {
     fields: FIELDS,
     http: { url: `${echo.url}/gone` },
   })
-  await carry('http rails', loadRails([dead]))
+  await dispatchAll('http rails', loadRails([dead]))
 }
 
 /** Error text with the secrets in several encodings. */
-const TOLD = `cannot handle ${JSON.stringify(PAYLOAD)}: card ${CARD}, password=${encodeURIComponent(PASSWORD)}, Authorization: Basic ${Buffer.from(PASSWORD).toString('base64')}`
+const ERROR_WITH_SECRETS = `cannot handle ${JSON.stringify(PAYLOAD)}: card ${CARD}, password=${encodeURIComponent(PASSWORD)}, Authorization: Basic ${Buffer.from(PASSWORD).toString('base64')}`
 
 /** Fails handlers on every path that stores an error text: messages, the inbox, timers and runs. */
 async function failingHandlers(): Promise<void> {
@@ -243,14 +243,14 @@ async function failingHandlers(): Promise<void> {
   for (const topic of ['abandoned', 'failed']) await store.enqueue({ topic, payload: {} })
   const claim = (topic: string) => store.claim({ batchSize: 1, topics: [topic] })
   const outcomes = [
-    await store.abandon(await claim('abandoned'), { error: TOLD }),
-    await store.fail(await claim('failed'), TOLD),
+    await store.abandon(await claim('abandoned'), { error: ERROR_WITH_SECRETS }),
+    await store.fail(await claim('failed'), ERROR_WITH_SECRETS),
   ]
 
   const inbox = new Inbox(db.database)
   const marked = { source: 'bank', messageId: 'marked' }
   await inbox.alreadyProcessed(marked)
-  await inbox.markDead(marked, TOLD)
+  await inbox.markDead(marked, ERROR_WITH_SECRETS)
   for (const topic of ['retried', 'died']) {
     await inbox.enqueue({ source: 'bank', messageId: topic, topic, payload: {} })
   }
@@ -260,10 +260,10 @@ async function failingHandlers(): Promise<void> {
     db.database,
     {
       retried: async () => {
-        throw new Error(TOLD, { cause: new Error(TOLD) })
+        throw new Error(ERROR_WITH_SECRETS, { cause: new Error(ERROR_WITH_SECRETS) })
       },
       died: async () => {
-        throw new PermanentFailureError(TOLD)
+        throw new PermanentFailureError(ERROR_WITH_SECRETS)
       },
     },
     { workerId: owner, handlerRole },
@@ -278,8 +278,8 @@ async function failingHandlers(): Promise<void> {
     const timers = await scheduler.claimTimers({ batchSize: 1, workerId: owner, topics: [topic] })
     outcomes.push(
       end === 'failTimers'
-        ? await scheduler.failTimers(timers, owner, TOLD)
-        : await scheduler.abandonTimers(timers, owner, { error: TOLD }),
+        ? await scheduler.failTimers(timers, owner, ERROR_WITH_SECRETS)
+        : await scheduler.abandonTimers(timers, owner, { error: ERROR_WITH_SECRETS }),
     )
   }
   for (const end of ['abandonJobRuns', 'failJobRuns'] as const) {
@@ -289,8 +289,8 @@ async function failingHandlers(): Promise<void> {
     const runs = await scheduler.claimJobRuns({ batchSize: 1, workerId: owner, topics: [job.topic] })
     outcomes.push(
       end === 'failJobRuns'
-        ? await scheduler.failJobRuns(runs, owner, TOLD)
-        : await scheduler.abandonJobRuns(runs, owner, { error: TOLD }),
+        ? await scheduler.failJobRuns(runs, owner, ERROR_WITH_SECRETS)
+        : await scheduler.abandonJobRuns(runs, owner, { error: ERROR_WITH_SECRETS }),
     )
   }
   expect(outcomes.map(({ length }) => length)).toEqual(outcomes.map(() => 1))
@@ -309,7 +309,7 @@ async function refusedRequests(): Promise<void> {
     api: {
       protection: {
         encrypt: (role, instructions) => vault.encrypt(role, instructions),
-        showerOf: async (_role, railType) => (text) => maskPayloadText(text, rails.get(railType)?.fields ?? []),
+        maskFor: async (_role, railType) => (text) => maskPayloadText(text, rails.get(railType)?.fields ?? []),
       },
     },
     webhooks: {

@@ -534,13 +534,13 @@ describe('a stolen login of a reader', () => {
 
   test('gets a notification without any data of the item', async () => {
     const client = await stolen('auth')
-    const heard: (string | undefined)[] = []
-    client.on('notification', ({ payload }) => heard.push(payload))
+    const received: (string | undefined)[] = []
+    client.on('notification', ({ payload }) => received.push(payload))
     await client.query('LISTEN outbox_pending')
     await enqueue(db, { notBefore: new Date(Date.now() + 3_600_000) })
     // Notifications are delivered before the answer to the next statement.
     await client.query('SELECT 1')
-    expect(heard).toEqual(['new_work'])
+    expect(received).toEqual(['new_work'])
   })
 })
 
@@ -602,8 +602,8 @@ describe('a stolen login of the HTTP API', () => {
       const { proposalId } = await resolveOutboxHold(person, outboxId, 'DISPATCHED', 'paid', 'ref-1')
       const before = await fingerprint(own)
 
-      const thief = await login.connect()
-      await thief.query('SET ROLE symphony_control')
+      const attacker = await login.connect()
+      await attacker.query('SET ROLE symphony_control')
       const approval = 'SELECT approve_outbox_proposal($1)'
       const settings: readonly (readonly [string, string, string])[] = [
         ['bob', '', 'P7016'],
@@ -617,8 +617,8 @@ describe('a stolen login of the HTTP API', () => {
       ]
       for (const [actor, apiKey, refusal] of settings) {
         const set = `SELECT set_config('symphony.actor', $1, false), set_config('symphony.api_key', $2, false)`
-        await thief.query(set, [actor, apiKey])
-        expect([apiKey, await failureOf(thief.query(approval, [proposalId]))]).toMatchObject([
+        await attacker.query(set, [actor, apiKey])
+        expect([apiKey, await failureOf(attacker.query(approval, [proposalId]))]).toMatchObject([
           apiKey,
           { code: refusal },
         ])
@@ -632,28 +632,28 @@ describe('a stolen login of the HTTP API', () => {
       const { login } = await gatewayOf(own)
       const { key } = await createKey(own, { scopes: ['operate'], owner: 'alice' })
       const before = await fingerprint(own)
-      const thief = await login.connect()
-      await thief.query('SET ROLE symphony_control')
+      const attacker = await login.connect()
+      await attacker.query('SET ROLE symphony_control')
       for (const [apiKey, owner] of [
         ['', 'bob'],
         ['', login.name],
         [shown(key), 'alice'],
         [shown(key), 'bob'],
       ]) {
-        await thief.query(`SELECT set_config('symphony.actor', $1, false), set_config('symphony.api_key', $2, false)`, [
-          owner,
-          apiKey,
-        ])
-        const making = thief.query(`SELECT create_api_key('thiefkey', sha256('x'), ARRAY['operate'], $1)`, [owner])
+        await attacker.query(
+          `SELECT set_config('symphony.actor', $1, false), set_config('symphony.api_key', $2, false)`,
+          [owner, apiKey],
+        )
+        const making = attacker.query(`SELECT create_api_key('thiefkey', sha256('x'), ARRAY['operate'], $1)`, [owner])
         expect(['42501', 'P7016']).toContain(await sqlstateOf(making))
       }
-      expect(await failureOf(thief.query('SELECT secret_hash FROM api_keys'))).toMatchObject({ code: '42501' })
+      expect(await failureOf(attacker.query('SELECT secret_hash FROM api_keys'))).toMatchObject({ code: '42501' })
       expect(
-        await failureOf(thief.query('UPDATE symphony_settings SET naming_gateways = actor_gateways')),
+        await failureOf(attacker.query('UPDATE symphony_settings SET naming_gateways = actor_gateways')),
       ).toMatchObject({
         code: '42501',
       })
-      expect(await failureOf(thief.query('SELECT set_actor_gateway($1, true)', [login.name]))).toMatchObject({
+      expect(await failureOf(attacker.query('SELECT set_actor_gateway($1, true)', [login.name]))).toMatchObject({
         code: '42501',
       })
       expect(await fingerprint(own)).toEqual(before)
@@ -667,20 +667,20 @@ describe('a stolen login that disturbs others', () => {
     const { rows } = await db.queryNoRole<{ oid: number }>(`SELECT 'payment_outbox_pending'::regclass::oid AS oid`)
     await client.query('SELECT pg_advisory_lock(1937337959, $1)', [rows[0]!.oid])
     const listener = await stolen('auth')
-    const heard: unknown[] = []
-    listener.on('notification', (message) => heard.push(message))
+    const received: unknown[] = []
+    listener.on('notification', (message) => received.push(message))
     await listener.query('LISTEN outbox_pending')
 
-    expect(await workGoesOn()).toBe('DISPATCHED')
+    expect(await completesPayments()).toBe('DISPATCHED')
     await listener.query('SELECT 1')
     // The lock suppresses the notification, which is only a hint.
-    expect(heard).toEqual([])
+    expect(received).toEqual([])
   })
 
   test('stops no work by holding 2,000 advisory locks', async () => {
     const client = await stolen('readonly')
     await client.query('SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 2000) n')
-    expect(await workGoesOn()).toBe('DISPATCHED')
+    expect(await completesPayments()).toBe('DISPATCHED')
   })
 
   test('stops no work by 5,000 notifications on our channel', async () => {
@@ -688,7 +688,7 @@ describe('a stolen login that disturbs others', () => {
     const listener = await stolen('executor')
     await listener.query('LISTEN outbox_pending')
     await client.query(`SELECT count(pg_notify('outbox_pending', 'flood ' || n)) FROM generate_series(1, 5000) n`)
-    expect(await workGoesOn()).toBe('DISPATCHED')
+    expect(await completesPayments()).toBe('DISPATCHED')
   })
 
   test('stops no work by a long transaction with every lock that it may take', async () => {
@@ -699,7 +699,7 @@ describe('a stolen login that disturbs others', () => {
       await client.query(`SELECT count(*) FROM ${schema}.payment_outbox_pending`)
       await client.query(`LOCK TABLE ${schema}.payment_outbox_events IN ACCESS SHARE MODE`)
       await client.query(`SELECT count(*) FROM ${schema}.outbox_operational_status`)
-      expect(await workGoesOn()).toBe('DISPATCHED')
+      expect(await completesPayments()).toBe('DISPATCHED')
       await client.query('ROLLBACK')
     }
   })
@@ -709,7 +709,7 @@ describe('a stolen login that disturbs others', () => {
     await client.query('BEGIN')
     const schema = quoteIdentifier(db.schema)
     await client.query(`SELECT * FROM ${schema}.enqueue_payment_outbox('i-open', 'p-open', 'k', 'r', '{}')`)
-    expect(await workGoesOn()).toBe('DISPATCHED')
+    expect(await completesPayments()).toBe('DISPATCHED')
     await client.query('ROLLBACK')
   })
 })
@@ -791,7 +791,7 @@ async function lifeUnder(setting: string): Promise<string> {
 }
 
 /** Another client enqueues, claims and completes. A block would exceed the test's time limit. */
-async function workGoesOn(): Promise<string> {
+async function completesPayments(): Promise<string> {
   const { railType } = await enqueue(db)
   const lease = await claimOnly(db, railType)
   const { state } = await complete(db, lease, { state: 'DISPATCHED', railReference: 'ref' })
@@ -857,8 +857,8 @@ function filledIn(role: Role, sql: string): string {
 
 /** Returns the notices that the server sends while the body runs. */
 async function notices(client: Client, body: () => Promise<void>): Promise<string> {
-  const heard: string[] = []
-  client.on('notice', ({ message, detail }) => heard.push(`${message} ${detail ?? ''}`))
+  const received: string[] = []
+  client.on('notice', ({ message, detail }) => received.push(`${message} ${detail ?? ''}`))
   await body()
-  return heard.join('\n')
+  return received.join('\n')
 }

@@ -39,7 +39,7 @@ beforeAll(async () => {
 })
 
 /** Statements that rewrite history, built from a qualified table name and the name of the schema. */
-const WAYS: readonly { readonly title: string; readonly sql: (table: string, schema: string) => string }[] = [
+const STATEMENTS: readonly { readonly title: string; readonly sql: (table: string, schema: string) => string }[] = [
   { title: 'UPDATE', sql: (t) => `UPDATE ${t} SET created_at = now()` },
   { title: 'an UPDATE of no row', sql: (t) => `UPDATE ${t} SET created_at = now() WHERE false` },
   { title: 'DELETE', sql: (t) => `DELETE FROM ${t}` },
@@ -126,7 +126,7 @@ describe.each(ROLES)('the role %s', (role) => {
     await client.query('CREATE TABLE scratch.parent (); CREATE TABLE scratch.partitioned (a int) PARTITION BY LIST (a)')
   })
 
-  test.each(WAYS)('is refused $title', async ({ sql }) => {
+  test.each(STATEMENTS)('is refused $title', async ({ sql }) => {
     for (const table of LEDGERS) {
       const schema = quoteIdentifier(db.schema)
       expect(await failureOf(client.query(sql(`${schema}.${table}`, schema)))).toMatchObject({ code: '42501' })
@@ -134,8 +134,10 @@ describe.each(ROLES)('the role %s', (role) => {
   })
 
   test('leaves every row and object unchanged after all these attempts', async () => {
-    process.stdout.write(`history: ${WAYS.length} ways, ${WAYS.length * LEDGERS.length * ROLES.length} refused\n`)
-    for (const { sql } of WAYS) {
+    process.stdout.write(
+      `history: ${STATEMENTS.length} ways, ${STATEMENTS.length * LEDGERS.length * ROLES.length} refused\n`,
+    )
+    for (const { sql } of STATEMENTS) {
       for (const table of LEDGERS) {
         const schema = quoteIdentifier(db.schema)
         await failureOf(client.query(sql(`${schema}.${table}`, schema)))

@@ -26,9 +26,9 @@ import { HOSTILE_VALUES } from './hostileValues.js'
 const EVERY = Number(process.env['SYMPHONY_TEST_HOSTILE_EVERY'] ?? 24)
 const SLICE = commitSlice(EVERY)
 const ANSWERS = new URL('hostileAnswers.json', import.meta.url)
-const WAYS = ['sql', 'typescript', 'http', 'cli', 'webhook'] as const
-type Way = (typeof WAYS)[number]
-type Answers = Readonly<Record<string, Partial<Record<Way, string>>>>
+const INTERFACES = ['sql', 'typescript', 'http', 'cli', 'webhook'] as const
+type Interface = (typeof INTERFACES)[number]
+type Answers = Readonly<Record<string, Partial<Record<Interface, string>>>>
 
 /** Places in an instruction for a JavaScript value. */
 const PLACES: Readonly<Record<string, (value: unknown) => object>> = {
@@ -48,7 +48,7 @@ const db = await useTestDatabase()
 let fixture: HttpFixture
 let folder: string
 let expected: Answers
-const given: Record<string, Partial<Record<Way, string>>> = {}
+const given: Record<string, Partial<Record<Interface, string>>> = {}
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'symphony-hostile-'))
@@ -63,7 +63,7 @@ beforeAll(async () => {
     },
   })
   const { url } = await db.createLogin('hostile', { roles: ['symphony_ingest'] })
-  const entryPoints: Readonly<Record<Way, EntryPoint>> = {
+  const entryPoints: Readonly<Record<Interface, EntryPoint>> = {
     sql: throughSql(db, await db.connect('symphony_ingest')),
     typescript: throughTypeScript(db),
     http: throughHttp(fixture),
@@ -72,15 +72,17 @@ beforeAll(async () => {
   }
   const tried = HOSTILE_INPUTS.filter((_, index) => index % EVERY === SLICE)
   for (const input of tried) {
-    const answers: Partial<Record<Way, string>> = {}
-    for (const way of WAYS) {
-      const answer = await entryPoints[way](input)
-      if (answer !== undefined) answers[way] = answer
+    const answers: Partial<Record<Interface, string>> = {}
+    for (const through of INTERFACES) {
+      const answer = await entryPoints[through](input)
+      if (answer !== undefined) answers[through] = answer
     }
     given[input.name] = answers
   }
   await tryValues()
-  const counts = WAYS.map((way) => `${way} ${Object.values(given).filter((answers) => way in answers).length}`)
+  const counts = INTERFACES.map(
+    (through) => `${through} ${Object.values(given).filter((answers) => through in answers).length}`,
+  )
   process.stdout.write(
     `hostile inputs: ${counts.join(', ')}; slice ${SLICE + 1} of ${EVERY}, SYMPHONY_TEST_SLICE=${commitSeed()}\n`,
   )
@@ -116,24 +118,26 @@ async function tryValues(): Promise<void> {
   }
 }
 
-describe.each(WAYS)('the entry point %s', (way) => {
+describe.each(INTERFACES)('the entry point %s', (through) => {
   test('answers every hostile input as hostileAnswers.json says', () => {
     const differing = Object.entries(given).flatMap(([name, answers]) =>
-      answers[way] === expected[name]?.[way] ? [] : [`${name}: ${answers[way]}, expected ${expected[name]?.[way]}`],
+      answers[through] === expected[name]?.[through]
+        ? []
+        : [`${name}: ${answers[through]}, expected ${expected[name]?.[through]}`],
     )
     expect(differing).toEqual([])
   })
 
   test('refuses with its own codes only, and never with an internal error', () => {
     const wrong = Object.entries(given).filter(
-      ([, { [way]: answer }]) => answer !== undefined && !TYPED[way].test(answer),
+      ([, { [through]: answer }]) => answer !== undefined && !TYPED[through].test(answer),
     )
     expect(wrong).toEqual([])
   })
 })
 
 /** Valid answers: accepted, or a refusal with a code. */
-const TYPED: Readonly<Record<Way, RegExp>> = {
+const TYPED: Readonly<Record<Interface, RegExp>> = {
   // The types of PostgreSQL refuse invalid JSON, times and booleans before our function runs.
   sql: /^(?:accepted|22023|22P02|22P05|22007|22008|22009|22021|22003|54001)$/,
   typescript: /^(?:accepted|INVALID_ARGUMENT|ARGUMENT_OUT_OF_RANGE|IDEMPOTENCY_CONFLICT|22023|INVALID_PARAMETER)$/,
@@ -148,11 +152,11 @@ test('hostileAnswers.json has an answer for every input, and for no other', () =
   for (const name of values) names.add(name)
   expect(names.size).toBe(HOSTILE_INPUTS.length + values.length)
   expect(Object.keys(expected).toSorted()).toEqual([...names].toSorted())
-  for (const way of WAYS) {
-    expect([way, Object.values(expected).filter((answers) => way in answers).length >= 500 || way === 'sql']).toEqual([
-      way,
-      true,
-    ])
+  for (const through of INTERFACES) {
+    expect([
+      through,
+      Object.values(expected).filter((answers) => through in answers).length >= 500 || through === 'sql',
+    ]).toEqual([through, true])
   }
 })
 

@@ -22,7 +22,7 @@ let checkpoints: readonly Checkpoint[]
 let superuser: Connection
 beforeAll(async () => {
   for (let round = 0; round < 3; round += 1) {
-    await fixture.play()
+    await fixture.fill()
     await fixture.sealAll(BLOCK_ROWS)
     await fixture.checkpoint()
   }

@@ -15,15 +15,15 @@ import { refusalIn, sqlstateOf } from '../support/refusal.js'
 const db = await useTestDatabase({ countBranches: false })
 let schema: string
 /** Login without any role that has USAGE on the schema, so that only object privileges can refuse it. */
-let stranger: Client
+let unprivileged: Client
 let owner: Client
 
 beforeAll(async () => {
   schema = quoteIdentifier(db.schema)
-  const login = await db.createLogin('stranger')
+  const login = await db.createLogin('unprivileged')
   await db.queryNoRole(`GRANT USAGE ON SCHEMA ${schema} TO ${quoteIdentifier(login.name)}`)
   await db.queryNoRole(`CREATE SCHEMA scratch AUTHORIZATION ${quoteIdentifier(login.name)}`)
-  stranger = await login.connect()
+  unprivileged = await login.connect()
   owner = await db.connect('symphony_owner')
 })
 
@@ -36,7 +36,7 @@ test('a login without roles can execute no function of the schema', async () => 
   )
   expect(rows.length).toBeGreaterThan(50)
   for (const { call } of rows) {
-    expect([call, refusalIn(await failureOf(stranger.query(call))).message]).toEqual([
+    expect([call, refusalIn(await failureOf(unprivileged.query(call))).message]).toEqual([
       call,
       expect.stringMatching(/^permission denied for function /),
     ])
@@ -46,7 +46,7 @@ test('a login without roles can execute no function of the schema', async () => 
 describe('an object that the owner creates later', () => {
   test('is closed to all other roles if it is a function (42501)', async () => {
     await owner.query(`CREATE FUNCTION ${schema}.later() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
-    expect(await failureOf(stranger.query(`SELECT ${schema}.later()`))).toMatchObject({ code: '42501' })
+    expect(await failureOf(unprivileged.query(`SELECT ${schema}.later()`))).toMatchObject({ code: '42501' })
     for (const role of ['control', 'ingest', 'executor', 'readonly', 'auditor', 'auth']) {
       const client = await db.connect(`symphony_${role}`)
       expect([role, await sqlstateOf(client.query(`SELECT ${schema}.later()`))]).toEqual([role, '42501'])
@@ -59,15 +59,15 @@ describe('an object that the owner creates later', () => {
       'CREATE SCHEMA elsewhere AUTHORIZATION symphony_owner; GRANT USAGE ON SCHEMA elsewhere TO PUBLIC',
     )
     await owner.query(`CREATE FUNCTION elsewhere.later() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
-    expect(await failureOf(stranger.query('SELECT elsewhere.later()'))).toMatchObject({ code: '42501' })
+    expect(await failureOf(unprivileged.query('SELECT elsewhere.later()'))).toMatchObject({ code: '42501' })
     await db.queryNoRole('DROP SCHEMA elsewhere CASCADE')
   })
 
   test('is closed to other roles if it is a procedure or an aggregate (42501)', async () => {
     await owner.query(`CREATE PROCEDURE ${schema}.later_procedure() LANGUAGE sql AS 'SELECT 1'`)
     await owner.query(`CREATE AGGREGATE ${schema}.later_sum (int) (SFUNC = int4pl, STYPE = int, INITCOND = '0')`)
-    expect(await failureOf(stranger.query(`CALL ${schema}.later_procedure()`))).toMatchObject({ code: '42501' })
-    expect(await failureOf(stranger.query(`SELECT ${schema}.later_sum(1)`))).toMatchObject({ code: '42501' })
+    expect(await failureOf(unprivileged.query(`CALL ${schema}.later_procedure()`))).toMatchObject({ code: '42501' })
+    expect(await failureOf(unprivileged.query(`SELECT ${schema}.later_sum(1)`))).toMatchObject({ code: '42501' })
     await owner.query(`DROP PROCEDURE ${schema}.later_procedure; DROP AGGREGATE ${schema}.later_sum (int)`)
   })
 
@@ -78,14 +78,14 @@ describe('an object that the owner creates later', () => {
       `SELECT * FROM ${schema}.later_view`,
       `SELECT nextval('${schema}.later_table_a_seq')`,
     ]) {
-      expect([sql, await sqlstateOf(stranger.query(sql))]).toEqual([sql, '42501'])
+      expect([sql, await sqlstateOf(unprivileged.query(sql))]).toEqual([sql, '42501'])
     }
     await owner.query(`DROP TABLE ${schema}.later_table; DROP VIEW ${schema}.later_view`)
   })
 
   test('is closed to other roles if it is a type (42501)', async () => {
     await owner.query(`CREATE TYPE ${schema}.later_type AS ENUM ('a')`)
-    const built = stranger.query(`CREATE TABLE scratch.t (a ${schema}.later_type)`)
+    const built = unprivileged.query(`CREATE TABLE scratch.t (a ${schema}.later_type)`)
     expect(await failureOf(built)).toMatchObject({ code: '42501' })
     await owner.query(`DROP TYPE ${schema}.later_type`)
   })
@@ -112,12 +112,12 @@ test('a recreated function is closed to all until the next deployment grants it'
   const { outboxId } = await enqueue(db)
   const call = `SELECT ${schema}.outbox_backoff(1, '${outboxId}')`
   const executor = await db.connect('symphony_executor')
-  expect(await failureOf(stranger.query(call))).toMatchObject({ code: '42501' })
+  expect(await failureOf(unprivileged.query(call))).toMatchObject({ code: '42501' })
   expect(await failureOf(executor.query(call))).toMatchObject({ code: '42501' })
 
   await deploy({ url: db.url, schema: db.schema })
   expect((await executor.query(call)).rowCount).toBe(1)
-  expect(await failureOf(stranger.query(call))).toMatchObject({ code: '42501' })
+  expect(await failureOf(unprivileged.query(call))).toMatchObject({ code: '42501' })
 })
 
 test('only the owner has default privileges, and they grant nothing to other roles', async () => {

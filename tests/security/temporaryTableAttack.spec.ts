@@ -178,7 +178,7 @@ function completeForged(database: TestDatabase, mallory: Client): Promise<unknow
 /** Creates a database that grants TEMP to PUBLIC, with a leased item, a later item and none due. */
 async function createDatabaseUnderAttack(): Promise<TestDatabase> {
   const database = await createTestDatabase()
-  await setTheStage(database)
+  await prepareDatabase(database)
   return database
 }
 
@@ -186,14 +186,14 @@ async function withTestDatabaseUnderAttack(body: (database: TestDatabase) => Pro
   // Functions made unsafe have other bodies, so their branches are not counted.
   await withTestDatabase(
     async (database) => {
-      await setTheStage(database)
+      await prepareDatabase(database)
       await body(database)
     },
     { countBranches: false },
   )
 }
 
-async function setTheStage(database: TestDatabase): Promise<void> {
+async function prepareDatabase(database: TestDatabase): Promise<void> {
   await database.queryNoRole(`GRANT TEMP ON DATABASE ${database.name} TO PUBLIC`)
   await enqueueAndClaim(database)
   await enqueue(database, { notBefore: new Date(Date.now() + 3_600_000) })

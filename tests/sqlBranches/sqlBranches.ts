@@ -77,8 +77,8 @@ export async function appendBranchHits(path: string, hits: readonly BranchHits[]
 export async function mergeBranchHits(paths: readonly string[]): Promise<readonly BranchHits[]> {
   const merged = new Map<string, BranchHits>()
   for (const path of paths) {
-    const harvests = (await readFile(path, 'utf8')).split('\n').filter((line) => line !== '')
-    for (const branch of harvests.flatMap((line): BranchHits[] => JSON.parse(line))) {
+    const lines = (await readFile(path, 'utf8')).split('\n').filter((line) => line !== '')
+    for (const branch of lines.flatMap((line): BranchHits[] => JSON.parse(line))) {
       const key = `${branch.functionName} ${branch.ordinal}`
       merged.set(key, { ...branch, hits: branch.hits + (merged.get(key)?.hits ?? 0) })
     }

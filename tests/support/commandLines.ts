@@ -86,8 +86,8 @@ function wrongScript([verb = '', name = '']: Words, scripts: Readonly<Record<str
 
 function wrongArguments(reference: Reference, words: Words): string[] {
   const { command, rest } = commandOf(reference, words)
-  const said = `symphony ${words.join(' ')}`
-  if (command === undefined) return [`${said}: no such command`]
+  const line = `symphony ${words.join(' ')}`
+  if (command === undefined) return [`${line}: no such command`]
   const wrong: string[] = []
   let given = 0
   for (let at = 0; at < rest.length; at += 1) {
@@ -98,10 +98,10 @@ function wrongArguments(reference: Reference, words: Words): string[] {
       continue
     }
     const takesValue = command.options.get(word)
-    if (takesValue === undefined) wrong.push(`${said}: no such option ${word}`)
+    if (takesValue === undefined) wrong.push(`${line}: no such option ${word}`)
     else if (takesValue) at += 1
   }
-  if (given > command.arguments) wrong.push(`${said}: too many arguments, or no such command`)
+  if (given > command.arguments) wrong.push(`${line}: too many arguments, or no such command`)
   return wrong
 }
 
@@ -117,7 +117,7 @@ function commandOf(
   return { command: undefined, rest: words }
 }
 
-interface Spoken {
+interface ParsedCommand {
   readonly words: Words
   /** Whether the command follows a bar. */
   readonly piped: boolean
@@ -127,14 +127,14 @@ interface Spoken {
  * Splits shell code as far as the pages need: quotes, comments, continued lines, `&&`, `;`, bars, redirections,
  * variables.
  */
-function commandsOf(code: string): readonly Spoken[] {
-  const spoken: Spoken[] = []
+function commandsOf(code: string): readonly ParsedCommand[] {
+  const parsed: ParsedCommand[] = []
   for (const line of code.replaceAll('\\\n', ' ').split('\n')) {
     let piped = false
     let words: string[] = []
     const end = () => {
       const command = words.slice(words.findIndex((word) => !/^\w+=/.test(word)))
-      if (words.some((word) => !/^\w+=/.test(word))) spoken.push({ words: withoutEnv(command), piped })
+      if (words.some((word) => !/^\w+=/.test(word))) parsed.push({ words: withoutEnv(command), piped })
       words = []
     }
     for (const token of line.match(/#.*|\d?>>?\s*\S+|&&|;|\||(?:"(?:\\.|[^"])*"|'[^']*'|\$\([^)]*\)|[^\s"';|&])+/g) ??
@@ -149,7 +149,7 @@ function commandsOf(code: string): readonly Spoken[] {
     }
     end()
   }
-  return spoken
+  return parsed
 }
 
 function withoutEnv(words: Words): Words {

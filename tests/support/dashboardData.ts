@@ -27,7 +27,7 @@ export interface DashboardData {
   /**
    * Payment held with an unknown outcome after a retry, an expired lease and a late outcome. olga has proposed a retry.
    */
-  readonly troubled: string
+  readonly faultyPayment: string
 }
 
 const RAILS = ['sepa', 'swift', 'card-acquirer'] as const
@@ -42,15 +42,15 @@ export async function seedDashboardData(db: TestDatabase): Promise<DashboardData
   const { control } = await apiRolesOf(db)
   const data = new DashboardSeeder(db, (owner) => control({ owner, apiKey: null }))
   await data.payments()
-  const troubled = await data.trouble()
+  const faultyPayment = await data.createFaultyPayment()
   await data.contradiction()
   await data.inFlight()
-  await data.people(troubled)
+  await data.people(faultyPayment)
   await data.workers()
   await data.primitives()
   await data.history()
   await sealLedger(db)
-  return { troubled }
+  return { faultyPayment }
 }
 
 class DashboardSeeder {
@@ -65,14 +65,17 @@ class DashboardSeeder {
 
   async payments(): Promise<void> {
     await this.#enqueue('sepa', 70)
-    await this.#carry('sepa', 60, (item, index) => paid(item, 40 + ((index * 37) % 160)))
+    await this.#claimAndComplete('sepa', 60, (item, index) => paid(item, 40 + ((index * 37) % 160)))
     await this.#enqueue('swift', 40)
-    await this.#carry('swift', 30, (item, index) => paid(item, 300 + ((index * 211) % 1_900)))
-    await this.#carry('swift', 6, (item) => ({ ...busy(item, 'RAIL_TIMEOUT', 10_000), outcomeUnknown: true }))
+    await this.#claimAndComplete('swift', 30, (item, index) => paid(item, 300 + ((index * 211) % 1_900)))
+    await this.#claimAndComplete('swift', 6, (item) => ({
+      ...busy(item, 'RAIL_TIMEOUT', 10_000),
+      outcomeUnknown: true,
+    }))
     await this.#enqueue('card-acquirer', 36)
-    await this.#carry('card-acquirer', 24, (item, index) => paid(item, 25 + index))
-    await this.#carry('card-acquirer', 3, (item) => refused(item))
-    await this.#carry('card-acquirer', 2, (item) => busy(item, 'RATE_LIMITED', 12))
+    await this.#claimAndComplete('card-acquirer', 24, (item, index) => paid(item, 25 + index))
+    await this.#claimAndComplete('card-acquirer', 3, (item) => refused(item))
+    await this.#claimAndComplete('card-acquirer', 2, (item) => busy(item, 'RATE_LIMITED', 12))
     await this.#enqueue('sepa', 3, true)
   }
 
@@ -83,9 +86,9 @@ class DashboardSeeder {
   }
 
   /** Creates a pending payment with a retry, an expired lease, a late outcome and a hold. */
-  async trouble(): Promise<string> {
+  async createFaultyPayment(): Promise<string> {
     await this.#enqueue('instant', 1)
-    const [first] = await this.#carry('instant', 1, (item) => busy(item, 'RAIL_UNAVAILABLE', 10_012))
+    const [first] = await this.#claimAndComplete('instant', 1, (item) => busy(item, 'RAIL_UNAVAILABLE', 10_012))
     if (first === undefined) throw new Error('the payment in trouble was not claimed')
     const { outboxId } = first
     await this.#db.makeDue(outboxId)
@@ -102,7 +105,7 @@ class DashboardSeeder {
       })
     }
     await this.#db.makeDue(outboxId)
-    await this.#carry('instant', 1, ({ leaseToken }) => ({
+    await this.#claimAndComplete('instant', 1, ({ leaseToken }) => ({
       outboxId,
       leaseToken,
       state: 'RETRYABLE',
@@ -132,12 +135,12 @@ class DashboardSeeder {
     await recordLateOutcome(this.#executor, WORKERS[1] ?? '', { ...lost, ...success, railReference: 'INST-77118' })
   }
 
-  async people(troubled: string): Promise<void> {
+  async people(faultyPayment: string): Promise<void> {
     const { rows } = await this.#db.queryNoRole<{ outbox_id: string }>(
       `SELECT outbox_id FROM outbox_operational_status WHERE state = 'FAILED' ORDER BY outbox_id`,
     )
     const reason = 'The bank confirms by phone that nothing was booked'
-    await resolveOutboxHold(this.#person('olga'), troubled, 'RETRY', reason)
+    await resolveOutboxHold(this.#person('olga'), faultyPayment, 'RETRY', reason)
     await redriveOutboxItem(this.#person('pavel'), rows[0]?.outbox_id ?? '', 'The customer has opened a new account')
     await pauseOutbox(this.#person('olga'), 'rail', 'swift', 'Cut-over of the correspondent bank')
     for (const because of ['Customer asked to wait', 'Name of the payee under review']) {
@@ -239,7 +242,7 @@ class DashboardSeeder {
     return claimOutboxBatch(this.#executor, size, workerId, 600, { rails: [railType] })
   }
 
-  async #carry(
+  async #claimAndComplete(
     railType: string,
     size: number,
     outcomeOf: (item: ClaimedItem, index: number) => AttemptOutcome,

@@ -5,10 +5,10 @@ import { createTestDatabase, type TestDatabase } from './database.js'
 import { createKey, openHttpFixture, TOKEN, type HttpFixture, type HttpFixtureOptions } from './httpFixture.js'
 
 /** A dashboard page and the errors of its browser. */
-export interface Visit {
+export interface OpenPage {
   readonly page: Page
   /** Returns errors and warnings of the console and of scripts, refusals by the content security policy included. */
-  readonly complaints: () => string[]
+  readonly browserErrors: () => string[]
   /** Opens a page by its address after `#/` and waits for its heading. */
   readonly goTo: (path: string) => Promise<void>
 }
@@ -42,7 +42,7 @@ export class DashboardFixture {
     return key
   }
 
-  open(token: string = TOKEN, options: BrowserContextOptions = {}): Promise<Visit> {
+  open(token: string = TOKEN, options: BrowserContextOptions = {}): Promise<OpenPage> {
     return visit(this.browser, `${this.http.address}/#token=${encodeURIComponent(token)}`, options)
   }
 
@@ -54,20 +54,20 @@ export class DashboardFixture {
 }
 
 /** Opens an address in a new browser profile. */
-export async function visit(browser: Browser, address: string, options: BrowserContextOptions = {}): Promise<Visit> {
+export async function visit(browser: Browser, address: string, options: BrowserContextOptions = {}): Promise<OpenPage> {
   const context = await browser.newContext({ locale: 'en-GB', timezoneId: 'UTC', ...options })
   // Long enough for a busy machine.
   context.setDefaultTimeout(60_000)
   const page = await context.newPage()
-  const complaints: string[] = []
-  page.on('pageerror', (error) => complaints.push(String(error)))
+  const browserErrors: string[] = []
+  page.on('pageerror', (error) => browserErrors.push(String(error)))
   page.on('console', (message) => {
-    if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text())
+    if (message.type() === 'error' || message.type() === 'warning') browserErrors.push(message.text())
   })
   await page.goto(address)
   return {
     page,
-    complaints: () => complaints,
+    browserErrors: () => browserErrors,
     goTo: async (path) => {
       // Changes the address like a link, without a reload.
       await page.evaluate(`location.hash = ${JSON.stringify(`#/${path}`)}`)

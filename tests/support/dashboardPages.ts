@@ -23,7 +23,7 @@ export const DASHBOARD_PAGES: readonly DashboardPage[] = [
 ]
 
 /** Screens and colours of the tests and screenshots. */
-export const DASHBOARD_LOOKS = [
+export const DASHBOARD_VARIANTS = [
   { name: 'desktop', viewport: { width: 1200, height: 750 }, colorScheme: 'light' },
   { name: 'dark', viewport: { width: 1200, height: 750 }, colorScheme: 'dark' },
   { name: 'phone', viewport: { width: 390, height: 844 }, colorScheme: 'light', hasTouch: true, isMobile: true },

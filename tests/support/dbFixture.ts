@@ -5,13 +5,13 @@ import { openDatabase, type Database, type DatabaseOptions } from '../../libs/db
 
 /** A database with a login and uniquely named roles for the tests of libs/db. It has no product schema. */
 export class DbFixture {
-  readonly name = `db_stage_${randomUUID().replaceAll('-', '')}`
+  readonly name = `db_fixture_${randomUUID().replaceAll('-', '')}`
   /** Login that is a member of the roles and inherits none. */
   readonly login = `${this.name}_app`
   readonly worker = `${this.name}_worker`
   readonly reader = `${this.name}_reader`
   /** Role that is not granted to the login. */
-  readonly stranger = `${this.name}_stranger`
+  readonly notGranted = `${this.name}_not_granted`
   /** Superuser connection to this database. */
   readonly admin = new Client(urlFor(this.name))
   readonly #opened: Database[] = []
@@ -23,7 +23,7 @@ export class DbFixture {
       await server.query(`
         CREATE ROLE ${fixture.worker};
         CREATE ROLE ${fixture.reader};
-        CREATE ROLE ${fixture.stranger};
+        CREATE ROLE ${fixture.notGranted};
         CREATE ROLE ${fixture.login} LOGIN NOINHERIT PASSWORD 'fixture';
         GRANT ${fixture.worker}, ${fixture.reader} TO ${fixture.login}`)
     })
@@ -69,7 +69,7 @@ export class DbFixture {
     await this.admin.end()
     await asServerAdmin(async (server) => {
       await server.query(`DROP DATABASE ${this.name} WITH (FORCE)`)
-      await server.query(`DROP ROLE ${this.login}, ${this.worker}, ${this.reader}, ${this.stranger}`)
+      await server.query(`DROP ROLE ${this.login}, ${this.worker}, ${this.reader}, ${this.notGranted}`)
     })
   }
 }

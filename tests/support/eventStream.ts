@@ -27,7 +27,7 @@ export class EventStreamClient {
   }
 
   /** Returns the data of the events with this name. */
-  heard(name: string): string[] {
+  dataOf(name: string): string[] {
     return this.events.flatMap(({ event, data }) => (event === name ? [data] : []))
   }
 

@@ -17,13 +17,13 @@ export async function fingerprint(db: TestDatabase): Promise<Fingerprint> {
 
 export async function rowHashes(db: TestDatabase): Promise<Record<string, string>> {
   // One query for all tables, because tests with many attempts repeat it after each attempt.
-  const questions = (await tableNames(db)).map(
+  const queries = (await tableNames(db)).map(
     (table) =>
       `SELECT ${escapeLiteral(table)} AS table,
          encode(sha256(convert_to(COALESCE(string_agg(t::text, chr(10) ORDER BY t::text), ''), 'UTF8')), 'hex') AS hash
        FROM ${quoteIdentifier(table)} t`,
   )
-  const { rows } = await db.queryNoRole<{ table: string; hash: string }>(questions.join(' UNION ALL '))
+  const { rows } = await db.queryNoRole<{ table: string; hash: string }>(queries.join(' UNION ALL '))
   return Object.fromEntries(rows.map(({ table, hash }) => [table, hash]))
 }
 

@@ -18,7 +18,7 @@ const report = { sent: 0, refused: 0, serverErrors: 0, slowConnections: 0 }
 const agent = new Agent({ connections: 64 })
 const slow = new Set()
 
-const timers = [setInterval(sendSome, 20), setInterval(dawdle, 50)]
+const timers = [setInterval(sendSome, 20), setInterval(sendSlowly, 50)]
 process.stdin.resume()
 process.stdin.once('end', () => {
   for (const timer of timers) clearInterval(timer)
@@ -57,7 +57,7 @@ async function send() {
 }
 
 /** Keeps connections open by sending one byte at a time. One in ten sends a header of 1 MB at once. */
-function dawdle() {
+function sendSlowly() {
   for (const socket of slow) socket.write('x')
   if (slow.size >= SLOW_MAX) return
   report.slowConnections += 1

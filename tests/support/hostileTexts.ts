@@ -65,9 +65,9 @@ const ELEMENTS = [
   '<isindex/action=javascript:hacked()/type=image>',
   '<x/onpointerover=hacked()/style=position:fixed;inset:0>',
 ]
-const WAYS_OUT = ['', '"/>', "'/>", '</script>', '</style>', '</title>', '-->', '<!--', '`>', '\\">']
+const ESCAPES = ['', '"/>', "'/>", '</script>', '</style>', '</title>', '-->', '<!--', '`>', '\\">']
 
 /** Unique texts that are short enough for an id with a suffix. */
 const ALL: readonly string[] = [
-  ...new Set([...BASIC, ...ELEMENTS.flatMap((element) => WAYS_OUT.map((out) => `${out}${element}`))]),
+  ...new Set([...BASIC, ...ELEMENTS.flatMap((element) => ESCAPES.map((out) => `${out}${element}`))]),
 ].filter((text) => text.length <= 120)

@@ -17,7 +17,7 @@ import type { TestDatabase, TestLogin } from './database.js'
 
 export const TOKEN = 'token-of-the-tests'
 
-interface StageRequest {
+interface FixtureRequest {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
@@ -31,7 +31,7 @@ export interface HttpFixture {
   readonly metrics: Metrics
   readonly routes: readonly Route[]
   /** Sends a request with the token, unless the headers override it. */
-  call(path: string, init?: StageRequest): Promise<Response>
+  call(path: string, init?: FixtureRequest): Promise<Response>
   /** Posts an instruction with an idempotency key. */
   post(body: unknown, key?: string): Promise<Response>
   close(): Promise<void>
@@ -108,7 +108,7 @@ export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOpti
     ...overrides,
   })
   const address = await server.listen({ host: '127.0.0.1', port: 0 })
-  const call = (path: string, init: StageRequest = {}) =>
+  const call = (path: string, init: FixtureRequest = {}) =>
     fetch(`${address}${path}`, { ...init, headers: { authorization: `Bearer ${TOKEN}`, ...init.headers } })
   return {
     address,

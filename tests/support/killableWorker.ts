@@ -36,8 +36,8 @@ export class KillableWorker {
     const { stdout, ended, child } = this.#running
     while (!stdout().includes(`Worker ${this.workerId} serves`)) {
       if (child.stdout === null) throw new Error(`${this.workerId} has no output`)
-      const said = await Promise.race([once(child.stdout, 'data'), ended])
-      if ('stderr' in said) throw new Error(`${this.workerId} ended before it was at work: ${said.stderr}`)
+      const output = await Promise.race([once(child.stdout, 'data'), ended])
+      if ('stderr' in output) throw new Error(`${this.workerId} ended before it was at work: ${output.stderr}`)
     }
   }
 

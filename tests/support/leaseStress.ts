@@ -23,7 +23,7 @@ export interface LeaseStressResult {
   /** Tokens that are not greater than the previous one of their resource, in commit order. */
   readonly notGreater: readonly unknown[]
   /** Printed tokens that the database never issued, or that were printed twice. */
-  readonly unfounded: readonly string[]
+  readonly unrecorded: readonly string[]
 }
 
 /**
@@ -33,12 +33,12 @@ export interface LeaseStressResult {
 export async function runLeaseStress(db: TestDatabase, options: LeaseStressOptions): Promise<LeaseStressResult> {
   await recordTokens(db)
   const { url } = await db.createLogin('stress', { roles: ['symphony_executor'] })
-  const told: string[] = []
-  const spoken = new EventEmitter()
+  const printed: string[] = []
+  const emitter = new EventEmitter()
   const start = () =>
     startHolder(url, db.schema, (token) => {
-      told.push(token)
-      spoken.emit(String(told.length))
+      printed.push(token)
+      emitter.emit(String(printed.length))
     })
   const holders = Array.from({ length: options.processes }, start)
   const done = { kills: 0, expired: 0, removed: 0 }
@@ -46,7 +46,7 @@ export async function runLeaseStress(db: TestDatabase, options: LeaseStressOptio
     for (let target = options.tokensPerKill; target <= options.tokens; target += options.tokensPerKill) {
       // A process that exits by itself has failed and printed why.
       const ended = Promise.race(holders.map(({ closed }) => closed.then(() => 'ended')))
-      if (told.length < target && (await Promise.race([once(spoken, String(target)), ended])) === 'ended') {
+      if (printed.length < target && (await Promise.race([once(emitter, String(target)), ended])) === 'ended') {
         throw new Error('a process exited by itself')
       }
       await kill(holders.shift()!)
@@ -59,28 +59,28 @@ export async function runLeaseStress(db: TestDatabase, options: LeaseStressOptio
   } finally {
     await Promise.all(holders.map(kill))
   }
-  return { ...done, ...(await judge(db, told)) }
+  return { ...done, ...(await check(db, printed)) }
 }
 
 const PROGRAM = `
-const [leaseDoor, dbDoor, url, schema] = process.argv.slice(1)
-const { acquireLease, renewLease, releaseLease } = await import(leaseDoor)
-const { openDatabase } = await import(dbDoor)
+const [leaseModule, dbModule, url, schema] = process.argv.slice(1)
+const { acquireLease, renewLease, releaseLease } = await import(leaseModule)
+const { openDatabase } = await import(dbModule)
 const executor = openDatabase({ url, schema }).as('symphony_executor')
 const oneOf = (list) => list[Math.floor(Math.random() * list.length)]
 const claims = new Map()
-const say = (resource, grant) => grant && console.log(resource + ' ' + grant.fencingToken + '.')
+const print = (resource, grant) => grant && console.log(resource + ' ' + grant.fencingToken + '.')
 async function step() {
   const resource = oneOf(['a', 'b', 'c', 'd'])
   const claim = claims.get(resource)
   const dice = Math.random()
-  if (claim && dice < 0.5) return say(resource, await renewLease(executor, claim, 60_000))
+  if (claim && dice < 0.5) return print(resource, await renewLease(executor, claim, 60_000))
   if (claim && dice < 0.7) return claims.delete(resource) && releaseLease(executor, claim)
   // All processes use the same owners, so each can replace the leases of the others.
   const owner = oneOf(['x', 'y'])
   const grant = await acquireLease(executor, { resource, owner, durationMs: 60_000 })
   if (grant) claims.set(resource, { resource, owner, leaseId: grant.leaseId })
-  say(resource, grant)
+  print(resource, grant)
 }
 await Promise.all([1, 2, 3].map(async () => { for (;;) await step() }))
 `
@@ -112,15 +112,15 @@ async function kill({ process: child, closed }: Holder): Promise<void> {
  */
 async function recordTokens(db: TestDatabase): Promise<void> {
   await db.queryNoRole(`
-    CREATE SCHEMA turmoil;
-    CREATE TABLE turmoil.issued (no bigint GENERATED ALWAYS AS IDENTITY, resource text, token bigint);
-    CREATE FUNCTION turmoil.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+    CREATE SCHEMA lease_stress;
+    CREATE TABLE lease_stress.issued (no bigint GENERATED ALWAYS AS IDENTITY, resource text, token bigint);
+    CREATE FUNCTION lease_stress.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
     BEGIN
-      INSERT INTO turmoil.issued (resource, token) VALUES (NEW.resource, NEW.fencing_token);
+      INSERT INTO lease_stress.issued (resource, token) VALUES (NEW.resource, NEW.fencing_token);
       RETURN NULL;
     END $$;
-    CREATE TRIGGER turmoil AFTER UPDATE ON symphony_leases FOR EACH ROW
-      WHEN (NEW.fencing_token IS DISTINCT FROM OLD.fencing_token) EXECUTE FUNCTION turmoil.record()`)
+    CREATE TRIGGER lease_stress AFTER UPDATE ON symphony_leases FOR EACH ROW
+      WHEN (NEW.fencing_token IS DISTINCT FROM OLD.fencing_token) EXECUTE FUNCTION lease_stress.record()`)
 }
 
 /** Expires all leases as if two hours had passed, and purges two resources. */
@@ -137,17 +137,17 @@ async function jumpInTime(db: TestDatabase): Promise<{ expired: number; removed:
   return { expired: rows.length, removed }
 }
 
-async function judge(db: TestDatabase, told: readonly string[]) {
+async function check(db: TestDatabase, printed: readonly string[]) {
   const { rows: issued } = await db.queryNoRole<{ token: string }>(
-    `SELECT resource || ' ' || token AS token FROM turmoil.issued`,
+    `SELECT resource || ' ' || token AS token FROM lease_stress.issued`,
   )
   const { rows: notGreater } = await db.queryNoRole(
     `SELECT * FROM (
-       SELECT no, resource, token, lag(token) OVER (PARTITION BY resource ORDER BY no) AS before FROM turmoil.issued
+       SELECT no, resource, token, lag(token) OVER (PARTITION BY resource ORDER BY no) AS before FROM lease_stress.issued
      ) t WHERE token <= before`,
   )
   const unclaimed = new Set(issued.map(({ token }) => token))
   // A line without a full stop was cut off by a kill.
-  const unfounded = told.filter((line) => line.endsWith('.') && !unclaimed.delete(line.slice(0, -1)))
-  return { issued: issued.length, notGreater, unfounded }
+  const unrecorded = printed.filter((line) => line.endsWith('.') && !unclaimed.delete(line.slice(0, -1)))
+  return { issued: issued.length, notGreater, unrecorded }
 }

@@ -103,7 +103,7 @@ export class LedgerFixture {
    * Creates every kind of ledger row and event: payments of each outcome, late outcomes, holds, decisions, a redrive, a
    * pause.
    */
-  async play(): Promise<void> {
+  async fill(): Promise<void> {
     const { db } = this
     const [ann, bob] = this.#people
     const paid = await enqueueAndFail(db, 2)

@@ -55,7 +55,7 @@ export async function tamper(client: Queryable, kind: TamperKind, random: Random
   for (;;) {
     await client.query('SAVEPOINT before_tamper')
     try {
-      const done = await DEEDS[kind](client, random)
+      const done = await TAMPER_FUNCTIONS[kind](client, random)
       if (done !== undefined) return { kind, ...done }
     } catch (error) {
       // Constraints also apply to a superuser who does not drop them.
@@ -65,13 +65,13 @@ export async function tamper(client: Queryable, kind: TamperKind, random: Random
   }
 }
 
-type Deed = (client: Queryable, random: Random) => Promise<Omit<Tamper, 'kind'> | undefined>
+type TamperFunction = (client: Queryable, random: Random) => Promise<Omit<Tamper, 'kind'> | undefined>
 
-const DEEDS: Readonly<Record<TamperKind, Deed>> = {
+const TAMPER_FUNCTIONS: Readonly<Record<TamperKind, TamperFunction>> = {
   flip: async (client, random) => {
     const table = pick(random, TABLES)
     const { name, type } = pick(random, await columnsOf(client, table))
-    const row = await createRow(client, table, random)
+    const row = await pickRow(client, table, random)
     const expression = FLIPS[type]?.(quote(name), between(random, 0, 100_000))
     if (expression === undefined) throw new Error(`FLIPS has no expression for ${type}; add one`)
     const { rows } = await client.query<{ now: string | null }>(
@@ -85,7 +85,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
 
   delete: async (client, random) => {
     const table = pick(random, ROW_TABLE_NAMES)
-    const row = await createRow(client, table, random)
+    const row = await pickRow(client, table, random)
     await client.query(`DELETE FROM ${table} WHERE ctid = $1::tid`, [row.place])
     return { description: `${table} ${row.key}`, names: about(row.names, []) }
   },
@@ -93,7 +93,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
   swap: async (client, random) => {
     const table = pick(random, ROW_TABLE_NAMES)
     const { name } = pick(random, await columnsOf(client, table))
-    const [one, other] = [await createRow(client, table, random), await createRow(client, table, random)]
+    const [one, other] = [await pickRow(client, table, random), await pickRow(client, table, random)]
     if (one.text[name] === other.text[name]) return undefined
     await client.query(
       `UPDATE ${table} t SET ${quote(name)} = s.${quote(name)} FROM ${table} s
@@ -108,7 +108,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
 
   insert: async (client, random) => {
     const table = pick(random, ROW_TABLE_NAMES)
-    const row = await createRow(client, table, random)
+    const row = await pickRow(client, table, random)
     const id = randomUUID()
     const number = String(between(random, 100, 1_000_000))
     const fresh = {
@@ -127,7 +127,7 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
   },
 
   'truncate tail': async (client, random) => {
-    const [block, last] = await createBlock(client, random)
+    const [block, last] = await pickBlock(client, random)
     await deleteRowsAfter(client, block)
     return {
       description: `every row after block ${block} of ${last}`,
@@ -167,14 +167,14 @@ const DEEDS: Readonly<Record<TamperKind, Deed>> = {
   },
 
   restore: async (client, random) => {
-    const [block, last] = await createBlock(client, random)
+    const [block, last] = await pickBlock(client, random)
     await deleteRowsAfter(client, block)
     await client.query('DELETE FROM payment_outbox_blocks WHERE block_no > $1', [block])
     return { description: `the state as of block ${block} of ${last}`, names: isCheckpoint }
   },
 
   fork: async (client, random) => {
-    const [block] = await createBlock(client, random)
+    const [block] = await pickBlock(client, random)
     await client.query('DELETE FROM payment_outbox_blocks WHERE block_no > $1', [block])
     await reseal(client, between(random, 1, BLOCK_ROWS - 1))
     return { description: `other blocks after block ${block}`, names: isCheckpoint }
@@ -201,7 +201,7 @@ interface FoundRow {
   readonly blocks: readonly string[]
 }
 
-async function createRow(client: Queryable, table: Table, random: Random): Promise<FoundRow> {
+async function pickRow(client: Queryable, table: Table, random: Random): Promise<FoundRow> {
   const columns = await columnsOf(client, table)
   const texts = columns.map(({ name }) => `'${name}', t.${quote(name)}::text`).join(', ')
   const key = table === 'payment_outbox_blocks' ? 'block_no' : ROW_TABLES[table]
@@ -247,7 +247,7 @@ const FLIPS: Readonly<Record<string, (column: string, spot: number) => string>> 
     `CASE ${column} WHEN 'RETRYABLE' THEN 'ZOMBIE_REQUEUE' ELSE 'RETRYABLE' END::outbox_attempt_state`,
 }
 
-async function createBlock(client: Queryable, random: Random): Promise<[block: string, last: string]> {
+async function pickBlock(client: Queryable, random: Random): Promise<[block: string, last: string]> {
   const { rows } = await client.query<{ no: string }>(
     'SELECT block_no::text AS no FROM payment_outbox_blocks ORDER BY block_no',
   )
@@ -298,7 +298,7 @@ async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<stri
 
 /** Changes every row of an item. */
 async function rewritePayment(client: Queryable, random: Random): Promise<string> {
-  const identity = await createRow(client, 'payment_outbox_identities', random)
+  const identity = await pickRow(client, 'payment_outbox_identities', random)
   const outboxId = identity.key
   await client.query(
     `UPDATE payment_outbox_identities SET instruction_id = instruction_id || 'X' WHERE outbox_id = $1`,

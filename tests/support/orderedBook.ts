@@ -7,7 +7,7 @@ export type OrderedLine =
       readonly participant: string
       readonly sequence: number
       /** Reaction of the rail. `hangs` lasts until the calling process is killed. */
-      readonly fate: 'success' | 'terminal' | 'retryable' | 'throws' | 'hangs'
+      readonly answer: 'success' | 'terminal' | 'retryable' | 'throws' | 'hangs'
       readonly pid: number
     }
   | { readonly what: 'resumed'; readonly participant: string }
@@ -71,14 +71,14 @@ export function orderDefects(lines: readonly OrderedLine[], halts: boolean): str
       refused = undefined
       continue
     }
-    const { sequence, fate } = line
+    const { sequence, answer } = line
     if (sequence < highest) defects.push(`${sequence} arrived after ${highest}`)
     if (sequence > highest + 1) defects.push(`${sequence} arrived before ${highest + 1}`)
     // A repeat of the refused item is no defect: a worker was killed before it recorded the refusal.
     if (halts && refused !== undefined && sequence !== refused)
       defects.push(`${sequence} passed the failure of ${refused}`)
     highest = Math.max(highest, sequence)
-    refused = fate === 'terminal' ? sequence : undefined
+    refused = answer === 'terminal' ? sequence : undefined
   }
   return defects
 }

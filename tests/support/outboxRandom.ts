@@ -62,7 +62,7 @@ const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set([
  */
 export class RandomOutbox {
   readonly #db: TestDatabase
-  readonly #hands: RandomWorkers
+  readonly #workers: RandomWorkers
   readonly #random: () => number
   readonly #participants: readonly string[]
   readonly #rails: readonly string[]
@@ -72,9 +72,9 @@ export class RandomOutbox {
   /** Steps; repeated entries are more likely. */
   readonly #steps: readonly (() => Promise<unknown>)[]
 
-  constructor(db: TestDatabase, seed: number, hands: RandomWorkers) {
+  constructor(db: TestDatabase, seed: number, workers: RandomWorkers) {
     this.#db = db
-    this.#hands = hands
+    this.#workers = workers
     this.#random = mulberry32(seed)
     const name = (kind: string) => [1, 2, 3].map((number) => `${kind}-${seed}-${number}`)
     this.#participants = name('participant')
@@ -89,7 +89,7 @@ export class RandomOutbox {
       () => this.#release(),
       () => this.#begin(),
       () => this.#holdLeased(),
-      () => this.#tellLate(),
+      () => this.#reportLate(),
       () => this.#expire(),
       () => this.#hold(),
       () => this.#resolve(),
@@ -107,12 +107,12 @@ export class RandomOutbox {
 
   /** Runs every operation once, then random steps. */
   async run(steps: number, afterStep?: (step: number) => Promise<void>): Promise<void> {
-    await this.#tour()
-    await this.play(steps, afterStep)
+    await this.#runEveryOperation()
+    await this.runRandomSteps(steps, afterStep)
   }
 
   /** Runs random steps only. */
-  async play(steps: number, afterStep?: (step: number) => Promise<void>): Promise<void> {
+  async runRandomSteps(steps: number, afterStep?: (step: number) => Promise<void>): Promise<void> {
     for (let step = 0; step < steps; step++) {
       try {
         await this.#pick(this.#steps)()
@@ -127,16 +127,16 @@ export class RandomOutbox {
    * Covers every kind of attempt, event and decision, and leaves an item in each state. The random steps do not use its
    * items.
    */
-  async #tour(): Promise<void> {
-    const tour = new Tour(this.#db, this.#hands)
-    await tour.wearOut(false)
-    await tour.wearOut(true)
-    await tour.decide()
-    await tour.redrive()
-    await tour.freeze()
-    await tour.lease()
-    await tour.order()
-    await tour.redriveInOrder()
+  async #runEveryOperation(): Promise<void> {
+    const operations = new EveryOperation(this.#db, this.#workers)
+    await operations.exhaustAttempts(false)
+    await operations.exhaustAttempts(true)
+    await operations.decide()
+    await operations.redrive()
+    await operations.freeze()
+    await operations.lease()
+    await operations.order()
+    await operations.redriveInOrder()
   }
 
   async #enqueue(): Promise<void> {
@@ -150,7 +150,9 @@ export class RandomOutbox {
         ...(this.#chance(0.2) ? { traceContext: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01 vendor=1` } : {}),
       }),
     )
-    const items = await enqueuePaymentOutboxBatch(this.#hands.ingest(), instructions, { isMessage: this.#chance(0.2) })
+    const items = await enqueuePaymentOutboxBatch(this.#workers.ingest(), instructions, {
+      isMessage: this.#chance(0.2),
+    })
     this.#items.push(...items.map((item) => item.outboxId))
   }
 
@@ -158,7 +160,7 @@ export class RandomOutbox {
     const workerId = `worker-${this.#int(1, 3)}`
     const rails = this.#chance(0.5) ? { rails: [this.#pick(this.#rails)] } : { rails: this.#rails }
     const marked = this.#chance(0.3) ? { markedRails: [this.#pick(this.#rails)] } : {}
-    const items = await claimOutboxBatch(this.#hands.executor(), this.#int(1, 5), workerId, this.#int(60, 3600), {
+    const items = await claimOutboxBatch(this.#workers.executor(), this.#int(1, 5), workerId, this.#int(60, 3600), {
       ...rails,
       ...marked,
     })
@@ -170,7 +172,7 @@ export class RandomOutbox {
     const recent = this.#leases.slice(-10).filter((lease) => lease.workerId === workerId)
     if (recent.length === 0) return
     await completeOutboxAttempts(
-      this.#hands.executor(),
+      this.#workers.executor(),
       workerId,
       recent.slice(0, this.#int(1, 5)).map((lease) => this.#outcome(lease)),
     )
@@ -195,28 +197,28 @@ export class RandomOutbox {
 
   async #renew(): Promise<void> {
     const lease = this.#pick(this.#leases.slice(-5))
-    await renewOutboxLease(this.#hands.executor(), lease, lease.workerId, this.#int(60, 3600))
+    await renewOutboxLease(this.#workers.executor(), lease, lease.workerId, this.#int(60, 3600))
   }
 
   async #release(): Promise<void> {
     const lease = this.#pick(this.#leases.slice(-5))
-    await releaseOutboxLease(this.#hands.executor(), lease, lease.workerId)
+    await releaseOutboxLease(this.#workers.executor(), lease, lease.workerId)
   }
 
   async #begin(): Promise<void> {
     const lease = this.#pick(this.#leases.slice(-5))
-    await beginOutboxDispatch(this.#hands.executor(), lease, lease.workerId)
+    await beginOutboxDispatch(this.#workers.executor(), lease, lease.workerId)
   }
 
   async #holdLeased(): Promise<void> {
     const lease = this.#pick(this.#leases.slice(-5))
-    await holdLeasedOutboxItem(this.#hands.executor(), lease, lease.workerId, 'not mine to send')
+    await holdLeasedOutboxItem(this.#workers.executor(), lease, lease.workerId, 'not mine to send')
   }
 
-  async #tellLate(): Promise<void> {
+  async #reportLate(): Promise<void> {
     const { outboxId, leaseToken, workerId } = this.#pick(this.#leases)
     const state = this.#pick(['DISPATCHED', 'FAILED', 'RETRYABLE', 'RETRYABLE'] as const)
-    await recordLateOutcome(this.#hands.executor(), workerId, {
+    await recordLateOutcome(this.#workers.executor(), workerId, {
       outboxId,
       leaseToken,
       state,
@@ -234,7 +236,7 @@ export class RandomOutbox {
     )
     if (rows.length === 0) return
     if (this.#chance(0.5)) await this.#claim()
-    await repairExpiredLeases(this.#hands.executor(), 100, 'repairer')
+    await repairExpiredLeases(this.#workers.executor(), 100, 'repairer')
   }
 
   async #hold(): Promise<void> {
@@ -291,7 +293,7 @@ export class RandomOutbox {
   /** Freezes dispatch, which marks the outcome of every pending item as unknown, and lifts the freeze. */
   async #freeze(): Promise<void> {
     await freezeDispatch(this.#person(), 'restored by hand')
-    await checkDispatchEpoch(this.#hands.executor(), 'worker-1')
+    await checkDispatchEpoch(this.#workers.executor(), 'worker-1')
     await liftDispatchFreeze(this.#person(), 'the books agree')
   }
 
@@ -301,7 +303,7 @@ export class RandomOutbox {
   }
 
   #person(): Queryable {
-    return this.#pick(this.#hands.people)()
+    return this.#pick(this.#workers.people)()
   }
 
   #int(min: number, max: number): number {
@@ -319,18 +321,18 @@ export class RandomOutbox {
 }
 
 /** Runs every operation of the outbox once, always in the same order. */
-class Tour {
-  readonly #hands: RandomWorkers
+class EveryOperation {
+  readonly #workers: RandomWorkers
   readonly #db: TestDatabase
   #visits = 0
 
-  constructor(db: TestDatabase, hands: RandomWorkers) {
+  constructor(db: TestDatabase, workers: RandomWorkers) {
     this.#db = db
-    this.#hands = hands
+    this.#workers = workers
   }
 
   /** Makes 20 attempts of one item. The last makes it FAILED, or holds it if its outcome is unknown. */
-  async wearOut(outcomeUnknown: boolean): Promise<void> {
+  async exhaustAttempts(outcomeUnknown: boolean): Promise<void> {
     const railType = await this.#enqueue()
     for (let attempt = 1; attempt <= 20; attempt++) {
       await this.#complete(await this.#claim(railType), { state: 'RETRYABLE', outcomeUnknown, retryDelaySeconds: 0 })
@@ -342,31 +344,32 @@ class Tour {
     for (const decision of ['DISPATCHED', 'FAILED', 'RETRY'] as const) {
       const lease = await this.#claim(await this.#enqueue())
       await this.#complete(lease, { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' })
-      await this.#tellLate(lease, 'RETRYABLE')
+      await this.#reportLate(lease, 'RETRYABLE')
       const reference = decision === 'DISPATCHED' ? 'from the statement' : null
-      const propose = () => resolveOutboxHold(this.#hands.people[0](), lease.outboxId, decision, 'as agreed', reference)
+      const propose = () =>
+        resolveOutboxHold(this.#workers.people[0](), lease.outboxId, decision, 'as agreed', reference)
       const first = await propose()
-      await withdrawOutboxProposal(this.#hands.people[1](), first.proposalId!, 'not like this')
+      await withdrawOutboxProposal(this.#workers.people[1](), first.proposalId!, 'not like this')
       const second = await propose()
-      await approveOutboxProposal(this.#hands.people[1](), second.proposalId!)
-      await this.#tellLate(lease, decision === 'FAILED' ? 'DISPATCHED' : 'FAILED')
+      await approveOutboxProposal(this.#workers.people[1](), second.proposalId!)
+      await this.#reportLate(lease, decision === 'FAILED' ? 'DISPATCHED' : 'FAILED')
     }
     const lease = await this.#claim(await this.#enqueue(new Date(Date.now() - 1_000)))
-    await placeOutboxHold(this.#hands.people[0](), lease.outboxId, 'looks wrong')
+    await placeOutboxHold(this.#workers.people[0](), lease.outboxId, 'looks wrong')
     await this.#complete(lease, { state: 'RETRYABLE' })
-    await resolveOutboxHold(this.#hands.people[0](), lease.outboxId, 'RETRY', 'looks right')
+    await resolveOutboxHold(this.#workers.people[0](), lease.outboxId, 'RETRY', 'looks right')
   }
 
   async redrive(): Promise<void> {
     const lease = await this.#claim(await this.#enqueue())
     await this.#complete(lease, { state: 'FAILED', railCode: 'AC04', errorCode: 'CLOSED', latencyMs: 12 })
-    const { proposalId } = await redriveOutboxItem(this.#hands.people[0](), lease.outboxId, 'once more')
-    await approveOutboxProposal(this.#hands.people[1](), proposalId!)
+    const { proposalId } = await redriveOutboxItem(this.#workers.people[0](), lease.outboxId, 'once more')
+    await approveOutboxProposal(this.#workers.people[1](), proposalId!)
   }
 
   /** Ends leases in every way, and leaves one open. */
   async lease(): Promise<void> {
-    const executor = this.#hands.executor
+    const executor = this.#workers.executor
     const released = await this.#claim(await this.#enqueue())
     await renewOutboxLease(executor(), released, WORKER, 3_600)
     await releaseOutboxLease(executor(), released, WORKER)
@@ -389,11 +392,11 @@ class Tour {
 
   /** Halts and resumes a stream, pauses participants and rails, and leaves a pending item. */
   async order(): Promise<void> {
-    const [first, second] = this.#hands.people
+    const [first, second] = this.#workers.people
     const railType = await this.#enqueue(undefined, true)
     const participantId = railType
     for (const _ of [1, 2, 3]) {
-      await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
+      await enqueuePaymentOutboxBatch(this.#workers.ingest(), [
         buildInstruction({ participantId, railType, ordered: true }),
       ])
     }
@@ -409,9 +412,9 @@ class Tour {
 
   /** Redrives the failed head of a halted stream. Two blocked items are left. */
   async redriveInOrder(): Promise<void> {
-    const [first, second] = this.#hands.people
+    const [first, second] = this.#workers.people
     const railType = await this.#enqueue(undefined, true)
-    await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
+    await enqueuePaymentOutboxBatch(this.#workers.ingest(), [
       buildInstruction({ participantId: railType, railType, ordered: true }),
     ])
     await setParticipantOutboxPolicy(first(), railType, 'halt')
@@ -424,15 +427,15 @@ class Tour {
   /** Leaves an item that a freeze has marked unknown. */
   async freeze(): Promise<void> {
     await this.#enqueue()
-    await freezeDispatch(this.#hands.people[0](), 'restored by hand')
-    await checkDispatchEpoch(this.#hands.executor(), WORKER)
-    await liftDispatchFreeze(this.#hands.people[1](), 'the books agree')
+    await freezeDispatch(this.#workers.people[0](), 'restored by hand')
+    await checkDispatchEpoch(this.#workers.executor(), WORKER)
+    await liftDispatchFreeze(this.#workers.people[1](), 'the books agree')
   }
 
   /** Enqueues an item on a new rail, for a participant of the same name. */
   async #enqueue(notBefore?: Date, ordered = false): Promise<string> {
     const railType = `tour-${++this.#visits}`
-    await enqueuePaymentOutboxBatch(this.#hands.ingest(), [
+    await enqueuePaymentOutboxBatch(this.#workers.ingest(), [
       buildInstruction({
         railType,
         participantId: railType,
@@ -444,7 +447,7 @@ class Tour {
   }
 
   async #claim(railType: string, marked = false): Promise<ClaimedItem> {
-    const [item] = await claimOutboxBatch(this.#hands.executor(), 1, WORKER, 600, {
+    const [item] = await claimOutboxBatch(this.#workers.executor(), 1, WORKER, 600, {
       rails: [railType],
       ...(marked ? { markedRails: [railType] } : {}),
     })
@@ -455,13 +458,14 @@ class Tour {
     { outboxId, leaseToken }: ClaimedItem,
     outcome: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>,
   ): Promise<void> {
-    await completeOutboxAttempts(this.#hands.executor(), WORKER, [{ outboxId, leaseToken, ...outcome }])
+    await completeOutboxAttempts(this.#workers.executor(), WORKER, [{ outboxId, leaseToken, ...outcome }])
   }
 
-  async #tellLate({ outboxId, leaseToken }: ClaimedItem, state: CompletionState): Promise<void> {
+  async #reportLate({ outboxId, leaseToken }: ClaimedItem, state: CompletionState): Promise<void> {
     const late = { outboxId, leaseToken, state, railReference: 'late' }
-    const { eventId, eventType } = await recordLateOutcome(this.#hands.executor(), WORKER, late)
-    if (eventType === 'TERMINAL_BLOCKED') await reviewOutboxContradiction(this.#hands.people[0](), eventId, 'compared')
+    const { eventId, eventType } = await recordLateOutcome(this.#workers.executor(), WORKER, late)
+    if (eventType === 'TERMINAL_BLOCKED')
+      await reviewOutboxContradiction(this.#workers.people[0](), eventId, 'compared')
   }
 }
 

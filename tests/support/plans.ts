@@ -147,16 +147,16 @@ export function scansOf({ statements }: Execution, table: string): PlanNode[] {
  * Returns the indexes that each statement used on the large tables, sorted by name, and whether each has a condition.
  * Join order, bitmaps and caches are left out, because the planner may choose them.
  */
-export function waysOf({ statements }: Execution, tables: readonly string[]): string[] {
+export function indexesOf({ statements }: Execution, tables: readonly string[]): string[] {
   return statements.flatMap(({ nodes }) => {
-    const ways = nodes
+    const indexes = nodes
       .filter(
         ({ type, relation }) => type.endsWith('Scan') && type !== 'Bitmap Heap Scan' && tables.includes(relation ?? ''),
       )
       .map(({ type, relation, index, isLookUp }) =>
         index === undefined ? `${type} of ${relation}` : `${index}${isLookUp ? '' : ' from its beginning'}`,
       )
-    return ways.length === 0 ? [] : [ways.toSorted().join(', ')]
+    return indexes.length === 0 ? [] : [indexes.toSorted().join(', ')]
   })
 }
 

@@ -43,7 +43,7 @@ export class RelayFixture {
   readonly #bookUrl: string
   readonly #loginUrl: string
 
-  private constructor(given: Pick<RelayFixture, 'db' | 'checkpoints' | 'bookFile'>, files: StageFiles) {
+  private constructor(given: Pick<RelayFixture, 'db' | 'checkpoints' | 'bookFile'>, files: FixtureFiles) {
     this.db = given.db
     this.checkpoints = given.checkpoints
     this.bookFile = given.bookFile
@@ -131,8 +131,8 @@ export class RelayFixture {
 
   /** Returns the outcomes of payments by the policy of their rail. */
   async outcomesOf(items: readonly Enqueued[]): Promise<Record<string, RelayOutcome>> {
-    const told = items.map(async ({ railType, outboxId }) => [railType, await this.outcomeOf(outboxId)] as const)
-    return Object.fromEntries(await Promise.all(told))
+    const outcomes = items.map(async ({ railType, outboxId }) => [railType, await this.outcomeOf(outboxId)] as const)
+    return Object.fromEntries(await Promise.all(outcomes))
   }
 
   /** Counts items that are neither terminal nor held, through a pool that survives a server restart. */
@@ -159,9 +159,9 @@ export class RelayFixture {
       effects: await readRailEffects(this.bookFile),
       drained: true,
     })
-    const unjudged = ALL_INVARIANTS.filter((id) => !invariants.some((verdict) => verdict.id === id))
+    const unchecked = ALL_INVARIANTS.filter((id) => !invariants.some((verdict) => verdict.id === id))
     const broken = invariants.filter(({ ok }) => !ok).map(({ id, found }) => `${id}: ${found.join(', ')}`)
-    return [...unjudged.map((id) => `${id} was not checked`), ...broken]
+    return [...unchecked.map((id) => `${id} was not checked`), ...broken]
   }
 
   /** Reads a metric of this worker. */
@@ -180,13 +180,13 @@ async function untilStarted({ child, ended, stderr }: Running): Promise<void> {
       if (stderr().includes('worker_started')) resolve()
     })
   })
-  const ending = ended.then((said) => {
-    throw new Error(`the worker ended with ${said.exitCode} before it was at work: ${said.stderr}`)
+  const earlyExit = ended.then((output) => {
+    throw new Error(`the worker ended with ${output.exitCode} before it was at work: ${output.stderr}`)
   })
-  await Promise.race([started, ending])
+  await Promise.race([started, earlyExit])
 }
 
-interface StageFiles {
+interface FixtureFiles {
   readonly railsFile: string
   readonly bookUrl: string
   readonly loginUrl: string

@@ -149,8 +149,8 @@ function owned(name: string, object: Properties): string {
 }
 
 function comment(what: string, name: string, properties: Properties): readonly string[] {
-  const said = properties['comment']
-  return said === undefined ? [] : [`COMMENT ON ${what} ${name} IS '${String(said).replaceAll("'", "''")}';`]
+  const content = properties['comment']
+  return content === undefined ? [] : [`COMMENT ON ${what} ${name} IS '${String(content).replaceAll("'", "''")}';`]
 }
 
 function text(properties: Properties, property: string): string {

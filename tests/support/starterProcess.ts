@@ -55,13 +55,13 @@ try {
 export class StarterKit {
   readonly folder: string
   readonly binaries: string
-  readonly #door: string
+  readonly #entryPoint: string
   readonly #node: string
 
   private constructor(folder: string, node: string) {
     this.folder = folder
     this.binaries = join(folder, 'native')
-    this.#door = join(folder, 'embedded', 'index.js')
+    this.#entryPoint = join(folder, 'embedded', 'index.js')
     this.#node = node
   }
 
@@ -78,7 +78,13 @@ export class StarterKit {
   async start(options: StartOptions, account?: Account): Promise<Starter> {
     const child = spawn(
       this.#node,
-      ['--input-type=module', '--eval', PROGRAM, this.#door, JSON.stringify({ binaries: this.binaries, ...options })],
+      [
+        '--input-type=module',
+        '--eval',
+        PROGRAM,
+        this.#entryPoint,
+        JSON.stringify({ binaries: this.binaries, ...options }),
+      ],
       // A process group, so that a test can send the signal of Ctrl-C.
       { ...account, cwd: '/', detached: true, stdio: ['pipe', 'pipe', 'inherit'] },
     )

@@ -21,7 +21,7 @@ export class WireMessages {
     this.#names = direction === 'toServer' ? CLIENT_MESSAGES : SERVER_MESSAGES
     this.#hasLetter = () => direction === 'toClient' || session.isStarted
     this.#onEnd = (message, body) => {
-      if (direction === 'toServer') session.heard(message, body)
+      if (direction === 'toServer') session.onMessage(message, body)
     }
   }
 
@@ -61,7 +61,7 @@ export class WireMessages {
 export class WireSession {
   isStarted = false
 
-  heard(message: string, body: Buffer): void {
+  onMessage(message: string, body: Buffer): void {
     if (message !== 'StartupMessage') return
     // A request for encryption is answered by one byte, and another startup message follows.
     this.isStarted = body.readUInt32BE() === PROTOCOL_3

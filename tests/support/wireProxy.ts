@@ -10,7 +10,7 @@ import { WireMessages, WireSession, type Direction, type WirePlace } from './wir
  */
 export type WireFault = 'end' | 'reset' | 'freeze' | { readonly delayMs: number }
 
-export interface WireStrike {
+export interface ArmedFault {
   readonly direction: Direction
   /** Number of bytes of that direction that pass after `arm` and before the fault. */
   readonly afterBytes: number
@@ -21,21 +21,21 @@ export interface WireTally {
   /** Number of bytes that passed since `arm`. */
   readonly passed: Readonly<Record<Direction, number>>
   /** Position of the fault. Undefined if its byte was never reached. */
-  readonly struckAt: WirePlace | undefined
+  readonly faultAt: WirePlace | undefined
 }
 
 /** A proxy for PostgreSQL that fails at a chosen byte and names the protocol message of that byte. */
 export class WireProxy {
   readonly #server: Server
   readonly #connections = new Set<WireConnection>()
-  #strike: WireStrike | undefined
+  #armed: ArmedFault | undefined
   #passed: Record<Direction, number> = { toServer: 0, toClient: 0 }
-  #struckAt: WirePlace | undefined
+  #faultAt: WirePlace | undefined
 
   private constructor(target: URL) {
     this.#server = createServer((client) => {
       const server = connect(Number(target.port), target.hostname)
-      const connection = new WireConnection(client, server, (direction, chunk) => this.#judge(direction, chunk))
+      const connection = new WireConnection(client, server, (direction, chunk) => this.#inspect(direction, chunk))
       this.#connections.add(connection)
       void connection.closed.then(() => this.#connections.delete(connection))
     })
@@ -57,15 +57,15 @@ export class WireProxy {
   }
 
   /** Counts bytes from now on. If a strike is given, causes its fault once, at its byte. */
-  arm(strike?: WireStrike): void {
-    this.#strike = strike
+  arm(armed?: ArmedFault): void {
+    this.#armed = armed
     this.#passed = { toServer: 0, toClient: 0 }
-    this.#struckAt = undefined
+    this.#faultAt = undefined
   }
 
-  disableGuards(): WireTally {
-    this.#strike = undefined
-    return { passed: { ...this.#passed }, struckAt: this.#struckAt }
+  disarm(): WireTally {
+    this.#armed = undefined
+    return { passed: { ...this.#passed }, faultAt: this.#faultAt }
   }
 
   /** Resets all connections, also frozen ones. */
@@ -80,41 +80,45 @@ export class WireProxy {
   }
 
   /** Returns how much of this chunk passes before the fault. Undefined if all of it passes. */
-  #judge(direction: Direction, chunk: Buffer): Judgement | undefined {
+  #inspect(direction: Direction, chunk: Buffer): FaultPoint | undefined {
     const passed = this.#passed[direction]
-    const strike = this.#strike
-    if (strike === undefined || strike.direction !== direction || passed + chunk.length <= strike.afterBytes) {
+    const armed = this.#armed
+    if (armed === undefined || armed.direction !== direction || passed + chunk.length <= armed.afterBytes) {
       this.#passed[direction] += chunk.length
       return undefined
     }
-    const passing = strike.afterBytes - passed
+    const passing = armed.afterBytes - passed
     this.#passed[direction] += passing
-    this.#strike = undefined
-    return { passing, fault: strike.fault, strikesAt: (place) => (this.#struckAt = place) }
+    this.#armed = undefined
+    return { passing, fault: armed.fault, onFault: (place) => (this.#faultAt = place) }
   }
 }
 
-interface Judgement {
+interface FaultPoint {
   readonly passing: number
   readonly fault: WireFault
-  readonly strikesAt: (place: WirePlace) => void
+  readonly onFault: (place: WirePlace) => void
 }
 
 class WireConnection {
   readonly closed: Promise<unknown>
   readonly #client: Socket
   readonly #server: Socket
-  readonly #judge: (direction: Direction, chunk: Buffer) => Judgement | undefined
+  readonly #inspect: (direction: Direction, chunk: Buffer) => FaultPoint | undefined
   readonly #messages: Readonly<Record<Direction, WireMessages>>
   #frozen = false
   /** Chunks that wait behind a delay, in order. */
   #behind: Record<Direction, Promise<void>> = { toServer: Promise.resolve(), toClient: Promise.resolve() }
   #delayed: Record<Direction, boolean> = { toServer: false, toClient: false }
 
-  constructor(client: Socket, server: Socket, judge: (direction: Direction, chunk: Buffer) => Judgement | undefined) {
+  constructor(
+    client: Socket,
+    server: Socket,
+    inspect: (direction: Direction, chunk: Buffer) => FaultPoint | undefined,
+  ) {
     this.#client = client
     this.#server = server
-    this.#judge = judge
+    this.#inspect = inspect
     const session = new WireSession()
     this.#messages = {
       toServer: new WireMessages('toServer', session),
@@ -125,8 +129,8 @@ class WireConnection {
       // A reset is expected. The close that follows reaches the other side.
       socket.on('error', () => {})
     }
-    client.on('data', (chunk) => this.#carry('toServer', chunk))
-    server.on('data', (chunk) => this.#carry('toClient', chunk))
+    client.on('data', (chunk) => this.#forward('toServer', chunk))
+    server.on('data', (chunk) => this.#forward('toClient', chunk))
     // A frozen connection does not forward a close.
     client.on('close', () => this.#frozen || server.destroy())
     server.on('close', () => this.#frozen || client.destroy())
@@ -141,36 +145,36 @@ class WireConnection {
     }
   }
 
-  #carry(direction: Direction, chunk: Buffer): void {
+  #forward(direction: Direction, chunk: Buffer): void {
     if (this.#delayed[direction]) {
-      this.#behind[direction] = this.#behind[direction].then(() => this.#carryNow(direction, chunk))
-    } else this.#carryNow(direction, chunk)
+      this.#behind[direction] = this.#behind[direction].then(() => this.#forwardNow(direction, chunk))
+    } else this.#forwardNow(direction, chunk)
   }
 
-  #carryNow(direction: Direction, chunk: Buffer): void {
+  #forwardNow(direction: Direction, chunk: Buffer): void {
     if (this.#frozen) return
-    const judgement = this.#judge(direction, chunk)
-    const passing = judgement === undefined ? chunk : chunk.subarray(0, judgement.passing)
+    const faultPoint = this.#inspect(direction, chunk)
+    const passing = faultPoint === undefined ? chunk : chunk.subarray(0, faultPoint.passing)
     this.#messages[direction].read(passing)
     const target = direction === 'toServer' ? this.#server : this.#client
     if (passing.length > 0) target.write(passing)
-    if (judgement === undefined) return
-    judgement.strikesAt(this.#messages[direction].place)
-    this.#strike(direction, judgement.fault, chunk.subarray(judgement.passing))
+    if (faultPoint === undefined) return
+    faultPoint.onFault(this.#messages[direction].place)
+    this.#armed(direction, faultPoint.fault, chunk.subarray(faultPoint.passing))
   }
 
-  #strike(direction: Direction, fault: WireFault, rest: Buffer): void {
+  #armed(direction: Direction, fault: WireFault, rest: Buffer): void {
     if (fault === 'freeze') this.#frozen = true
     else if (typeof fault === 'string') this.cut(fault)
     else {
-      this.#behind[direction] = this.#goOnAfter(fault.delayMs, direction, rest)
+      this.#behind[direction] = this.#forwardAfter(fault.delayMs, direction, rest)
     }
   }
 
-  async #goOnAfter(ms: number, direction: Direction, rest: Buffer): Promise<void> {
+  async #forwardAfter(ms: number, direction: Direction, rest: Buffer): Promise<void> {
     this.#delayed[direction] = true
     await delay(ms)
     this.#delayed[direction] = false
-    this.#carryNow(direction, rest)
+    this.#forwardNow(direction, rest)
   }
 }

@@ -105,11 +105,11 @@ test('a second signal ends a command that ignores the first', async () => {
     setInterval(() => {}, 1e6)
     console.log('ready')`
   const { child, ended } = spawnNode(['--input-type=module', '--eval', program])
-  const said: string[] = []
-  child.stdout?.on('data', (chunk) => said.push(String(chunk).trim()))
-  await expect.poll(() => said).toEqual(['ready'])
+  const output: string[] = []
+  child.stdout?.on('data', (chunk) => output.push(String(chunk).trim()))
+  await expect.poll(() => output).toEqual(['ready'])
   child.kill('SIGTERM')
-  await expect.poll(() => said).toEqual(['ready', 'first'])
+  await expect.poll(() => output).toEqual(['ready', 'first'])
   child.kill('SIGINT')
   expect((await ended).exitCode).toBe(130)
 })

@@ -36,18 +36,18 @@ beforeAll(async () => {
     api: {
       protection: {
         encrypt: async (_tx, instructions) => instructions,
-        showerOf: async (_role, railType) => (text) => maskPayloadText(text, MASKING.get(railType)?.fields ?? []),
+        maskFor: async (_role, railType) => (text) => maskPayloadText(text, MASKING.get(railType)?.fields ?? []),
       },
     },
   })
-  await ledger.play()
+  await ledger.fill()
   const payment = await enqueueAndFail(ledger.db, 2, { payload: { note: 'ü€😀', amount: '12.50' } })
   const { control } = await createPerson(ledger.db, 'carol')
   await placeOutboxHold(control, payment.outboxId, 'wait')
   await resolveOutboxHold(control, payment.outboxId, 'RETRY', 'go on')
   const other = await enqueueAndFail(ledger.db, 1)
   const secret = await enqueueAndFail(ledger.db, 1, { railType: 'masking', payload: { iban: IBAN } })
-  await ledger.play()
+  await ledger.fill()
   await ledger.sealAll(1_000)
   sound = await proofOf(payment.outboxId)
   another = await proofOf(other.outboxId)
@@ -96,7 +96,7 @@ describe('the proof of an unchanged payment', () => {
   })
 
   test('is valid in blocks of 3 rows, whatever the outcome of the payment', async () => {
-    await ledger.play()
+    await ledger.fill()
     await ledger.sealAll(3)
     const { rows } = await ledger.db.queryNoRole<{ id: string }>(
       'SELECT outbox_id AS id FROM payment_outbox_identities ORDER BY recorded_xid DESC LIMIT 20',

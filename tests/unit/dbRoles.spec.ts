@@ -43,14 +43,14 @@ test.for(['none', 'transaction'] as const)(
   'pooler %s: a role without a grant is refused and the grant named (RoleError)',
   async (pooler) => {
     const database = fixture.open({ pooler })
-    const error = await database.queryAsRole(fixture.stranger, WHO).catch((thrown: unknown) => thrown)
+    const error = await database.queryAsRole(fixture.notGranted, WHO).catch((thrown: unknown) => thrown)
     expect(error).toBeInstanceOf(RoleError)
     expect(error).toMatchObject({
-      role: fixture.stranger,
+      role: fixture.notGranted,
       disposition: 'fatal',
-      remedy: `symphony deploy --create-login NAME=${fixture.stranger} creates a login for this role.`,
+      remedy: `symphony deploy --create-login NAME=${fixture.notGranted} creates a login for this role.`,
     })
-    await expect(database.transactionAsRole(fixture.stranger, async () => {})).rejects.toBeInstanceOf(RoleError)
+    await expect(database.transactionAsRole(fixture.notGranted, async () => {})).rejects.toBeInstanceOf(RoleError)
     await expect(database.queryAsRole('db_no_such_role', WHO)).rejects.toMatchObject({
       code: 'ROLE_UNAVAILABLE',
       message: 'the role db_no_such_role does not exist',
@@ -193,7 +193,7 @@ describe('a connection through an undeclared pooler', () => {
 })
 
 test('probeRoles lists the roles that the login can use, and the missing grants', async () => {
-  const roles = [fixture.worker, fixture.stranger, 'db_no_such_role']
+  const roles = [fixture.worker, fixture.notGranted, 'db_no_such_role']
   for (const pooler of ['none', 'transaction'] as const) {
     expect(await fixture.open({ pooler }).probeRoles(roles)).toEqual({
       login: fixture.login,
@@ -201,10 +201,10 @@ test('probeRoles lists the roles that the login can use, and the missing grants'
       roles: [
         { role: fixture.worker, usable: true, inherited: false },
         {
-          role: fixture.stranger,
+          role: fixture.notGranted,
           usable: false,
-          reason: `the login ${fixture.login} may not act as ${fixture.stranger}`,
-          remedy: `symphony deploy --create-login NAME=${fixture.stranger} creates a login for this role.`,
+          reason: `the login ${fixture.login} may not act as ${fixture.notGranted}`,
+          remedy: `symphony deploy --create-login NAME=${fixture.notGranted} creates a login for this role.`,
         },
         expect.objectContaining({ role: 'db_no_such_role', usable: false }),
       ],

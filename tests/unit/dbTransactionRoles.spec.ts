@@ -135,7 +135,7 @@ describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler)
   })
 
   test('throws a RoleError that names a forbidden or unknown role', async () => {
-    for (const role of [fixture.stranger, 'no_such_role']) {
+    for (const role of [fixture.notGranted, 'no_such_role']) {
       const attempt = database.transactionAsRole(fixture.worker, (tx) => tx.asRole(role, async () => {}))
       const error = await attempt.catch((thrown: unknown) => thrown)
       expect(error).toBeInstanceOf(RoleError)

@@ -221,8 +221,8 @@ describe('--dedicated-database', () => {
   test('leaves PUBLIC neither TEMP nor CREATE', async () => {
     await db.queryNoRole('GRANT CREATE ON SCHEMA public TO PUBLIC')
     await deploy({ url: db.url, schema, dedicatedDatabase: true })
-    const anybody = await db.createLogin('anybody')
-    const client = await anybody.connect()
+    const unprivileged = await db.createLogin('unprivileged')
+    const client = await unprivileged.connect()
     await expect(client.query('CREATE TEMP TABLE t (id int)')).rejects.toThrow(/permission denied/)
     await expect(client.query('CREATE TABLE public.t (id int)')).rejects.toThrow(/permission denied/)
     await expect(client.query('CREATE SCHEMA mine')).rejects.toThrow(/permission denied/)

@@ -10,7 +10,7 @@ interface Drift {
   readonly code: string
   readonly object: string
   /** Repair: a deployment, a deployment with `reapply`, or a person (`hand`). */
-  readonly mendedBy: 'deploy' | 'reapply' | 'hand'
+  readonly repairedBy: 'deploy' | 'reapply' | 'hand'
 }
 
 /** Signature from the manifest, so that new parameters of the function do not break these tests. */
@@ -22,112 +22,112 @@ const DRIFTS: readonly Drift[] = [
     sql: 'GRANT EXECUTE ON FUNCTION claim_outbox_batch TO PUBLIC',
     code: 'GRANT_UNEXPECTED',
     object: `EXECUTE on function ${CLAIM} to PUBLIC`,
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'PUBLIC may read a table',
     sql: 'GRANT SELECT ON payment_outbox_attempts TO PUBLIC',
     code: 'GRANT_UNEXPECTED',
     object: 'SELECT on table payment_outbox_attempts to PUBLIC',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'PUBLIC may use the schema',
     sql: 'DO $$ BEGIN EXECUTE format($f$GRANT USAGE ON SCHEMA %I TO PUBLIC$f$, current_schema()); END $$',
     code: 'GRANT_UNEXPECTED',
     object: 'USAGE on the schema to PUBLIC',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'a worker may write the queue',
     sql: 'GRANT UPDATE ON payment_outbox_pending TO symphony_executor',
     code: 'GRANT_UNEXPECTED',
     object: 'UPDATE on table payment_outbox_pending to symphony_executor',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'a grant with the grant option',
     sql: 'GRANT SELECT ON payment_outbox_attempts TO symphony_auditor WITH GRANT OPTION',
     code: 'GRANT_UNEXPECTED',
     object: 'SELECT on table payment_outbox_attempts to symphony_auditor with grant option',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'a grant to a foreign role',
     sql: 'GRANT INSERT ON payment_outbox_attempts TO pg_monitor',
     code: 'GRANT_UNEXPECTED',
     object: 'INSERT on table payment_outbox_attempts to pg_monitor',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a grant on one column too many',
     sql: 'GRANT SELECT (lease_token) ON payment_outbox_pending TO symphony_control',
     code: 'GRANT_COLUMNS_UNEXPECTED',
     object: 'SELECT on columns of table payment_outbox_pending to symphony_control',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'a column grant to a role without one',
     sql: 'GRANT UPDATE (payload) ON payment_outbox_pending TO symphony_ingest',
     code: 'GRANT_UNEXPECTED',
     object: 'UPDATE on columns of table payment_outbox_pending to symphony_ingest',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'a missing grant',
     sql: 'REVOKE EXECUTE ON FUNCTION claim_outbox_batch FROM symphony_executor',
     code: 'GRANT_MISSING',
     object: `EXECUTE on function ${CLAIM} to symphony_executor`,
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'the owner may not insert into its own ledger',
     sql: 'REVOKE INSERT ON payment_outbox_attempts FROM symphony_owner',
     code: 'GRANT_UNEXPECTED',
     object: 'INSERT on table payment_outbox_attempts taken from its owner',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a default privilege that opens new functions to PUBLIC',
     sql: 'ALTER DEFAULT PRIVILEGES FOR ROLE symphony_owner GRANT EXECUTE ON FUNCTIONS TO PUBLIC',
     code: 'DEFAULT_PRIVILEGE_MISSING',
     object: 'functions created by symphony_owner anywhere',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'a default privilege on new tables',
     sql: 'ALTER DEFAULT PRIVILEGES FOR ROLE symphony_owner GRANT SELECT ON TABLES TO symphony_readonly',
     code: 'DEFAULT_PRIVILEGE_UNEXPECTED',
     object: 'tables created by symphony_owner anywhere',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a disabled trigger',
     sql: 'ALTER TABLE payment_outbox_attempts DISABLE TRIGGER payment_outbox_attempts_is_append_only',
     code: 'TRIGGER_ENABLED_CHANGED',
     object: 'payment_outbox_attempts.payment_outbox_attempts_is_append_only',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a trigger that is no longer ALWAYS',
     sql: 'ALTER TABLE payment_outbox_identities ENABLE TRIGGER payment_outbox_identities_is_append_only',
     code: 'TRIGGER_ENABLED_CHANGED',
     object: 'payment_outbox_identities.payment_outbox_identities_is_append_only',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a missing trigger',
     sql: 'DROP TRIGGER payment_outbox_events_is_append_only ON payment_outbox_events',
     code: 'TRIGGER_MISSING',
     object: 'payment_outbox_events.payment_outbox_events_is_append_only',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a missing index',
     sql: 'DROP INDEX payment_outbox_attempts_one_terminal_per_outbox',
     code: 'INDEX_MISSING',
     object: 'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'an index with another predicate',
@@ -136,91 +136,91 @@ const DRIFTS: readonly Drift[] = [
       WHERE state = 'DISPATCHED'`,
     code: 'INDEX_DEFINITION_CHANGED',
     object: 'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'an invalid index',
     sql: `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_pending_claimable'::regclass`,
     code: 'INDEX_VALID_CHANGED',
     object: 'payment_outbox_pending.ix_pending_claimable',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a changed function body',
     sql: `CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 21`,
     code: 'FUNCTION_BODY_CHANGED',
     object: 'outbox_attempt_ceiling()',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a SECURITY DEFINER function without search_path',
     sql: 'ALTER FUNCTION claim_outbox_batch RESET search_path',
     code: 'FUNCTION_SETTINGS_MISSING',
     object: CLAIM,
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a SECURITY DEFINER function with another search_path',
     sql: 'ALTER FUNCTION claim_outbox_batch SET search_path = public, pg_temp',
     code: 'FUNCTION_SETTINGS_UNEXPECTED',
     object: CLAIM,
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a function that is no longer SECURITY DEFINER',
     sql: 'ALTER FUNCTION claim_outbox_batch SECURITY INVOKER',
     code: 'FUNCTION_SECURITY_DEFINER_CHANGED',
     object: CLAIM,
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a function with another volatility',
     sql: 'ALTER FUNCTION epoch_micros IMMUTABLE',
     code: 'FUNCTION_VOLATILITY_CHANGED',
     object: 'epoch_micros(timestamp with time zone)',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'an extra function',
     sql: 'CREATE FUNCTION back_door() RETURNS void LANGUAGE sql SECURITY DEFINER BEGIN ATOMIC END',
     code: 'FUNCTION_UNEXPECTED',
     object: 'back_door()',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a missing function',
     sql: 'DROP FUNCTION renew_outbox_lease',
     code: 'FUNCTION_MISSING',
     object: 'renew_outbox_lease(uuid, uuid, text, integer)',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a table of another owner',
     sql: 'ALTER TABLE payment_outbox_attempts OWNER TO postgres',
     code: 'RELATION_OWNER_CHANGED',
     object: 'payment_outbox_attempts',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a function of another owner',
     sql: 'ALTER FUNCTION claim_outbox_batch OWNER TO postgres',
     code: 'FUNCTION_OWNER_CHANGED',
     object: CLAIM,
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a schema of another owner',
     sql: 'DO $$ BEGIN EXECUTE format($f$ALTER SCHEMA %I OWNER TO postgres$f$, current_schema()); END $$',
     code: 'SCHEMA_OWNER_CHANGED',
     object: 'the schema',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'a dropped constraint',
     sql: 'ALTER TABLE payment_outbox_pending DROP CONSTRAINT payment_outbox_pending_lease_all_or_none',
     code: 'CONSTRAINT_MISSING',
     object: 'payment_outbox_pending.payment_outbox_pending_lease_all_or_none',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a constraint that was not validated',
@@ -229,77 +229,77 @@ const DRIFTS: readonly Drift[] = [
       CHECK (attempt_no >= 1) NOT VALID`,
     code: 'CONSTRAINT_DEFINITION_CHANGED',
     object: 'payment_outbox_attempts.payment_outbox_attempts_numbered_from_one',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a column that may be null',
     sql: 'ALTER TABLE payment_outbox_pending ALTER COLUMN payload DROP NOT NULL',
     code: 'COLUMN_NOT_NULL_CHANGED',
     object: 'payment_outbox_pending.payload',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a dropped default',
     sql: 'ALTER TABLE payment_outbox_pending ALTER COLUMN attempt_count DROP DEFAULT',
     code: 'COLUMN_DEFAULT_CHANGED',
     object: 'payment_outbox_pending.attempt_count',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'an extra column',
     sql: 'ALTER TABLE payment_outbox_pending ADD COLUMN note text',
     code: 'COLUMN_UNEXPECTED',
     object: 'payment_outbox_pending.note',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'an extra table',
     sql: 'CREATE TABLE scratch (id int PRIMARY KEY)',
     code: 'RELATION_UNEXPECTED',
     object: 'scratch',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'an unlogged table',
     sql: 'ALTER TABLE outbox_pauses SET UNLOGGED',
     code: 'RELATION_PERSISTENCE_CHANGED',
     object: 'outbox_pauses',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a table without its fillfactor',
     sql: 'ALTER TABLE payment_outbox_pending RESET (fillfactor)',
     code: 'RELATION_OPTIONS_MISSING',
     object: 'payment_outbox_pending',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'row level security on a table',
     sql: 'ALTER TABLE payment_outbox_pending ENABLE ROW LEVEL SECURITY',
     code: 'RELATION_ROW_SECURITY_CHANGED',
     object: 'payment_outbox_pending',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a row security policy',
     sql: 'CREATE POLICY nothing ON payment_outbox_pending USING (false)',
     code: 'POLICY_UNEXPECTED',
     object: 'payment_outbox_pending.nothing',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a rule that swallows writes',
     sql: 'CREATE RULE swallow AS ON INSERT TO payment_outbox_events DO INSTEAD NOTHING',
     code: 'RULE_UNEXPECTED',
     object: 'payment_outbox_events.swallow',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a table that inherits from the ledger',
     sql: 'CREATE TABLE public.child () INHERITS (payment_outbox_attempts)',
     code: 'RELATION_CHILDREN_UNEXPECTED',
     object: 'payment_outbox_attempts',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a view with another definition',
@@ -307,49 +307,49 @@ const DRIFTS: readonly Drift[] = [
       SELECT * FROM (TABLE outbox_operational_status LIMIT 0) nothing`,
     code: 'RELATION_DEFINITION_CHANGED',
     object: 'outbox_operational_status',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a view without security_barrier',
     sql: 'ALTER VIEW supervisor_outbox_status RESET (security_barrier)',
     code: 'RELATION_OPTIONS_MISSING',
     object: 'supervisor_outbox_status',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'a view with security_invoker',
     sql: 'ALTER VIEW supervisor_outbox_status SET (security_invoker = true)',
     code: 'RELATION_OPTIONS_UNEXPECTED',
     object: 'supervisor_outbox_status',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
   {
     title: 'an additional enum label',
     sql: `ALTER TYPE outbox_attempt_state ADD VALUE 'MAYBE'`,
     code: 'TYPE_LABELS_CHANGED',
     object: 'outbox_attempt_state',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a type that PUBLIC may use',
     sql: 'GRANT USAGE ON TYPE outbox_attempt_state TO PUBLIC',
     code: 'GRANT_UNEXPECTED',
     object: 'USAGE on type outbox_attempt_state to PUBLIC',
-    mendedBy: 'deploy',
+    repairedBy: 'deploy',
   },
   {
     title: 'an object of a kind that Symphony does not use',
     sql: `CREATE COLLATION strange (provider = libc, locale = 'C')`,
     code: 'OTHER_UNEXPECTED',
     object: 'collation strange',
-    mendedBy: 'hand',
+    repairedBy: 'hand',
   },
   {
     title: 'a changed comment',
     sql: `COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'The truth.'`,
     code: 'COLUMN_COMMENT_CHANGED',
     object: 'payment_outbox_pending.attempt_count',
-    mendedBy: 'reapply',
+    repairedBy: 'reapply',
   },
 ]
 
@@ -385,8 +385,8 @@ describe('a fresh deployment', () => {
 
   test('cannot be examined by a login without the auditor role (DOCTOR_ROLE_MISSING)', async () => {
     await withTestDatabase(async (db) => {
-      const nobody = await db.createLogin('reader', { roles: ['symphony_readonly'] })
-      await expect(doctor({ url: nobody.url, schema: db.schema })).rejects.toMatchObject({
+      const reader = await db.createLogin('reader', { roles: ['symphony_readonly'] })
+      await expect(doctor({ url: reader.url, schema: db.schema })).rejects.toMatchObject({
         code: 'DOCTOR_ROLE_MISSING',
         remedy: expect.stringContaining('--create-login NAME=auditor'),
       })
@@ -431,20 +431,24 @@ function objectsIn({ sql }: Drift): readonly string[] {
 }
 
 /** Groups drifts, one database per group. Drifts of a group concern different objects and have the same repair. */
-function inRounds(drifts: readonly Drift[]): { readonly mendedBy: Drift['mendedBy']; readonly drifts: Drift[] }[] {
-  const rounds: { readonly mendedBy: Drift['mendedBy']; readonly drifts: Drift[]; readonly objects: Set<string> }[] = []
+function inRounds(drifts: readonly Drift[]): { readonly repairedBy: Drift['repairedBy']; readonly drifts: Drift[] }[] {
+  const rounds: {
+    readonly repairedBy: Drift['repairedBy']
+    readonly drifts: Drift[]
+    readonly objects: Set<string>
+  }[] = []
   for (const drift of drifts) {
-    const { mendedBy } = drift
+    const { repairedBy } = drift
     const own = objectsIn(drift)
-    let round = rounds.find((one) => one.mendedBy === mendedBy && own.every((name) => !one.objects.has(name)))
-    if (round === undefined) rounds.push((round = { mendedBy, drifts: [], objects: new Set() }))
+    let round = rounds.find((one) => one.repairedBy === repairedBy && own.every((name) => !one.objects.has(name)))
+    if (round === undefined) rounds.push((round = { repairedBy, drifts: [], objects: new Set() }))
     round.drifts.push(drift)
     for (const name of own) round.objects.add(name)
   }
   return rounds
 }
 
-describe.each(inRounds(DRIFTS))('a drift that is repaired by $mendedBy', ({ mendedBy, drifts }) => {
+describe.each(inRounds(DRIFTS))('a drift that is repaired by $repairedBy', ({ repairedBy, drifts }) => {
   let db: TestDatabase
   let findings: readonly Finding[]
   beforeAll(async () => {
@@ -462,8 +466,8 @@ describe.each(inRounds(DRIFTS))('a drift that is repaired by $mendedBy', ({ mend
 
   test('has a remedy; a deployment removes its findings, except for repairs by hand', async () => {
     expect(findings.every(({ remedy }) => remedy.length > 0)).toBe(true)
-    if (mendedBy !== 'hand') await deploy({ url: db.url, schema: db.schema, reapply: mendedBy === 'reapply' })
-    expect(await examine(db)).toEqual(mendedBy === 'hand' ? findings : [])
+    if (repairedBy !== 'hand') await deploy({ url: db.url, schema: db.schema, reapply: repairedBy === 'reapply' })
+    expect(await examine(db)).toEqual(repairedBy === 'hand' ? findings : [])
   })
 })
 

@@ -38,7 +38,7 @@ async function script(name: string, body: string): Promise<string> {
 }
 
 /** Starts with this pid in the lock file. Returns the PG_GRANDPARENT_PID that the server gets, or "unset". */
-async function toldToLookPast(pid: number): Promise<string> {
+async function ignoringPidFile(pid: number): Promise<string> {
   await writeFile(join(dataDir, 'postgres/data/postmaster.pid'), `${pid}\n${dataDir}\n0\n5432\n\n\n\nready\n`)
   await startEmbedded({ dataDir, binaries, startTimeoutMs: 5_000 }).catch(() => {})
   return (await readFile(join(folder, 'past'), 'utf8')).trim()
@@ -55,29 +55,29 @@ const STAY = 'echo here; while :; do sleep 0.05; done'
 
 test('a start tells PostgreSQL to ignore the pid of a process that is no PostgreSQL', async () => {
   const pid = await running('sh', '-c', STAY)
-  expect(await toldToLookPast(pid)).toBe(String(pid))
+  expect(await ignoringPidFile(pid)).toBe(String(pid))
 })
 
 test('a start tells PostgreSQL to ignore the pid of a PostgreSQL of another folder', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', '/another/folder', '-c', 'port=5433')
-  expect(await toldToLookPast(pid)).toBe(String(pid))
+  expect(await ignoringPidFile(pid)).toBe(String(pid))
 })
 
 test('a start sets no pid to ignore if the folder of that PostgreSQL is unknown', async () => {
   const other = await script('other/postgres', STAY)
-  expect(await toldToLookPast(await running(other, '-D', 'data'))).toBe('unset')
+  expect(await ignoringPidFile(await running(other, '-D', 'data'))).toBe('unset')
 })
 
 test('a start sets no pid to ignore if the process has ended', async () => {
   const child = spawn('true')
   await once(child, 'exit')
-  expect(await toldToLookPast(child.pid ?? Number.NaN)).toBe('unset')
+  expect(await ignoringPidFile(child.pid ?? Number.NaN)).toBe('unset')
 })
 
 test('a start adopts a live server of the same folder and sets no pid to ignore', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', join(dataDir, 'postgres/data'), '-c', 'port=5432')
-  expect(await toldToLookPast(pid)).toBe('unset')
+  expect(await ignoringPidFile(pid)).toBe('unset')
   expect(await startEmbedded({ dataDir, binaries })).toMatchObject({ adopted: true, port: 5432 })
 })

@@ -161,9 +161,9 @@ describe('the next start', () => {
     await first.stop()
 
     const { uid, gid } = await stat(join(dataDir, 'postgres/data'))
-    const stranger = spawn('sleep', ['60'], process.getuid?.() === 0 ? { uid, gid } : {})
-    onTestFinished(() => void stranger.kill('SIGKILL'))
-    await writeFile(pidFile, stale.replace(/^\d+/, String(stranger.pid)))
+    const otherProcess = spawn('sleep', ['60'], process.getuid?.() === 0 ? { uid, gid } : {})
+    onTestFinished(() => void otherProcess.kill('SIGKILL'))
+    await writeFile(pidFile, stale.replace(/^\d+/, String(otherProcess.pid)))
 
     await expect(embeddedUrl(dataDir)).rejects.toMatchObject({ code: 'EMBEDDED_NOT_RUNNING' })
     expect(await stopEmbedded(dataDir)).toBe(false)
@@ -171,7 +171,7 @@ describe('the next start', () => {
     expect(second.adopted).toBe(false)
     await query(second.url, 'SELECT 1')
     await second.stop()
-    expect(stranger.exitCode ?? stranger.signalCode).toBeNull()
+    expect(otherProcess.exitCode ?? otherProcess.signalCode).toBeNull()
   })
 
   test('waits for a backend that outlived its server (EMBEDDED_START_TIMEOUT)', async () => {

@@ -97,9 +97,11 @@ describe('symphony holds resolve', () => {
   test('proposes one decision for several ids, each of which needs a second person', async () => {
     const items = [await enqueueUnknown(db), await enqueueUnknown(db)]
     const ids = items.map(({ outboxId }) => outboxId)
-    const said = await commandLine('holds', 'resolve', ...ids, ...decision, '--json')
-    expect(said.exitCode).toBe(0)
-    const { decided }: { decided: { outboxId: string; status: string; proposalId: string }[] } = JSON.parse(said.stdout)
+    const output = await commandLine('holds', 'resolve', ...ids, ...decision, '--json')
+    expect(output.exitCode).toBe(0)
+    const { decided }: { decided: { outboxId: string; status: string; proposalId: string }[] } = JSON.parse(
+      output.stdout,
+    )
     expect(decided.map(({ outboxId, status }) => [outboxId, status])).toEqual(ids.map((id) => [id, 'PROPOSED']))
     const [first] = decided
     expect((await commandLine('approve', first!.proposalId)).exitCode).not.toBe(0)
@@ -133,10 +135,10 @@ describe('symphony holds resolve', () => {
   test('names each refused item, proposes the decision for the others and exits with an error', async () => {
     const held = await enqueueUnknown(db)
     const free = await enqueue(db)
-    const said = await commandLine('holds', 'resolve', free.outboxId, held.outboxId, ...decision)
-    expect(said.exitCode).not.toBe(0)
-    expect(said.stdout).toMatch(/FAILED of \S+ is proposed[^]*refused: /)
-    expect(said.stderr).toContain('RESOLVE_REFUSED')
+    const output = await commandLine('holds', 'resolve', free.outboxId, held.outboxId, ...decision)
+    expect(output.exitCode).not.toBe(0)
+    expect(output.stdout).toMatch(/FAILED of \S+ is proposed[^]*refused: /)
+    expect(output.stderr).toContain('RESOLVE_REFUSED')
   })
 
   test.for([
@@ -144,12 +146,12 @@ describe('symphony holds resolve', () => {
     ['ids together with --all', ['01981f0e-7c00-7000-8000-000000000001', '--all', '--rail', 'sepa']],
     ['--all without a filter', ['--all', '--yes']],
   ] as const)('refuses %s', async ([, words]) => {
-    const said = await commandLine('holds', 'resolve', ...words, ...decision)
-    expect([said.exitCode, said.stderr]).toEqual([2, expect.stringMatching(/INVALID_ARGUMENT|expected/)])
+    const output = await commandLine('holds', 'resolve', ...words, ...decision)
+    expect([output.exitCode, output.stderr]).toEqual([2, expect.stringMatching(/INVALID_ARGUMENT|expected/)])
   })
 
   test('refuses one rail reference for many payments', async () => {
-    const said = await commandLine(
+    const output = await commandLine(
       'holds',
       'resolve',
       '--all',
@@ -160,6 +162,6 @@ describe('symphony holds resolve', () => {
       '--reason',
       'x',
     )
-    expect(said.stderr).toContain('each payment has its own --rail-reference')
+    expect(output.stderr).toContain('each payment has its own --rail-reference')
   })
 })

@@ -126,7 +126,7 @@ describe('every route', () => {
       for (const route of guarded()) {
         if (route.path === '/v1/stream') continue
         const where = `${route.method} ${route.path}`
-        const seen = await whatIsSeen(await ask(route, `Bearer ${key}`))
+        const seen = await visibleItems(await ask(route, `Bearer ${key}`))
         const isNothing = route.participants === 'refused' ? seen === 'PARTICIPANT_REFUSED' : NOTHING.has(seen)
         expect([where, seen, isNothing]).toEqual([where, seen, true])
       }
@@ -149,7 +149,7 @@ const NOTHING = new Set([
   '["another-participant"]',
 ])
 
-async function whatIsSeen(response: Response): Promise<string> {
+async function visibleItems(response: Response): Promise<string> {
   if (!response.ok) return (await problemOf(response)).code
   const { items, participants } = await bodyOf(response)
   return JSON.stringify(items ?? participants)
@@ -184,22 +184,22 @@ describe('an API key', () => {
 
   test('is refused 5 s after its revocation, because the server caches the check', async () => {
     const clock = new HandClock()
-    const patient = await openHttpFixture(db, { clock })
-    onTestFinished(() => patient.close())
+    const cached = await openHttpFixture(db, { clock })
+    onTestFinished(() => cached.close())
     const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
     const headers = { authorization: `Bearer ${key}` }
-    expect((await patient.call('/v1/me', { headers })).status).toBe(200)
+    expect((await cached.call('/v1/me', { headers })).status).toBe(200)
     await new ApiKeys(db).revoke({ keyId })
     clock.ms += 4_999
-    expect((await patient.call('/v1/me', { headers })).status).toBe(200)
+    expect((await cached.call('/v1/me', { headers })).status).toBe(200)
     clock.ms += 1
-    expect(await problemOf(await patient.call('/v1/me', { headers }))).toMatchObject({ code: 'KEY_REVOKED' })
+    expect(await problemOf(await cached.call('/v1/me', { headers }))).toMatchObject({ code: 'KEY_REVOKED' })
   })
 
   test('is checked once for many concurrent requests', async () => {
-    let questions = 0
+    let queries = 0
     const auth = db.as('symphony_auth')
-    const counting: typeof auth = { ...auth, query: (text, values) => ((questions += 1), auth.query(text, values)) }
+    const counting: typeof auth = { ...auth, query: (text, values) => ((queries += 1), auth.query(text, values)) }
     const counted = await openHttpFixture(db, { roles: { auth: counting } })
     onTestFinished(() => counted.close())
     const { key } = await createKey(db, { scopes: ['read'], owner: 'carol' })
@@ -207,7 +207,7 @@ describe('an API key', () => {
       counted.call('/v1/me', { headers: { authorization: `Bearer ${key}` } }),
     )
     expect((await Promise.all(asked)).map(({ status }) => status)).toEqual(Array(20).fill(200))
-    expect(questions).toBe(1)
+    expect(queries).toBe(1)
   })
 
   test('is logged by its id, never by its secret', async () => {
@@ -257,9 +257,9 @@ describe('an API key', () => {
 
 describe('the database role of a route', () => {
   test('must match its scope: with symphony_auth, routes that query the database fail (500)', async () => {
-    const nobody = db.as('symphony_auth')
+    const authRole = db.as('symphony_auth')
     const broken = await openHttpFixture(db, {
-      roles: { ingest: nobody, readonly: nobody, auditor: nobody, control: () => nobody },
+      roles: { ingest: authRole, readonly: authRole, auditor: authRole, control: () => authRole },
     })
     onTestFinished(() => broken.close())
     for (const route of guarded()) {
@@ -313,14 +313,14 @@ describe('on an HTTP server', () => {
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1'])
     expect((await post('{}')).status).toBe(422)
     // A body of unknown length counts as the longest one.
-    const postUntold = () => {
-      const untold = { method: 'POST', headers, body: new Blob(['{}']).stream(), duplex: 'half' as const }
-      return fetch(new URL('/v1/instructions', limited.address), untold)
+    const postChunked = () => {
+      const chunked = { method: 'POST', headers, body: new Blob(['{}']).stream(), duplex: 'half' as const }
+      return fetch(new URL('/v1/instructions', limited.address), chunked)
     }
     clock.ms += 1_999
-    expect([(await postUntold()).status, (await post(buildText(100_000))).status]).toEqual([429, 429])
+    expect([(await postChunked()).status, (await post(buildText(100_000))).status]).toEqual([429, 429])
     clock.ms += 1
-    expect((await postUntold()).status).toBe(422)
+    expect((await postChunked()).status).toBe(422)
     clock.ms += 2_000
     expect((await post(buildText(100_000))).status).toBe(422)
     expect((await post('{}')).status).toBe(429)

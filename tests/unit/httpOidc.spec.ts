@@ -17,10 +17,10 @@ let fixture: HttpFixture
 let provider: Server
 let jwksUrl: string
 let trusted: KeyPair
-let stranger: KeyPair
+let otherKey: KeyPair
 beforeAll(async () => {
   trusted = await generateKeyPair('ES256', { extractable: true })
-  stranger = await generateKeyPair('ES256', { extractable: true })
+  otherKey = await generateKeyPair('ES256', { extractable: true })
   const jwks = JSON.stringify({
     keys: [{ ...(await exportJWK(trusted.publicKey)), kid: 'k1', alg: 'ES256', use: 'sig' }],
   })
@@ -128,8 +128,8 @@ test('an unmapped scope grants nothing (SCOPE_MISSING)', async () => {
 
 describe('a token', () => {
   test.each<[string, () => Promise<string>]>([
-    ['signed by another key', () => token({ key: stranger.privateKey })],
-    ['with an unknown key id', () => token({ key: stranger.privateKey, kid: 'k2' })],
+    ['signed by another key', () => token({ key: otherKey.privateKey })],
+    ['with an unknown key id', () => token({ key: otherKey.privateKey, kid: 'k2' })],
     ['of another issuer', () => token({ claims: { iss: 'https://evil.example.com' } })],
     ['for another audience', () => token({ claims: { aud: 'shop' } })],
     ['expired', () => token({ seconds: { exp: -31 } })],

@@ -173,8 +173,8 @@ describe('every route', () => {
       Number(status),
     ])
     expect(documented).toEqual(Object.entries(PROBLEMS).map(([code, { status }]) => [code, status]))
-    const said = new Set([...fixture.routes.flatMap(problemCodesOf), ...WEBHOOKS])
-    expect([...said].toSorted()).toEqual(
+    const declared = new Set([...fixture.routes.flatMap(problemCodesOf), ...WEBHOOKS])
+    expect([...declared].toSorted()).toEqual(
       Object.keys(PROBLEMS)
         .filter((code) => code !== 'NOT_FOUND' && code !== 'METHOD_NOT_ALLOWED')
         .toSorted(),

@@ -203,13 +203,13 @@ describe('GET /v1/outbox/{outboxId}', () => {
       reason: 'pay it after all',
     })
     const { redrivenAs } = await acted<{ redrivenAs: string }>('alice', `/v1/proposals/${redrive.proposalId}/approve`)
-    const told = await get<Timeline>(`/v1/outbox/${item.outboxId}`)
-    expect(told.item).toMatchObject({ state: 'FAILED', claimedBy: null })
-    expect(told.attempts.map(({ attemptNo, state, workerId }) => [attemptNo, state, workerId])).toEqual([
+    const timeline = await get<Timeline>(`/v1/outbox/${item.outboxId}`)
+    expect(timeline.item).toMatchObject({ state: 'FAILED', claimedBy: null })
+    expect(timeline.attempts.map(({ attemptNo, state, workerId }) => [attemptNo, state, workerId])).toEqual([
       [1, 'ZOMBIE_REQUEUE', WORKER],
       [2, 'FAILED', 'bob'],
     ])
-    expect(told.events.map(({ eventType, actor }) => [eventType, actor])).toEqual([
+    expect(timeline.events.map(({ eventType, actor }) => [eventType, actor])).toEqual([
       ['LATE_OUTCOME', WORKER],
       ['HOLD_PLACED', 'alice'],
       ['DECISION_PROPOSED', 'alice'],
@@ -217,11 +217,11 @@ describe('GET /v1/outbox/{outboxId}', () => {
       ['REDRIVE_PROPOSED', 'bob'],
       ['REDRIVE_CREATED', 'alice'],
     ])
-    expect(told.proposals).toMatchObject([
+    expect(timeline.proposals).toMatchObject([
       { decision: 'REDRIVE', status: 'APPROVED', proposedBy: 'bob', decidedBy: 'alice' },
       { decision: 'FAILED', status: 'APPROVED', proposedBy: 'alice', decidedBy: 'bob' },
     ])
-    expect(told.redrivenAs).toEqual([redrivenAs])
+    expect(timeline.redrivenAs).toEqual([redrivenAs])
     expect((await get<Timeline>(`/v1/outbox/${redrivenAs}`)).item).toMatchObject({ redriveOf: item.outboxId })
   })
 
@@ -304,11 +304,11 @@ describe('a two-person decision', () => {
     expect(
       await problemOf(await act('alice', `/v1/outbox/${waiting.outboxId}/redrive`, { reason: 'x' })),
     ).toMatchObject({ code: 'DECISION_REFUSED' })
-    const nobody = '00000000-0000-7000-8000-000000000000'
-    expect(await problemOf(await act('alice', `/v1/outbox/${nobody}/hold`, { reason: 'x' }))).toMatchObject({
+    const unknownId = '00000000-0000-7000-8000-000000000000'
+    expect(await problemOf(await act('alice', `/v1/outbox/${unknownId}/hold`, { reason: 'x' }))).toMatchObject({
       code: 'ITEM_NOT_FOUND',
     })
-    expect(await problemOf(await act('alice', `/v1/proposals/${nobody}/approve`))).toMatchObject({
+    expect(await problemOf(await act('alice', `/v1/proposals/${unknownId}/approve`))).toMatchObject({
       code: 'PROPOSAL_NOT_FOUND',
     })
   })
@@ -405,18 +405,18 @@ describe('the overview', () => {
   })
 
   test('is read once for all callers within a second', async () => {
-    let questions = 0
+    let queries = 0
     const readonly = db.as('symphony_readonly')
     const counted = await openHttpFixture(db, {
-      roles: { readonly: { ...readonly, query: (text, values) => ((questions += 1), readonly.query(text, values)) } },
+      roles: { readonly: { ...readonly, query: (text, values) => ((queries += 1), readonly.query(text, values)) } },
     })
     const first = await (await counted.call('/v1/status')).text()
-    const asked = questions
+    const asked = queries
     expect(asked).toBeGreaterThan(5)
     const others = await Promise.all(Array.from({ length: 5 }, async () => (await counted.call('/v1/status')).text()))
     await counted.close()
     // After a pause of the machine it may be read once more, but not five times.
-    expect(questions).toBeLessThanOrEqual(2 * asked)
+    expect(queries).toBeLessThanOrEqual(2 * asked)
     expect(others).toContain(first)
   })
 })

@@ -39,7 +39,7 @@ beforeAll(async () => {
     api: {
       protection: {
         encrypt: async (_tx, instructions) => instructions,
-        showerOf: async (_role, railType) => (text) => maskPayloadText(text, MASKING.get(railType)?.fields ?? []),
+        maskFor: async (_role, railType) => (text) => maskPayloadText(text, MASKING.get(railType)?.fields ?? []),
       },
     },
   })

@@ -40,7 +40,7 @@ afterAll(async () => {
 function protectionWith(vault: FieldVault) {
   return {
     encrypt: vault.encrypt.bind(vault),
-    showerOf: async (_role: unknown, railType: string) => (text: string) =>
+    maskFor: async (_role: unknown, railType: string) => (text: string) =>
       maskPayloadText(text, rails.get(railType)?.fields ?? []),
   }
 }

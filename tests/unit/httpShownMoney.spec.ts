@@ -78,17 +78,17 @@ describe('the command line', () => {
     ['dlq list', () => ['dlq', 'list']],
   ]
   test.for(commands)('shows the amount in symphony %s, as text and as JSON', async ([, words]) => {
-    const said = await commandLine(...words())
-    expect(said.stdout).toContain('12.50 EUR to ••••3000')
+    const output = await commandLine(...words())
+    expect(output.stdout).toContain('12.50 EUR to ••••3000')
     expect((await commandLine(...words(), '--json')).stdout).toContain('"destination":"••••3000"')
-    expect(said.stdout).not.toContain(IBAN)
+    expect(output.stdout).not.toContain(IBAN)
   })
 
   test('shows the amount in a dry run of an approval', async () => {
     const { stdout } = await commandLine('holds', 'list', '--json')
     const { held: listed }: { held: { proposal: { proposalId: string } }[] } = JSON.parse(stdout)
-    const said = await commandLine('approve', listed[0]!.proposal.proposalId, '--dry-run')
-    expect(said.stdout).toContain('12.50 EUR to ••••3000')
+    const output = await commandLine('approve', listed[0]!.proposal.proposalId, '--dry-run')
+    expect(output.stdout).toContain('12.50 EUR to ••••3000')
   })
 })
 

@@ -34,7 +34,7 @@ async function listen(fixture: HttpFixture, token = TOKEN): Promise<EventStreamC
 /** Opens a stream and waits for its first poll. The stream sends every change after that poll. */
 async function listening(fixture: HttpFixture): Promise<EventStreamClient> {
   const client = await listen(fixture)
-  await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(0)
+  await expect.poll(() => client.dataOf('status').length, POLL_OPTIONS).toBeGreaterThan(0)
   const marker = await enqueue(db)
   await expect
     .poll(() => changesIn(client).flatMap(({ outboxId }) => outboxId), POLL_OPTIONS)
@@ -43,7 +43,7 @@ async function listening(fixture: HttpFixture): Promise<EventStreamClient> {
 }
 
 function changesIn(client: EventStreamClient) {
-  return client.heard('items').flatMap((data) => {
+  return client.dataOf('items').flatMap((data) => {
     const event: ItemsEvent = JSON.parse(data)
     return event.items
   })
@@ -52,15 +52,12 @@ function changesIn(client: EventStreamClient) {
 /** Returns the readonly role and a counter of its queries. */
 function counting() {
   const readonly = db.as('symphony_readonly')
-  const asked = { questions: 0 }
+  const asked = { queries: 0 }
   return {
     asked,
     readonly: {
       ...readonly,
-      query: (text: string, values?: readonly unknown[]) => (
-        (asked.questions += 1),
-        readonly.query<never>(text, values)
-      ),
+      query: (text: string, values?: readonly unknown[]) => ((asked.queries += 1), readonly.query<never>(text, values)),
     },
   }
 }
@@ -68,7 +65,7 @@ function counting() {
 test('the stream sends the status, and every new state of a payment', async () => {
   const client = await listening(await quickStage())
   expect(client.response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
-  const before = client.heard('status').length
+  const before = client.dataOf('status').length
   const item = await enqueue(db)
   const statesOf = () => changesIn(client).flatMap(({ outboxId, state }) => (outboxId === item.outboxId ? [state] : []))
   await expect.poll(statesOf, POLL_OPTIONS).toEqual(['DUE'])
@@ -76,23 +73,23 @@ test('the stream sends the status, and every new state of a payment', async () =
   await expect.poll(statesOf, POLL_OPTIONS).toEqual(['DUE', 'LEASED'])
   await complete(db, lease, { state: 'DISPATCHED', railReference: 'x' })
   await expect.poll(statesOf, POLL_OPTIONS).toEqual(['DUE', 'LEASED', 'DISPATCHED'])
-  await expect.poll(() => client.heard('status').length, POLL_OPTIONS).toBeGreaterThan(before)
+  await expect.poll(() => client.dataOf('status').length, POLL_OPTIONS).toBeGreaterThan(before)
 })
 
 test('the stream sends only poll events while nothing changes', async () => {
   const client = await listening(await quickStage())
-  const told = () => client.events.length - client.heard('looked').length
-  await expect.poll(() => client.heard('looked').length, POLL_OPTIONS).toBeGreaterThan(10)
-  const [before, looks] = [told(), client.heard('looked').length]
-  await expect.poll(() => client.heard('looked').length, POLL_OPTIONS).toBeGreaterThan(looks + 20)
-  expect(told() - before).toBeLessThanOrEqual(1)
-  expect(JSON.parse(client.heard('looked').at(-1) ?? '')).toEqual({ at: expect.stringMatching(/^\d{4}-.*Z$/) })
+  const otherEvents = () => client.events.length - client.dataOf('looked').length
+  await expect.poll(() => client.dataOf('looked').length, POLL_OPTIONS).toBeGreaterThan(10)
+  const [before, polls] = [otherEvents(), client.dataOf('looked').length]
+  await expect.poll(() => client.dataOf('looked').length, POLL_OPTIONS).toBeGreaterThan(polls + 20)
+  expect(otherEvents() - before).toBeLessThanOrEqual(1)
+  expect(JSON.parse(client.dataOf('looked').at(-1) ?? '')).toEqual({ at: expect.stringMatching(/^\d{4}-.*Z$/) })
 })
 
 test('the stream queries the database once for all clients, and not without clients', async () => {
   const { asked, readonly } = counting()
   const fixture = await quickStage({ roles: { readonly } })
-  expect(asked.questions).toBe(0)
+  expect(asked.queries).toBe(0)
   const clients = [await listening(fixture), await listen(fixture), await listen(fixture)]
   const marker = await enqueue(db)
   for (const client of clients) {
@@ -105,15 +102,15 @@ test('the stream queries the database once for all clients, and not without clie
     .poll(
       () => {
         const before = last
-        last = asked.questions
-        return before === asked.questions
+        last = asked.queries
+        return before === asked.queries
       },
       { timeout: 60_000, interval: 200 },
     )
     .toBe(true)
-  const silent = asked.questions
+  const silent = asked.queries
   await enqueue(db)
-  expect(asked.questions).toBe(silent)
+  expect(asked.queries).toBe(silent)
 })
 
 test('a key bound to participants receives only their changes, and no status', async () => {
@@ -138,7 +135,7 @@ test('a key bound to participants receives only their changes, and no status', a
     .poll(() => changesIn(all).map(({ outboxId }) => outboxId), POLL_OPTIONS)
     .toEqual(expect.arrayContaining([theirs, mine[0]]))
   expect(mine).toEqual(expect.arrayContaining(changesIn(bound).map(({ outboxId }) => outboxId)))
-  expect(bound.heard('status')).toEqual([])
+  expect(bound.dataOf('status')).toEqual([])
 })
 
 test('the stream continues after an outage of the database', async () => {

@@ -196,20 +196,20 @@ describe('inbox workers', () => {
   test('are notified of new messages, not of known ones, and not if notify_enabled is off', async () => {
     await withTestDatabase(async (own) => {
       const ingest = own.as('symphony_ingest')
-      const heard: string[] = []
+      const received: string[] = []
       const listener = await own.connect()
-      listener.on('notification', ({ channel, payload }) => heard.push(`${channel} ${payload}`))
+      listener.on('notification', ({ channel, payload }) => received.push(`${channel} ${payload}`))
       await listener.query('LISTEN inbox_ready')
       const message = buildMessage()
       await enqueueInboxMessage(ingest, message)
-      await expect.poll(() => heard).toEqual(['inbox_ready new_work'])
+      await expect.poll(() => received).toEqual(['inbox_ready new_work'])
       await enqueueInboxMessage(ingest, message)
       await own.queryNoRole('UPDATE symphony_settings SET notify_enabled = false')
       await enqueueInboxMessage(ingest, buildMessage())
       await own.queryNoRole('UPDATE symphony_settings SET notify_enabled = true')
       await enqueueInboxMessages(ingest, [buildMessage(), buildMessage()])
-      await expect.poll(() => heard.length).toBeGreaterThan(1)
-      expect(heard).toEqual(['inbox_ready new_work', 'inbox_ready new_work'])
+      await expect.poll(() => received.length).toBeGreaterThan(1)
+      expect(received).toEqual(['inbox_ready new_work', 'inbox_ready new_work'])
     })
   })
 

@@ -344,12 +344,12 @@ describe('Inbox.revive', () => {
     await withTestDatabase(async (own) => {
       const claim = await enqueuedAndClaimed(own)
       await failInboxMessages(own.as('symphony_executor'), [claim], WORKER)
-      const heard: string[] = []
+      const received: string[] = []
       const listener = await own.connect()
-      listener.on('notification', ({ channel }) => heard.push(channel))
+      listener.on('notification', ({ channel }) => received.push(channel))
       await listener.query('LISTEN inbox_ready')
       await new Inbox(own.database, { workerId: WORKER }).revive(claim, 'again')
-      await expect.poll(() => heard).toEqual(['inbox_ready'])
+      await expect.poll(() => received).toEqual(['inbox_ready'])
     })
   })
 })

@@ -196,8 +196,8 @@ describe('InboxWorker.runOnce', () => {
 
   test('counts no attempt if the role of the handler is not granted', async () => {
     const message = await enqueued(db)
-    const { name: stranger } = await db.createLogin('stranger')
-    const kept = worker({ [message.topic]: write }, { attemptsMax: 1, handlerRole: stranger })
+    const { name: unprivileged } = await db.createLogin('unprivileged')
+    const kept = worker({ [message.topic]: write }, { attemptsMax: 1, handlerRole: unprivileged })
     for (let round = 0; round < 2; round += 1) {
       expect(await kept.runOnce()).toMatchObject({ claimed: 1, handlerNotCalled: 1, retried: 0, deadLettered: 0 })
       expect(await rowOf(db, message)).toMatchObject({
@@ -328,16 +328,16 @@ describe('a started InboxWorker', () => {
     const first = await enqueued(db, { topic: 'obedient' })
     const { opened: begun, open: begin } = gate()
     const { opened: finished, open: finish } = gate()
-    const patient = worker({
+    const waiting = worker({
       obedient: async (claimed, handling) => {
         begin()
         await finished
         await write(claimed, handling)
       },
     })
-    await patient.start()
+    await waiting.start()
     await begun
-    const stopped = patient.stop()
+    const stopped = waiting.stop()
     finish()
     await stopped
     expect(await rowOf(db, first)).toMatchObject({ state: 'done' })
@@ -345,7 +345,7 @@ describe('a started InboxWorker', () => {
     const second = await enqueued(db, { topic: 'stubborn' })
     const { opened: begunAgain, open: beginAgain } = gate()
     const { opened: aborted, open: abort } = gate()
-    const hasty = worker(
+    const limited = worker(
       {
         stubborn: async (_claimed, { signal }) => {
           signal.addEventListener('abort', abort)
@@ -356,9 +356,9 @@ describe('a started InboxWorker', () => {
       },
       { shutdownMs: 0 },
     )
-    await hasty.start()
+    await limited.start()
     await begunAgain
-    await hasty.stop()
+    await limited.stop()
     await expect.poll(async () => (await rowOf(db, second))['last_error']).toBe('Error: the worker is shutting down')
   })
 

@@ -91,9 +91,9 @@ describe('symphony keys', () => {
     ],
     ['an expiry in the past', ['--scope', 'read', '--owner', 'a', '--expires', '2020-01-01T00:00:00Z'], 'p_expires_at'],
   ])('create refuses %s and names the option', async (_, words, name) => {
-    const said = await keys('create', ...words)
-    expect(said.exitCode).not.toBe(0)
-    expect(said.stderr).toContain(name)
+    const output = await keys('create', ...words)
+    expect(output.exitCode).not.toBe(0)
+    expect(output.stderr).toContain(name)
   })
 
   test('--help prints examples', async () => {
@@ -128,9 +128,9 @@ describe('symphony api', () => {
     expect((await fetch(`${address}/v1/pauses`, { method: 'POST', headers })).status).toBe(403)
     expect((await fetch(`${address}/openapi.json`)).status).toBe(200)
     stop.abort()
-    const said = await running
-    expect(said.exitCode).toBe(0)
-    expect(said.stderr).toContain('This login is not a gateway')
+    const output = await running
+    expect(output.exitCode).toBe(0)
+    expect(output.stderr).toContain('This login is not a gateway')
     const { rows } = await db.queryNoRole(`SELECT 1 FROM pg_stat_activity WHERE usename = $1`, [web.name])
     expect(rows).toEqual([])
   })
@@ -164,11 +164,11 @@ describe('symphony api', () => {
 
   test('refuses to start with --strict as a login that is no gateway', async () => {
     const web = await db.createLogin('strict', { roles: ['symphony_readonly', 'symphony_control'] })
-    const said = await symphony(['api', '--strict', '--port', '0'], {
+    const output = await symphony(['api', '--strict', '--port', '0'], {
       DATABASE_URL: web.url,
       SYMPHONY_SCHEMA: db.schema,
     })
-    expect(said.exitCode).not.toBe(0)
-    expect(said.stderr).toMatch(/no gateway|strict/)
+    expect(output.exitCode).not.toBe(0)
+    expect(output.stderr).toMatch(/no gateway|strict/)
   })
 })

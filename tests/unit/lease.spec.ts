@@ -321,9 +321,9 @@ describe('release of a lease', () => {
     const lease = await acquire(resource)
     expect(await Promise.all([lease.release(), lease.release()])).toEqual([true, true])
     await lease[Symbol.asyncDispose]()
-    const heir = await acquire(resource)
+    const successor = await acquire(resource)
     await lease[Symbol.asyncDispose]()
-    expect(await heir.tryRenewNow()).toBe(true)
+    expect(await successor.tryRenewNow()).toBe(true)
   })
 
   test.each(['expired and taken by another', 'taken by the same owner'])(
@@ -332,12 +332,12 @@ describe('release of a lease', () => {
       const resource = buildResource()
       const stale = await acquire(resource, { owner: 'stale' })
       if (how.startsWith('expired')) await expireResource(db, resource)
-      const owner = how.startsWith('expired') ? 'heir' : 'stale'
-      const heir = await acquire(resource, { owner }, new Leases(db.as('symphony_executor')))
+      const owner = how.startsWith('expired') ? 'successor' : 'stale'
+      const successor = await acquire(resource, { owner }, new Leases(db.as('symphony_executor')))
       const before = await leaseRow(db, resource)
       await stale[Symbol.asyncDispose]()
       expect(await leaseRow(db, resource)).toEqual(before)
-      expect(await heir.tryRenewNow()).toBe(true)
+      expect(await successor.tryRenewNow()).toBe(true)
     },
   )
 

@@ -68,8 +68,8 @@ describe('the fencing of a lease', () => {
   test('hides the lease id from every role (42501)', async () => {
     const { resource } = await hold()
     for (const role of ['symphony_control', 'symphony_auditor', 'symphony_readonly', 'symphony_executor']) {
-      const look = db.as(role).query(`SELECT lease_id FROM ${db.qualify('symphony_leases')}`)
-      expect(await failureOf(look)).toMatchObject({ sqlstate: '42501' })
+      const read = db.as(role).query(`SELECT lease_id FROM ${db.qualify('symphony_leases')}`)
+      expect(await failureOf(read)).toMatchObject({ sqlstate: '42501' })
     }
     expect(await acquireLease(executor(), { resource, owner: 'curious', durationMs: 60_000 })).toBeNull()
   })

@@ -68,11 +68,11 @@ describe('AlertEvaluator', () => {
 
   test('remembers the start of a condition without an age metric until it ends', () => {
     const evaluator = new AlertEvaluator([RULE])
-    const look = (seconds: number, level: number) => evaluator.observe(at(seconds, { level })).map(stateOf)
-    expect(look(0, 6)).toEqual(['TooHigh pending since 0'])
-    expect(look(60, 6)).toEqual(['TooHigh firing since 0'])
-    expect(look(90, 5)).toEqual([])
-    expect(look(120, 6)).toEqual(['TooHigh pending since 120'])
+    const evaluate = (seconds: number, level: number) => evaluator.observe(at(seconds, { level })).map(stateOf)
+    expect(evaluate(0, 6)).toEqual(['TooHigh pending since 0'])
+    expect(evaluate(60, 6)).toEqual(['TooHigh firing since 0'])
+    expect(evaluate(90, 5)).toEqual([])
+    expect(evaluate(120, 6)).toEqual(['TooHigh pending since 120'])
   })
 
   test('sorts firing before pending, and critical before warning', () => {
@@ -127,8 +127,8 @@ describe('on the status of a database', () => {
   afterAll(() => db.drop())
 
   /** Returns the alerts as a new process sees them. */
-  const look = async () => new AlertWatch().look(await readSystemStatus(db.database))
-  const find = async (name: string) => (await look()).find((alert) => alert.name === name)
+  const evaluate = async () => new AlertWatch().evaluate(await readSystemStatus(db.database))
+  const find = async (name: string) => (await evaluate()).find((alert) => alert.name === name)
 
   const beat = (detail: object) =>
     heartbeatOutboxWorker(db.as('symphony_executor'), 'worker-1', JSON.parse(JSON.stringify(detail)))
@@ -145,9 +145,9 @@ describe('on the status of a database', () => {
     expect(stdout).toMatch(
       /^FIRING +SymphonyPaymentsHeld +A payment has been held.*\n +since \d{4}-.*symphony holds list/m,
     )
-    const told: { alerts: Alert[] } = JSON.parse((await symphony([...words, '--json'])).stdout)
-    expect(told).toMatchObject({ heldCount: '1', inbox: { deadCount: '0' }, leases: { heldCount: '0' } })
-    expect(told.alerts).toMatchObject([
+    const status: { alerts: Alert[] } = JSON.parse((await symphony([...words, '--json'])).stdout)
+    expect(status).toMatchObject({ heldCount: '1', inbox: { deadCount: '0' }, leases: { heldCount: '0' } })
+    expect(status.alerts).toMatchObject([
       { name: 'SymphonyPaymentsHeld', state: 'firing', value: 1, severity: 'warning' },
     ])
     await db.queryNoRole('UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL')
@@ -265,7 +265,7 @@ describe('on the status of a database', () => {
 
   test('`symphony status` in another process shows the same alerts with the same ages', async () => {
     const { alerts }: { alerts: Alert[] } = JSON.parse((await symphony([...words, '--json'])).stdout)
-    expect(described(alerts)).toEqual(described(await look()))
+    expect(described(alerts)).toEqual(described(await evaluate()))
     expect(alerts.length).toBeGreaterThan(3)
   })
 })
@@ -274,9 +274,9 @@ test('SymphonyStatusMissing fires after five minutes without an answer of the da
   let nowMs = 0
   const clock = { now: () => new Date(nowMs), monotonicMs: () => nowMs }
   const watch = new AlertWatch(undefined, clock)
-  expect(await watch.look(undefined)).toMatchObject([{ name: 'SymphonyStatusMissing', state: 'pending' }])
+  expect(await watch.evaluate(undefined)).toMatchObject([{ name: 'SymphonyStatusMissing', state: 'pending' }])
   nowMs = 300_000
-  expect(await watch.look(undefined)).toMatchObject([{ name: 'SymphonyStatusMissing', state: 'firing' }])
+  expect(await watch.evaluate(undefined)).toMatchObject([{ name: 'SymphonyStatusMissing', state: 'firing' }])
 })
 
 test('symphony ledger verify writes its result as a metric and as a row in the database', async () => {

@@ -43,7 +43,7 @@ function quotingError(): Error {
 
 test('inbox events log one line each, and an error of a handler by its type and code only', () => {
   const { log, lines, text } = listen()
-  const tell = logEvents(log)
+  const logEvent = logEvents(log)
   const about = { source: 'bank', messageId: 'm-1', topic: 't', attemptCount: 2 }
   const error = quotingError()
   const events: InboxWorkerEvent[] = [
@@ -58,7 +58,7 @@ test('inbox events log one line each, and an error of a handler by its type and 
     { type: 'inbox.fenceLost', ...about },
     { type: 'inbox.fault', during: 'claiming', error: new Error('connection lost') },
   ]
-  for (const event of events) tell(event)
+  for (const event of events) logEvent(event)
   expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
     ['inbox_claimed', LEVELS.debug],
     ['inbox_notified', LEVELS.debug],
@@ -78,7 +78,7 @@ test('inbox events log one line each, and an error of a handler by its type and 
 
 test('lease events log one line each, and a lost lease is not logged as an error', () => {
   const { log, lines, text } = listen()
-  const tell = logEvents(log)
+  const logEvent = logEvents(log)
   const lease = { resource: 'r', owner: 'o' }
   const events: LeaseEvent[] = [
     { type: 'lease.acquired', ...lease, fencingToken: 9_007_199_254_740_993n },
@@ -88,7 +88,7 @@ test('lease events log one line each, and a lost lease is not logged as an error
     { type: 'lease.interrupted', ...lease, error: quotingError() },
     { type: 'lease.fault', resource: 'r', during: 'renewing a lease', error: new Error('connection lost') },
   ]
-  for (const event of events) tell(event)
+  for (const event of events) logEvent(event)
   expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
     ['lease_acquired', LEVELS.info],
     ['lease_renewed', LEVELS.debug],
@@ -103,7 +103,7 @@ test('lease events log one line each, and a lost lease is not logged as an error
 
 test('platform events log one line each, and only unexpected failures are errors', () => {
   const { log, lines } = listen()
-  const tell = logEvents(log)
+  const logEvent = logEvents(log)
   const events: PlatformEvent[] = [
     { type: 'platform.databaseAdded', database: 'a' },
     { type: 'platform.databaseDown', database: 'a' },
@@ -113,7 +113,7 @@ test('platform events log one line each, and only unexpected failures are errors
     { type: 'platform.discoveryFailed', error: new Error('no answer') },
     { type: 'platform.fault', database: 'a', worker: 'relayer', error: new Error('connection lost') },
   ]
-  for (const event of events) tell(event)
+  for (const event of events) logEvent(event)
   expect(lines().map(({ level, msg }) => [msg, level])).toEqual([
     ['database_added', LEVELS.info],
     ['database_down', LEVELS.warn],
@@ -163,21 +163,21 @@ test('FaultLog writes the first fault of a kind, then one line per interval with
     .poll(() => lines().slice(2), POLL_OPTIONS)
     .toMatchObject([{ level: LEVELS.error, msg: 'worker_fault', during: 'claiming', repeats: 999, withinSeconds: 0.2 }])
   // After an interval without faults the next one is logged at once again.
-  const isTold = () => {
+  const isLogged = () => {
     fail('completing')
     return lines().filter(({ during }) => during === 'completing').length
   }
-  await expect.poll(isTold, POLL_OPTIONS).toBeGreaterThan(1)
+  await expect.poll(isLogged, POLL_OPTIONS).toBeGreaterThan(1)
 })
 
 test('logEvents logs repeated faults of relayer, repair and sealer once, whatever the item', () => {
   const { log, lines } = listen()
-  const tell = { relayer: logEvents(log), repair: logEvents(log), sealer: logEvents(log) }
+  const logEvent = { relayer: logEvents(log), repair: logEvents(log), sealer: logEvents(log) }
   const error = Object.assign(new Error('refused'), { code: 'CONNECT_FAILED' })
   for (let failed = 0; failed < 50; failed += 1) {
-    tell.relayer({ type: 'outbox.fault', during: 'completing', error, outboxId: `item-${failed}` })
-    tell.repair({ type: 'repair.fault', during: 'repairing leases', error })
-    tell.sealer({ type: 'ledger.fault', during: 'sealing the ledger', error })
+    logEvent.relayer({ type: 'outbox.fault', during: 'completing', error, outboxId: `item-${failed}` })
+    logEvent.repair({ type: 'repair.fault', during: 'repairing leases', error })
+    logEvent.sealer({ type: 'ledger.fault', during: 'sealing the ledger', error })
   }
   expect(lines().map(({ msg }) => msg)).toEqual(['worker_fault', 'lease_repair_failed', 'ledger_sealing_failed'])
 })

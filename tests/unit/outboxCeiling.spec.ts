@@ -109,9 +109,9 @@ describe('an item of unknown outcome at the ceiling', () => {
     const item = await enqueueAndFail(db, CEILING - 1)
     await claimOnly(db, item.railType)
     await db.expireLease(item.outboxId)
-    expect(await claim(db, item.railType, { workerId: 'heir' })).toEqual([])
+    expect(await claim(db, item.railType, { workerId: 'successor' })).toEqual([])
     expect(await lastOf(item)).toBe('20 ZOMBIE_REQUEUE')
-    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', held_by: 'heir' })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', held_by: 'successor' })
   })
 
   test('is not held when its 19th lease expires', async () => {

@@ -48,14 +48,14 @@ const FAULTS: readonly (readonly [string, Partial<OutboxInstruction>, string, st
   ['a misspelt rail', { railType: 'Resend-Bnk' }, 'railType', 'did you mean resend-bank?'],
 ]
 
-describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
+describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
   test('is answered 422 INVALID_PAYLOAD by an API with rails and takes no sequence number', async () => {
     const instruction = buildInstruction(fault)
     expect(await problemOf(await post(instruction))).toMatchObject({
       status: 422,
       code: 'INVALID_PAYLOAD',
       argument,
-      detail: expect.stringContaining(told),
+      detail: expect.stringContaining(message),
     })
     expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [], next: undefined })
   })
@@ -67,7 +67,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
     await tx.query('BEGIN')
     const error = await failureOf(enqueue(instruction, { tx, rails }))
     expect(error).toBeInstanceOf(InvalidPayloadError)
-    expect(error).toMatchObject({ code: 'INVALID_PAYLOAD', argument, message: expect.stringContaining(told) })
+    expect(error).toMatchObject({ code: 'INVALID_PAYLOAD', argument, message: expect.stringContaining(message) })
     expect((await enqueue(other, { tx, rails })).created).toBe(true)
     await tx.query('COMMIT')
     await tx.close()
@@ -93,7 +93,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, told) => {
     const { instructionId, participantId, railType, payload } = instruction
     const words = ['--instruction', instructionId, '--participant', participantId, '--rail', railType]
     const one = await symphony(['enqueue', ...words, '--payload', JSON.stringify(payload), '--rails', railsFile], env)
-    expect([one.exitCode, one.stderr]).toEqual([1, expect.stringContaining(told)])
+    expect([one.exitCode, one.stderr]).toEqual([1, expect.stringContaining(message)])
     const file = join(await mkdtemp(join(tmpdir(), 'payments-')), 'payments.ndjson')
     await writeFile(file, [buildInstruction(), instruction].map((line) => JSON.stringify(line)).join('\n'))
     const many = await symphony(['enqueue', '--file', file, '--rails', railsFile], env)

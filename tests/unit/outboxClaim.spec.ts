@@ -293,7 +293,7 @@ describe('a takeover of an expired lease', () => {
        WHERE outbox_id = $1`,
       [crashed.outboxId],
     )
-    const taken = await claimOnly(db, crashed.railType, { workerId: 'heir' })
+    const taken = await claimOnly(db, crashed.railType, { workerId: 'successor' })
     expect(taken).toMatchObject({
       outboxId: crashed.outboxId,
       attemptCount: 1,
@@ -329,7 +329,10 @@ describe('a takeover of an expired lease', () => {
         outcomeUnknown: true,
       },
     })
-    expect(await pendingRow(db, crashed.outboxId)).toMatchObject({ claimed_by: 'heir', lease_token: taken.leaseToken })
+    expect(await pendingRow(db, crashed.outboxId)).toMatchObject({
+      claimed_by: 'successor',
+      lease_token: taken.leaseToken,
+    })
   })
 
   test('counts expiries in a row and resets the count after a completion', async () => {
@@ -358,21 +361,22 @@ describe('a takeover of an expired lease', () => {
   test('reports a held item to onUnleased, and the claim leases the other due items', async () => {
     const { railType } = buildInstruction()
     const executor = db.as('symphony_executor')
-    const takeOver = async (told?: UnleasedTakeover[]) => {
+    const takeOver = async (unleased?: UnleasedTakeover[]) => {
       const begun = await enqueueAndClaim(db, { railType }, { marked: true })
       await beginOutboxDispatch(executor, begun, WORKER)
       await db.expireLease(begun.outboxId)
       const { outboxId: due } = await enqueue(db, { railType })
-      const asking = told === undefined ? {} : { onUnleased: (takeover: UnleasedTakeover) => told.push(takeover) }
+      const asking =
+        unleased === undefined ? {} : { onUnleased: (takeover: UnleasedTakeover) => unleased.push(takeover) }
       const items = await claimOutboxBatch(executor, 10, 'another', 600, { rails: [railType], ...asking })
       expect(items.map(({ outboxId }) => outboxId)).toEqual([due])
       expect(await ledger(db, begun.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
       return begun.outboxId
     }
     await takeOver()
-    const told: UnleasedTakeover[] = []
-    const held = await takeOver(told)
-    expect(told).toEqual([{ outboxId: held, railType, holdReason: 'OUTCOME_UNKNOWN' }])
+    const unleased: UnleasedTakeover[] = []
+    const held = await takeOver(unleased)
+    expect(unleased).toEqual([{ outboxId: held, railType, holdReason: 'OUTCOME_UNKNOWN' }])
   })
 
   test('requeues items beyond the batch size, with a ledger row, and reports them to onUnleased', async () => {
@@ -383,14 +387,14 @@ describe('a takeover of an expired lease', () => {
       await enqueueAndClaim(db, { railType }),
     ]
     for (const { outboxId } of silent) await db.expireLease(outboxId)
-    const told: UnleasedTakeover[] = []
+    const unleased: UnleasedTakeover[] = []
     const executor = db.as('symphony_executor')
     const claimOne = (onUnleased: (takeover: UnleasedTakeover) => void) =>
       claimOutboxBatch(executor, 1, 'another', 600, { rails: [railType], onUnleased })
     const [first, ...others] = silent.map(({ outboxId }) => outboxId)
     // The lease that expired first.
-    expect(await claimOne((takeover) => told.push(takeover))).toMatchObject([{ outboxId: first, takenOver: true }])
-    expect(told).toEqual(others.map((outboxId) => ({ outboxId, railType, holdReason: null })))
+    expect(await claimOne((takeover) => unleased.push(takeover))).toMatchObject([{ outboxId: first, takenOver: true }])
+    expect(unleased).toEqual(others.map((outboxId) => ({ outboxId, railType, holdReason: null })))
     for (const { outboxId } of silent) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
     for (const outboxId of others)
       expect(await claimOne(() => expect.unreachable())).toMatchObject([

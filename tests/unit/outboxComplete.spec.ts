@@ -254,13 +254,13 @@ describe('attempt numbers', () => {
 
   test.for([0, 7, 20])('come from the ledger, not from attempt_count (set to %i by hand)', async (count) => {
     const item = await enqueue(db)
-    const setByHand = () =>
+    const setBySql = () =>
       db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = $2 WHERE outbox_id = $1', [
         item.outboxId,
         count,
       ])
     await complete(db, await makeDueAndClaim(db, item), { state: 'RETRYABLE' })
-    await setByHand()
+    await setBySql()
     const second = await makeDueAndClaim(db, item)
     expect(await complete(db, second, { state: 'RETRYABLE' })).toEqual({
       attemptNo: 2,
@@ -268,7 +268,7 @@ describe('attempt numbers', () => {
       held: false,
     })
     expect((await pendingRow(db, item.outboxId))!.attempt_count).toBe(Math.max(count, 2))
-    await setByHand()
+    await setBySql()
     await makeDueAndClaim(db, item)
     await db.expireLease(item.outboxId)
     const repaired = await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')

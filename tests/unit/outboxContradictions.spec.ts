@@ -26,19 +26,19 @@ beforeAll(async () => {
 })
 
 const SLOW = 'slow-worker'
-const HEIR = 'heir'
+const SUCCESSOR = 'successor'
 const executor = () => db.as('symphony_executor')
 const readonly = () => db.as('symphony_readonly')
 
 const late = (lease: ClaimedItem, railReference: string) =>
   recordLateOutcome(executor(), SLOW, { ...lease, state: 'DISPATCHED', railReference })
 const completeAs = (lease: ClaimedItem, railReference: string) =>
-  completeOutboxAttempts(executor(), HEIR, [{ ...lease, state: 'DISPATCHED', railReference }])
+  completeOutboxAttempts(executor(), SUCCESSOR, [{ ...lease, state: 'DISPATCHED', railReference }])
 
 async function takenOver(): Promise<{ readonly lost: ClaimedItem; readonly next: ClaimedItem }> {
   const lost = await enqueueAndClaim(db, {}, { workerId: SLOW })
   await db.expireLease(lost.outboxId)
-  return { lost, next: await claimOnly(db, lost.railType, { workerId: HEIR }) }
+  return { lost, next: await claimOnly(db, lost.railType, { workerId: SUCCESSOR }) }
 }
 
 async function counts(): Promise<{ readonly total: number; readonly unreviewed: number }> {
@@ -85,9 +85,9 @@ describe('a contradiction', () => {
   test('is counted if its completion is in a batch with other outcomes', async () => {
     const { lost, next } = await takenOver()
     await late(lost, 'ref-1')
-    const other = await enqueueAndClaim(db, {}, { workerId: HEIR })
+    const other = await enqueueAndClaim(db, {}, { workerId: SUCCESSOR })
     const verdicts = () =>
-      completeOutboxAttempts(executor(), HEIR, [
+      completeOutboxAttempts(executor(), SUCCESSOR, [
         { ...other, state: 'RETRYABLE' },
         { ...next, state: 'DISPATCHED', railReference: 'ref-2' },
       ])
@@ -152,7 +152,7 @@ describe('a review', () => {
 
 test('SymphonyEndingContradicted fires until every contradiction is reviewed', async () => {
   const firing = async () => {
-    const alerts = await new AlertWatch().look(await readSystemStatus(db.database))
+    const alerts = await new AlertWatch().evaluate(await readSystemStatus(db.database))
     return alerts.filter(({ name }) => name === 'SymphonyEndingContradicted')
   }
   const eventId = await createContradiction(db)

@@ -86,14 +86,14 @@ async function unknownAndPaidLate() {
   const lease = await enqueueAndClaim(db)
   await db.expireLease(lease.outboxId)
   await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
-  const tell = (railReference = 'late-1') =>
+  const reportLate = (railReference = 'late-1') =>
     recordLateOutcome(db.as('symphony_executor'), WORKER, {
       outboxId: lease.outboxId,
       leaseToken: lease.leaseToken,
       state: 'DISPATCHED',
       railReference,
     })
-  return { outboxId: lease.outboxId, tell }
+  return { outboxId: lease.outboxId, reportLate }
 }
 
 describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
@@ -451,12 +451,12 @@ describe('the recorded actor', () => {
 
   test('is the login if it is no gateway, whatever symphony.actor says', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
-    const proposalId = await onBehalfOf('anna@bank', (impostor) => propose(impostor, outboxId, 'FAILED'), olga)
+    const proposalId = await onBehalfOf('anna@bank', (claimant) => propose(claimant, outboxId, 'FAILED'), olga)
     expect(await proposalRow(proposalId)).toMatchObject({ proposed_by: olga.name })
-    await expect(onBehalfOf('boris@bank', (impostor) => approve(impostor, proposalId), olga)).rejects.toMatchObject({
+    await expect(onBehalfOf('boris@bank', (claimant) => approve(claimant, proposalId), olga)).rejects.toMatchObject({
       sqlstate: 'P7007',
     })
-    await onBehalfOf('anna@bank', (impostor) => approve(impostor, proposalId), pavel)
+    await onBehalfOf('anna@bank', (claimant) => approve(claimant, proposalId), pavel)
     expect(await proposalRow(proposalId)).toMatchObject({ decided_by: pavel.name })
   })
 
@@ -581,8 +581,8 @@ describe('a leased item', () => {
 
 describe('a late success', () => {
   test.for(['FAILED', 'RETRY'] as const)('prevents a proposal of %s (P7006)', async (decision) => {
-    const { outboxId, tell } = await unknownAndPaidLate()
-    await tell()
+    const { outboxId, reportLate } = await unknownAndPaidLate()
+    await reportLate()
     await expect(propose(olga, outboxId, decision)).rejects.toMatchObject({ sqlstate: 'P7006' })
     expect(await ledger(db, outboxId)).toEqual([])
   })
@@ -590,9 +590,9 @@ describe('a late success', () => {
   test.for(['FAILED', 'RETRY'] as const)(
     'prevents the approval of an earlier proposal of %s (P7006)',
     async (decision) => {
-      const { outboxId, tell } = await unknownAndPaidLate()
+      const { outboxId, reportLate } = await unknownAndPaidLate()
       const proposalId = await propose(olga, outboxId, decision)
-      await tell()
+      await reportLate()
       await expect(approve(pavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7006' })
       expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true, hold_reason: 'please wait' })
     },
@@ -600,11 +600,11 @@ describe('a late success', () => {
 
   test('allows DISPATCHED, proposed before or after the late success', async () => {
     const first = await unknownAndPaidLate()
-    await first.tell()
+    await first.reportLate()
     await approve(pavel, await propose(olga, first.outboxId, 'DISPATCHED'))
     const second = await unknownAndPaidLate()
     const proposalId = await propose(olga, second.outboxId, 'DISPATCHED')
-    await second.tell()
+    await second.reportLate()
     await approve(pavel, proposalId)
     for (const { outboxId } of [first, second]) {
       expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 DISPATCHED'])
@@ -612,8 +612,8 @@ describe('a late success', () => {
   })
 
   test('causes a TERMINAL_BLOCKED event if two people decide DISPATCHED with another reference', async () => {
-    const { outboxId, tell } = await unknownAndPaidLate()
-    await tell('late-1')
+    const { outboxId, reportLate } = await unknownAndPaidLate()
+    await reportLate('late-1')
     await approve(pavel, await propose(olga, outboxId, 'DISPATCHED'))
     const [ending] = (await attemptRows(db, outboxId)).slice(-1)
     expect((await eventRows(db, outboxId)).slice(-2)).toMatchObject([
@@ -626,15 +626,15 @@ describe('a late success', () => {
       },
     ])
     // The same report again returns the same event.
-    expect(await tell('late-1')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
+    expect(await reportLate('late-1')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
     expect((await eventRows(db, outboxId)).filter(({ event_type }) => event_type === 'TERMINAL_BLOCKED')).toHaveLength(
       1,
     )
   })
 
   test('causes no TERMINAL_BLOCKED event if two people decide DISPATCHED with its reference', async () => {
-    const { outboxId, tell } = await unknownAndPaidLate()
-    await tell('rail-reference-1')
+    const { outboxId, reportLate } = await unknownAndPaidLate()
+    await reportLate('rail-reference-1')
     await approve(pavel, await propose(olga, outboxId, 'DISPATCHED'))
     expect((await eventRows(db, outboxId)).map(({ event_type }) => event_type)).not.toContain('TERMINAL_BLOCKED')
   })

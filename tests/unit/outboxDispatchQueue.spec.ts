@@ -112,10 +112,10 @@ describe('an item whose lease expired once', () => {
 
   test('causes the release of items that a concurrent claim brings for its rail', () => {
     const queue = createQueue()
-    const [quarantined, late, lateSuspect] = [leaseItem('one', 1), leaseItem('one'), leaseItem('one', 1)]
+    const [quarantined, late, lateQuarantined] = [leaseItem('one', 1), leaseItem('one'), leaseItem('one', 1)]
     queue.add([quarantined])
     expect(startAll(queue)).toEqual([quarantined])
-    expect(addAndRelease(queue, [late, lateSuspect])).toEqual([lateSuspect, late])
+    expect(addAndRelease(queue, [late, lateQuarantined])).toEqual([lateQuarantined, late])
     expect(startAll(queue)).toEqual([])
   })
 

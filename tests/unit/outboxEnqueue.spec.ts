@@ -25,18 +25,18 @@ function enqueueAll(instructions: readonly OutboxInstruction[]): Promise<Enqueue
 }
 
 /** Returns the notifications during the body. The marker is committed last; PostgreSQL notifies in commit order. */
-async function heardDuring(body: () => Promise<unknown>): Promise<string[]> {
+async function notificationsDuring(body: () => Promise<unknown>): Promise<string[]> {
   const listener = await db.connect()
-  const heard: string[] = []
+  const received: string[] = []
   const done = new Promise<void>((resolve) => {
-    listener.on('notification', ({ payload }) => (payload === 'marker' ? resolve() : heard.push(payload ?? '')))
+    listener.on('notification', ({ payload }) => (payload === 'marker' ? resolve() : received.push(payload ?? '')))
   })
   await listener.query('LISTEN outbox_pending')
   await body()
   await db.queryNoRole(`NOTIFY outbox_pending, 'marker'`)
   await done
   await listener.end()
-  return heard
+  return received
 }
 
 /** Returns all rows that an enqueue can write. */
@@ -384,37 +384,37 @@ test('an error of enqueue_payment_outbox reaches the caller as a DatabaseError w
 
 describe('NOTIFY', () => {
   test('is sent once per enqueue, for one item or several', async () => {
-    expect(await heardDuring(() => enqueue(db))).toEqual(['new_work'])
-    expect(await heardDuring(() => enqueueAll([buildInstruction(), buildInstruction()]))).toEqual(['new_work'])
+    expect(await notificationsDuring(() => enqueue(db))).toEqual(['new_work'])
+    expect(await notificationsDuring(() => enqueueAll([buildInstruction(), buildInstruction()]))).toEqual(['new_work'])
   })
 
   test('is not sent for an enqueue that creates no item or an INSERT of no rows', async () => {
     const known = await enqueue(db)
-    expect(await heardDuring(() => enqueueAll([known]))).toEqual([])
+    expect(await notificationsDuring(() => enqueueAll([known]))).toEqual([])
     const insertNothing = () =>
       db.queryNoRole('INSERT INTO payment_outbox_pending SELECT * FROM payment_outbox_pending WHERE false')
-    expect(await heardDuring(insertNothing)).toEqual([])
+    expect(await notificationsDuring(insertNothing)).toEqual([])
   })
 
   test('is not sent for an enqueue that is rolled back', async () => {
-    const heard = await heardDuring(async () => {
+    const received = await notificationsDuring(async () => {
       const undone = db.as('symphony_ingest').transaction(async (tx) => {
         await enqueuePaymentOutbox(tx, buildInstruction())
         throw new Error('undone')
       })
       await expect(undone).rejects.toThrow('undone')
     })
-    expect(heard).toEqual([])
+    expect(received).toEqual([])
   })
 
   test('is switched off by a setting, and the enqueue still succeeds', async () => {
     await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = false')
     try {
-      expect(await heardDuring(() => enqueue(db))).toEqual([])
+      expect(await notificationsDuring(() => enqueue(db))).toEqual([])
     } finally {
       await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = true')
     }
-    expect(await heardDuring(() => enqueue(db))).toEqual(['new_work'])
+    expect(await notificationsDuring(() => enqueue(db))).toEqual(['new_work'])
   })
 
   test('is skipped by an enqueue while another transaction is about to notify', async () => {
@@ -423,17 +423,19 @@ describe('NOTIFY', () => {
     await first.query('BEGIN')
     await first.query(enqueueOne, ['about-to-notify'])
     const beside = async () => expect(await enqueue(db)).toMatchObject({ created: true })
-    expect(await heardDuring(beside)).toEqual([])
-    expect(await heardDuring(() => first.query('COMMIT'))).toEqual(['new_work'])
-    expect(await heardDuring(beside)).toEqual(['new_work'])
+    expect(await notificationsDuring(beside)).toEqual([])
+    expect(await notificationsDuring(() => first.query('COMMIT'))).toEqual(['new_work'])
+    expect(await notificationsDuring(beside)).toEqual(['new_work'])
   })
 
   test('is skipped, and no enqueue waits, while another login holds its advisory lock', async () => {
-    const stranger = await (await db.createLogin('stranger')).connect()
-    await stranger.query(
+    const unprivileged = await (await db.createLogin('unprivileged')).connect()
+    await unprivileged.query(
       `SELECT pg_advisory_lock(1937337959, (SELECT oid FROM pg_class WHERE relname = 'payment_outbox_pending')::integer)`,
     )
-    expect(await heardDuring(async () => expect(await enqueue(db)).toMatchObject({ created: true }))).toEqual([])
-    await stranger.end()
+    expect(await notificationsDuring(async () => expect(await enqueue(db)).toMatchObject({ created: true }))).toEqual(
+      [],
+    )
+    await unprivileged.end()
   })
 })

@@ -116,7 +116,7 @@ describe('an epoch', () => {
       recorder.run(`SELECT * FROM ${db.qualify('claim_outbox_batch')}(10, 'w', 60, ARRAY[$1])`, [railType])
     // The first call of a session plans. The second shows the usual cost.
     await recordClaim()
-    const afterOne = statementThatLooks(await recordClaim())
+    const afterOne = epochCheckStatement(await recordClaim())
     await db.queryNoRole(
       `INSERT INTO dispatch_epochs (epoch_no, epoch_id, began_at, database_oid, server_started_at, database_name, table_oid,
          beat_at, synchronous)
@@ -128,7 +128,7 @@ describe('an epoch', () => {
       { type: 'Index Scan', index: 'dispatch_epochs_pkey', rows: 1 },
     ])
     // Allows a few more pages, because the index has grown, but not its 5,000 rows.
-    expect(statementThatLooks(execution).buffers).toBeLessThanOrEqual(afterOne.buffers + 3)
+    expect(epochCheckStatement(execution).buffers).toBeLessThanOrEqual(afterOne.buffers + 3)
   })
 })
 
@@ -440,6 +440,6 @@ describe('an operator', () => {
 })
 
 /** Returns the statement that reads, among other things, whether dispatch is frozen. */
-function statementThatLooks({ statements }: Execution) {
+function epochCheckStatement({ statements }: Execution) {
   return statements.find(({ nodes }) => nodes.some(({ relation }) => relation === 'dispatch_epochs'))!
 }

@@ -47,12 +47,12 @@ async function workAtRandom(
 ): Promise<TestDatabase> {
   const db = await createTestDatabase()
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = $1', [fullTrail])
-  const outbox = new RandomOutbox(db, seed, await handsOf(db))
+  const outbox = new RandomOutbox(db, seed, await workersOf(db))
   await outbox.run(steps, (step) => afterStep?.(db, step) ?? Promise.resolve())
   return db
 }
 
-async function handsOf(db: TestDatabase): Promise<RandomWorkers> {
+async function workersOf(db: TestDatabase): Promise<RandomWorkers> {
   const olga = await createPerson(db, 'olga')
   const pavel = await createPerson(db, 'pavel')
   return {
@@ -124,9 +124,9 @@ test('PENDING_COLUMNS lists exactly the columns of payment_outbox_pending', asyn
 test('the full trail reproduces the queue after two actors worked on the same items', async () => {
   await using db = await createTestDatabase()
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
-  const hands = await handsOf(db)
+  const workers = await workersOf(db)
   // Both actors use the same seed, and so the same participants and rails.
-  await Promise.all([1, 2].map(() => new RandomOutbox(db, 5, hands).play(120)))
+  await Promise.all([1, 2].map(() => new RandomOutbox(db, 5, workers).runRandomSteps(120)))
   // Repairs leases that one actor expired while the other had locked them.
   await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repairer')
   const { folded, pending } = await foldTrails(db)

@@ -32,9 +32,9 @@ beforeAll(async () => {
 
 test('a claim skips a held item and leases another item of the same rail', async () => {
   const held = await enqueue(db)
-  const neighbour = await enqueue(db, { railType: held.railType })
+  const other = await enqueue(db, { railType: held.railType })
   await placeOutboxHold(olga.control, held.outboxId, 'looks wrong')
-  expect((await claim(db, held.railType)).map((item) => item.outboxId)).toEqual([neighbour.outboxId])
+  expect((await claim(db, held.railType)).map((item) => item.outboxId)).toEqual([other.outboxId])
 })
 
 test('RETRY by one person makes a held item of known outcome due at once', async () => {

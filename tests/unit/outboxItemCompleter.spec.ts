@@ -113,7 +113,7 @@ test('an ItemCompleter retries failed completions again after an earlier giveUp(
 
 /** Completes one success over a connection that fails once. */
 async function completeThrough(
-  spoil: (role: Queryable, failing: Failing) => Queryable,
+  corrupt: (role: Queryable, failing: Failing) => Queryable,
 ): Promise<{ outboxId: string; events: RelayerEvent[] }> {
   const lease = await enqueueAndClaim(db)
   const { outboxId } = lease
@@ -123,7 +123,7 @@ async function completeThrough(
   const role = db.as('symphony_executor')
   const plain: Queryable = { schema: db.schema, query: (text, values) => role.query(text, values) }
   const completer = new ItemCompleter({
-    role: spoil(plain, new Failing()),
+    role: corrupt(plain, new Failing()),
     workerId: WORKER,
     events: emitter,
     clock: systemClock,

@@ -89,8 +89,8 @@ describe('a key that is in use in its scope', () => {
     const scope = buildScope()
     const known = [buildInstruction(), buildInstruction()]
     await enqueuePaymentOutboxBatch(gateway, known, scope)
-    const stranger = buildInstruction({ idempotencyKey: known[1]!.idempotencyKey })
-    expect(await failureOf(enqueuePaymentOutboxBatch(gateway, [...known, stranger], scope))).toMatchObject({
+    const foreign = buildInstruction({ idempotencyKey: known[1]!.idempotencyKey })
+    expect(await failureOf(enqueuePaymentOutboxBatch(gateway, [...known, foreign], scope))).toMatchObject({
       sqlstate: 'P7014',
       firstInstructionId: known[1]!.instructionId,
     })

@@ -29,13 +29,13 @@ import { failureOf } from '../support/race.js'
 const db = await useTestDatabase()
 
 const SLOW = 'slow-worker'
-const HEIR = 'heir'
+const SUCCESSOR = 'successor'
 
-type Learned = Omit<LateOutcome, 'outboxId' | 'leaseToken'>
-const PAID: Learned = { state: 'DISPATCHED', railReference: 'ref-1' }
+type ReportedOutcome = Omit<LateOutcome, 'outboxId' | 'leaseToken'>
+const PAID: ReportedOutcome = { state: 'DISPATCHED', railReference: 'ref-1' }
 
-function report({ outboxId, leaseToken }: ClaimedItem, learned: Learned, workerId = SLOW) {
-  return recordLateOutcome(db.as('symphony_executor'), workerId, { outboxId, leaseToken, ...learned })
+function report({ outboxId, leaseToken }: ClaimedItem, reported: ReportedOutcome, workerId = SLOW) {
+  return recordLateOutcome(db.as('symphony_executor'), workerId, { outboxId, leaseToken, ...reported })
 }
 
 /** Returns an expired lease that is neither repaired nor taken over. */
@@ -48,13 +48,13 @@ async function expiredLease(): Promise<ClaimedItem> {
 /** Returns an expired lease, and the lease of the worker that took the item over. */
 async function takenOver(): Promise<{ readonly lost: ClaimedItem; readonly next: ClaimedItem }> {
   const lost = await expiredLease()
-  return { lost, next: await claimOnly(db, lost.railType, { workerId: HEIR }) }
+  return { lost, next: await claimOnly(db, lost.railType, { workerId: SUCCESSOR }) }
 }
 
 /** Expires the current lease and returns the next one. */
 async function nextLease(lease: ClaimedItem): Promise<ClaimedItem> {
   await db.expireLease(lease.outboxId)
-  return claimOnly(db, lease.railType, { workerId: HEIR })
+  return claimOnly(db, lease.railType, { workerId: SUCCESSOR })
 }
 
 describe('a late outcome', () => {
@@ -78,7 +78,7 @@ describe('a late outcome', () => {
       outcome_unknown: true,
       late_outcome: expect.objectContaining({ state: 'DISPATCHED', rail_reference: 'ref-1' }),
     })
-    expect(await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-1' }, HEIR)).toMatchObject({
+    expect(await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-1' }, SUCCESSOR)).toMatchObject({
       attemptNo: 2,
       state: 'DISPATCHED',
     })
@@ -153,7 +153,7 @@ describe('record_late_outcome', () => {
 
   test('accepts for an ended item only a token that was issued for this item', async () => {
     const { lost, next } = await takenOver()
-    await complete(db, next, PAID, HEIR)
+    await complete(db, next, PAID, SUCCESSOR)
     const refusal = await failureOf(report({ ...lost, leaseToken: randomUUID() }, PAID))
     expect(refusal).toBeInstanceOf(LeaseLostError)
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
@@ -172,14 +172,14 @@ describe('a late success', () => {
   test('is returned as evidence by the next claim, which can complete with its rail reference', async () => {
     const lease = await expiredLease()
     await report(lease, { ...PAID, railCode: '00' })
-    const next = await claimOnly(db, lease.railType, { workerId: HEIR })
+    const next = await claimOnly(db, lease.railType, { workerId: SUCCESSOR })
     expect(next).toMatchObject({ outcomeUnknown: true })
     expect(next.evidence).toMatchObject({
       lateOutcome: { state: 'DISPATCHED', railReference: 'ref-1', railCode: '00', errorCode: null },
       lastAttempt: { state: 'ZOMBIE_REQUEUE', workerId: SLOW },
     })
     const { railReference } = next.evidence!.lateOutcome!
-    await complete(db, next, { state: 'DISPATCHED', railReference }, HEIR)
+    await complete(db, next, { state: 'DISPATCHED', railReference }, SUCCESSOR)
     expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 DISPATCHED'])
     expect((await attemptRows(db, lease.outboxId)).at(-1)).toMatchObject({ rail_reference: 'ref-1' })
     expect((await eventRows(db, lease.outboxId)).map(({ event_type }) => event_type)).toEqual(['LATE_OUTCOME'])
@@ -189,7 +189,7 @@ describe('a late success', () => {
     const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, marked: true })
     await db.expireLease(lease.outboxId)
     await report(lease, PAID)
-    const next = await claimOnly(db, lease.railType, { workerId: HEIR })
+    const next = await claimOnly(db, lease.railType, { workerId: SUCCESSOR })
     expect(next).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: PAID } })
   })
 
@@ -202,7 +202,7 @@ describe('a late success', () => {
     const { lost, next } = await takenOver()
     await report(lost, PAID)
     const outcome = outcomeUnknown === undefined ? { state } : { state, outcomeUnknown }
-    expect(await complete(db, next, outcome, HEIR)).toEqual({ attemptNo: 2, state: 'RETRYABLE', held: true })
+    expect(await complete(db, next, outcome, SUCCESSOR)).toEqual({ attemptNo: 2, state: 'RETRYABLE', held: true })
     expect(await pendingRow(db, lost.outboxId)).toMatchObject({
       outcome_unknown: true,
       hold_reason: 'FAILED_WHILE_OUTCOME_UNKNOWN',
@@ -213,8 +213,10 @@ describe('a late success', () => {
   test('is returned as evidence even after a RETRYABLE completion of known outcome', async () => {
     const { lost, next } = await takenOver()
     await report(lost, PAID)
-    expect(await complete(db, next, { state: 'RETRYABLE', outcomeUnknown: false }, HEIR)).toMatchObject({ held: false })
-    const third = await makeDueAndClaim(db, lost, { workerId: HEIR })
+    expect(await complete(db, next, { state: 'RETRYABLE', outcomeUnknown: false }, SUCCESSOR)).toMatchObject({
+      held: false,
+    })
+    const third = await makeDueAndClaim(db, lost, { workerId: SUCCESSOR })
     expect(third).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: PAID } })
   })
 
@@ -235,13 +237,13 @@ describe('a DISPATCHED completion', () => {
   test('writes TERMINAL_BLOCKED after a late success with another reference', async () => {
     const { lost, next } = await takenOver()
     await report(lost, PAID)
-    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)
-    const [ending] = (await attemptRows(db, lost.outboxId)).slice(-1)
+    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, SUCCESSOR)
+    const [terminal] = (await attemptRows(db, lost.outboxId)).slice(-1)
     expect((await eventRows(db, lost.outboxId)).slice(1)).toMatchObject([
       {
         event_type: 'TERMINAL_BLOCKED',
-        actor: HEIR,
-        attempt_id: ending!.attempt_id,
+        actor: SUCCESSOR,
+        attempt_id: terminal!.attempt_id,
         detail: expect.objectContaining({ state: 'DISPATCHED', rail_reference: 'ref-1' }),
       },
     ])
@@ -253,7 +255,7 @@ describe('a DISPATCHED completion', () => {
   ] as const)('writes no TERMINAL_BLOCKED after %s', async ([, late]) => {
     const { lost, next } = await takenOver()
     await report(lost, late)
-    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-1' }, HEIR)
+    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-1' }, SUCCESSOR)
     expect((await eventRows(db, lost.outboxId)).map(({ event_type }) => event_type)).toEqual(['LATE_OUTCOME'])
   })
 })
@@ -282,8 +284,8 @@ describe('a late failure', () => {
 })
 
 describe('a terminal outcome', () => {
-  const failed: Learned = { state: 'FAILED', railReference: null }
-  const cases: readonly (readonly [Learned, Learned, 'LATE_OUTCOME' | 'TERMINAL_BLOCKED'])[] = [
+  const failed: ReportedOutcome = { state: 'FAILED', railReference: null }
+  const cases: readonly (readonly [ReportedOutcome, ReportedOutcome, 'LATE_OUTCOME' | 'TERMINAL_BLOCKED'])[] = [
     [PAID, PAID, 'LATE_OUTCOME'],
     [PAID, { state: 'DISPATCHED', railReference: 'ref-2' }, 'TERMINAL_BLOCKED'],
     [PAID, { state: 'DISPATCHED' }, 'TERMINAL_BLOCKED'],
@@ -294,11 +296,11 @@ describe('a terminal outcome', () => {
     [failed, { state: 'RETRYABLE' }, 'LATE_OUTCOME'],
   ]
 
-  test.for(cases.map(([ending, late, type]) => [name(ending), name(late), type, ending, late] as const))(
+  test.for(cases.map(([terminal, late, type]) => [name(terminal), name(late), type, terminal, late] as const))(
     '%s stays the only one: a late %s is stored as %s',
-    async ([, , eventType, ending, late]) => {
+    async ([, , eventType, terminal, late]) => {
       const { lost, next } = await takenOver()
-      await complete(db, next, { ...ending, outcomeUnknown: false }, HEIR)
+      await complete(db, next, { ...terminal, outcomeUnknown: false }, SUCCESSOR)
       const before = await attemptRows(db, lost.outboxId)
       expect(await report(lost, late)).toMatchObject({ eventType })
       expect(await attemptRows(db, lost.outboxId)).toEqual(before)
@@ -323,7 +325,7 @@ describe('a repeated late outcome', () => {
 
   test('writes one TERMINAL_BLOCKED if it contradicts the terminal outcome', async () => {
     const { lost, next } = await takenOver()
-    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)
+    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, SUCCESSOR)
     const first = await report(lost, PAID)
     expect(first.eventType).toBe('TERMINAL_BLOCKED')
     expect(await report(lost, PAID)).toEqual(first)
@@ -333,7 +335,7 @@ describe('a repeated late outcome', () => {
   test('returns the TERMINAL_BLOCKED event of a contradicting completion in between', async () => {
     const { lost, next } = await takenOver()
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
-    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, HEIR)
+    await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, SUCCESSOR)
     const alarm = await report(lost, PAID)
     expect(alarm.eventType).toBe('TERMINAL_BLOCKED')
     expect(await report(lost, PAID)).toEqual(alarm)
@@ -348,7 +350,7 @@ describe('a repeated late outcome', () => {
     await db.expireLease(next.outboxId)
     await report(lost, PAID)
     await report(lost, { ...PAID, railCode: '00' })
-    await report(next, PAID, HEIR)
+    await report(next, PAID, SUCCESSOR)
     expect(await eventRows(db, lost.outboxId)).toHaveLength(3)
   })
 })
@@ -357,7 +359,7 @@ describe.for(['repair', 'takeover'] as const)('a late success, if %s records the
   async function findExpired(lease: ClaimedItem): Promise<void> {
     await db.expireLease(lease.outboxId)
     if (foundBy === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
-    else await claim(db, lease.railType, { workerId: HEIR })
+    else await claim(db, lease.railType, { workerId: SUCCESSOR })
   }
 
   test('allows one more claim of an item at the retry ceiling', async () => {
@@ -382,6 +384,6 @@ describe.for(['repair', 'takeover'] as const)('a late success, if %s records the
   })
 })
 
-function name({ state, railReference }: Learned): string {
+function name({ state, railReference }: ReportedOutcome): string {
   return railReference === undefined || railReference === null ? state : `${state} ${railReference}`
 }

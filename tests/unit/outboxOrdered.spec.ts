@@ -304,7 +304,7 @@ async function scopeEvents(scope: string) {
 }
 
 /** Returns a leased head, a transaction to complete it in, and one to enqueue its successor in. */
-async function createHeadEnding() {
+async function createTerminalHead() {
   const stream = new Stream(db)
   const head = await stream.enqueue()
   const lease = await stream.claimOnly()
@@ -319,7 +319,7 @@ async function createHeadEnding() {
 
 describe('a successor enqueued while the head ends', () => {
   test('is claimable if its enqueue starts first and commits last', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -329,7 +329,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('is claimable if its enqueue starts second and commits first', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -341,7 +341,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('is claimable if its enqueue starts first and commits first', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
     await enqueuer.query('COMMIT')
@@ -351,7 +351,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('is claimed in order if several are enqueued', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const ids = [await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer)]
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -360,7 +360,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('stays blocked if the completion rolls back', async () => {
-    const { stream, head, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, head, lease, completer, enqueuer } = await createTerminalHead()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -373,7 +373,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('is the unblocked head at once if an earlier enqueue rolled back', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -384,7 +384,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('is unblocked by lease repair as well', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -394,7 +394,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('is unblocked by a completion that waits for a concurrent claim', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
     const claimer = await openTransaction(db, 'symphony_executor')
@@ -409,7 +409,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('makes a completion with a snapshot older than the enqueue fail (40001)', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     await completer.query('COMMIT')
     await completer.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await completer.query('SELECT 1')
@@ -427,7 +427,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('makes a completion with a snapshot older than the last claim fail (40001)', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
     await completer.query('COMMIT')
@@ -441,7 +441,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 
   test('is claimed in order after a REPEATABLE READ completion beside an open enqueue', async () => {
-    const { stream, lease, completer, enqueuer } = await createHeadEnding()
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
     await enqueuer.query('BEGIN')

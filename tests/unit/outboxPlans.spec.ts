@@ -12,7 +12,7 @@ import {
   WORKER,
 } from '../support/outboxItems.js'
 import { createPerson, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
-import { insertMany, PlanRecorder, scansOf, waysOf, type Execution } from '../support/plans.js'
+import { insertMany, PlanRecorder, scansOf, indexesOf, type Execution } from '../support/plans.js'
 
 /**
  * Plans must not depend on when a table was last analysed, and a claim must not read items that it cannot claim. The
@@ -273,11 +273,11 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
 /** A session keeps plans from the time when the tables were empty. These plans must suit full tables too. */
 describe('plans', () => {
   test.each(titles)('are equal for %s on empty tables, full tables, and full tables analysed again', (title) => {
-    const ways = waysOf(recordings['full']![title]!, LARGE_TABLES)
+    const ways = indexesOf(recordings['full']![title]!, LARGE_TABLES)
     expect(ways.length).toBeGreaterThan(0)
-    expect(waysOf(recordings['empty, never analysed']![title]!, LARGE_TABLES)).toEqual(ways)
-    expect(waysOf(recordings['empty']![title]!, LARGE_TABLES)).toEqual(ways)
-    expect(waysOf(recordings['full, analysed again']![title]!, LARGE_TABLES)).toEqual(ways)
+    expect(indexesOf(recordings['empty, never analysed']![title]!, LARGE_TABLES)).toEqual(ways)
+    expect(indexesOf(recordings['empty']![title]!, LARGE_TABLES)).toEqual(ways)
+    expect(indexesOf(recordings['full, analysed again']![title]!, LARGE_TABLES)).toEqual(ways)
   })
 })
 

@@ -125,7 +125,7 @@ interface Relation {
 
 // Without branch counts, because they would change the functions in the catalog.
 const db = await useTestDatabase({ countBranches: false })
-let stranger: TestLogin
+let unprivileged: TestLogin
 let relations: ReadonlyMap<string, Relation>
 let functions: ReadonlyMap<string, { readonly signature: string; readonly nulls: string }>
 let sound: ReadonlyMap<string, Arguments>
@@ -133,7 +133,7 @@ let deployed: Fingerprint
 const clients = new Map<Actor, Client>()
 
 beforeAll(async () => {
-  stranger = await db.createLogin('stranger')
+  unprivileged = await db.createLogin('unprivileged')
   deployed = await fingerprint(db)
   sound = await soundArguments(db)
   await putARowInEveryTable()
@@ -143,7 +143,7 @@ beforeAll(async () => {
   await db.queryNoRole(`CREATE SCHEMA scratch; GRANT ALL ON SCHEMA scratch TO PUBLIC;
     CREATE FUNCTION scratch.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';`)
   for (const role of ROLES) clients.set(role, await db.connect(`symphony_${role}`))
-  clients.set('PUBLIC', await stranger.connect())
+  clients.set('PUBLIC', await unprivileged.connect())
 })
 afterAll(async () => {
   process.stdout.write(`privileges: ${statements} statements\n`)
@@ -323,8 +323,8 @@ test('a deployment revokes rights granted to symphony roles and PUBLIC by hand',
      GRANT ALL ON SCHEMA ${quoteIdentifier(schema)} TO symphony_auth, PUBLIC`,
   )
   await deploy({ url: db.url, schema })
-  const healed = await fingerprint(db)
-  expect(healed.objects).toEqual(deployed.objects)
+  const regranted = await fingerprint(db)
+  expect(regranted.objects).toEqual(deployed.objects)
 })
 
 let statements = 0
@@ -352,7 +352,7 @@ function except(...columns: string[]): { readonly except: readonly string[] } {
 }
 
 function roleName(actor: Actor): string {
-  return actor === 'PUBLIC' ? stranger.name : `symphony_${actor}`
+  return actor === 'PUBLIC' ? unprivileged.name : `symphony_${actor}`
 }
 
 /** Adds rows to those of the valid calls. */

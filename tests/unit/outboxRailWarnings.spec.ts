@@ -143,7 +143,7 @@ describe('POST /v1/instructions', () => {
 })
 
 /** Opens an API that counts its queries for unserved rails. */
-async function openCountingStage() {
+async function openCountingFixture() {
   const { ingest } = await apiRolesOf(db)
   const counts = { reads: 0 }
   const counting: typeof ingest = {
@@ -160,7 +160,7 @@ async function openCountingStage() {
 
 describe('the query for unserved rails', () => {
   test('runs once per rail and 10 s, also for concurrent requests', async () => {
-    const { counted, counts } = await openCountingStage()
+    const { counted, counts } = await openCountingFixture()
     const rail = newRail()
     const together = await Promise.all(Array.from({ length: 8 }, () => post(buildInstruction(rail), counted)))
     for (const answer of together) expect(answer).toMatchObject({ status: 201, warnings: [warningOf(rail)] })
@@ -175,7 +175,7 @@ describe('the query for unserved rails', () => {
     const right = `EXECUTE ON FUNCTION ${db.qualify('unserved_outbox_rails')}(text[])`
     await db.queryNoRole(`REVOKE ${right} FROM symphony_ingest`)
     onTestFinished(async () => void (await db.queryNoRole(`GRANT ${right} TO symphony_ingest`)))
-    const { counted, counts } = await openCountingStage()
+    const { counted, counts } = await openCountingFixture()
     const accepted = await post(buildInstruction(newRail()), counted)
     expect([accepted.status, 'warnings' in accepted, counts.reads]).toEqual([201, false, 1])
   })
@@ -185,7 +185,7 @@ describe('the query for unserved rails', () => {
     onTestFinished(() => blocker.close())
     await blocker.query('BEGIN')
     await blocker.query(`LOCK TABLE ${db.qualify('outbox_rails')}`)
-    const { counted, counts } = await openCountingStage()
+    const { counted, counts } = await openCountingFixture()
     const accepted = await post(buildInstruction(newRail()), counted)
     expect([accepted.status, 'warnings' in accepted, counts.reads]).toEqual([201, false, 1])
     const { rows } = await db.queryNoRole(
@@ -220,9 +220,9 @@ describe('symphony enqueue', () => {
   test('warns on stderr and in --json, and exits with 0', async () => {
     const instruction = buildInstruction(newRail())
     const { railType } = instruction
-    const told = await run(...wordsOf(instruction))
-    expect([told.exitCode, told.stdout]).toEqual([0, expect.stringContaining('was enqueued')])
-    expect(told.stderr).toContain(`RAIL_NOT_SERVED No worker has served the rail ${railType} yet`)
+    const output = await run(...wordsOf(instruction))
+    expect([output.exitCode, output.stdout]).toEqual([0, expect.stringContaining('was enqueued')])
+    expect(output.stderr).toContain(`RAIL_NOT_SERVED No worker has served the rail ${railType} yet`)
     const json = await run(...wordsOf(instruction), '--json')
     expect(JSON.parse(json.stdout)).toMatchObject({ created: false, warnings: [warningOf(railType)] })
     await declare(railType, { serving: true })
@@ -237,8 +237,8 @@ describe('symphony enqueue', () => {
     await writeFile(file, [missing, served, missing].map((rail) => JSON.stringify(buildInstruction(rail))).join('\n'))
     const json = await run('--file', file, '--json')
     expect(JSON.parse(json.stdout)).toEqual({ read: 3, created: 3, existing: 0, warnings: [warningOf(missing)] })
-    const told = await run('--file', file)
-    expect(told.stderr.match(/RAIL_NOT_SERVED/g)).toHaveLength(1)
+    const output = await run('--file', file)
+    expect(output.stderr.match(/RAIL_NOT_SERVED/g)).toHaveLength(1)
   })
 })
 

@@ -48,7 +48,7 @@ async function end(railType: string, state: 'DISPATCHED' | 'FAILED'): Promise<Cl
 }
 
 /** Reports a late outcome of an ended item. */
-function tellLate({ outboxId, leaseToken }: ClaimedItem, state: 'DISPATCHED' | 'FAILED' | 'RETRYABLE') {
+function reportLate({ outboxId, leaseToken }: ClaimedItem, state: 'DISPATCHED' | 'FAILED' | 'RETRYABLE') {
   return recordLateOutcome(db.as('symphony_executor'), WORKER, {
     outboxId,
     leaseToken,
@@ -241,7 +241,7 @@ describe('a redrive proposal', () => {
   test('is refused after a late report that the rail paid the item (P7006)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
-    expect(await tellLate(lease, 'DISPATCHED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
+    expect(await reportLate(lease, 'DISPATCHED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
     await expect(propose(olga, lease.outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
   })
 
@@ -249,7 +249,7 @@ describe('a redrive proposal', () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const proposalId = await propose(olga, lease.outboxId, 'REDRIVE')
-    await tellLate(lease, 'DISPATCHED')
+    await reportLate(lease, 'DISPATCHED')
     await expect(approve(pavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7006' })
     expect(await claim(db, lease.railType)).toEqual([])
   })
@@ -259,7 +259,7 @@ describe('a redrive proposal', () => {
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const first = await redrive(lease.outboxId)
     await end(lease.railType, 'FAILED')
-    await tellLate(lease, 'DISPATCHED')
+    await reportLate(lease, 'DISPATCHED')
     await expect(propose(olga, first, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
   })
 
@@ -267,22 +267,22 @@ describe('a redrive proposal', () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const proposalId = await propose(olga, lease.outboxId, 'REDRIVE')
-    const telling = await openConnection(db, 'symphony_executor')
+    const reporting = await openConnection(db, 'symphony_executor')
     const approving = await openConnection(db, 'symphony_control')
-    await telling.query('BEGIN')
-    await recordLateOutcome(telling, WORKER, { ...lease, state: 'DISPATCHED', railReference: 'late-1' })
+    await reporting.query('BEGIN')
+    await recordLateOutcome(reporting, WORKER, { ...lease, state: 'DISPATCHED', railReference: 'late-1' })
     const refusal = failureOf(approveOutboxProposal(approving, proposalId))
     await untilWaiting(db, approving)
-    await telling.query('COMMIT')
+    await reporting.query('COMMIT')
     expect(await refusal).toMatchObject({ sqlstate: 'P7006' })
     expect(await claim(db, lease.railType)).toEqual([])
-    await Promise.all([telling.close(), approving.close()])
+    await Promise.all([reporting.close(), approving.close()])
   })
 
   test('is accepted after a late report of another failure', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
-    expect(await tellLate(lease, 'FAILED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
+    expect(await reportLate(lease, 'FAILED')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
     await redrive(lease.outboxId)
   })
 })
@@ -292,7 +292,7 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
-    await tellLate(lease, 'DISPATCHED')
+    await reportLate(lease, 'DISPATCHED')
     expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID', held_by: WORKER })
     expect((await eventRows(db, redriven)).at(-1)).toMatchObject({
       event_type: 'HOLD_PLACED',
@@ -309,7 +309,7 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     await end(lease.railType, 'FAILED')
     const third = await redrive(second)
     const leased = await claimOnly(db, lease.railType)
-    await tellLate(lease, 'DISPATCHED')
+    await reportLate(lease, 'DISPATCHED')
     expect(await pendingRow(db, third)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID' })
     expect(await complete(db, leased, { state: 'RETRYABLE' })).toMatchObject({ held: true })
   })
@@ -320,7 +320,7 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     const redriven = await redrive(lease.outboxId)
     await placeOutboxHold(olga.control, redriven, 'asked by the bank')
     const before = await eventRows(db, redriven)
-    await tellLate(lease, 'DISPATCHED')
+    await reportLate(lease, 'DISPATCHED')
     expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: 'asked by the bank' })
     expect(await eventRows(db, redriven)).toEqual(before)
   })
@@ -331,7 +331,7 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     const redriven = await redrive(lease.outboxId)
     // In the second case the redrive is held before the report, which then does not change the hold.
     if (reason === 'asked by the bank') await placeOutboxHold(olga.control, redriven, reason)
-    await tellLate(lease, 'DISPATCHED')
+    await reportLate(lease, 'DISPATCHED')
     expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: reason })
     const retry = resolveOutboxHold(olga.control, redriven, 'RETRY', 'send it', null)
     await expect(retry).rejects.toMatchObject({ sqlstate: 'P7006', message: expect.stringContaining(lease.outboxId) })
@@ -347,7 +347,7 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     const unknown = await claimOnly(db, lease.railType)
     await complete(db, unknown, { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' })
     const proposalId = await propose(olga, redriven, 'RETRY')
-    await tellLate(lease, 'DISPATCHED')
+    await reportLate(lease, 'DISPATCHED')
     await expect(approve(pavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7006' })
     expect(await claim(db, lease.railType)).toEqual([])
   })
@@ -356,7 +356,7 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
-    await tellLate(lease, state)
+    await reportLate(lease, state)
     expect(await claimOnly(db, lease.railType)).toMatchObject({ outboxId: redriven })
   })
 
@@ -367,16 +367,16 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     const third = await redrive(second)
     await end(railType, 'FAILED')
     const proposalId = await propose(olga, third, 'REDRIVE')
-    const telling = await openConnection(db, 'symphony_executor')
+    const reporting = await openConnection(db, 'symphony_executor')
     const approving = await openConnection(db, 'symphony_control')
     await approving.query('BEGIN')
     const approved = await approveOutboxProposal(approving, proposalId)
-    const told = recordLateOutcome(telling, WORKER, { ...lease, state: 'DISPATCHED', railReference: 'late-1' })
-    await untilWaiting(db, telling)
+    const report = recordLateOutcome(reporting, WORKER, { ...lease, state: 'DISPATCHED', railReference: 'late-1' })
+    await untilWaiting(db, reporting)
     await approving.query('COMMIT')
-    await told
+    await report
     expect(await pendingRow(db, approved.redrivenAs!)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID' })
-    await Promise.all([telling.close(), approving.close()])
+    await Promise.all([reporting.close(), approving.close()])
   })
 })
 

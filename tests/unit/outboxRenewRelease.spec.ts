@@ -71,7 +71,7 @@ describe('renewing', () => {
     const refusal = await failureOf(renewOutboxLease(executor(), lease, WORKER, 3600))
     expect(refusal).toBeInstanceOf(LeaseLostError)
     expect(await pendingRow(db, lease.outboxId)).toEqual(before)
-    expect(await claim(db, lease.railType, { workerId: 'heir' })).toHaveLength(1)
+    expect(await claim(db, lease.railType, { workerId: 'successor' })).toHaveLength(1)
   })
 
   test('works while the item is held', async () => {

@@ -154,7 +154,7 @@ test('show --replay fails for an unknown id (ITEM_NOT_FOUND)', async () => {
 test('show --replay needs the role symphony_auditor (ROLE_UNAVAILABLE)', async () => {
   const { url } = await db.createLogin('reader', { roles: ['symphony_readonly'] })
   const { outboxId } = await enqueue(db)
-  const said = await symphony(['show', outboxId, '--replay'], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
-  expect(said.exitCode).toBe(1)
-  expect(said.stderr).toContain('ROLE_UNAVAILABLE')
+  const output = await symphony(['show', outboxId, '--replay'], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
+  expect(output.exitCode).toBe(1)
+  expect(output.stderr).toContain('ROLE_UNAVAILABLE')
 })

@@ -20,7 +20,7 @@ beforeAll(async () => {
   await enqueue(db)
 })
 
-const MEMORY_OF_PAYMENTS = ['payment_outbox_attempts', 'payment_outbox_identities', 'payment_outbox_events']
+const LEDGER_TABLES = ['payment_outbox_attempts', 'payment_outbox_identities', 'payment_outbox_events']
 
 test.each([
   'supervisor_outbox_status',
@@ -31,8 +31,8 @@ test.each([
   const recorder = await PlanRecorder.open(db, 'symphony_readonly')
   const execution = await recorder.run(`SELECT * FROM ${db.qualify(view)}`)
   await recorder.close()
-  expect(MEMORY_OF_PAYMENTS.flatMap((table) => scansOf(execution, table))).toEqual([])
-  expect(execution.scanned.filter((table) => MEMORY_OF_PAYMENTS.includes(table))).toEqual([])
+  expect(LEDGER_TABLES.flatMap((table) => scansOf(execution, table))).toEqual([])
+  expect(execution.scanned.filter((table) => LEDGER_TABLES.includes(table))).toEqual([])
 })
 
 test.each([

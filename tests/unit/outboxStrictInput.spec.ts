@@ -575,7 +575,7 @@ test('a gateway must set a valid symphony.actor (22023)', async () => {
       await client.query(`SELECT set_config('symphony.actor', $1, false)`, [actor])
       const error = await failureOf(client.query(hold))
       expect(error).toMatchObject({ code: '22023', message: expect.stringMatching(/^symphony\.actor: /) })
-      expect(saidIn(error)).not.toContain(CANARY)
+      expect(messagesIn(error)).not.toContain(CANARY)
     }
     await client.query(`SELECT set_config('symphony.actor', $1, false)`, ['é'.repeat(200)])
     expect((await client.query(hold)).rowCount).toBe(1)
@@ -604,14 +604,14 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
     if (code === 'P7002') return 'no lease'
     if (code === 'P7011' || code === 'P7012') return 'unknown'
     const named = /^(?:[A-Z_]+: )?(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
-    return { code, names: saidIn(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
+    return { code, names: messagesIn(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
   } finally {
     await client.query('ROLLBACK')
   }
 }
 
 /** Returns all text of an error. JSON leaves out its message. */
-function saidIn(error: unknown): string {
+function messagesIn(error: unknown): string {
   const refusal = refusalIn(error)
   return `${refusal.message} ${JSON.stringify(refusal)}`
 }

@@ -67,7 +67,7 @@ async function rowCount(table: 'outbox_attempt_tallies' | 'outbox_attempt_totals
 const fold = () => repairExpiredLeases(db.as('symphony_executor'), 100, 'repairer')
 
 /** Inserts a tally of this age. */
-async function plantTally(age: string, counts: Partial<Totals>): Promise<void> {
+async function insertTally(age: string, counts: Partial<Totals>): Promise<void> {
   const { dispatched = 0, retryable = 0, failed = 0, zombie_requeue = 0 } = counts
   await db.queryNoRole(`INSERT INTO outbox_attempt_tallies VALUES (clock_timestamp() - $1::interval, $2, $3, $4, $5)`, [
     age,
@@ -103,8 +103,8 @@ test('readLatestAttempts separates unknown outcomes from retries with the same e
     await complete(db, lease, { state: 'RETRYABLE', errorCode: 'RAIL_TIMEOUT', outcomeUnknown })
   }
   const { errors } = await readLatestAttempts(db.as('symphony_readonly'))
-  const told = errors.filter(({ railType }) => railType === 'errors-rail')
-  expect(told.map(({ errorCode, outcomeUnknown, count }) => [errorCode, outcomeUnknown, count])).toEqual([
+  const ofRail = errors.filter(({ railType }) => railType === 'errors-rail')
+  expect(ofRail.map(({ errorCode, outcomeUnknown, count }) => [errorCode, outcomeUnknown, count])).toEqual([
     ['RAIL_TIMEOUT', false, 1],
     ['RAIL_TIMEOUT', true, 1],
   ])
@@ -214,7 +214,7 @@ describe('the roll-up of tallies', () => {
     const completer = await openTransaction(db, 'symphony_executor')
     await completer.query(`SET LOCAL lock_timeout = '1s'`)
     const folder = await openTransaction(db, 'symphony_executor')
-    await plantTally('0', { dispatched: 1 })
+    await insertTally('0', { dispatched: 1 })
     await repairExpiredLeases(folder, 1, 'folder')
     await completeOn(completer, lease)
     await folder.query('COMMIT')
@@ -250,9 +250,9 @@ describe('the roll-up of tallies', () => {
   })
 
   test('merges minutes older than two hours into one row and keeps younger ones', async () => {
-    await plantTally('2 hours 2 minutes', { dispatched: 1, retryable: 2, failed: 3, zombie_requeue: 4 })
-    await plantTally('5 days', { dispatched: 10, retryable: 20, failed: 30, zombie_requeue: 40 })
-    await plantTally('1 hour 58 minutes', { dispatched: 100 })
+    await insertTally('2 hours 2 minutes', { dispatched: 1, retryable: 2, failed: 3, zombie_requeue: 4 })
+    await insertTally('5 days', { dispatched: 10, retryable: 20, failed: 30, zombie_requeue: 40 })
+    await insertTally('1 hour 58 minutes', { dispatched: 100 })
     await fold()
     const minutes = async () => {
       const { rows } = await db.queryNoRole(
@@ -276,9 +276,9 @@ describe('the roll-up of tallies', () => {
 })
 
 test('the totals of the last hour exclude older tallies, before and after the roll-up', async () => {
-  await plantTally('58 minutes', { dispatched: 1, retryable: 2, failed: 3 })
-  await plantTally('62 minutes', { dispatched: 10, retryable: 20, failed: 30 })
-  await plantTally('3 hours', { dispatched: 100, retryable: 200, failed: 300 })
+  await insertTally('58 minutes', { dispatched: 1, retryable: 2, failed: 3 })
+  await insertTally('62 minutes', { dispatched: 10, retryable: 20, failed: 30 })
+  await insertTally('3 hours', { dispatched: 100, retryable: 200, failed: 300 })
   expect(await lastHour()).toEqual({ dispatched: 1, retryable: 2, failed: 3 })
   await fold()
   expect(await lastHour()).toEqual({ dispatched: 1, retryable: 2, failed: 3 })

@@ -62,7 +62,7 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,
     const first = await enqueueAndClaim(db)
     let [lease] = await expire(first, noticedBy)
     const streaks = [lease!.expiryStreak]
-    for (let death = 2; death <= 3; death += 1) {
+    for (let expiry = 2; expiry <= 3; expiry += 1) {
       await complete(db, lease!, { state: 'RETRYABLE', errorCode: 'INQUIRY_TOO_EARLY', action: 'inquired' })
       lease = (await expire(await makeDueAndClaim(db, first), noticedBy))[0]
       streaks.push(lease!.expiryStreak)

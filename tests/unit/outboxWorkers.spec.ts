@@ -99,8 +99,8 @@ test('heartbeats of workers that return after 3 days do not wait for each other'
 
 test('a worker without a heartbeat may claim', async () => {
   const { railType, outboxId } = await enqueue(db)
-  expect(await claimOnly(db, railType, { workerId: 'stranger' })).toMatchObject({ outboxId })
-  expect(await worker('stranger')).toBeUndefined()
+  expect(await claimOnly(db, railType, { workerId: 'unregistered' })).toMatchObject({ outboxId })
+  expect(await worker('unregistered')).toBeUndefined()
 })
 
 test.for([

@@ -340,8 +340,8 @@ describe('a valid call', () => {
   test('fails with UNEXPECTED_ROWS if the function does not return one row', async () => {
     for (const values of ['', '(1), (2)']) {
       const select = values === '' ? 'SELECT 1 WHERE false' : `VALUES ${values}`
-      const misfit: Queryable = { query: () => db.queryNoRole(select) }
-      const refusal = await failureOf(outbox.approveOutboxProposal(misfit, randomUUID()))
+      const wrongShape: Queryable = { query: () => db.queryNoRole(select) }
+      const refusal = await failureOf(outbox.approveOutboxProposal(wrongShape, randomUUID()))
       expect(refusal).toBeInstanceOf(SymphonyError)
       expect(refusal).toMatchObject({ code: 'UNEXPECTED_ROWS' })
     }

@@ -51,12 +51,12 @@ describe('FairSlots', () => {
   test('does not let a database with endless work starve a waiting database', async () => {
     const { given, take } = fixture(1)
     const busy = await take('a')
-    const patient = take('b')
+    const waiting = take('b')
     const more = take('a')
     await settled()
     expect(given).toEqual(['a'])
     busy()
-    const end = await patient
+    const end = await waiting
     await settled()
     expect(given).toEqual(['a', 'b'])
     end()
@@ -67,11 +67,11 @@ describe('FairSlots', () => {
   test('serves the next caller when an earlier caller stops waiting', async () => {
     const { slots, given, take } = fixture(1)
     const first = await take('a')
-    const impatient = new AbortController()
-    const gone = take('b', impatient.signal)
+    const aborted = new AbortController()
+    const gone = take('b', aborted.signal)
     const behind = take('a')
     await settled()
-    impatient.abort()
+    aborted.abort()
     await gone
     // No other database waits now, so the second worker of the working database may share its slot.
     await behind

@@ -126,9 +126,9 @@ describe('an encrypted field', () => {
     )
     expect(await failureOf(made.enqueue(instruct({ who: 'two words' })))).toBeInstanceOf(InvalidArgumentError)
     expect(await failureOf(made.enqueue(instruct({ who: { deep: 1 } })))).toMatchObject({ argument: 'payload/who' })
-    const nobody = instruct()
-    const { who: _who, ...payload } = nobody.payload
-    expect(await failureOf(made.enqueue({ ...nobody, payload }))).toBeInstanceOf(InvalidArgumentError)
+    const instruction = instruct()
+    const { who: _who, ...payload } = instruction.payload
+    expect(await failureOf(made.enqueue({ ...instruction, payload }))).toBeInstanceOf(InvalidArgumentError)
   })
 
   test('is refused if it is a getter, which could return another value later', async () => {

@@ -110,8 +110,8 @@ describe('callRail with a malformed answer', () => {
   ])('returns unknown with the reference as evidence if the reference is %s', async (_, reference, message) => {
     const verdict = await callRail(answering({ outcome: 'success', reference }), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.badReference, message })
-    const told = await callRail(answering({ outcome: 'success', reference, message: 'paid' }), railRequest())
-    expect(told.message).toBe(`${message}; paid`)
+    const result = await callRail(answering({ outcome: 'success', reference, message: 'paid' }), railRequest())
+    expect(result.message).toBe(`${message}; paid`)
   })
 
   it('keeps a reference of 255 characters, or with digits like a card number', async () => {

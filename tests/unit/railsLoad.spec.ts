@@ -201,10 +201,11 @@ describe('defineRail', () => {
 describe('the type of a rail', () => {
   it('refuses onUnknown "inquire" without queryStatus', () => {
     // @ts-expect-error: inquire needs queryStatus
-    const unaskable: Rail = { ...RAIL, onUnknown: 'inquire' }
+    const withoutInquiry: Rail = { ...RAIL, onUnknown: 'inquire' }
     // @ts-expect-error: inquire needs queryStatus
     const defined = defineRail({ ...RAIL, onUnknown: 'inquire' })
-    for (const rail of [unaskable, defined]) expect(() => loadRails([rail])).toThrow('queryStatus: expected a function')
+    for (const rail of [withoutInquiry, defined])
+      expect(() => loadRails([rail])).toThrow('queryStatus: expected a function')
   })
 
   it('accepts other policies without queryStatus, and "inquire" with it', () => {

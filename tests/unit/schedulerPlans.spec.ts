@@ -108,7 +108,7 @@ describe.each(KINDS)('for $plural in a shared table', (kind) => {
 })
 
 /** Returns an INSERT of ready, claimed and finished tasks. If `ripe`, they are due, expired or old enough to purge. */
-function crowdOf({ kind, jobName }: Kind, ripe: boolean): string {
+function crowdOf({ kind, jobName }: Kind, due: boolean): string {
   return `
     INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at, state, claimed_by,
       lease_token, lease_expires_at, finished_at)
@@ -118,7 +118,7 @@ function crowdOf({ kind, jobName }: Kind, ripe: boolean): string {
       CASE WHEN s.state = 'DONE' THEN c.moment END
     FROM generate_series(1, 24000) n,
       LATERAL (SELECT CASE n % 3 WHEN 0 THEN 'READY' WHEN 1 THEN 'CLAIMED' ELSE 'DONE' END) AS s(state),
-      (SELECT '${kind}', ${jobName === null ? 'NULL' : `'${jobName}'`}::text, now() ${ripe ? '-' : '+'} interval '5 days')
+      (SELECT '${kind}', ${jobName === null ? 'NULL' : `'${jobName}'`}::text, now() ${due ? '-' : '+'} interval '5 days')
         AS c(kind, job_name, moment)`
 }
 

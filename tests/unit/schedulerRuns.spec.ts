@@ -76,10 +76,10 @@ describe('a claim of job runs', () => {
       const claimed = await createClaimedJobRun(db)
       const other = await createClaimedJobRun(db, {}, 'worker-2')
       const before = await allRuns()
-      const stranger = { runId: randomUUID(), leaseToken: randomUUID() }
+      const unknown = { runId: randomUUID(), leaseToken: randomUUID() }
       expect(await end(executor(), [claimed], 'worker-2')).toEqual([])
       expect(await end(executor(), [{ ...claimed, leaseToken: other.leaseToken }], WORKER)).toEqual([])
-      expect(await end(executor(), [other, stranger, { runId: '', leaseToken: '' }], WORKER)).toEqual([])
+      expect(await end(executor(), [other, unknown, { runId: '', leaseToken: '' }], WORKER)).toEqual([])
       expect(await end(executor(), [], WORKER)).toEqual([])
       expect(await allRuns()).toEqual(before)
       expect(await end(executor(), [other, claimed, claimed], WORKER)).toEqual([claimed.runId])

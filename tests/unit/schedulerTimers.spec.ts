@@ -468,14 +468,14 @@ test('purgeFinishedTimers deletes timers finished before the retention time, in 
 
 test('a timer due within a minute notifies schedulers; a later one does not', async () => {
   const listener = await db.connect()
-  const heard: string[] = []
-  listener.on('notification', ({ channel }) => heard.push(channel))
+  const received: string[] = []
+  listener.on('notification', ({ channel }) => received.push(channel))
   await listener.query('LISTEN scheduler_changed')
   const after = async (work: Promise<unknown>) => {
     await work
     // The result of a query arrives after notifications committed before the query.
     await listener.query('SELECT 1')
-    return heard.splice(0).length
+    return received.splice(0).length
   }
   expect(await after(createTimer(db, { dueAt: new Date() }))).toBe(1)
   expect(await after(createTimer(db, { dueAt: new Date('2100-01-01') }))).toBe(0)

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { readOptions } from '../scorecard/options.js'
-import { describeFigures, renderReliabilityPage, type PlayedLine } from '../scorecard/reliabilityPage.js'
+import { describeFigures, renderReliabilityPage, type ScenarioResult } from '../scorecard/reliabilityPage.js'
 import { runScorecard } from '../scorecard/runScorecard.js'
 import { defineScenario, type Scenario } from '../scorecard/Scenario.js'
 
@@ -21,25 +21,25 @@ function buildScenario(id: string, defects: readonly string[] = []): Scenario {
 }
 
 /** Runs the command and returns its exit code, output and page. */
-async function play(words: readonly string[], scenarios: readonly Scenario[], pageBefore = '') {
+async function run(words: readonly string[], scenarios: readonly Scenario[], pageBefore = '') {
   const folder = await mkdtemp(join(tmpdir(), 'scorecard-'))
   onTestFinished(() => rm(folder, { recursive: true }))
   const page = join(folder, 'page.md')
   await writeFile(page, pageBefore)
-  const said: string[] = []
+  const output: string[] = []
   const exitCode = await runScorecard([...words, '--page', page], {
     family: 'chaos',
     scenarios,
-    say: (text) => said.push(text),
-    tell: (line) => said.push(line),
+    print: (text) => output.push(text),
+    printJson: (line) => output.push(line),
   })
-  return { exitCode, said, page: await readFile(page, 'utf8') }
+  return { exitCode, output, page: await readFile(page, 'utf8') }
 }
 
 const lineOf = (page: string, id: string) => page.split('\n').find((line) => line.startsWith(`| ${id} |`))
 
 test('the page has a row per scenario: results with seed, versions and date, or not run', async () => {
-  const { exitCode, page } = await play(['--only', 'r2', '--seed', '7'], [buildScenario('R2'), buildScenario('R10')])
+  const { exitCode, page } = await run(['--only', 'r2', '--seed', '7'], [buildScenario('R2'), buildScenario('R10')])
   expect(exitCode).toBe(0)
   expect(lineOf(page, 'R2')).toMatch(
     /^\| R2 \| what R2 does \| payments 1,000 · drawn 0\.\d+ · seconds [\d.]+ \| the bar of R2 \| met \| full \| 7 \|/,
@@ -52,9 +52,9 @@ test('the page has a row per scenario: results with seed, versions and date, or 
 test('the last line of --json has the verdict and all results, equal for the same seed', async () => {
   const verdicts = await Promise.all(
     ['7', '7', '8'].map(async (seed) => {
-      const { said } = await play(['--json', '--seed', seed], [buildScenario('R2')])
+      const { output } = await run(['--json', '--seed', seed], [buildScenario('R2')])
       const verdict: { ok: boolean; figures: { R2: { drawn: number; payments: number } } } = JSON.parse(
-        said.at(-1) ?? '',
+        output.at(-1) ?? '',
       )
       return verdict
     }),
@@ -68,12 +68,12 @@ test('the last line of --json has the verdict and all results, equal for the sam
 test.each([['broken'], ['breaks off']])(
   'a scenario with the defect “%s” makes the command exit with 1 and print how to repeat it',
   async (defect) => {
-    const { exitCode, said, page } = await play(
+    const { exitCode, output, page } = await run(
       ['--seed', '7', '--payments', '50'],
       [buildScenario('R2', [defect]), buildScenario('R3')],
     )
     expect(exitCode).toBe(1)
-    expect(said).toContain('R2  repeat with: npm run chaos -- --only R2 --seed 7 --payments 50')
+    expect(output).toContain('R2  repeat with: npm run chaos -- --only R2 --seed 7 --payments 50')
     expect(lineOf(page, 'R2')).toContain('**not met**')
     // The other scenarios still run.
     expect(lineOf(page, 'R3')).toContain('| holds | 50 payments |')
@@ -81,10 +81,10 @@ test.each([['broken'], ['breaks off']])(
 )
 
 test('a short run does not replace a full one, and a row without a scenario is removed', async () => {
-  const full = await play(['--seed', '7'], [buildScenario('R2')])
+  const full = await run(['--seed', '7'], [buildScenario('R2')])
   const before = `${full.page}| R99 | gone |\n| S1 | another family |\n`
-  const { page, said } = await play(['--short', '--seed', '8'], [buildScenario('R2')], before)
-  expect(said.join('\n')).toContain('payments 10 ')
+  const { page, output } = await run(['--short', '--seed', '8'], [buildScenario('R2')], before)
+  expect(output.join('\n')).toContain('payments 10 ')
   expect(lineOf(page, 'R2')).toBe(lineOf(full.page, 'R2'))
   expect(lineOf(page, 'R99')).toBeUndefined()
   expect(lineOf(page, 'S1')).toBe('| S1 | another family |')
@@ -99,9 +99,9 @@ test.each([
   [['--frob'], `Unknown option '--frob'`],
   [['R2'], 'Unexpected argument'],
 ])('the arguments %j are refused with a message, and no scenario runs', async (words, message) => {
-  const { exitCode, said, page } = await play(words, [buildScenario('R2')])
+  const { exitCode, output, page } = await run(words, [buildScenario('R2')])
   expect(exitCode).toBe(2)
-  expect(said.join('\n')).toContain(message)
+  expect(output.join('\n')).toContain(message)
   expect(page).toBe('')
 })
 
@@ -111,7 +111,7 @@ test('readOptions draws a new seed each time if none is given', () => {
 })
 
 test('a cell with pipes or line ends does not break the table', () => {
-  const line: PlayedLine = {
+  const line: ScenarioResult = {
     id: 'R2',
     title: 'a | b',
     bar: 'two\nlines',

@@ -186,9 +186,9 @@ test('advance moves payments, messages, timers and leases by the same time', asy
 
 test('advance refuses a database that was not created for a test (NOT_A_TEST_DATABASE)', async () => {
   await using ours = await createOurDatabase()
-  const impostor = new TestSymphony({ url: ours.url, schema: ours.schema }, async () => {})
-  await expect(impostor.advance(1_000)).rejects.toBeInstanceOf(NotATestDatabaseError)
-  await impostor.close()
+  const unmarked = new TestSymphony({ url: ours.url, schema: ours.schema }, async () => {})
+  await expect(unmarked.advance(1_000)).rejects.toBeInstanceOf(NotATestDatabaseError)
+  await unmarked.close()
 })
 
 test('withTestSymphony drops its database, also if the test fails', async () => {

@@ -239,8 +239,8 @@ test('guardListener calls every listener and warns once for each that fails', as
   const onWarning = (warning: Error) => warnings.push(warning)
   process.on('warning', onWarning)
   try {
-    const heard: number[] = []
-    const tell = guardListener<number>(
+    const received: number[] = []
+    const notify = guardListener<number>(
       () => {
         throw new Error('first')
       },
@@ -249,11 +249,11 @@ test('guardListener calls every listener and warns once for each that fails', as
         throw Object.create(null)
       },
       undefined,
-      (event) => heard.push(event),
+      (event) => received.push(event),
     )
-    tell(1)
-    tell(2)
-    expect(heard).toEqual([1, 2])
+    notify(1)
+    notify(2)
+    expect(received).toEqual([1, 2])
     await expect.poll(() => warnings.length).toBe(3)
     const causes = warnings.map(({ message }) => /failed: (?:Error: )?(.*?)\. The work/.exec(message)?.[1])
     expect(causes).toEqual(expect.arrayContaining(['first', 'second', 'an unreadable error']))
@@ -264,14 +264,14 @@ test('guardListener calls every listener and warns once for each that fails', as
 
 test('an Emitter calls each subscribed listener even if another throws', () => {
   const emitter = new Emitter<number>()
-  const heard: string[] = []
+  const received: string[] = []
   emitter.on(() => {
     throw new Error('this listener is broken')
   })
-  const unsubscribe = emitter.on((event) => heard.push(`first ${event}`))
-  emitter.on((event) => heard.push(`second ${event}`))
+  const unsubscribe = emitter.on((event) => received.push(`first ${event}`))
+  emitter.on((event) => received.push(`second ${event}`))
   emitter.emit(1)
   unsubscribe()
   emitter.emit(2)
-  expect(heard).toEqual(['first 1', 'second 1', 'second 2'])
+  expect(received).toEqual(['first 1', 'second 1', 'second 2'])
 })

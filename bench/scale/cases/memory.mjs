@@ -16,8 +16,8 @@ export async function memory({ fixture, sizes, print }) {
       const seen = [{ handled: 0, rssMiB: 0 }]
       const run = { over: false }
       const working = untilDone([worker], client, payments, {
-        lookMs: 100,
-        onLook: ([now]) => seen.push(now),
+        pollMs: 100,
+        onPoll: ([now]) => seen.push(now),
       }).finally(() => (run.over = true))
       const enqueuing = async () => {
         for (let done = 0; done < payments && !run.over; done += BATCH) {

@@ -8,8 +8,8 @@ const WRITERS = 16
 export async function notify({ fixture, rounds, roundSeconds, print }) {
   return fixture.withDatabase(async (database) => {
     const [owner, listener] = [await database.connect(), await database.connect()]
-    let heard = 0
-    listener.on('notification', () => (heard += 1))
+    let received = 0
+    listener.on('notification', () => (received += 1))
     await listener.query('LISTEN outbox_pending')
     const ingest = database.open({ connectionsMax: WRITERS }).as('symphony_ingest')
     const setTrigger = (state) =>
@@ -24,7 +24,7 @@ export async function notify({ fixture, rounds, roundSeconds, print }) {
       },
       print,
     })
-    if (heard === 0) throw new Error('no notification arrived while the trigger was on')
+    if (received === 0) throw new Error('no notification arrived while the trigger was on')
     const ratio = median(rates.on) / median(rates.off)
     return {
       figures: [

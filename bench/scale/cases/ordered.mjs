@@ -38,7 +38,7 @@ export async function ordered({ fixture, sizes, calls, print }) {
       }
     })
   const busy = await measure(HEADS_BUSY, async () => {})
-  print(`a tenth of the heads leased, held or later: ${tell(busy)}`)
+  print(`a tenth of the heads leased, held or later: ${describe(busy)}`)
   const halted = await measure(STREAMS_HALTED, (filler) =>
     filler.query(
       `INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
@@ -46,12 +46,12 @@ export async function ordered({ fixture, sizes, calls, print }) {
       [participants],
     ),
   )
-  print(`a tenth of the streams halted: ${tell(halted)}`)
-  const told = participants.toLocaleString('en')
+  print(`a tenth of the streams halted: ${describe(halted)}`)
+  const count = participants.toLocaleString('en')
   return {
     figures: [
       row(
-        `ordered claim of ${BATCH} with ${told} participants, 10 % of the heads leased, held or later: buffers`,
+        `ordered claim of ${BATCH} with ${count} participants, 10 % of the heads leased, held or later: buffers`,
         busy,
       ),
       row(`the same with 10 % of the streams halted`, halted),
@@ -60,9 +60,9 @@ export async function ordered({ fixture, sizes, calls, print }) {
 }
 
 function row(figure, measured) {
-  return { figure, bound: '≤ 500', measured: tell(measured), ok: measured.cost.buffers <= 500 }
+  return { figure, bound: '≤ 500', measured: describe(measured), ok: measured.cost.buffers <= 500 }
 }
 
-function tell({ cost, unordered }) {
+function describe({ cost, unordered }) {
   return `${cost.buffers} in ${cost.ms.toFixed(1)} ms (without order ${unordered.buffers})`
 }

@@ -10,13 +10,13 @@ const BUCKET_SECONDS = 10
 
 export async function snapshot({ fixture, seconds, print }) {
   const clean = await steadily(fixture, seconds, async () => {})
-  print(`clean: ${tell(clean)}`)
+  print(`clean: ${describe(clean)}`)
   const held = await steadily(fixture, seconds, async (database) => {
     const reader = await database.connect()
     await reader.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await reader.query('SELECT count(*) FROM payment_outbox_pending')
   })
-  print(`old snapshot: ${tell(held)}`)
+  print(`old snapshot: ${describe(held)}`)
   const ratio = held.perSecond / clean.perSecond
   const runs = { clean, 'old snapshot': held }
   return {
@@ -39,7 +39,7 @@ export async function snapshot({ fixture, seconds, print }) {
   }
 }
 
-function tell({ perSecond, left, tableMiB }) {
+function describe({ perSecond, left, tableMiB }) {
   return `${Math.round(perSecond)} a second, ${left} left, the queue's table has ${tableMiB.toFixed(0)} MiB`
 }
 

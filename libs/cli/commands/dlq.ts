@@ -80,9 +80,9 @@ function print(item: ReturnType<typeof listed>, { terminal }: Cli): void {
   const { bold, dim } = terminal.colors
   terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}`)
   terminal.print(`  ${describeMoney(item)}`)
-  const told = [item.errorCode, item.railCode, item.errorMessage].filter((word) => word !== null)
+  const details = [item.errorCode, item.railCode, item.errorMessage].filter((word) => word !== null)
   const at = item.failedAt ?? 'an unknown time'
-  terminal.print(`  ${dim('failed')} at ${at}, attempt ${item.attempts}: ${told.join(', ') || 'no details'}`)
+  terminal.print(`  ${dim('failed')} at ${at}, attempt ${item.attempts}: ${details.join(', ') || 'no details'}`)
   if (item.redrivenAs !== null) terminal.print(`  ${dim('redriven')} as ${item.redrivenAs}`)
   else if (item.proposalId !== null)
     terminal.print(`  ${dim('redrive proposed')}; someone else must approve it: symphony approve ${item.proposalId}`)

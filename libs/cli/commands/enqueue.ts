@@ -64,8 +64,8 @@ const ONE = ['instruction', 'participant', 'rail', 'payload', 'key', 'notBefore'
 
 async function run(flags: GivenFlags, cli: Cli): Promise<void> {
   const { file } = flags
-  const stray = ONE.find((name) => file !== undefined && flags[name] !== undefined)
-  if (stray !== undefined) throw new InvalidArgumentError(`--${stray}`, 'expected either this or --file')
+  const unknownKey = ONE.find((name) => file !== undefined && flags[name] !== undefined)
+  if (unknownKey !== undefined) throw new InvalidArgumentError(`--${unknownKey}`, 'expected either this or --file')
   const settings = await resolveSettings(SETTINGS_TAKEN, flags, cli)
   if (typeof file === 'string') await runFile(file, settings, flags, cli)
   else await runOne(instructionOf(flags), settings, flags, cli)

@@ -158,7 +158,7 @@ function describeAttempt({
   outcomeUnknown,
 }: LedgerAttempt): string {
   const words = outcomeUnknown ? [ACTION_WORDS[action], OUTCOME_UNKNOWN] : [ACTION_WORDS[action]]
-  const told = [
+  const details = [
     railReference === null ? undefined : `reference ${railReference}`,
     railCode === null ? undefined : `rail code ${railCode}`,
     errorCode ?? undefined,
@@ -166,7 +166,7 @@ function describeAttempt({
     latencyMs === null ? undefined : `${latencyMs} ms`,
     workerId === null ? undefined : `by ${workerId}`,
   ].filter((word) => word !== undefined)
-  return `attempt ${attemptNo} ${state} (${words.join(', ')})${told.length === 0 ? '' : `: ${told.join(', ')}`}`
+  return `attempt ${attemptNo} ${state} (${words.join(', ')})${details.length === 0 ? '' : `: ${details.join(', ')}`}`
 }
 
 const OUTCOME_UNKNOWN = 'OUTCOME UNKNOWN: the rail may have paid'

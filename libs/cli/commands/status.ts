@@ -34,13 +34,13 @@ Alerts come from the database: every process shows the same ones, with the same 
 async function runStatus(flags: GivenFlags, cli: Cli): Promise<void> {
   const settings = await resolveSettings([...TARGET, ...ALERTS], flags, cli)
   await withTarget(settings, 'status', async (database) => {
-    const look = createLook(database, settings, flags, cli)
-    do await look()
+    const printStatus = createStatusPrinter(database, settings, flags, cli)
+    do await printStatus()
     while (flags['watch'] === true && (await oneSecondLater(cli.signal)))
   })
 }
 
-function createLook(
+function createStatusPrinter(
   database: Database,
   thresholds: AlertSettings,
   { json, watch }: GivenFlags,
@@ -49,7 +49,7 @@ function createLook(
   const alerts = new AlertWatch(alertRules(thresholds))
   return async () => {
     const status = await readSystemStatus(database)
-    const told = await alerts.look(status)
+    const evaluated = await alerts.evaluate(status)
     const { outbox, epoch, inbox, scheduler, leases } = status
     if (json === true)
       return terminal.printJson({
@@ -58,7 +58,7 @@ function createLook(
         inbox,
         scheduler,
         leases,
-        alerts: told,
+        alerts: evaluated,
       })
     const freeze = describeFreeze(epoch).map(terminal.colors.red)
     const paused = outbox.allPausedAgeSeconds > 0 ? (await describeAllPaused(database)).map(terminal.colors.red) : []
@@ -67,7 +67,7 @@ function createLook(
       ...paused,
       ...describeStatus(outbox, terminal.colors),
       '',
-      ...describeAlerts(told, terminal.colors),
+      ...describeAlerts(evaluated, terminal.colors),
     ]
     if (watch === true) terminal.printPage(lines)
     else for (const line of lines) terminal.print(line)

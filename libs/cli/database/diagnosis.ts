@@ -12,9 +12,9 @@ export async function requireStartChecks(
 ): Promise<void> {
   const { refusals, warnings } = await checkStart(options)
   // With `part: 'server'` the login is the deployer's. It needs rights about which the checks would warn.
-  const unwise = options.part === 'server' ? [] : warnings
-  const refused = strict ? [...refusals, ...unwise] : refusals
-  if (!strict) for (const finding of unwise) warn(finding, cli)
+  const relevant = options.part === 'server' ? [] : warnings
+  const refused = strict ? [...refusals, ...relevant] : refusals
+  if (!strict) for (const finding of relevant) warn(finding, cli)
   const [first, ...others] = refused
   if (first === undefined) return
   const more = others.length === 0 ? '' : ` There are ${others.length} more: symphony doctor`

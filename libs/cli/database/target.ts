@@ -86,7 +86,7 @@ export async function withOpened<Opened extends { close(): Promise<void> }, T>(
 }
 
 /** Error codes of statements where the schema is missing or belongs to another release. */
-const MISFITS: ReadonlySet<string> = new Set([
+const SCHEMA_MISMATCH_CODES: ReadonlySet<string> = new Set([
   'INVALID_SCHEMA_NAME',
   'ROLE_UNAVAILABLE',
   'UNDEFINED_COLUMN',
@@ -96,7 +96,7 @@ const MISFITS: ReadonlySet<string> = new Set([
 
 /** Returns an error about the deployment if the schema is not what this release deploys. */
 async function schemaRefusal(error: unknown, url: string, schema: string): Promise<SymphonyError | undefined> {
-  if (!(error instanceof DatabaseError) || !MISFITS.has(error.code)) return undefined
+  if (!(error instanceof DatabaseError) || !SCHEMA_MISMATCH_CODES.has(error.code)) return undefined
   const { checkStart } = await import('../../deployment/index.js')
   try {
     const { refusals } = await checkStart({ url, schema })

@@ -78,7 +78,7 @@ export async function loadApiFiles({ webhooks, oidc }: ApiSettings): Promise<Api
 
 export function createApiOptions(settings: ApiSettings & AlertSettings, { oidc }: ApiFiles) {
   return {
-    accessTokenOwner: whoStarted(),
+    accessTokenOwner: processUser(),
     limits: { requestsPerSecond: settings.requestsPerSecond, streamsMax: settings.streamsMax },
     alertRules: alertRules(settings),
     ...(oidc === undefined ? {} : { oidc }),
@@ -86,7 +86,7 @@ export function createApiOptions(settings: ApiSettings & AlertSettings, { oidc }
 }
 
 /** Returns the owner of the access token: the user of this process, who can read the token's file. */
-function whoStarted(): string {
+function processUser(): string {
   try {
     return userInfo().username
   } catch {

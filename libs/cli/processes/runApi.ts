@@ -32,7 +32,7 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
     await requireStartChecks({ url, schema, strict }, cli)
     const log = createLog(settings.logLevel, 'symphony api')
     const { database, contracts } = partsOf(symphony)
-    await reportWhoCannotOperate(database, settings, cli)
+    await reportMissingGateway(database, settings, cli)
     await declareOutboxRails(database.as('symphony_control'), contracts.values(), 'api', { serving: false })
     const api = createApiOptions(settings, files)
     const httpServer = new ProcessHttpServer({ symphony, log, accessToken, api, webhooks: files.webhooks })
@@ -51,7 +51,7 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
 }
 
 /** Warns if the login cannot act for people, because the API then refuses requests with the scope operate. */
-async function reportWhoCannotOperate(
+async function reportMissingGateway(
   database: Database,
   settings: ApiProcessSettings,
   { terminal }: Cli,

@@ -62,7 +62,7 @@ async function prepareDatabase(server: OpenedServer, settings: StartSettings, cl
   requireHealth(diagnosis)
   const url = urlOfLogin(server.url, login)
   await requireStartChecks({ url, schema, strict }, cli)
-  printPlace(server, report, diagnosis, cli)
+  printServer(server, report, diagnosis, cli)
   return url
 }
 
@@ -111,7 +111,7 @@ function newToken(): string {
   return randomBytes(32).toString('base64url')
 }
 
-function printPlace(server: OpenedServer, report: DeployReport, { findings }: Diagnosis, { terminal }: Cli): void {
+function printServer(server: OpenedServer, report: DeployReport, { findings }: Diagnosis, { terminal }: Cli): void {
   terminal.print(describeServer(server))
   const verb = report.outcome === 'deployed' ? 'was deployed' : 'was already deployed'
   terminal.print(`Release ${report.release} ${verb} in the schema ${report.schema}, and the doctor found it sound.`)

@@ -95,11 +95,11 @@ async function readConfigFile(given: string | boolean | undefined): Promise<Conf
   }
   const content = parseStrictJson(bytes, { argument: basename(path) })
   if (!isObject(content)) throw new InvalidArgumentError(basename(path), 'expected an object of settings')
-  const stranger = Object.keys(content).find((key) => !Object.hasOwn(SETTINGS, key))
-  if (stranger !== undefined) {
-    const meant = nearestSpelling(stranger, Object.keys(SETTINGS))
+  const unknownKey = Object.keys(content).find((key) => !Object.hasOwn(SETTINGS, key))
+  if (unknownKey !== undefined) {
+    const meant = nearestSpelling(unknownKey, Object.keys(SETTINGS))
     throw new InvalidArgumentError(
-      `${stranger} in ${basename(path)}`,
+      `${unknownKey} in ${basename(path)}`,
       meant === undefined
         ? `expected one of the settings ${Object.keys(SETTINGS).join(', ')}`
         : `expected a setting; did you mean ${meant}?`,

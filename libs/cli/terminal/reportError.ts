@@ -84,19 +84,19 @@ function remedyOf(error: SymphonyError): string | undefined {
 function causesOf(error: unknown): readonly string[] {
   const causes: string[] = []
   let cause = error instanceof Error ? error.cause : undefined
-  let said = error instanceof Error ? `${codeOf(error)}: ${error.message}` : ''
+  let printed = error instanceof Error ? `${codeOf(error)}: ${error.message}` : ''
   for (let depth = 0; cause instanceof Error && depth < CAUSES_MAX; depth += 1) {
     const line = cause.message.split('\n', 1)[0] ?? ''
-    if (!repeats(line, `${said} ${systemCallOf(cause)}`)) causes.push(line)
-    said += ` ${line}`
+    if (!repeats(line, `${printed} ${systemCallOf(cause)}`)) causes.push(line)
+    printed += ` ${line}`
     cause = cause.cause
   }
   return causes
 }
 
 /** True if each word of the line was printed already. */
-function repeats(line: string, said: string): boolean {
-  return line.split(/[\s"'“”‘’()]+/).every((word) => said.includes(word))
+function repeats(line: string, printed: string): boolean {
+  return line.split(/[\s"'“”‘’()]+/).every((word) => printed.includes(word))
 }
 
 /** Returns the system call that Node.js names in the message of a system error, as in `getaddrinfo ENOTFOUND`. */

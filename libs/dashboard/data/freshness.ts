@@ -18,15 +18,15 @@ const CHECKED_EVERY_MS = 500
  */
 export async function watchFreshness(stop: AbortSignal): Promise<void> {
   lookedAtMs.value = readClock()
-  const judge = () => {
+  const update = () => {
     const isStale = liveState.peek() !== 'off' && readClock() - lookedAtMs.value > STALE_AFTER_MS
     staleSince.value = isStale ? new Date(lookedAtMs.value).toISOString() : null
   }
-  const forget = effect(judge)
+  const unsubscribe = effect(update)
   while (!stop.aborted) {
-    judge()
+    update()
     await pause(CHECKED_EVERY_MS, stop)
   }
-  forget()
+  unsubscribe()
   staleSince.value = null
 }

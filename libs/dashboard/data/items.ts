@@ -9,6 +9,6 @@ export function itemsOf({ type, data }: ServerEvent): ItemsEvent | undefined {
 }
 
 export function mentions(event: ServerEvent, outboxId: string): boolean {
-  const told = itemsOf(event)
-  return told !== undefined && (told.truncated || told.items.some((item) => item.outboxId === outboxId))
+  const changed = itemsOf(event)
+  return changed !== undefined && (changed.truncated || changed.items.some((item) => item.outboxId === outboxId))
 }

@@ -25,12 +25,12 @@ export const navBadges = signal<Readonly<Record<string, Badge>>>({})
 const ASK_EVERY_MS = 15_000
 
 export async function followStatus(stop: AbortSignal): Promise<void> {
-  const forget = onServerEvent(({ type, data }) => {
+  const unsubscribe = onServerEvent(({ type, data }) => {
     if (type === 'status') accept(parseStatus(data))
     if (type === 'reconnected') void refreshStatus(stop)
   })
   stop.addEventListener('abort', () => {
-    forget()
+    unsubscribe()
     // The next token may have other rights.
     status.value = null
     statusProblem.value = null

@@ -26,7 +26,7 @@ export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
   for (let failures = 0; !stop.aborted; failures += 1) {
     try {
       const response = await send('/v1/stream', { signal: stop, headers: { accept: 'text/event-stream' } })
-      if (liveState.peek() === 'reconnecting') tell({ type: 'reconnected', data: '', id: undefined })
+      if (liveState.peek() === 'reconnecting') notifyListeners({ type: 'reconnected', data: '', id: undefined })
       liveState.value = 'live'
       failures = 0
       await readEvents(response)
@@ -49,21 +49,21 @@ async function readEvents(response: Response): Promise<void> {
   const source = response.body?.getReader()
   if (source === undefined) return
   for (;;) {
-    const heard = new AbortController()
-    const silence = pause(SILENCE_MS, heard.signal).then(() => ({ done: true, value: undefined }))
+    const received = new AbortController()
+    const silence = pause(SILENCE_MS, received.signal).then(() => ({ done: true, value: undefined }))
     const { done, value } = await Promise.race([source.read(), silence])
-    heard.abort()
+    received.abort()
     if (done) return source.cancel()
     for (const event of reader.read(decoder.decode(value, { stream: true }))) {
       if (event.type === 'looked') lookedAtMs.value = readClock()
-      else tell(event)
+      else notifyListeners(event)
     }
   }
 }
 
 const SILENCE_MS = 35_000
 
-function tell(event: ServerEvent): void {
+function notifyListeners(event: ServerEvent): void {
   for (const listener of listeners) listener(event)
 }
 

@@ -18,13 +18,13 @@ export function useFreshPages<T>(list: PagesHandle<T>, isAtBeginning: () => bool
       if (pages <= 1 && !isLoading && document.visibilityState === 'visible' && isAtBeginning()) list.refresh()
     }
     const throttled = atMostEvery(REFRESH_EVERY_MS, refresh)
-    const forget = onServerEvent(({ type }) => {
+    const unsubscribe = onServerEvent(({ type }) => {
       if (type !== 'status') throttled.ask()
     })
     void askEvery(refresh, left.signal)
     return () => {
       left.abort()
-      forget()
+      unsubscribe()
       throttled.stop()
     }
   }, [list])

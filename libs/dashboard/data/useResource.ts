@@ -39,7 +39,7 @@ export function useResource<T>({ key, load, concerns, everyMs, isFinal }: Resour
     resource.refresh()
     const left = new AbortController()
     const throttled = atMostEvery(REFRESH_EVERY_MS, resource.refresh)
-    const forget = onServerEvent((event) => {
+    const unsubscribe = onServerEvent((event) => {
       if (event.type === 'reconnected' || concerns === undefined || concerns(event)) throttled.ask()
     })
     const poll = () => {
@@ -49,7 +49,7 @@ export function useResource<T>({ key, load, concerns, everyMs, isFinal }: Resour
     if (everyMs !== undefined) void askEvery(everyMs, poll, left.signal)
     return () => {
       left.abort()
-      forget()
+      unsubscribe()
       throttled.stop()
       resource.stop()
     }

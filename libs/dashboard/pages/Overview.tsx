@@ -23,7 +23,7 @@ export function Overview() {
   const now = status.value
   const problem = statusProblem.value
   const participants = boundTo()
-  if (me.value !== null && !hasScope('read')) return <NotForLooking />
+  if (me.value !== null && !hasScope('read')) return <MissingReadScope />
   if (participants !== null) return <ParticipantPayments participants={participants} />
   return (
     <>
@@ -33,14 +33,14 @@ export function Overview() {
       </header>
       <div class="stack">
         {problem === null ? null : <ProblemNote problem={problem} onRetry={() => void refreshStatus()} />}
-        {now === null ? problem === null ? <Skeleton lines={12} /> : null : <Told status={now} />}
+        {now === null ? problem === null ? <Skeleton lines={12} /> : null : <StatusPanels status={now} />}
       </div>
     </>
   )
 }
 
 /** Shown for a token without the scope read, e.g. one that only enqueues. */
-function NotForLooking() {
+function MissingReadScope() {
   return (
     <>
       <header class="page-head">
@@ -57,7 +57,7 @@ function NotForLooking() {
   )
 }
 
-function Told({ status: now }: { readonly status: Status }) {
+function StatusPanels({ status: now }: { readonly status: Status }) {
   const rails = now.rails.map(({ railType }) => railType)
   return (
     <>

@@ -32,13 +32,13 @@ export function Payment({ outboxId }: { readonly outboxId: string }) {
         </header>
       ) : null}
       <ResourceView from={timeline} lines={14}>
-        {(value) => <Told timeline={value} onDone={timeline.refresh} />}
+        {(value) => <PaymentDetails timeline={value} onDone={timeline.refresh} />}
       </ResourceView>
     </>
   )
 }
 
-function Told({ timeline, onDone }: { readonly timeline: Timeline; readonly onDone: () => void }) {
+function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; readonly onDone: () => void }) {
   const { item, attempts, events, proposals, redrivenAs } = timeline
   const open = proposals.filter(({ status }) => status === 'OPEN')
   return (

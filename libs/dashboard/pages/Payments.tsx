@@ -93,9 +93,9 @@ function useLiveRows(payments: PagesHandle<OutboxItem>): void {
   useEffect(
     () =>
       onServerEvent((event) => {
-        const told = itemsOf(event)
-        if (told === undefined) return
-        const states = new Map(told.items.map(({ outboxId, state }) => [outboxId, state]))
+        const changed = itemsOf(event)
+        if (changed === undefined) return
+        const states = new Map(changed.items.map(({ outboxId, state }) => [outboxId, state]))
         payments.patch((row) => withState(row, states.get(row.outboxId)))
       }),
     [payments],

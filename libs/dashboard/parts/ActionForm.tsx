@@ -21,9 +21,9 @@ export function ActionForm({ action, act, onDone, isReady = true, beside, childr
     if (isRunning || !(event.currentTarget instanceof HTMLFormElement)) return
     const form = new FormData(event.currentTarget)
     run(async () => {
-      const said = await act(form)
+      const announcement = await act(form)
       onDone?.()
-      return said
+      return announcement
     })
   }
   return (

@@ -11,7 +11,7 @@ interface BulkActionDialogProps<T> {
   readonly explanation: ComponentChildren
   readonly all: readonly T[]
   readonly act: (one: T, reason: string) => Promise<unknown>
-  readonly said: string
+  readonly announcement: string
   /** Whether to ask for a reason, which is recorded for each item. @default true */
   readonly needsReason?: boolean
   readonly onClose: () => void
@@ -21,11 +21,11 @@ interface BulkActionDialogProps<T> {
 
 /** Runs one action on every item, one request each. A refusal does not stop the others. */
 export function BulkActionDialog<T>(props: BulkActionDialogProps<T>) {
-  const { title, action, explanation, all, act, said, needsReason = true, onClose, onDone, children } = props
+  const { title, action, explanation, all, act, announcement, needsReason = true, onClose, onDone, children } = props
   const doAll = async (form: FormData) => {
     try {
       await forEachInSequence(all, (one) => act(one, formText(form, 'reason')))
-      return said
+      return announcement
     } finally {
       onDone()
     }

@@ -109,8 +109,9 @@ const KEYS_UNREADABLE = 'ERR_JOSE_GENERIC'
 /** Parses the settings of a file. Refuses unknown fields, because a misspelt one would silently get its default. */
 export function readOidcOptions(value: JsonValue): OidcOptions {
   if (!isObject(value)) throw new InvalidArgumentError('oidc', 'expected an object')
-  const stranger = Object.keys(value).find((field) => !FIELDS.includes(field))
-  if (stranger !== undefined) throw new InvalidArgumentError(stranger, `unknown field; expected ${FIELDS.join(', ')}`)
+  const unknownField = Object.keys(value).find((field) => !FIELDS.includes(field))
+  if (unknownField !== undefined)
+    throw new InvalidArgumentError(unknownField, `unknown field; expected ${FIELDS.join(', ')}`)
   return {
     // The issuer is a part of the key scope, whose length an index limits.
     issuer: requiredText('issuer', value['issuer'], 255),

@@ -167,7 +167,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
         await requireItem(roles.auditor, identity, outboxId)
         const rows = await provenRows(roles.auditor, outboxId, cursor)
         const railType = rows.find(({ row }) => row.kind === 'attempt')?.row.field('rail_type') ?? ''
-        const show = payloads === 'plain' ? undefined : await protection?.showerOf(roles.auditor, railType)
+        const show = payloads === 'plain' ? undefined : await protection?.maskFor(roles.auditor, railType)
         return { outboxId, ...proofPage(rows, show) }
       },
     }),

@@ -5,8 +5,8 @@ export class SseConnection {
   readonly #response: ServerResponse
   readonly #isStillAllowed: () => Promise<boolean>
   readonly #onEnd: () => void
-  #quietTurns = 0
-  #turnsUntrusted = 0
+  #quietPolls = 0
+  #pollsSinceCheck = 0
 
   constructor(
     response: ServerResponse,
@@ -34,11 +34,11 @@ export class SseConnection {
 
   /** Called after each poll. Sends a heartbeat now and then, so that both sides notice a dead connection. */
   async beat(): Promise<void> {
-    this.#quietTurns += 1
-    if (this.#quietTurns >= HEARTBEAT_TURNS) this.#write(': heartbeat\n\n')
-    this.#turnsUntrusted += 1
-    if (this.#turnsUntrusted < TRUSTED_TURNS) return
-    this.#turnsUntrusted = 0
+    this.#quietPolls += 1
+    if (this.#quietPolls >= HEARTBEAT_POLLS) this.#write(': heartbeat\n\n')
+    this.#pollsSinceCheck += 1
+    if (this.#pollsSinceCheck < CHECK_POLLS) return
+    this.#pollsSinceCheck = 0
     // Ends the connection of a revoked or expired key.
     if (!(await this.#isStillAllowed())) this.end()
   }
@@ -50,13 +50,13 @@ export class SseConnection {
   }
 
   #write(text: string): void {
-    this.#quietTurns = 0
+    this.#quietPolls = 0
     // Disconnects a client that does not read, because its events would fill the memory.
     if (this.#response.writableLength > UNREAD_BYTES_MAX) this.#response.destroy()
     else this.#response.write(text)
   }
 }
 
-const HEARTBEAT_TURNS = 10
-const TRUSTED_TURNS = 5
+const HEARTBEAT_POLLS = 10
+const CHECK_POLLS = 5
 const UNREAD_BYTES_MAX = 1_048_576

@@ -47,8 +47,8 @@ export class AlertEvaluator {
     }
     const since = this.#sinceOf(rule, samples)
     const state = samples.at.getTime() - since.getTime() >= forSeconds * 1_000 ? 'firing' : 'pending'
-    const told = { summary, firstLook, remedy }
-    return [{ name, severity, state, since: since.toISOString(), forSeconds, value: value ?? null, ...told }]
+    const texts = { summary, firstLook, remedy }
+    return [{ name, severity, state, since: since.toISOString(), forSeconds, value: value ?? null, ...texts }]
   }
 
   #sinceOf({ name, age }: AlertRule, samples: MetricSamples): Date {
@@ -77,7 +77,7 @@ export class AlertWatch {
   }
 
   /** @param status undefined if the database did not answer */
-  async look(status: SystemStatus | undefined): Promise<readonly Alert[]> {
+  async evaluate(status: SystemStatus | undefined): Promise<readonly Alert[]> {
     const samples = await collectSamples(status?.at ?? this.#clock.now(), createStatusRegistry(status))
     return this.#evaluator.observe(samples).map((alert) => this.#detailed(alert, status))
   }

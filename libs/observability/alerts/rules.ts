@@ -270,10 +270,10 @@ function span(seconds: number): string {
 
 /** Returns a text such as `session 4711 of user app (psql, database payments), transaction open for 10800 s`. */
 function describeBlocker({ pid, prepared, user, application, database, ageSeconds }: SealingBlocker): string {
-  const who = pid === null ? `prepared transaction ${prepared}` : `session ${pid}`
+  const holder = pid === null ? `prepared transaction ${prepared}` : `session ${pid}`
   const where = [application, database === null ? null : `database ${database}`].filter(
     (word) => word !== null && word !== '',
   )
   const open = ageSeconds === null ? '' : `, transaction open for ${Math.round(ageSeconds)} s`
-  return `${who} of user ${user ?? 'unknown'} (${where.join(', ')})${open}`
+  return `${holder} of user ${user ?? 'unknown'} (${where.join(', ')})${open}`
 }

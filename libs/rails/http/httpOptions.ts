@@ -271,6 +271,6 @@ export function isOwnHeader(name: string): boolean {
 }
 
 function refuseOwnHeaders(field: string, headers: HttpHeaders): void {
-  const stray = Object.keys(headers).find(isOwnHeader)
-  if (stray !== undefined) throw new InvalidArgumentError(field, `${stray} is written by Symphony`)
+  const unknownKey = Object.keys(headers).find(isOwnHeader)
+  if (unknownKey !== undefined) throw new InvalidArgumentError(field, `${unknownKey} is written by Symphony`)
 }

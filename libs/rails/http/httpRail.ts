@@ -185,14 +185,14 @@ function readStatus(http: ResolvedHttp, query: ResolvedStatusQuery, response: Ht
  */
 const NOT_FOUND = 404
 
-interface SaidInBody {
+interface ParsedBody {
   readonly document: JsonValue | undefined
   readonly reference: string | undefined
   readonly code: string | undefined
   readonly message: string | undefined
 }
 
-function readBody(pointers: AnswerPointers, { body }: HttpResponse): SaidInBody {
+function readBody(pointers: AnswerPointers, { body }: HttpResponse): ParsedBody {
   const document = readJson(body)
   return {
     document,

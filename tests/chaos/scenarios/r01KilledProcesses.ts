@@ -35,9 +35,9 @@ export default defineScenario({
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
     await fleet.start(WORKERS)
-    await playFaults({ fixture, scenario, fleet, payments })
+    await causeFaults({ fixture, scenario, fleet, payments })
     await scenario.untilDrained()
-    const endings = await fleet.stop()
+    const exitCodes = await fleet.stop()
 
     const { report, defects } = await scenario.audit()
     const { accepted, dispatched, failed, held = 0n } = report.counts
@@ -58,17 +58,17 @@ export default defineScenario({
       },
       defects: [
         ...defects,
-        ...fleet.deaths,
+        ...fleet.unexpectedExits,
         ...(lost === 0 ? [] : [`${lost} payments are neither terminal nor held`]),
-        ...endings
-          .filter((ending) => ending !== 0)
-          .map((ending) => `a worker exited with ${ending} after a clean stop, expected 0`),
+        ...exitCodes
+          .filter((exitCode) => exitCode !== 0)
+          .map((exitCode) => `a worker exited with ${exitCode} after a clean stop, expected 0`),
       ],
     }
   },
 })
 
-interface Play {
+interface FaultRun {
   readonly fixture: ScenarioFixture
   readonly scenario: RelayScenario
   readonly fleet: WorkerFleet
@@ -76,7 +76,7 @@ interface Play {
 }
 
 /** Triggers each fault after a number of accepted payments, so that workers have leases on any machine. */
-async function playFaults({ fixture, scenario, fleet, payments }: Play): Promise<void> {
+async function causeFaults({ fixture, scenario, fleet, payments }: FaultRun): Promise<void> {
   const ofPayments = fixture.randomFor('payments')
   let accepted = 0
   const enqueueUpTo = async (target: number) => {

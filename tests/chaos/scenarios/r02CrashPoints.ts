@@ -45,7 +45,7 @@ export default defineScenario({
         else missed += 1
         fixture.progress(`${number + 1} of ${chosen.length} points of ${who}: ${nameOf(one)}`)
         if ((number + 1) % auditEvery === 0 || number + 1 === chosen.length) {
-          await scenario.heal()
+          await scenario.finishAll()
           const found = await scenario.findDefects()
           defects.push(...found.map((defect) => `after "${nameOf(one)}" or one of the ${auditEvery} before: ${defect}`))
         }

@@ -4,7 +4,7 @@ import { simulatedRail } from '../../../libs/rails/index.js'
 import type { TestDatabase } from '../../support/database.js'
 import { History } from '../../scorecard/history.js'
 import { anomaliesOf, type FinalState } from '../../scorecard/historyAnomalies.js'
-import { Ground, letTimePass, playClient, type ClientOptions } from '../../scorecard/HistoryClient.js'
+import { SharedState, letTimePass, runClient, type ClientOptions } from '../../scorecard/HistoryClient.js'
 import { RelayScenario } from '../../scorecard/RelayScenario.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
@@ -30,10 +30,10 @@ export default defineScenario({
     for (let number = 1; number <= histories && defects.length < DEFECTS_MAX; number += 1) {
       const name = `history-${number}`
       const history = new History()
-      const ground = new Ground({ name, db, rail, history })
-      await Promise.all(clients.map((client) => playClient(ground, client, Math.ceil(operations / CLIENTS))))
-      const found = [...history.strange, ...anomaliesOf(history.entries, await finalState(ground))]
-      await drain(ground)
+      const shared = new SharedState({ name, db, rail, history })
+      await Promise.all(clients.map((client) => runClient(shared, client, Math.ceil(operations / CLIENTS))))
+      const found = [...history.strange, ...anomaliesOf(history.entries, await finalState(shared))]
+      await drain(shared)
       figures.histories += 1
       figures.operations += history.entries.length
       figures.refused += history.entries.filter(({ outcome }) => outcome === 'refused').length
@@ -64,7 +64,7 @@ async function openClients(fixture: ScenarioFixture, { db, server }: RelayScenar
   )
 }
 
-async function finalState({ db, name }: Ground): Promise<FinalState> {
+async function finalState({ db, name }: SharedState): Promise<FinalState> {
   const { rows: items } = await db.queryNoRole<FinalState['items'][number]>(
     `SELECT outbox_id AS "outboxId", instruction_id AS key, participant_id AS participant, sequence_id AS "sequenceId"
      FROM payment_outbox_identities WHERE rail_type = $1`,
@@ -79,18 +79,18 @@ async function finalState({ db, name }: Ground): Promise<FinalState> {
 }
 
 /** Completes all remaining items with one worker, after all other clients have stopped. */
-async function drain(ground: Ground): Promise<void> {
-  const { db, name } = ground
+async function drain(shared: SharedState): Promise<void> {
+  const { db, name } = shared
   const executor = db.as('symphony_executor')
   for (;;) {
     await letTimePass(db, await pendingIds(db, name))
     const items = await claimOutboxBatch(executor, 1_000, 'last', 600, { rails: [name] })
     if (items.length === 0) return
     for (const { outboxId, leaseToken, instructionId } of items) {
-      const state = ground.endingOf(instructionId)
+      const state = shared.terminalOutcomeOf(instructionId)
       const outcome =
         state === 'DISPATCHED'
-          ? { state, railReference: await ground.pay(outboxId) }
+          ? { state, railReference: await shared.pay(outboxId) }
           : { state, errorCode: 'REFUSED', outcomeUnknown: false }
       await completeOutboxAttempt(executor, 'last', { outboxId, leaseToken, ...outcome })
     }

@@ -37,7 +37,7 @@ export default defineScenario({
     const defects: string[] = []
     for (let round = 1; tookMs.length < kills; round += 1) {
       const victims = scenario.fleet({ name: `victim-${round}`, words, env: { HANGS: 'yes' } })
-      const killed = await killWithWorkInHand(scenario, victims, {
+      const killed = await killWithLeasedItems(scenario, victims, {
         count: killsPerRound,
         withinMs: leaseSeconds * 500,
         random: fixture.random,
@@ -46,7 +46,7 @@ export default defineScenario({
       await survivors.start(2)
       tookMs.push(...(await Promise.all(killed.map((kill) => actedAfterMs(scenario, kill)))))
       await survivors.stop()
-      defects.push(...survivors.deaths, ...victims.deaths)
+      defects.push(...survivors.unexpectedExits, ...victims.unexpectedExits)
       fixture.progress(`${tookMs.length} of ${kills} kills, the longest took ${Math.max(...tookMs)} ms`)
     }
     const last = scenario.fleet({ name: 'last', words })
@@ -77,17 +77,17 @@ interface Kill {
   readonly at: string
 }
 
-interface Slaughter {
+interface KillOptions {
   readonly count: number
   /** Period over which the kills are spread. Too many expired leases at once would delay the takeovers. */
   readonly withinMs: number
   readonly random: Random
 }
 
-async function killWithWorkInHand(
+async function killWithLeasedItems(
   scenario: RelayScenario,
   victims: WorkerFleet,
-  { count, withinMs, random }: Slaughter,
+  { count, withinMs, random }: KillOptions,
 ): Promise<readonly Kill[]> {
   // Starts a few workers at a time, because a start of 40 at once exceeds the time limit of a start.
   for (let started = 0; started < count; started += STARTED_AT_ONCE) {
@@ -111,8 +111,8 @@ async function killWithWorkInHand(
       const { rows: now } = await db.queryNoRole<{ at: string }>('SELECT clock_timestamp()::text AS at')
       await victims.kill(victim)
       const { rows } = await leases()
-      const mine = rows.filter(({ claimed_by }) => claimed_by === victim.workerId)
-      return { outboxIds: mine.map(({ outbox_id }) => outbox_id), at: now[0]?.at ?? '' }
+      const ofWorker = rows.filter(({ claimed_by }) => claimed_by === victim.workerId)
+      return { outboxIds: ofWorker.map(({ outbox_id }) => outbox_id), at: now[0]?.at ?? '' }
     }),
   )
 }

@@ -46,7 +46,7 @@ export default defineScenario({
       fixture.progress(`${restart + 1} restarts, the latest resumed after ${resumes.at(-1)} ms`)
     }
     await scenario.untilDrained()
-    const endings = await fleet.stop()
+    const exitCodes = await fleet.stop()
     const { report, defects } = await scenario.audit()
     const late = resumes.filter((ms) => ms > RESUME_MS_MAX)
     return {
@@ -57,18 +57,18 @@ export default defineScenario({
         resumeMsMax: Math.max(...resumes),
         resumeMsMedian: resumes.toSorted((left, right) => left - right)[Math.floor(resumes.length / 2)] ?? 0,
         resumedTooLate: late.length,
-        workerExits: fleet.deaths.length,
+        workerExits: fleet.unexpectedExits.length,
         doubleRailEffects: report.doublePaid,
       },
       defects: [
         ...defects,
-        ...fleet.deaths,
+        ...fleet.unexpectedExits,
         ...(late.length === 0
           ? []
           : [`${late.length} of ${restarts} times work resumed only after ${late.join(', ')} ms`]),
-        ...endings
-          .filter((ending) => ending !== 0)
-          .map((ending) => `a worker exited with ${ending} after a clean stop, expected 0`),
+        ...exitCodes
+          .filter((exitCode) => exitCode !== 0)
+          .map((exitCode) => `a worker exited with ${exitCode} after a clean stop, expected 0`),
       ],
     }
   },

@@ -5,18 +5,18 @@ import {
   CUT_OPERATIONS,
   wrongError,
   type CutOperation,
-  type Heard,
+  type CallResult,
   type Replayable,
 } from '../../scorecard/cutOperations.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 import { waitUntil } from '../../scorecard/waitUntil.js'
 import type { Direction } from '../../support/wireMessages.js'
-import { WireProxy, type WireStrike } from '../../support/wireProxy.js'
+import { WireProxy, type ArmedFault } from '../../support/wireProxy.js'
 
 const CUTS_MIN = 2_000
 const APPLICATION = 'symphony cut'
 /** Time that a caller waits for an answer. The driver adds a short time. */
-const PATIENCE_MS = 1_000
+const TIMEOUT_MS = 1_000
 const DIRECTIONS: readonly Direction[] = ['toServer', 'toClient']
 
 export default defineScenario({
@@ -41,7 +41,7 @@ export default defineScenario({
       schema: db.schema,
       connectionsMax: 1,
       applicationName: APPLICATION,
-      statementTimeoutMs: PATIENCE_MS,
+      statementTimeoutMs: TIMEOUT_MS,
     })
     fixture.defer(() => database.close())
 
@@ -96,7 +96,7 @@ async function measure(operation: CutOperation, bench: Bench): Promise<Readonly<
   proxy.arm()
   await prepared.call(database)
   await untilIdle(bench)
-  return proxy.disableGuards().passed
+  return proxy.disarm().passed
 }
 
 interface Cut {
@@ -106,32 +106,32 @@ interface Cut {
   readonly defects: readonly string[]
 }
 
-async function cutOnce(operation: CutOperation, bench: Bench, strike: WireStrike): Promise<Cut> {
+async function cutOnce(operation: CutOperation, bench: Bench, strike: ArmedFault): Promise<Cut> {
   const { proxy, database, random } = bench
   const prepared = await operation(bench.db)
   proxy.cutAll()
   await warm(bench, prepared)
   proxy.arm(strike)
-  const heard = await hear(prepared.call(database))
-  if ('answer' in heard) await untilIdle(bench)
-  const { struckAt } = proxy.disableGuards()
+  const result = await settle(prepared.call(database))
+  if ('answer' in result) await untilIdle(bench)
+  const { faultAt } = proxy.disarm()
   // Half of the callers wait until the first call has ended. The others repeat the call at once, perhaps while it runs.
-  const looked = random() < 0.5
+  const waitsForServer = random() < 0.5
   return {
-    place: struckAt && `${struckAt.message} at byte ${struckAt.byte}`,
-    ...(looked ? await judgeSettled(prepared, heard, bench) : await judgeAtOnce(prepared, heard, bench)),
+    place: faultAt && `${faultAt.message} at byte ${faultAt.byte}`,
+    ...(waitsForServer ? await checkSettled(prepared, result, bench) : await checkAtOnce(prepared, result, bench)),
   }
 }
 
-async function judgeSettled(prepared: Replayable, heard: Heard, bench: Bench): Promise<Omit<Cut, 'place'>> {
+async function checkSettled(prepared: Replayable, result: CallResult, bench: Bench): Promise<Omit<Cut, 'place'>> {
   await untilGone(bench)
   const isCommitted = await prepared.isCommitted()
   const tookEffectAgain = await prepared.replay()
   return {
     tookEffect: isCommitted,
     defects: [
-      ...('error' in heard
-        ? wrongError(heard.error, isCommitted)
+      ...('error' in result
+        ? wrongError(result.error, isCommitted)
         : isCommitted
           ? []
           : ['it was answered and not committed']),
@@ -143,13 +143,13 @@ async function judgeSettled(prepared: Replayable, heard: Heard, bench: Bench): P
   }
 }
 
-async function judgeAtOnce(prepared: Replayable, heard: Heard, bench: Bench): Promise<Omit<Cut, 'place'>> {
+async function checkAtOnce(prepared: Replayable, result: CallResult, bench: Bench): Promise<Omit<Cut, 'place'>> {
   const tookEffectAgain = await replayWhenPossible(prepared, bench)
   return {
     tookEffect: !tookEffectAgain,
     defects: [
-      ...('error' in heard
-        ? wrongError(heard.error, !tookEffectAgain)
+      ...('error' in result
+        ? wrongError(result.error, !tookEffectAgain)
         : tookEffectAgain
           ? ['an answered call took effect twice']
           : []),
@@ -171,7 +171,7 @@ async function replayWhenPossible(prepared: Replayable, bench: Bench): Promise<b
   }
 }
 
-async function hear(call: Promise<unknown>): Promise<Heard> {
+async function settle(call: Promise<unknown>): Promise<CallResult> {
   try {
     return { answer: await call }
   } catch (error) {

@@ -25,7 +25,7 @@ type Staleness = 'expired' | 'taken over' | 'already recorded' | 'wrong token' |
 const KINDS: readonly Staleness[] = ['expired', 'taken over', 'already recorded', 'wrong token', 'wrong worker']
 
 /** A worker and a lease that the worker does not hold. */
-interface StaleHand {
+interface StaleLease {
   readonly kind: Staleness
   readonly workerId: string
   readonly outboxId: string
@@ -43,7 +43,7 @@ export default defineScenario({
     const scenario = await RelayScenario.create(fixture, { rails: '[]' })
     const { db } = scenario
     const executor = db.as('symphony_executor')
-    const hands = await makeHands(scenario, Math.ceil(completions / TRIES_EACH))
+    const leases = await createStaleLeases(scenario, Math.ceil(completions / TRIES_EACH))
     const before = await rowHashes(db)
 
     const tally = { refused: 0, recordedBefore: 0, wrong: [] as string[] }
@@ -53,8 +53,8 @@ export default defineScenario({
         const inBatch = random() < 0.5
         const count = Math.min(inBatch ? between(random, 1, BATCH) : 1, completions - tried)
         tried += count
-        const chosen = Array.from({ length: count }, () => pick(random, hands))
-        const outcomes = chosen.map((hand) => outcomeOf(hand, random))
+        const chosen = Array.from({ length: count }, () => pick(random, leases))
+        const outcomes = chosen.map((lease) => outcomeOf(lease, random))
         await (inBatch
           ? completeMany(executor, chosen, outcomes, tally)
           : completeOne(executor, chosen[0]!, outcomes[0]!, tally))
@@ -65,9 +65,9 @@ export default defineScenario({
     const after = await rowHashes(db)
     const changed = Object.keys(after).filter((table) => after[table] !== before[table])
 
-    const evidence = await keepEvidence(executor, hands)
+    const evidence = await recordLateOutcomes(executor, leases)
     // If a stale completion was accepted, the item has no lease any more and its holder cannot complete it.
-    if (tally.wrong.length === 0) await completeRightly(scenario, hands)
+    if (tally.wrong.length === 0) await completeByHolders(scenario, leases)
     const { defects } = await scenario.audit()
     return {
       figures: {
@@ -92,13 +92,13 @@ export default defineScenario({
 /**
  * Creates items of every kind of staleness. Each is paid once, so that the valid completion and the late outcome agree.
  */
-async function makeHands(scenario: RelayScenario, count: number): Promise<readonly StaleHand[]> {
+async function createStaleLeases(scenario: RelayScenario, count: number): Promise<readonly StaleLease[]> {
   const { db, bookUrl } = scenario
   const executor = db.as('symphony_executor')
   const rail = simulatedRail({ type: RAIL, onUnknown: 'resend', bookUrl })
-  const hands: StaleHand[] = []
-  while (hands.length < count) {
-    await scenario.enqueue(Array.from({ length: Math.min(1_000, count - hands.length) }, () => buildPaymentOn(RAIL)))
+  const leases: StaleLease[] = []
+  while (leases.length < count) {
+    await scenario.enqueue(Array.from({ length: Math.min(1_000, count - leases.length) }, () => buildPaymentOn(RAIL)))
     const leased = await claimOutboxBatch(executor, 1_000, 'stale', LEASE_SECONDS)
     for (const [index, item] of leased.entries()) {
       const { outboxId, leaseToken } = item
@@ -108,7 +108,7 @@ async function makeHands(scenario: RelayScenario, count: number): Promise<readon
       )
       if (answer.outcome !== 'success') throw new Error(`the rail returned ${answer.outcome}, expected success`)
       const kind = KINDS[index % KINDS.length]!
-      hands.push({
+      leases.push({
         kind,
         workerId: kind === 'wrong worker' ? 'another' : 'stale',
         outboxId,
@@ -119,8 +119,8 @@ async function makeHands(scenario: RelayScenario, count: number): Promise<readon
   }
   await rail.close?.()
 
-  const ofKind = (...kinds: Staleness[]) => hands.filter(({ kind }) => kinds.includes(kind))
-  const expire = (some: readonly StaleHand[]) =>
+  const ofKind = (...kinds: Staleness[]) => leases.filter(({ kind }) => kinds.includes(kind))
+  const expire = (some: readonly StaleLease[]) =>
     db.queryNoRole(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE outbox_id = ANY ($1)`,
       [some.map(({ outboxId }) => outboxId)],
@@ -129,11 +129,11 @@ async function makeHands(scenario: RelayScenario, count: number): Promise<readon
   for (;;) if ((await claimOutboxBatch(executor, 1_000, 'rightful', LEASE_SECONDS)).length === 0) break
   // Expires these leases after the takeovers, so that they are not taken over as well.
   await expire(ofKind('expired'))
-  for (const hand of ofKind('already recorded')) {
-    const { outboxId, leaseToken, railReference, workerId } = hand
+  for (const lease of ofKind('already recorded')) {
+    const { outboxId, leaseToken, railReference, workerId } = lease
     await completeOutboxAttempt(executor, workerId, { outboxId, leaseToken, state: 'DISPATCHED', railReference })
   }
-  return hands
+  return leases
 }
 
 interface Tally {
@@ -144,44 +144,44 @@ interface Tally {
 
 async function completeOne(
   executor: RoleHandle,
-  hand: StaleHand,
+  lease: StaleLease,
   outcome: AttemptOutcome,
   tally: Tally,
 ): Promise<void> {
   try {
-    const { state } = await completeOutboxAttempt(executor, hand.workerId, outcome)
-    tally.wrong.push(`${hand.kind}: ${state} was recorded`)
+    const { state } = await completeOutboxAttempt(executor, lease.workerId, outcome)
+    tally.wrong.push(`${lease.kind}: ${state} was recorded`)
   } catch (error) {
     if (!isLeaseLostError(error)) throw error
     tally.refused += 1
     const wasRecorded = error instanceof LeaseLostError && error.recorded?.state === 'DISPATCHED'
     if (wasRecorded) tally.recordedBefore += 1
-    if (wasRecorded !== (hand.kind === 'already recorded')) tally.wrong.push(`${hand.kind}: recorded ${wasRecorded}`)
+    if (wasRecorded !== (lease.kind === 'already recorded')) tally.wrong.push(`${lease.kind}: recorded ${wasRecorded}`)
   }
 }
 
 /** Completes in batches, one per worker, because a batch has one worker. */
 async function completeMany(
   executor: RoleHandle,
-  hands: readonly StaleHand[],
+  leases: readonly StaleLease[],
   outcomes: readonly AttemptOutcome[],
   tally: Tally,
 ): Promise<void> {
-  for (const workerId of new Set(hands.map((hand) => hand.workerId))) {
-    const mine = hands.flatMap((hand, index) =>
-      hand.workerId === workerId ? [{ hand, outcome: outcomes[index]! }] : [],
+  for (const workerId of new Set(leases.map((lease) => lease.workerId))) {
+    const ofWorker = leases.flatMap((lease, index) =>
+      lease.workerId === workerId ? [{ lease, outcome: outcomes[index]! }] : [],
     )
     // A batch may name a lease only once.
-    const named = [...new Map(mine.map((one) => [one.hand.outboxId, one])).values()]
-    for (const one of mine.filter((each) => !named.includes(each)))
-      await completeOne(executor, one.hand, one.outcome, tally)
+    const named = [...new Map(ofWorker.map((one) => [one.lease.outboxId, one])).values()]
+    for (const one of ofWorker.filter((each) => !named.includes(each)))
+      await completeOne(executor, one.lease, one.outcome, tally)
     const verdicts = await completeOutboxAttempts(
       executor,
       workerId,
       named.map(({ outcome }) => outcome),
     )
     for (const [index, { verdict }] of verdicts.entries()) {
-      const { kind } = named[index]!.hand
+      const { kind } = named[index]!.lease
       const wanted = kind === 'already recorded' ? 'ALREADY_RECORDED' : 'LEASE_LOST'
       if (verdict === wanted) tally.refused += 1
       else tally.wrong.push(`${kind}: the batch says ${verdict}`)
@@ -191,10 +191,10 @@ async function completeMany(
 }
 
 /** Records late outcomes of stale workers, which change nothing else. */
-async function keepEvidence(executor: RoleHandle, hands: readonly StaleHand[]) {
+async function recordLateOutcomes(executor: RoleHandle, leases: readonly StaleLease[]) {
   const defects: string[] = []
   let kept = 0
-  for (const { kind, workerId, outboxId, leaseToken, railReference } of hands) {
+  for (const { kind, workerId, outboxId, leaseToken, railReference } of leases) {
     if (kind !== 'expired' && kind !== 'taken over') continue
     const late = { outboxId, leaseToken, state: 'DISPATCHED', railReference } as const
     const { eventType } = await recordLateOutcome(executor, workerId, late)
@@ -205,10 +205,10 @@ async function keepEvidence(executor: RoleHandle, hands: readonly StaleHand[]) {
 }
 
 /** Completes all items by their holders. This must succeed, because stale completions change nothing. */
-async function completeRightly(scenario: RelayScenario, hands: readonly StaleHand[]): Promise<void> {
+async function completeByHolders(scenario: RelayScenario, leases: readonly StaleLease[]): Promise<void> {
   const { db } = scenario
   const executor = db.as('symphony_executor')
-  const references = new Map(hands.map(({ outboxId, railReference }) => [outboxId, railReference]))
+  const references = new Map(leases.map(({ outboxId, railReference }) => [outboxId, railReference]))
   await db.queryNoRole(
     `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'
      WHERE claimed_by = 'stale'`,
@@ -231,7 +231,7 @@ async function completeRightly(scenario: RelayScenario, hands: readonly StaleHan
 
 const STATES: readonly CompletionState[] = ['DISPATCHED', 'FAILED', 'RETRYABLE']
 
-function outcomeOf({ outboxId, leaseToken }: StaleHand, random: Random): AttemptOutcome {
+function outcomeOf({ outboxId, leaseToken }: StaleLease, random: Random): AttemptOutcome {
   return { outboxId, leaseToken, state: pick(random, STATES), railReference: 'stale', errorCode: 'STALE' }
 }
 

@@ -50,7 +50,7 @@ export default defineScenario({
       await repair.runOnce()
       return (await scenario.status()).leasedCount === 0n
     })
-    await lookForBlindResends(scenario, words)
+    await findBlindResends(scenario, words)
 
     const { report, defects } = await scenario.audit()
     const { rows } = await db.queryNoRole<{ reason: string | null; unknown: boolean; items: number }>(
@@ -76,13 +76,13 @@ export default defineScenario({
 })
 
 /** Runs two more workers for a few polls. A worker that resends blindly would do so here. */
-async function lookForBlindResends(scenario: RelayScenario, words: readonly string[]): Promise<void> {
+async function findBlindResends(scenario: RelayScenario, words: readonly string[]): Promise<void> {
   const fleet = scenario.fleet({ name: 'last', words: [...words, '--poll-ms', '50'] })
   await fleet.start(2)
-  let looks = 0
+  let reads = 0
   await waitUntil('the workers have polled', async () => {
     await scenario.status()
-    return (looks += 1) > 50
+    return (reads += 1) > 50
   })
   await fleet.killAll()
 }

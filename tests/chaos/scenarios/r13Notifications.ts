@@ -13,8 +13,8 @@ const GRACE_MS = 250
 /** Minimum notification queue of PostgreSQL 17 and later, in pages: 512 KiB instead of 8 GiB. */
 const QUEUE_PAGES_MIN = '64'
 
-type Silence = 'LISTEN silently dead' | 'NOTIFY queue full' | 'NOTIFY off'
-const SILENCES: readonly Silence[] = ['LISTEN silently dead', 'NOTIFY queue full', 'NOTIFY off']
+type NotificationFault = 'LISTEN silently dead' | 'NOTIFY queue full' | 'NOTIFY off'
+const NOTIFICATION_FAULTS: readonly NotificationFault[] = ['LISTEN silently dead', 'NOTIFY queue full', 'NOTIFY off']
 
 export default defineScenario({
   id: 'R13',
@@ -37,8 +37,8 @@ export default defineScenario({
     const failures: string[] = []
     const late: string[] = []
     let slowestMs = 0
-    for (const silence of SILENCES) {
-      const restore = await silenced(silence, { fixture, scenario, proxy })
+    for (const silence of NOTIFICATION_FAULTS) {
+      const restore = await startFault(silence, { fixture, scenario, proxy })
       for (let number = 0; number < paymentsEach; number += 1) {
         try {
           // Enqueues at a random time between two polls.
@@ -61,12 +61,12 @@ export default defineScenario({
     const { defects } = await scenario.audit()
     return {
       figures: {
-        enqueues: SILENCES.length * paymentsEach,
+        enqueues: NOTIFICATION_FAULTS.length * paymentsEach,
         failedEnqueues: failures.length,
         slowestPickUpMs: slowestMs,
         late: late.length,
       },
-      defects: [...failures.slice(0, 5), ...late.slice(0, 5), ...fleet.deaths, ...defects],
+      defects: [...failures.slice(0, 5), ...late.slice(0, 5), ...fleet.unexpectedExits, ...defects],
     }
   },
 })
@@ -78,7 +78,10 @@ interface Bench {
 }
 
 /** Suppresses notifications. Returns a function that undoes it. */
-async function silenced(silence: Silence, { fixture, scenario, proxy }: Bench): Promise<() => Promise<unknown>> {
+async function startFault(
+  silence: NotificationFault,
+  { fixture, scenario, proxy }: Bench,
+): Promise<() => Promise<unknown>> {
   const { db } = scenario
   switch (silence) {
     case 'LISTEN silently dead':

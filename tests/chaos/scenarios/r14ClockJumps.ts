@@ -65,7 +65,7 @@ export default defineScenario({
     await scenario.untilDrained()
     for (const fleet of fleets) {
       await fleet.stop()
-      defects.push(...fleet.deaths)
+      defects.push(...fleet.unexpectedExits)
     }
     const audited = await scenario.audit()
     return {

@@ -24,18 +24,18 @@ export default defineScenario({
   bar: '10 of each. Synchronous: 0 acknowledged payments lost, work continues. Otherwise: dispatch is frozen until lifted, and every pending item is marked unknown. 0 double rail effects.',
   sizes: { full: { ofEach: 10 }, short: { ofEach: 1 } },
   async run(fixture, { ofEach }) {
-    const play = await Play.begin(fixture)
+    const run = await FailoverRun.begin(fixture)
     for (let round = 1; round <= ofEach; round += 1) {
-      await play.loseSynchronousPrimary()
-      await play.loseAsynchronousPrimary()
-      await play.putBackOlderCopy()
-      fixture.progress(`${round} of ${ofEach} rounds, ${play.counts.outcomesLost} outcomes lost`)
+      await run.loseSynchronousPrimary()
+      await run.loseAsynchronousPrimary()
+      await run.putBackOlderCopy()
+      fixture.progress(`${round} of ${ofEach} rounds, ${run.counts.outcomesLost} outcomes lost`)
     }
-    return play.end()
+    return run.end()
   },
 })
 
-class Play {
+class FailoverRun {
   readonly #fixture: ScenarioFixture
   readonly #scenario: RelayScenario
   readonly #chain: FailoverChain
@@ -65,11 +65,11 @@ class Play {
     })
   }
 
-  static async begin(fixture: ScenarioFixture): Promise<Play> {
-    const play = new Play(fixture, await RelayScenario.create(fixture, { rails: USUAL_RAILS, proxied: true }))
-    fixture.defer(() => play.#load.pause().catch(() => {}))
-    await play.#fleet.start(WORKERS)
-    return play
+  static async begin(fixture: ScenarioFixture): Promise<FailoverRun> {
+    const run = new FailoverRun(fixture, await RelayScenario.create(fixture, { rails: USUAL_RAILS, proxied: true }))
+    fixture.defer(() => run.#load.pause().catch(() => {}))
+    await run.#fleet.start(WORKERS)
+    return run
   }
 
   /** Kills the primary while enqueues, workers and rail continue. No freeze may follow. */
@@ -131,14 +131,14 @@ class Play {
     try {
       return await body()
     } finally {
-      this.#fleet.thawAll()
+      this.#fleet.resumeAll()
     }
   }
 
   async end() {
     const scenario = this.#scenario
     await scenario.untilDrained()
-    const endings = await this.#fleet.stop()
+    const exitCodes = await this.#fleet.stop()
     const { report, defects } = await scenario.audit()
     const { acknowledged } = this.#load
     const lost = acknowledged - Number(report.counts.accepted)
@@ -149,19 +149,19 @@ class Play {
         ...this.counts,
         resumeMsMax: Math.max(...this.#resumes),
         acknowledgedLost: lost,
-        workerExits: this.#fleet.deaths.length,
+        workerExits: this.#fleet.unexpectedExits.length,
         doubleRailEffects: report.doublePaid,
       },
       defects: [
         ...this.#defects,
         ...defects,
-        ...this.#fleet.deaths,
+        ...this.#fleet.unexpectedExits,
         ...(lost === 0 ? [] : [`${lost} acknowledged payments are missing from the ledger`]),
         ...(notMarked === 0 ? [] : [`${notMarked} pending items were not marked unknown at a freeze`]),
         ...(sentWhileFrozen === 0 ? [] : [`${sentWhileFrozen} payments were made while dispatch was frozen`]),
-        ...endings
-          .filter((ending) => ending !== 0)
-          .map((ending) => `a worker exited with ${ending} after a clean stop, expected 0`),
+        ...exitCodes
+          .filter((exitCode) => exitCode !== 0)
+          .map((exitCode) => `a worker exited with ${exitCode} after a clean stop, expected 0`),
       ],
     }
   }

@@ -73,9 +73,9 @@ async function fillDisk(fixture: ScenarioFixture): Promise<Outcome> {
       enqueuesRefusedByAFullDisk: refused,
       payments: accepted,
       held: Number(heldCount),
-      workerExits: fleet.deaths.length,
+      workerExits: fleet.unexpectedExits.length,
       doubleRailEffects: report.doublePaid,
     },
-    defects: [...defects, ...wrong, ...fleet.deaths, ...(refused === 0 ? ['the disk was never full'] : [])],
+    defects: [...defects, ...wrong, ...fleet.unexpectedExits, ...(refused === 0 ? ['the disk was never full'] : [])],
   }
 }

@@ -13,7 +13,7 @@ const TRIES_MAX = 3
 const BATCH = 1_000
 
 /** Adapter code that ends or blocks the worker. */
-const DEADLY: Readonly<Record<string, string>> = {
+const CRASHING: Readonly<Record<string, string>> = {
   exits: 'process.exit(1)',
   'kills its process': `process.kill(process.pid, 'SIGKILL')`,
   aborts: 'process.abort()',
@@ -24,7 +24,7 @@ const DEADLY: Readonly<Record<string, string>> = {
 }
 
 /** Adapter code that fails only its own call. */
-const HARMFUL: Readonly<Record<string, string>> = {
+const FAILING: Readonly<Record<string, string>> = {
   'throws null': 'throw null',
   'throws a 10 MB error': `throw new Error('x'.repeat(10_000_000))`,
   'returns invalid text': `return '<html>502</html>'`,
@@ -39,7 +39,7 @@ const HARMFUL: Readonly<Record<string, string>> = {
 const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
   const rail = simulatedRail({ type: onUnknown, onUnknown, bookUrl, latencyMs: { min: 1, max: 5 }, timeoutMs: 1500, settleMs: 1500 })
   const poisons = {
-    ${Object.entries({ ...DEADLY, ...HARMFUL })
+    ${Object.entries({ ...CRASHING, ...FAILING })
       .map(([name, code]) => `${JSON.stringify(name)}: async () => { ${code} },`)
       .join('\n    ')}
   }
@@ -57,14 +57,14 @@ const RAILS = `['resend', 'inquire', 'hold'].map((onUnknown) => {
 
 export default defineScenario({
   id: 'R19',
-  title: `Poison payloads of ${Object.keys({ ...DEADLY, ...HARMFUL }).length} kinds are mixed with normal payments; ${Object.keys(DEADLY).length} kinds end or block their worker.`,
+  title: `Poison payloads of ${Object.keys({ ...CRASHING, ...FAILING }).length} kinds are mixed with normal payments; ${Object.keys(CRASHING).length} kinds end or block their worker.`,
   bar: `100,000 payments; each poison payload is held within ${TRIES_MAX} attempts; 0 other payments affected.`,
   sizes: { full: { payments: 100_000, ofEachKind: 4 }, short: { payments: 500, ofEachKind: 1 } },
   async run(fixture, { payments, ofEachKind }) {
     const scenario = await RelayScenario.create(fixture, { rails: RAILS })
     const triesFile = join(fixture.folder, 'tries')
     await writeFile(triesFile, '')
-    const poisons = [...kindsOn('resend', DEADLY), ...kindsOn('hold', HARMFUL)].flatMap((one) =>
+    const poisons = [...kindsOn('resend', CRASHING), ...kindsOn('hold', FAILING)].flatMap((one) =>
       Array(ofEachKind).fill(one),
     )
     await enqueueMixed(fixture, scenario, payments, poisons)
@@ -81,9 +81,9 @@ export default defineScenario({
     const { defects } = await scenario.audit()
     const { rows } = await scenario.db.queryNoRole<Row>(SUMMARY)
     const tries = triesOf(await readFile(triesFile, 'utf8'))
-    const untried = await readUntried(scenario, tries)
+    const uncalled = await readUncalled(scenario, tries)
     // The dispatch mark of a hold rail is committed before the call, and the worker may die between the two.
-    const unexplained = untried.filter(({ railType, reason }) => railType !== 'hold' || reason !== 'OUTCOME_UNKNOWN')
+    const unexplained = uncalled.filter(({ railType, reason }) => railType !== 'hold' || reason !== 'OUTCOME_UNKNOWN')
     const [poisoned, innocent] = [
       rows.filter(({ poison }) => poison !== null),
       rows.filter(({ poison }) => poison === null),
@@ -101,7 +101,7 @@ export default defineScenario({
         poisoned: count(poisoned),
         held: count(poisoned) - count(notHeld),
         triesMost: Math.max(...tries.values()),
-        heldBeforeTheirCall: untried.length - unexplained.length,
+        heldBeforeTheirCall: uncalled.length - unexplained.length,
         workersLost: fleet.lost,
         othersAffected: count(affected),
       },
@@ -118,7 +118,7 @@ export default defineScenario({
   },
 })
 
-interface Untried {
+interface Uncalled {
   readonly poison: string
   readonly railType: string
   readonly reason: string | null
@@ -126,9 +126,9 @@ interface Untried {
 }
 
 /** Returns poison payments whose adapter was never called, with their attempts. */
-async function readUntried({ db }: RelayScenario, tries: ReadonlyMap<string, number>): Promise<readonly Untried[]> {
+async function readUncalled({ db }: RelayScenario, tries: ReadonlyMap<string, number>): Promise<readonly Uncalled[]> {
   const tried = [...tries.keys()].map((call) => call.split('\t')[1])
-  const { rows } = await db.queryNoRole<Untried>(
+  const { rows } = await db.queryNoRole<Uncalled>(
     `SELECT p.payload->>'poison' AS poison, p.rail_type AS "railType", p.hold_reason AS reason,
        (SELECT string_agg(concat_ws(' ', a.state, a.action, a.worker_id), ', ' ORDER BY a.attempt_no)
         FROM payment_outbox_attempts a WHERE a.outbox_id = p.outbox_id) AS attempts

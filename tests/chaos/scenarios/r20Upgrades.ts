@@ -62,7 +62,7 @@ export default defineScenario({
     producer.stop()
     await producing
     await scenario.untilDrained()
-    const endings = [...(await present.stop()), ...(await later.stop())]
+    const exitCodes = [...(await present.stop()), ...(await later.stop())]
     const { report, defects } = await scenario.audit()
     const { findings } = await doctor(deployed)
     const faults = await readFaults(scenario)
@@ -76,20 +76,20 @@ export default defineScenario({
         retriesOfProducers: producer.failures.length,
         retriesOfWorkers: faults.length,
         callsThatFailedForGood: fatal.length,
-        workerExits: present.deaths.length + later.deaths.length,
+        workerExits: present.unexpectedExits.length + later.unexpectedExits.length,
         doubleRailEffects: report.doublePaid,
       },
       defects: [
         ...defects,
-        ...present.deaths,
-        ...later.deaths,
+        ...present.unexpectedExits,
+        ...later.unexpectedExits,
         ...fatal.slice(0, 5).map(({ code, message, who }) => `${who}: ${code} ${message}`),
         ...findings
           .filter(({ severity }) => severity !== 'note')
           .map(({ code, object }) => `the doctor finds ${code} of ${object}`),
-        ...endings
-          .filter((ending) => ending !== 0)
-          .map((ending) => `a worker exited with ${ending} after a clean stop, expected 0`),
+        ...exitCodes
+          .filter((exitCode) => exitCode !== 0)
+          .map((exitCode) => `a worker exited with ${exitCode} after a clean stop, expected 0`),
       ],
     }
   },

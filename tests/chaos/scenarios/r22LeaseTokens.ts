@@ -10,7 +10,7 @@ export default defineScenario({
     const db = await fixture.createDatabase(await fixture.startServer())
     const tokensPerKill = Math.floor(tokens / kills)
     const result = await runLeaseStress(db, { tokens, processes: 3, tokensPerKill })
-    const { issued, notGreater, unfounded } = result
+    const { issued, notGreater, unrecorded } = result
     return {
       figures: {
         tokensIssued: issued,
@@ -20,7 +20,7 @@ export default defineScenario({
       },
       defects: [
         ...notGreater.map((one) => `a token was not greater than the one before it: ${JSON.stringify(one)}`),
-        ...unfounded.map((line) => `a holder got a token that was never issued or belongs to another: ${line}`),
+        ...unrecorded.map((line) => `a holder got a token that was never issued or belongs to another: ${line}`),
         ...(issued < tokens ? [`${issued} tokens were issued`] : []),
       ],
     }

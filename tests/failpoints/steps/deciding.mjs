@@ -85,11 +85,11 @@ export function decidingSteps(tools) {
     },
     'pauses and policies': async () => {
       await outbox.requireKnownName(as('control'), 'rail', 'resend')
-      await outbox.readSkippedHead(as('control'), 'nobody')
-      await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'rail', 'nobody'))
-      await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'participant', 'nobody'))
-      await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { railType: 'nobody' }))
-      await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { participants: ['nobody'] }))
+      await outbox.readSkippedHead(as('control'), 'no-such-name')
+      await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'rail', 'no-such-name'))
+      await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'participant', 'no-such-name'))
+      await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { railType: 'no-such-name' }))
+      await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { participants: ['no-such-name'] }))
       // A crash between these two calls leaves the pause. Its rail name `drill` then counts as known.
       await outbox.pauseOutbox(as('control'), 'rail', 'drill', 'a drill')
       await outbox.resumeOutbox(as('control'), 'rail', 'drill', 'the drill is over')

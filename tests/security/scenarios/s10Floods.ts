@@ -81,13 +81,13 @@ function startFlood(fixture: ScenarioFixture, order: FloodOrder): { readonly sto
   const program = fileURLToPath(new URL('../../support/floodProcess.mjs', import.meta.url))
   const child = spawn(process.execPath, [program, JSON.stringify(order)], { stdio: ['pipe', 'pipe', 'inherit'] })
   fixture.defer(() => child.kill('SIGKILL'))
-  let told = ''
-  child.stdout.on('data', (chunk) => (told += String(chunk)))
+  let output = ''
+  child.stdout.on('data', (chunk) => (output += String(chunk)))
   return {
     stop: async () => {
       child.stdin.end()
       await once(child, 'close')
-      const report: FloodReport = JSON.parse(told)
+      const report: FloodReport = JSON.parse(output)
       return report
     },
   }

@@ -17,14 +17,14 @@ let connection: ChannelModel
 let channel: ConfirmChannel
 beforeAll(async () => {
   server = await startRabbit()
-  await look()
+  await readServer()
 })
 afterAll(async () => {
   await connection.close().catch(() => {})
   await server.remove()
 })
 
-async function look(): Promise<void> {
+async function readServer(): Promise<void> {
   connection = await connect(server.url)
   connection.on('error', () => {})
   channel = await connection.createConfirmChannel()
@@ -300,7 +300,7 @@ test('a broker killed under load loses nothing: one effect per payment', async (
   const place = await declare()
   const fixture = await BrokerFixture.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
   const ids = await fixture.killWhileFlowing(server.broker)
-  await look()
+  await readServer()
   const consumer = await Consumer.of(fixture.db)
   await consumer.consume(place.queue)
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))

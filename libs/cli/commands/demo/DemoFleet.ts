@@ -21,7 +21,7 @@ export class DemoFleet {
   /** Workers that have printed that they are running. */
   readonly #atWork = new Set<ChildProcess>()
   #kills = 0
-  #deaths = 0
+  #unexpectedExits = 0
   #stopping = false
 
   constructor(options: DemoFleetOptions) {
@@ -43,10 +43,10 @@ export class DemoFleet {
   killOne(): boolean {
     const workers = [...this.#atWork]
     if (workers.length < this.#options.size - 1) return false
-    const victim = workers[Math.floor(this.#options.random() * workers.length)]
-    if (victim === undefined) return false
-    this.#forget(victim)
-    if (victim.kill('SIGKILL')) this.#kills += 1
+    const worker = workers[Math.floor(this.#options.random() * workers.length)]
+    if (worker === undefined) return false
+    this.#remove(worker)
+    if (worker.kill('SIGKILL')) this.#kills += 1
     this.#spawn()
     return true
   }
@@ -56,8 +56,8 @@ export class DemoFleet {
    * ever.
    */
   requireHealth(): void {
-    if (this.#deaths <= DEATHS_MAX) return
-    throw new SymphonyError('DEMO_WORKERS_DIE', `${this.#deaths} workers exited without being killed.`, {
+    if (this.#unexpectedExits <= UNEXPECTED_EXITS_MAX) return
+    throw new SymphonyError('DEMO_WORKERS_DIE', `${this.#unexpectedExits} workers exited without being killed.`, {
       remedy: `Read their logs in ${this.#options.logFile}.`,
     })
   }
@@ -84,14 +84,14 @@ export class DemoFleet {
       if (this.#workers.has(worker)) this.#atWork.add(worker)
     })
     worker.once('exit', () => {
-      if (!this.#forget(worker) || this.#stopping) return
-      this.#deaths += 1
-      if (this.#deaths <= DEATHS_MAX) this.#spawn()
+      if (!this.#remove(worker) || this.#stopping) return
+      this.#unexpectedExits += 1
+      if (this.#unexpectedExits <= UNEXPECTED_EXITS_MAX) this.#spawn()
     })
   }
 
   /** Removes the worker. Returns false if it was removed before, because `killOne()` killed it. */
-  #forget(worker: ChildProcess): boolean {
+  #remove(worker: ChildProcess): boolean {
     this.#atWork.delete(worker)
     return this.#workers.delete(worker)
   }
@@ -107,5 +107,5 @@ async function stopWorker(worker: ChildProcess): Promise<void> {
   }
 }
 
-const DEATHS_MAX = 5
+const UNEXPECTED_EXITS_MAX = 5
 const STOP_MS = 15_000

@@ -25,7 +25,7 @@ export default [
  * Behaviours of the rail, one per attempt; the last one repeats. Payments beyond the listed ones of each thousand
  * succeed.
  */
-const FATES: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
+const SCRIPTS: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
   { perThousand: 40, script: ['terminal'] },
   { perThousand: 40, script: ['slow'] },
   { perThousand: 60, script: ['retryable', 'success'] },
@@ -57,7 +57,7 @@ export function demoPayment(number: number, run: string, random: Random): Outbox
 
 function chooseScript(random: Random): readonly SimulatedBehaviour[] {
   let place = random() * 1_000
-  for (const { perThousand, script } of FATES) {
+  for (const { perThousand, script } of SCRIPTS) {
     place -= perThousand
     if (place < 0) return script
   }

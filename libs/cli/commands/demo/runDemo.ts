@@ -44,53 +44,57 @@ export interface DemoOutcome {
  * against the rail book, which a separate process keeps. That process is never killed.
  */
 export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutcome> {
-  const stage = await DemoEnvironment.open({ ...options, searchPath: cli.env['PATH'], signal: cli.signal })
+  const environment = await DemoEnvironment.open({ ...options, searchPath: cli.env['PATH'], signal: cli.signal })
   let sound = false
   try {
-    const database = openDatabase({ url: stage.url, schema: stage.schema, applicationName: 'symphony demo' })
+    const database = openDatabase({
+      url: environment.url,
+      schema: environment.schema,
+      applicationName: 'symphony demo',
+    })
     try {
       const startedMs = systemClock.monotonicMs()
-      const workerKills = await carryAll(options, { stage, database, cli })
+      const workerKills = await dispatchAll(options, { environment, database, cli })
       const seconds = (systemClock.monotonicMs() - startedMs) / 1_000
-      const ledger = await openLedger({ url: stage.url, schema: stage.schema })
-      const report = await ledger.audit({ effects: await readRailEffects(stage.bookFile), drained: true })
+      const ledger = await openLedger({ url: environment.url, schema: environment.schema })
+      const report = await ledger.audit({ effects: await readRailEffects(environment.bookFile), drained: true })
       await ledger.close()
       const result = summarise(options.payments, report, workerKills, seconds)
       sound = report.ok && result.lost === 0 && result.doublePaid === 0
       return {
         result,
         audit: report,
-        kept: sound ? undefined : stage.folder,
-        leftBehind: stage.leavesSchema ? stage.schema : undefined,
+        kept: sound ? undefined : environment.folder,
+        leftBehind: environment.leavesSchema ? environment.schema : undefined,
       }
     } finally {
       await database.close()
     }
   } finally {
-    await stage.close()
+    await environment.close()
     // Keeps the files after a failure; removes them after a success or an interruption.
-    if (sound || cli.signal.aborted) await stage.remove()
+    if (sound || cli.signal.aborted) await environment.remove()
   }
 }
 
 interface DemoTools {
-  readonly stage: DemoEnvironment
+  readonly environment: DemoEnvironment
   readonly database: Database
   readonly cli: Cli
 }
 
 /** Runs and kills workers until only held items are left. Returns the number of kills. */
-async function carryAll(options: DemoOptions, { stage, database, cli }: DemoTools): Promise<number> {
+async function dispatchAll(options: DemoOptions, { environment, database, cli }: DemoTools): Promise<number> {
   const { payments, workers, seed } = options
   const fleet = new DemoFleet({
     size: workers,
     args: [programFile('../../childMain.js'), 'worker', '--no-http', '--until-stdin-closes', '--log-level', 'error'],
-    env: { ...cli.env, ...workerSettings(stage) },
-    logFile: `${stage.folder}/workers.log`,
+    env: { ...cli.env, ...workerSettings(environment) },
+    logFile: `${environment.folder}/workers.log`,
     random: seededRandom(`victims ${seed}`),
   })
   const bar = new ProgressBar(cli.terminal, payments)
-  const look = async () => {
+  const showProgress = async () => {
     const status = await readOutboxStatus(database.as('symphony_readonly'))
     const ended = Number(status.dispatchedTotal + status.failedTotal)
     bar.show(ended, `${fleet.kills} workers killed, ${status.leasedCount} in flight, ${status.heldCount} held`)
@@ -100,8 +104,8 @@ async function carryAll(options: DemoOptions, { stage, database, cli }: DemoTool
   }
   fleet.start()
   try {
-    await enqueueAmongKills(options, { database, fleet, look, signal: cli.signal })
-    while (!isDrained(await look())) await sleep(LOOK_MS, cli.signal)
+    await enqueueAmongKills(options, { database, fleet, showProgress, signal: cli.signal })
+    while (!isDrained(await showProgress())) await sleep(POLL_MS, cli.signal)
     return fleet.kills
   } finally {
     bar.clear()
@@ -112,14 +116,14 @@ async function carryAll(options: DemoOptions, { stage, database, cli }: DemoTool
 interface KillTools {
   readonly database: Database
   readonly fleet: DemoFleet
-  readonly look: () => Promise<OutboxStatus>
+  readonly showProgress: () => Promise<OutboxStatus>
   readonly signal: AbortSignal
 }
 
 /** Enqueues a few payments before each kill, so that each kill interrupts work, however fast the machine is. */
 async function enqueueAmongKills(
   { payments, seed }: DemoOptions,
-  { database, fleet, look, signal }: KillTools,
+  { database, fleet, showProgress, signal }: KillTools,
 ): Promise<void> {
   const ofPayments = seededRandom(`payments ${seed}`)
   const ofPauses = seededRandom(`pauses ${seed}`)
@@ -128,13 +132,13 @@ async function enqueueAmongKills(
     const count = Math.min(PAYMENTS_PER_KILL, payments - first + 1)
     await enqueueSome({ first, count, run }, ofPayments, database)
     await sleep(between(ofPauses, PAUSE_MS.min, PAUSE_MS.max), signal)
-    do await look()
+    do await showProgress()
     while (!fleet.killOne() && (await pause(signal)))
   }
 }
 
 async function pause(signal: AbortSignal): Promise<true> {
-  await sleep(LOOK_MS, signal)
+  await sleep(POLL_MS, signal)
   return true
 }
 
@@ -152,16 +156,16 @@ function isDrained({ pendingCount, heldCount }: OutboxStatus): boolean {
 }
 
 /** Returns settings with short leases: the items of a killed worker are taken over within seconds. */
-function workerSettings(stage: DemoEnvironment): Record<string, string> {
+function workerSettings(environment: DemoEnvironment): Record<string, string> {
   return {
-    DATABASE_URL: stage.url,
-    SYMPHONY_SCHEMA: stage.schema,
+    DATABASE_URL: environment.url,
+    SYMPHONY_SCHEMA: environment.schema,
     SYMPHONY_RAILS: programFile('demoRails.js'),
     LEASE_SECONDS: '3',
     OUTBOX_BATCH_SIZE: '5',
     OUTBOX_CONCURRENCY: '8',
     LEASE_REPAIR_INTERVAL_MS: '2000',
-    [BOOK_URL]: stage.book.url,
+    [BOOK_URL]: environment.book.url,
   }
 }
 
@@ -192,4 +196,4 @@ function summarise(payments: number, report: AuditReport, workerKills: number, s
 
 const PAYMENTS_PER_KILL = 90
 const PAUSE_MS = { min: 150, max: 750 }
-const LOOK_MS = 200
+const POLL_MS = 200

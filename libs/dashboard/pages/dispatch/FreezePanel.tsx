@@ -26,13 +26,13 @@ export function FreezePanel() {
   return (
     <Panel title="Freeze">
       <ResourceView from={dispatch} lines={6}>
-        {(value) => <Told dispatch={value} onDone={onDone} />}
+        {(value) => <FreezeDetails dispatch={value} onDone={onDone} />}
       </ResourceView>
     </Panel>
   )
 }
 
-function Told({ dispatch, onDone }: { readonly dispatch: Dispatch; readonly onDone: () => void }) {
+function FreezeDetails({ dispatch, onDone }: { readonly dispatch: Dispatch; readonly onDone: () => void }) {
   const { freeze, lifted, epoch } = dispatch
   return (
     <div class="stack">

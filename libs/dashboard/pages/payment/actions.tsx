@@ -79,7 +79,7 @@ export function BulkRedriveDialog({ asked, onClose, onDone }: ManyProps<OutboxIt
       explanation="Proposes to send each again as a new payment, with this reason. Another person must approve them before anything happens."
       all={asked}
       act={({ outboxId }, reason) => redrive(outboxId, reason)}
-      said={`${asked.length} redrives are proposed. Another person must approve them.`}
+      announcement={`${asked.length} redrives are proposed. Another person must approve them.`}
       onClose={onClose}
       onDone={onDone}
     >
@@ -96,7 +96,7 @@ export function BulkApproveDialog({ asked, onClose, onDone }: ManyProps<OutboxIt
       explanation={`The approval applies the decision of each payment shown: ${wordsOf(asked)}. You are responsible for each of them.`}
       all={asked}
       act={({ proposalId }) => approveProposal(proposalId)}
-      said={`${asked.length} proposals are approved and applied.`}
+      announcement={`${asked.length} proposals are approved and applied.`}
       needsReason={false}
       onClose={onClose}
       onDone={onDone}

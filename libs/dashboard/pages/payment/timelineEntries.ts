@@ -26,7 +26,7 @@ export function timelineEntries({ item, attempts, events }: Timeline): readonly 
     note: item.redriveOf === null ? 'Committed by the caller.' : 'Sent again by decision of two people.',
     facts: [],
   }
-  const rest = [...attempts.map(entryOfAttempt), ...events.filter(isTold).map(entryOfEvent)]
+  const rest = [...attempts.map(entryOfAttempt), ...events.filter(isListed).map(entryOfEvent)]
   return [enqueued, ...rest.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))]
 }
 
@@ -121,7 +121,7 @@ function style(title: string, icon: IconName, tone: Tone, note: string | null): 
 }
 
 /** Returns whether the timeline shows an event. Hides the two events of the full trail that repeat ledger rows. */
-function isTold({ eventType }: OutboxEvent): boolean {
+function isListed({ eventType }: OutboxEvent): boolean {
   return eventType !== 'ENQUEUED' && eventType !== 'ATTEMPT_COMPLETED'
 }
 

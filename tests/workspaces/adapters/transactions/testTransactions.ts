@@ -38,7 +38,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
     let db: TestDatabase
     let library: Library
     let listener: Client
-    let heard = 0
+    let received = 0
     beforeAll(async () => {
       db = await createTestDatabase({ schema: SCHEMA })
       await db.queryNoRole('CREATE TABLE public.note (id text PRIMARY KEY, text text NOT NULL)')
@@ -46,7 +46,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       await db.queryNoRole(`GRANT SELECT, INSERT ON public.note TO "${login.name}"`)
       library = await connect(login.url)
       listener = await db.connect()
-      listener.on('notification', () => (heard += 1))
+      listener.on('notification', () => (received += 1))
       await listener.query('LISTEN outbox_pending')
     })
     afterAll(async () => {
@@ -79,7 +79,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
     test('leaves no item, no sequence number and no notification after a rollback', async () => {
       const instruction = buildInstruction()
       await listener.query('SELECT 1')
-      const before = heard
+      const before = received
       const rolledBack = library.transaction(async ({ tx, note }) => {
         await note(instruction.instructionId)
         await enqueue(instruction, { tx, schema: SCHEMA })
@@ -87,7 +87,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       })
       await expect(rolledBack).rejects.toThrow('the application changed its mind')
       await listener.query('SELECT 1')
-      expect(heard).toBe(before)
+      expect(received).toBe(before)
       expect(await found(instruction.participantId, instruction.instructionId)).toEqual({
         items: 0,
         next: null,

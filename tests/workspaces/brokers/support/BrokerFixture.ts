@@ -11,7 +11,7 @@ import type { BrokerProcess } from './BrokerProcess.js'
  * Poll options with an interval longer than the rails' `settleMs`. A claim before that time costs an attempt, and after
  * 20 attempts the payment is held.
  */
-const HURRIED = { timeout: 90_000, interval: 1_500 }
+const POLL_OPTIONS = { timeout: 90_000, interval: 1_500 }
 
 /** Database with payments, and real workers that dispatch them to a broker. Removed when the test ends. */
 export class BrokerFixture {
@@ -76,7 +76,7 @@ export class BrokerFixture {
   }
 
   async untilEnded(count: number): Promise<void> {
-    await vi.waitUntil(async () => (await this.#endedSoon()) === count, HURRIED)
+    await vi.waitUntil(async () => (await this.#endedSoon()) === count, POLL_OPTIONS)
   }
 
   /** Makes waiting items due at once, then counts terminal items. */

@@ -14,7 +14,7 @@ export interface BrokerProgram {
 export class BrokerProcess {
   readonly #program: BrokerProgram
   #child: ChildProcess | undefined
-  #said = ''
+  #output = ''
 
   private constructor(program: BrokerProgram) {
     this.#program = program
@@ -36,16 +36,16 @@ export class BrokerProcess {
       env: { PATH: process.env['PATH'], ...env },
     })
     this.#child = child
-    this.#said = ''
+    this.#output = ''
     await new Promise<void>((resolve, reject) => {
       const listen = (chunk: unknown) => {
-        this.#said += String(chunk)
-        if (this.#said.includes(readyText)) resolve()
+        this.#output += String(chunk)
+        if (this.#output.includes(readyText)) resolve()
       }
       child.stdout.on('data', listen)
       child.stderr.on('data', listen)
       child.once('error', reject)
-      child.once('exit', () => reject(new Error(`${command} ended before it was ready:\n${this.#said}`)))
+      child.once('exit', () => reject(new Error(`${command} ended before it was ready:\n${this.#output}`)))
     })
   }
 
@@ -62,7 +62,7 @@ export class BrokerProcess {
     this.#signal('SIGSTOP')
   }
 
-  thaw(): void {
+  resume(): void {
     this.#signal('SIGCONT')
   }
 

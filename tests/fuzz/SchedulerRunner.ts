@@ -1,15 +1,15 @@
 import { call, type Queryable } from '../../libs/db/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, NOTHING_DONE, refuseDifferences } from './answers.js'
-import { Beliefs, type BeliefPick } from './Beliefs.js'
+import { AssumedClaims, type ClaimPick } from './AssumedClaims.js'
 import { Names } from './Names.js'
 import { PreparedConnection } from './PreparedConnection.js'
-import { ATTEMPTS_MAX, SchedulerModel, type ClaimShown, type Kind, type Work } from './schedulerModel.js'
+import { ATTEMPTS_MAX, SchedulerModel, type ReturnedClaim, type Kind, type Work } from './schedulerModel.js'
 import type { OccurrenceStep, RetryStep, SchedulerStep } from './schedulerSteps.js'
 import { SchedulerTables } from './schedulerTables.js'
 import { at, JUMP, Timeline, toMilliseconds, type Time } from './Timeline.js'
 
-interface Hands {
+interface Connections {
   readonly ingest: Queryable
   readonly executor: Queryable
   readonly control: Queryable
@@ -35,18 +35,18 @@ const NAMES = {
 } as const
 
 /** Runs sequences of steps on the scheduler and on its model. Each sequence has its own jobs and topics. */
-export class SchedulerPlayer {
-  readonly #hands: Hands
+export class SchedulerRunner {
+  readonly #connections: Connections
   #sequences = 0
 
-  private constructor(hands: Hands) {
-    this.#hands = hands
+  private constructor(connections: Connections) {
+    this.#connections = connections
   }
 
   /** @param db database that no other test uses, because scheduler and outbox queue are emptied after each sequence */
-  static async open(db: TestDatabase): Promise<SchedulerPlayer> {
+  static async open(db: TestDatabase): Promise<SchedulerRunner> {
     const as = async (role?: string): Promise<Queryable> => PreparedConnection.open(await db.connect(role), db.schema)
-    return new SchedulerPlayer({
+    return new SchedulerRunner({
       ingest: await as('symphony_ingest'),
       executor: await as('symphony_executor'),
       control: await as('symphony_control'),
@@ -54,33 +54,33 @@ export class SchedulerPlayer {
     })
   }
 
-  readonly play = async (steps: readonly SchedulerStep[]): Promise<void> => {
+  readonly run = async (steps: readonly SchedulerStep[]): Promise<void> => {
     try {
-      await new Sequence(this.#hands, ++this.#sequences).play(steps)
+      await new Sequence(this.#connections, ++this.#sequences).run(steps)
     } finally {
       for (const table of ['scheduler_tasks', 'scheduler_jobs', 'payment_outbox_pending'])
-        await this.#hands.superuser.query(`DELETE FROM ${table}`)
+        await this.#connections.superuser.query(`DELETE FROM ${table}`)
     }
   }
 }
 
 class Sequence {
-  readonly #hands: Hands
+  readonly #connections: Connections
   readonly #suffix: string
   readonly #model = new SchedulerModel()
   readonly #names = new Names<Kind | 'token'>()
   readonly #timeline = new Timeline()
   readonly #tables: SchedulerTables
-  readonly #claims = new Beliefs<ClaimShown>(WORKERS)
+  readonly #claims = new AssumedClaims<ReturnedClaim>(WORKERS)
 
-  constructor(hands: Hands, number: number) {
-    this.#hands = hands
+  constructor(connections: Connections, number: number) {
+    this.#connections = connections
     this.#suffix = `-${number}`
-    this.#tables = new SchedulerTables(hands.superuser, this.#timeline, this.#model, this.#names, this.#suffix)
+    this.#tables = new SchedulerTables(connections.superuser, this.#timeline, this.#model, this.#names, this.#suffix)
   }
 
-  async play(steps: readonly SchedulerStep[]): Promise<void> {
-    await this.#timeline.begin(this.#hands.superuser)
+  async run(steps: readonly SchedulerStep[]): Promise<void> {
+    await this.#timeline.begin(this.#connections.superuser)
     for (const [index, step] of [...PRELUDE, ...steps].entries()) {
       const differences = await this.#step(step)
       if (differences !== NOTHING_DONE)
@@ -92,7 +92,7 @@ class Sequence {
   }
 
   async #step(step: SchedulerStep): Promise<string[]> {
-    const { ingest, executor, control } = this.#hands
+    const { ingest, executor, control } = this.#connections
     const model = this.#model
     switch (step.do) {
       case 'schedule': {
@@ -121,7 +121,7 @@ class Sequence {
           () => model.claim(step.kind, worker, step.batch, LEASE_SECONDS, topics),
           async () => {
             const rows = await call<ClaimRow>(executor, `claim_${NAMES[step.kind].plural}`, values)
-            return rows.map((row) => this.#tellClaimed(step.kind, step.worker, row))
+            return rows.map((row) => this.#describeClaimed(step.kind, step.worker, row))
           },
         )
       }
@@ -157,8 +157,8 @@ class Sequence {
             )
             const known = model.job(name)!
             // A Date has only milliseconds. The comparison of the tables checks the microseconds.
-            const told = Math.floor(this.#timeline.fromDate(row!.next_due_at) / 1_000)
-            const next = told === Math.floor(at(known.due) / 1_000) ? at(known.due) : told
+            const dueSecond = Math.floor(this.#timeline.fromDate(row!.next_due_at) / 1_000)
+            const next = dueSecond === Math.floor(at(known.due) / 1_000) ? at(known.due) : dueSecond
             return `${next} ${row!.state} ${row!.created ? 'created' : 'updated'}`
           },
         )
@@ -245,7 +245,7 @@ class Sequence {
             work.due = this.#timeline.past()
           },
         )
-      case 'wearOut':
+      case 'exhaustAttempts':
         // Sets 19 earlier attempts, because 19 real claims would take longer than a sequence.
         return this.#move(
           step.pick,
@@ -275,7 +275,7 @@ class Sequence {
         return this.#tables.write(model.works, model.jobs)
       }
       case 'crash':
-        this.#claims.forget(step.worker)
+        this.#claims.clear(step.worker)
         return NOTHING_DONE
     }
   }
@@ -292,7 +292,7 @@ class Sequence {
     return compareAnswers(
       () => this.#model.createRuns(job, revision, due, distinct),
       async () => {
-        const rows = await call<{ run_id: string }>(this.#hands.executor, 'create_job_runs', [
+        const rows = await call<{ run_id: string }>(this.#connections.executor, 'create_job_runs', [
           lines.map(() => this.#full(job)),
           lines.map(() => revision),
           lines.map(() => this.#timeline.toDate(due)),
@@ -303,7 +303,7 @@ class Sequence {
     )
   }
 
-  #endClaims(how: 'ack' | 'fail' | 'abandon', kind: Kind, pick: BeliefPick, retry: RetryStep): Promise<string[]> {
+  #endClaims(how: 'ack' | 'fail' | 'abandon', kind: Kind, pick: ClaimPick, retry: RetryStep): Promise<string[]> {
     const acting = this.#claims.pick(
       pick,
       (worker, claim) => this.#model.isLive(`w${worker}`, claim),
@@ -321,7 +321,7 @@ class Sequence {
         return this.#model.abandon(worker, chosen, error, retry.delaySeconds)
       },
       async () => {
-        const rows = await call<Record<string, string>>(this.#hands.executor, `${how}_${NAMES[kind].plural}`, [
+        const rows = await call<Record<string, string>>(this.#connections.executor, `${how}_${NAMES[kind].plural}`, [
           chosen.map(({ name }) => this.#names.id(name)),
           chosen.map(({ token }) => this.#names.id(token)),
           worker,
@@ -332,7 +332,7 @@ class Sequence {
     )
   }
 
-  #tellClaimed(kind: Kind, worker: number, row: ClaimRow): string {
+  #describeClaimed(kind: Kind, worker: number, row: ClaimRow): string {
     const name = this.#nameOf(kind, row)
     const token = this.#names.of('token', row.lease_token)
     this.#claims.add(worker, { name, token })

@@ -4,7 +4,7 @@ export interface Acting<C> {
   readonly chosen: readonly C[]
 }
 
-export interface BeliefPick {
+export interface ClaimPick {
   readonly worker: number
   readonly picks: readonly number[]
   /** Whether the next worker presents the claims as its own. */
@@ -15,7 +15,7 @@ export interface BeliefPick {
  * Claims that each worker believes to hold, live or lost. A worker does not learn that a lease is lost. Only a crash
  * clears its list.
  */
-export class Beliefs<C> {
+export class AssumedClaims<C> {
   readonly #byWorker: C[][]
 
   constructor(workers: number) {
@@ -26,7 +26,7 @@ export class Beliefs<C> {
     this.#byWorker[worker]!.push(claim)
   }
 
-  forget(worker: number): void {
+  clear(worker: number): void {
     this.#byWorker[worker] = []
   }
 
@@ -35,7 +35,7 @@ export class Beliefs<C> {
    * undefined if no worker has a suitable claim.
    */
   pick(
-    pick: BeliefPick,
+    pick: ClaimPick,
     isLive: (worker: number, claim: C) => boolean,
     suits: (claim: C) => boolean = () => true,
   ): Acting<C> | undefined {
@@ -43,12 +43,12 @@ export class Beliefs<C> {
     const workers = Array.from({ length: count }, (_, index) => (pick.worker + index) % count)
     const worker = workers.find((candidate) => this.#byWorker[candidate]!.some(suits))
     if (worker === undefined) return undefined
-    const believed = this.#byWorker[worker]!.filter(suits)
-    const live = believed.filter((claim) => isLive(worker, claim))
-    const stale = believed.filter((claim) => !live.includes(claim))
+    const assumed = this.#byWorker[worker]!.filter(suits)
+    const live = assumed.filter((claim) => isLive(worker, claim))
+    const stale = assumed.filter((claim) => !live.includes(claim))
     const chosen = pick.picks.map((number) => {
       const preferred = number < MOSTLY ? live : stale
-      const among = preferred.length > 0 ? preferred : believed
+      const among = preferred.length > 0 ? preferred : assumed
       return among[number % among.length]!
     })
     return { worker: pick.foreign ? (worker + 1) % count : worker, chosen }

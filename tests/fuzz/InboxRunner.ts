@@ -17,14 +17,14 @@ import {
 } from '../../libs/inbox/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
-import { Beliefs, type BeliefPick } from './Beliefs.js'
-import { InboxModel, type ClaimShown, type Content, type Delivery, type Message } from './inboxModel.js'
+import { AssumedClaims, type ClaimPick } from './AssumedClaims.js'
+import { InboxModel, type ReturnedClaim, type Content, type Delivery, type Message } from './inboxModel.js'
 import type { InboxStep, MessageStep, RetryStep } from './inboxSteps.js'
 import { Names } from './Names.js'
 import { PreparedConnection } from './PreparedConnection.js'
 import { at, JUMP, SOON, timeDifference, Timeline, toMilliseconds } from './Timeline.js'
 
-interface Hands {
+interface Connections {
   readonly ingest: Queryable
   readonly executor: Queryable
   readonly control: Queryable
@@ -33,22 +33,22 @@ interface Hands {
 
 const WORKERS = 3
 const LEASE_SECONDS = 1800
-const KEEP_SECONDS = 3600
+const RETENTION_SECONDS = 3600
 const ERROR = 'went wrong'
 
 /** Runs sequences of steps on the inbox and on its model. Each sequence has its own sources. */
-export class InboxPlayer {
-  readonly #hands: Hands
+export class InboxRunner {
+  readonly #connections: Connections
   #sequences = 0
 
-  private constructor(hands: Hands) {
-    this.#hands = hands
+  private constructor(connections: Connections) {
+    this.#connections = connections
   }
 
   /** @param db database that no other test uses, because the inbox is emptied after each sequence */
-  static async open(db: TestDatabase): Promise<InboxPlayer> {
+  static async open(db: TestDatabase): Promise<InboxRunner> {
     const as = async (role?: string): Promise<Queryable> => PreparedConnection.open(await db.connect(role), db.schema)
-    return new InboxPlayer({
+    return new InboxRunner({
       ingest: await as('symphony_ingest'),
       executor: await as('symphony_executor'),
       control: await as('symphony_control'),
@@ -56,10 +56,10 @@ export class InboxPlayer {
     })
   }
 
-  readonly play = async (steps: readonly InboxStep[]): Promise<void> => {
-    const { superuser } = this.#hands
+  readonly run = async (steps: readonly InboxStep[]): Promise<void> => {
+    const { superuser } = this.#connections
     try {
-      await new Sequence(this.#hands, ++this.#sequences).play(steps)
+      await new Sequence(this.#connections, ++this.#sequences).run(steps)
     } finally {
       // A trigger refuses to delete unfinished messages.
       await superuser.query(
@@ -91,20 +91,20 @@ interface InboxRow {
 }
 
 class Sequence {
-  readonly #hands: Hands
+  readonly #connections: Connections
   readonly #suffix: string
   readonly #model = new InboxModel()
   readonly #names = new Names<'fence'>()
   readonly #timeline = new Timeline()
-  readonly #claims = new Beliefs<ClaimShown>(WORKERS)
+  readonly #claims = new AssumedClaims<ReturnedClaim>(WORKERS)
 
-  constructor(hands: Hands, number: number) {
-    this.#hands = hands
+  constructor(connections: Connections, number: number) {
+    this.#connections = connections
     this.#suffix = `-${number}`
   }
 
-  async play(steps: readonly InboxStep[]): Promise<void> {
-    await this.#timeline.begin(this.#hands.superuser)
+  async run(steps: readonly InboxStep[]): Promise<void> {
+    await this.#timeline.begin(this.#connections.superuser)
     for (const [index, step] of steps.entries()) {
       const differences = await this.#step(step)
       if (differences !== NOTHING_DONE)
@@ -114,7 +114,7 @@ class Sequence {
   }
 
   async #step(step: InboxStep): Promise<string[]> {
-    const { ingest, executor, control } = this.#hands
+    const { ingest, executor, control } = this.#connections
     const model = this.#model
     switch (step.do) {
       case 'enqueue': {
@@ -128,7 +128,7 @@ class Sequence {
           async () => {
             const messages = deliveries.map((delivery) => this.#spellDelivery(delivery))
             return (await enqueueInboxMessages(ingest, messages)).map(
-              (row) => `${this.#read(row)} ${tellSighting(row)}`,
+              (row) => `${this.#read(row)} ${describeSighting(row)}`,
             )
           },
         )
@@ -139,8 +139,8 @@ class Sequence {
         return compareAnswers(
           () => model.sight(key, content),
           async () => {
-            const told = content === null ? undefined : { topic: content.topic, payload: { n: content.payload } }
-            return `${key} ${tellSighting(await recordInboxSighting(executor, this.#spell(key), told))}`
+            const sighted = content === null ? undefined : { topic: content.topic, payload: { n: content.payload } }
+            return `${key} ${describeSighting(await recordInboxSighting(executor, this.#spell(key), sighted))}`
           },
         )
       }
@@ -178,7 +178,7 @@ class Sequence {
       case 'revive': {
         const dead = model.messages.filter(({ state }) => state === 'dead')
         const message = dead[step.pick % Math.max(1, dead.length)]
-        const key = step.blind || message === undefined ? keyOf(step.pick % 8) : message.key
+        const key = step.unfiltered || message === undefined ? keyOf(step.pick % 8) : message.key
         return compareAnswers(
           () => model.revive(key),
           async () => {
@@ -189,8 +189,8 @@ class Sequence {
       }
       case 'purge':
         return compareAnswers(
-          () => String(model.purge(KEEP_SECONDS)),
-          async () => String(await purgeInboxMessages(executor, KEEP_SECONDS, 1000)),
+          () => String(model.purge(RETENTION_SECONDS)),
+          async () => String(await purgeInboxMessages(executor, RETENTION_SECONDS, 1000)),
         )
       case 'nextEvent':
         return compareAnswers(
@@ -226,13 +226,13 @@ class Sequence {
         return this.#write(model.messages)
       }
       case 'crash':
-        this.#claims.forget(step.worker)
+        this.#claims.clear(step.worker)
         return NOTHING_DONE
     }
   }
 
-  #endClaims(how: 'ack' | 'fail' | 'abandon', pick: BeliefPick, retry: RetryStep): Promise<string[]> {
-    const { executor } = this.#hands
+  #endClaims(how: 'ack' | 'fail' | 'abandon', pick: ClaimPick, retry: RetryStep): Promise<string[]> {
+    const { executor } = this.#connections
     const acting = this.#claims.pick(pick, (worker, claim) => this.#model.isLive(`w${worker}`, claim))
     if (acting === undefined) return Promise.resolve(NOTHING_DONE)
     const worker = `w${acting.worker}`
@@ -282,7 +282,7 @@ class Sequence {
   }
 
   async #compare(): Promise<string[]> {
-    const { rows } = await this.#hands.superuser.query<{ clock: bigint; messages: InboxRow[] | null }>(READ, [
+    const { rows } = await this.#connections.superuser.query<{ clock: bigint; messages: InboxRow[] | null }>(READ, [
       this.#timeline.start,
     ])
     const clock = Number(rows[0]!.clock)
@@ -292,7 +292,7 @@ class Sequence {
     const expected = this.#model.messages
     const differences = expected.flatMap((message) => this.#compareRow(message, stored.get(message.key), clock))
     this.#model.clock = clock
-    if (differences.length === 0) await this.#keepFromComingDue(expected)
+    if (differences.length === 0) await this.#postpone(expected)
     return [...differences, ...fieldDifferences('the table', { rows: [expected.length, stored.size] })]
   }
 
@@ -331,7 +331,7 @@ class Sequence {
     return []
   }
 
-  async #keepFromComingDue(messages: readonly Message[]): Promise<void> {
+  async #postpone(messages: readonly Message[]): Promise<void> {
     const soon = messages.filter(({ due }) => due !== null && typeof due !== 'number')
     for (const message of soon) message.due = this.#timeline.future()
     if (soon.length > 0) await this.#write(soon)
@@ -340,7 +340,7 @@ class Sequence {
   async #write(messages: readonly Message[]): Promise<string[]> {
     const micros = (time: Message['due']): number | null => (time === null ? null : this.#timeline.start + at(time))
     const keys = messages.map(({ key }) => this.#spell(key))
-    await this.#hands.superuser.query(WRITE, [
+    await this.#connections.superuser.query(WRITE, [
       keys.map(({ source }) => source),
       keys.map(({ messageId }) => messageId),
       messages.map(({ due }) => micros(due)),
@@ -353,7 +353,7 @@ class Sequence {
 
   /** Compares events once at the end of a sequence, because events are never deleted. */
   async #compareEvents(): Promise<string[]> {
-    const { rows } = await this.#hands.superuser.query<{ source: string; message_id: string; events: string[] }>(
+    const { rows } = await this.#connections.superuser.query<{ source: string; message_id: string; events: string[] }>(
       EVENTS,
       [['s0', 's1'].map((source) => `${source}${this.#suffix}`)],
     )
@@ -376,7 +376,7 @@ function contentOf({ topic, payload }: MessageStep): Content {
   return { topic: `t${topic}`, payload }
 }
 
-function tellSighting({
+function describeSighting({
   state,
   sightings,
   created,

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../libs/db/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { CEILING } from './outboxRules.js'
-import { OutboxSequence, type OutboxHands } from './OutboxSequence.js'
+import { OutboxSequence, type OutboxConnections } from './OutboxSequence.js'
 import type { OutboxStep } from './outboxSteps.js'
 import { PreparedConnection } from './PreparedConnection.js'
 
@@ -9,16 +9,16 @@ import { PreparedConnection } from './PreparedConnection.js'
  * Runs sequences of steps on a database, each with its own participants, rails and instructions. Every answer, and the
  * queue after every step, is compared with the model.
  */
-export class OutboxPlayer {
-  readonly #hands: OutboxHands
+export class OutboxRunner {
+  readonly #connections: OutboxConnections
   #sequences = 0
 
-  private constructor(hands: OutboxHands) {
-    this.#hands = hands
+  private constructor(connections: OutboxConnections) {
+    this.#connections = connections
   }
 
   /** @param db database that no other test uses: the retry ceiling is lowered, and each sequence empties the queue */
-  static async open(db: TestDatabase): Promise<OutboxPlayer> {
+  static async open(db: TestDatabase): Promise<OutboxRunner> {
     await db.queryNoRole(`CREATE OR REPLACE FUNCTION outbox_attempt_ceiling() RETURNS integer
       LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN ${CEILING}`)
     const as = async (role?: string): Promise<Queryable> => PreparedConnection.open(await db.connect(role), db.schema)
@@ -28,7 +28,7 @@ export class OutboxPlayer {
       await client.query('SET ROLE symphony_control')
       return PreparedConnection.open(client, db.schema)
     }
-    return new OutboxPlayer({
+    return new OutboxRunner({
       ingest: await as('symphony_ingest'),
       executor: await as('symphony_executor'),
       people: [await person('olga'), await person('pavel')],
@@ -36,15 +36,15 @@ export class OutboxPlayer {
     })
   }
 
-  readonly play = async (steps: readonly OutboxStep[]): Promise<void> => {
-    const sequence = new OutboxSequence(this.#hands, ++this.#sequences)
+  readonly run = async (steps: readonly OutboxStep[]): Promise<void> => {
+    const sequence = new OutboxSequence(this.#connections, ++this.#sequences)
     try {
-      await sequence.play(steps)
+      await sequence.run(steps)
     } finally {
       // Claims and repairs read the whole queue, so the next sequence needs it empty.
-      await this.#hands.superuser.query('DELETE FROM payment_outbox_pending')
-      await this.#hands.superuser.query('DELETE FROM outbox_pauses')
-      await this.#hands.superuser.query('DELETE FROM dispatch_epochs')
+      await this.#connections.superuser.query('DELETE FROM payment_outbox_pending')
+      await this.#connections.superuser.query('DELETE FROM outbox_pauses')
+      await this.#connections.superuser.query('DELETE FROM dispatch_epochs')
     }
   }
 }

@@ -2,14 +2,14 @@ import type { Queryable } from '../../libs/db/index.js'
 import { acquireLease, releaseLease, purgeIdleLeases, renewLease, type LeaseRef } from '../../libs/lease/index.js'
 import type { TestDatabase } from '../support/database.js'
 import { compareAnswers, fieldDifferences, NOTHING_DONE, refuseDifferences } from './answers.js'
-import { Beliefs } from './Beliefs.js'
+import { AssumedClaims } from './AssumedClaims.js'
 import { LeaseModel, type Holding, type Resource } from './leaseModel.js'
 import type { HoldingPick, LeaseStep } from './leaseSteps.js'
 import { Names } from './Names.js'
 import { PreparedConnection } from './PreparedConnection.js'
 import { at, JUMP, Timeline, timeDifference } from './Timeline.js'
 
-interface Hands {
+interface Connections {
   readonly executor: Queryable
   readonly superuser: Queryable
 }
@@ -18,27 +18,27 @@ const OWNERS = 3
 const IDLE_SECONDS = 3600
 
 /** Runs sequences of steps on leases and on their model. Each sequence has its own resources. */
-export class LeasePlayer {
-  readonly #hands: Hands
+export class LeaseRunner {
+  readonly #connections: Connections
   #sequences = 0
 
-  private constructor(hands: Hands) {
-    this.#hands = hands
+  private constructor(connections: Connections) {
+    this.#connections = connections
   }
 
   /** @param db database that no other test uses, because leases are deleted after each sequence */
-  static async open(db: TestDatabase): Promise<LeasePlayer> {
-    return new LeasePlayer({
+  static async open(db: TestDatabase): Promise<LeaseRunner> {
+    return new LeaseRunner({
       executor: await PreparedConnection.open(await db.connect('symphony_executor'), db.schema),
       superuser: await PreparedConnection.open(await db.connect(), db.schema),
     })
   }
 
-  readonly play = async (steps: readonly LeaseStep[]): Promise<void> => {
+  readonly run = async (steps: readonly LeaseStep[]): Promise<void> => {
     try {
-      await new Sequence(this.#hands, ++this.#sequences).play(steps)
+      await new Sequence(this.#connections, ++this.#sequences).run(steps)
     } finally {
-      await this.#hands.superuser.query('DELETE FROM symphony_leases')
+      await this.#connections.superuser.query('DELETE FROM symphony_leases')
     }
   }
 }
@@ -53,25 +53,25 @@ interface LeaseRow {
 }
 
 class Sequence {
-  readonly #hands: Hands
+  readonly #connections: Connections
   readonly #suffix: string
   readonly #model = new LeaseModel()
   readonly #names = new Names<'lease'>()
   readonly #timeline = new Timeline()
-  readonly #holdings = new Beliefs<Holding>(OWNERS)
+  readonly #holdings = new AssumedClaims<Holding>(OWNERS)
   /** Greatest token issued per resource. */
   readonly #greatest = new Map<string, number>()
   #floor = 0n
 
-  constructor(hands: Hands, number: number) {
-    this.#hands = hands
+  constructor(connections: Connections, number: number) {
+    this.#connections = connections
     this.#suffix = `-${number}`
   }
 
-  async play(steps: readonly LeaseStep[]): Promise<void> {
-    await this.#timeline.begin(this.#hands.superuser)
+  async run(steps: readonly LeaseStep[]): Promise<void> {
+    await this.#timeline.begin(this.#connections.superuser)
     // All resources share the token floor, so the model counts tokens from its current value.
-    const { rows } = await this.#hands.superuser.query<{ floor: bigint }>(
+    const { rows } = await this.#connections.superuser.query<{ floor: bigint }>(
       'SELECT fencing_token AS floor FROM symphony_lease_floor',
     )
     this.#floor = rows[0]!.floor
@@ -83,7 +83,7 @@ class Sequence {
   }
 
   async #step(step: LeaseStep): Promise<string[]> {
-    const { executor } = this.#hands
+    const { executor } = this.#connections
     const model = this.#model
     switch (step.do) {
       case 'acquire': {
@@ -133,7 +133,7 @@ class Sequence {
         for (const resource of model.resources) resource.expires = at(resource.expires) + (step.forward ? -JUMP : JUMP)
         return this.#write(model.resources)
       case 'crash':
-        this.#holdings.forget(step.owner)
+        this.#holdings.clear(step.owner)
         return NOTHING_DONE
     }
   }
@@ -166,7 +166,7 @@ class Sequence {
   }
 
   async #compare(): Promise<string[]> {
-    const { rows } = await this.#hands.superuser.query<{ clock: bigint; leases: LeaseRow[] | null }>(READ, [
+    const { rows } = await this.#connections.superuser.query<{ clock: bigint; leases: LeaseRow[] | null }>(READ, [
       this.#timeline.start,
       this.#floor,
     ])
@@ -199,7 +199,7 @@ class Sequence {
   }
 
   async #write(resources: readonly Resource[]): Promise<string[]> {
-    await this.#hands.superuser.query(WRITE, [
+    await this.#connections.superuser.query(WRITE, [
       resources.map(({ name }) => this.#full(name)),
       resources.map(({ expires }) => this.#timeline.start + at(expires)),
     ])
