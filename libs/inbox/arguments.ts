@@ -8,6 +8,7 @@ import {
   requiredId,
   requiredInboxId,
   requiredObject,
+  requiredUuid,
   redact,
 } from '../core/index.js'
 import type { ClaimRetry, InboxClaimRef, InboxKey, InboxMessage } from './types.js'
@@ -101,11 +102,6 @@ function isBlank(id: unknown): boolean {
   return id === undefined || id === null || (typeof id === 'string' && id.trim() === '')
 }
 
-function requiredUuid(argument: string, value: unknown): string {
-  if (typeof value !== 'string' || !UUID.test(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
-  return value
-}
-
 function optionalDate(argument: string, value: Date | undefined): Date | null {
   if (value === undefined) return null
   if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
@@ -114,6 +110,5 @@ function optionalDate(argument: string, value: Date | undefined): Date | null {
   return value
 }
 
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 /** At most thirty days. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

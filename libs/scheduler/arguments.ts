@@ -4,7 +4,9 @@ import {
   boundedInteger,
   encodePayload,
   InvalidArgumentError,
+  isUuid,
   requiredId,
+  requiredUuid,
   redact,
 } from '../core/index.js'
 import { requiredCron, requiredTimeZone } from './cron.js'
@@ -74,11 +76,6 @@ export function claimColumns(
   return { ids: possible.map(([id]) => id), leaseTokens: possible.map(([, token]) => token) }
 }
 
-export function requiredUuid(argument: string, value: unknown): string {
-  if (!isUuid(value)) throw new InvalidArgumentError(argument, 'expected a UUID')
-  return value
-}
-
 export function optionalTopics(topics: readonly string[] | undefined): string[] | null {
   if (topics === undefined) return null
   boundedInteger('topics.length', topics.length, BATCH_SIZE)
@@ -105,13 +102,8 @@ function requiredDate(argument: string, value: unknown): Date {
   throw new InvalidArgumentError(argument, 'expected a valid Date')
 }
 
-function isUuid(value: unknown): value is string {
-  return typeof value === 'string' && UUID.test(value)
-}
-
 const DELIVERIES: readonly Delivery[] = ['outbox', 'claim']
 const MISSED_RUNS: readonly MissedRuns[] = ['skip', 'once', 'all']
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 /** At most thirty days. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })
 /** A minute to ten years. */

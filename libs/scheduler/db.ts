@@ -1,6 +1,6 @@
-import { SymphonyError, BATCH_SIZE, boundedInteger, redact, requiredId } from '../core/index.js'
+import { SymphonyError, BATCH_SIZE, boundedInteger, redact, requiredId, requiredUuid } from '../core/index.js'
 import { call, onlyRow, qualify, type Queryable } from '../db/index.js'
-import { jobColumns, requiredUuid, RETENTION_SECONDS, timerColumns } from './arguments.js'
+import { jobColumns, RETENTION_SECONDS, timerColumns } from './arguments.js'
 import { CronSchedule, requiredSchedule } from './cron.js'
 import type {
   CreatedJobRun,

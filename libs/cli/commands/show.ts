@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { SymphonyError } from '../../core/index.js'
+import { isUuid, SymphonyError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import {
   readAttempts,
@@ -65,7 +65,7 @@ async function run(id: string, flags: GivenFlags, cli: Cli): Promise<void> {
 }
 
 async function findItems(role: RoleHandle, id: string): Promise<readonly ItemStatus[]> {
-  const byItem = UUID.test(id) ? await readItems(role, { outboxId: id }) : []
+  const byItem = isUuid(id) ? await readItems(role, { outboxId: id }) : []
   // A UUID may also be an instruction id.
   const items = byItem.length > 0 ? byItem : await readItems(role, { instructionId: id })
   if (items.length > 0) return items
@@ -86,8 +86,6 @@ async function readTimelines(role: RoleHandle, id: string): Promise<readonly Tim
   }
   return timelines
 }
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 function printTimeline(item: Timeline, { terminal }: Cli): void {
   const { bold, dim, magenta } = terminal.colors
