@@ -128,7 +128,7 @@ export interface PauseView {
 /** Last report of a worker. The worker chooses the content of `detail`. */
 export interface WorkerReport {
   readonly workerId: string
-  /** Whether the worker reported within the last 30 seconds. Stopped workers are not returned. */
+  /** Whether the worker reported within the last minute. Stopped workers are not returned. */
   readonly alive: boolean
   readonly startedAt: string
   readonly lastSeenAt: string

@@ -128,6 +128,19 @@ test('a worker id of 128 characters is stored in full', async () => {
 const listed = async () => (await readWorkerReports(db.as('symphony_readonly'))).map(({ workerId }) => workerId)
 const aliveCount = async () => Number((await readOutboxStatus(db.as('symphony_readonly'))).workersAliveCount)
 
+test.each([
+  ['59 seconds', true],
+  ['61 seconds', false],
+] as const)('a worker silent for %s has alive = %s in the list and in workers_alive_count', async (ago, alive) => {
+  const before = await aliveCount()
+  await beat('measured')
+  await silence('measured', ago)
+  const reports = await readWorkerReports(db.as('symphony_readonly'))
+  expect(reports.find(({ workerId }) => workerId === 'measured')).toMatchObject({ alive })
+  expect(await aliveCount()).toBe(before + Number(alive))
+  await deregisterOutboxWorker(db.as('symphony_executor'), 'measured')
+})
+
 test('a deregistered worker leaves the list, and its last detail is kept', async () => {
   await beat('leaving')
   const before = await aliveCount()

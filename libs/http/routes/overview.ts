@@ -133,7 +133,7 @@ export function overviewRoutes(
       ...common,
       path: '/v1/workers',
       summary:
-        'Workers that reported within a day and did not stop, newest first. A worker without a report for 30 seconds counts as dead.',
+        'Workers that reported within a day and did not stop, newest first. A worker without a report for a minute counts as dead.',
       answers: { 200: { description: 'Workers as they last reported.', schema: Workers } },
       example: {
         status: 200,

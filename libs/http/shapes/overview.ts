@@ -42,7 +42,7 @@ const WorkerRail = shape({ railType: Id, breaker: BreakerShape, calls: Type.Inte
  */
 export const WorkerView = shape({
   workerId: Type.String(),
-  alive: Type.Boolean({ description: 'reported within the last 30 seconds' }),
+  alive: Type.Boolean({ description: 'reported within the last minute' }),
   deadSince: nullable(Timestamp),
   startedAt: Timestamp,
   lastSeenAt: Timestamp,
@@ -184,8 +184,8 @@ export const Status = shape({
   allPaused: nullable(Pause),
   rails: Type.Array(Rail),
   workers: shape({
-    alive: Type.Integer({ description: 'reported within the last 30 seconds' }),
-    silent: Type.Integer({ description: 'dead: did not stop cleanly and did not report within 30 seconds' }),
+    alive: Type.Integer({ description: 'reported within the last minute' }),
+    silent: Type.Integer({ description: 'dead: did not stop cleanly and did not report within a minute' }),
   }),
   alerts: Type.Array(Alert),
   throughput: Type.Array(ThroughputMinute, { description: 'the last 60 minutes, oldest first, without gaps' }),

@@ -81,7 +81,7 @@ export async function readRailFields(role: Queryable, railType: string): Promise
  */
 export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]> {
   const { rows } = await role.query<WorkerReport>(
-    `SELECT w.worker_id AS "workerId", w.last_seen_at > statement_timestamp() - interval '30 seconds' AS alive,
+    `SELECT w.worker_id AS "workerId", w.last_seen_at > statement_timestamp() - interval '1 minute' AS alive,
        ${isoMicros('w.started_at')} AS "startedAt", ${isoMicros('w.last_seen_at')} AS "lastSeenAt", w.detail,
        COALESCE(l.leases, 0)::integer AS leases
      FROM ${qualify(role, 'outbox_workers')} w
