@@ -1,7 +1,18 @@
 import { readFile } from 'node:fs/promises'
-import { expect, test } from 'vitest'
+import { Writable } from 'node:stream'
+import { describe, expect, test } from 'vitest'
+import { createProgram } from '../../libs/cli/program.js'
+import { SETTINGS } from '../../libs/cli/settings/settings.js'
+import { cliReference } from '../../libs/cli/terminal/surface.js'
+import { Terminal } from '../../libs/cli/terminal/Terminal.js'
+import { PROBLEMS } from '../../libs/http/index.js'
+import { HTTP_STATUS_OUTCOMES, runRailContract, SIMULATED_BEHAVIOURS, type Rail } from '../../libs/rails/index.js'
 import { eventsReference } from '../../scripts/eventsReference.mjs'
 import { schemaReference } from '../../scripts/schemaReference.mjs'
+import { markdownPage } from '../support/markdownPage.js'
+import { PAYABLE } from '../support/railRequest.js'
+
+/** Compares pages of the documentation with the code that they describe. */
 
 test('docs/reference/events.md matches the sources', async () => {
   const page = await readFile(new URL('../../docs/reference/events.md', import.meta.url), 'utf8')
@@ -15,4 +26,61 @@ test('docs/internals/schema.md matches the manifest and the schema files', async
   expect(page).toBe(schemaReference())
   // An index that no constraint needs has a COMMENT that names the query it serves.
   expect(page.match(/^- `.*`: $/gm) ?? []).toEqual([])
+})
+
+test('docs/reference/cli.md matches the program', async () => {
+  const silent = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const terminal = new Terminal({ stdout: silent, stderr: silent, env: {} })
+  const program = await createProgram(['node', 'symphony'], {
+    env: {},
+    terminal,
+    signal: new AbortController().signal,
+  })
+  const page = await readFile(new URL('../../docs/reference/cli.md', import.meta.url), 'utf8')
+  expect(page === cliReference(program), 'run node scripts/cliReference.mjs').toBe(true)
+})
+
+test('docs/reference/options.md has a row for every setting: key, flag, variable, default', () => {
+  const page = markdownPage('docs/reference/options.md')
+  const rows = Object.entries(SETTINGS).map(([name, { flag, env, default: value }]) => {
+    const cells = [
+      `\`${name}\``,
+      flag === undefined ? '' : `\`${flag}\``,
+      `\`${env}\``,
+      value === undefined ? '' : `\`${value}\``,
+    ]
+    return `| ${cells.join(' | ')} |`.replace(/ +\|/g, ' |')
+  })
+  expect(rows.length).toBeGreaterThan(0)
+  expect(rows.filter((row) => !page.includes(row))).toEqual([])
+})
+
+test('docs/reference/http.md has a row for every problem code, with its status', () => {
+  const rows = markdownPage('docs/reference/http.md').matchAll(/^\| `([A-Z_]+)` \| (\d{3}) \|/gm)
+  expect([...rows].map(([, code, status]) => [code, Number(status)])).toEqual(
+    Object.entries(PROBLEMS).map(([code, { status }]) => [code, status]),
+  )
+})
+
+describe('the pages about rails', () => {
+  test('have a rail in writing-a-rail.md that passes the contract test as pasted', async () => {
+    const [, source = ''] = /```js\n(.*?)```/s.exec(markdownPage('docs/coding/writing-a-rail.md')) ?? []
+    const { default: rails }: { default: Rail[] } = await import(`data:text/javascript,${encodeURIComponent(source)}`)
+    const refusedPayload = { ...PAYABLE, amount: '9999999999.99' }
+    const results = await Promise.all(rails.map((rail) => runRailContract(rail, { payload: PAYABLE, refusedPayload })))
+    expect(results).toHaveLength(1)
+  })
+
+  test('list the outcome of each HTTP status in http-rail.md', () => {
+    const page = markdownPage('docs/coding/http-rail.md')
+    for (const outcome of ['terminal', 'retryable']) {
+      const statuses = Object.entries(HTTP_STATUS_OUTCOMES).filter(([, listed]) => listed === outcome)
+      expect(page).toContain(`| ${statuses.map(([status]) => status).join(', ')} | ${outcome}`)
+    }
+  })
+
+  test('name every behaviour of the simulated rail in testing.md', () => {
+    const page = markdownPage('docs/coding/testing.md')
+    for (const behaviour of SIMULATED_BEHAVIOURS) expect(page).toContain(`\`${behaviour}\``)
+  })
 })

@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { Command } from 'commander'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { markdownPage } from '../support/markdownPage.js'
 import { addSettings, resolveSettings } from '../../libs/cli/settings/resolveSettings.js'
 import { SETTINGS, type SettingName, type Settings } from '../../libs/cli/settings/settings.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
@@ -142,19 +141,4 @@ describe('an invalid setting', () => {
 
 test('the access token has no flag, because the process list would show it', () => {
   expect('flag' in SETTINGS.accessToken).toBe(false)
-})
-
-test('docs/reference/options.md has a row for every setting: key, flag, variable, default', async () => {
-  const page = markdownPage('docs/reference/options.md')
-  const rows = NAMES.map((name) => {
-    const { flag, env, default: value } = SETTINGS[name]
-    const cells = [
-      `\`${name}\``,
-      flag === undefined ? '' : `\`${flag}\``,
-      `\`${env}\``,
-      value === undefined ? '' : `\`${value}\``,
-    ]
-    return `| ${cells.join(' | ')} |`.replace(/ +\|/g, ' |')
-  })
-  expect(rows.filter((row) => !page.includes(row))).toEqual([])
 })

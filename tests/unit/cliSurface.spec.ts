@@ -1,17 +1,16 @@
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import type { Command } from 'commander'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createProgram } from '../../libs/cli/program.js'
-import { cliReference, helpOf } from '../../libs/cli/terminal/surface.js'
-import { everyCommand, surfaceOf, type CommandSurface } from '../../libs/cli/terminal/surface.js'
+import { everyCommand, helpOf, surfaceOf, type CommandSurface } from '../../libs/cli/terminal/surface.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { symphony } from '../support/commandLine.js'
 
-/** Tests of the whole command line: help texts, shell completion and the reference page. */
+/** Tests of the whole command line: help texts and shell completion. */
 
 let program: Command
 let commands: readonly CommandSurface[]
@@ -106,11 +105,6 @@ test('every command that ends by itself has --json, except completion', () => {
   )
   // The first four run until they are stopped; completion prints a script.
   expect(mute.map(({ path }) => path.join(' '))).toEqual(['start', 'api', 'worker', 'scheduler', 'completion'])
-})
-
-test('docs/reference/cli.md matches the program', () => {
-  const page = readFileSync(new URL('../../docs/reference/cli.md', import.meta.url), 'utf8')
-  expect(page === cliReference(program), 'run node scripts/cliReference.mjs').toBe(true)
 })
 
 describe('symphony completion', () => {
