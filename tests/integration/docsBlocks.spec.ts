@@ -19,7 +19,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'docs/coding/brokers.md queue.mjs': 'tests/workspaces/brokers/support/pasteProgram.ts',
   'docs/coding/brokers.md stream.mjs': 'tests/workspaces/brokers/support/pasteProgram.ts',
   'docs/coding/testing.md payout.test.mjs': 'tests/integration/docsExamples.spec.ts',
-  'docs/concepts/inbox.md inbox.mjs': 'tests/unit/inboxGuide.spec.ts',
+  'docs/concepts/inbox.md inbox.mjs': 'tests/integration/docsPrograms.spec.ts',
   'docs/concepts/leases.md hold.mjs': 'tests/integration/docsPrograms.spec.ts',
   'docs/concepts/many-databases.md tenants.mjs': 'tests/integration/docsPrograms.spec.ts',
   'docs/concepts/messages.md receipts.mjs': 'tests/integration/docsPrograms.spec.ts',

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createTestDatabase } from '../support/database.js'
+import { withTestDatabase } from '../support/database.js'
 
 const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
@@ -27,19 +27,39 @@ async function programOf(page: string): Promise<{ readonly source: string; reado
   return { source, output }
 }
 
+/** Runs a program as a file of the folder, and returns its standard output. */
+async function runProgram(name: string, source: string, url: string): Promise<string> {
+  const file = join(folder, name)
+  await writeFile(file, source)
+  const env = { ...process.env, DATABASE_URL: url }
+  return (await run(process.execPath, [file], { cwd: folder, env, timeout: 100_000 })).stdout
+}
+
 test.for(['leases.md', 'many-databases.md', 'messages.md', 'scheduler.md'])(
   'the program of %s prints the output that the page shows',
   async (page) => {
     const { source, output } = await programOf(page)
-    const db = await createTestDatabase({ content: 'empty' })
-    try {
-      const file = join(folder, page.replace('.md', '.mjs'))
-      await writeFile(file, source)
-      const env = { ...process.env, DATABASE_URL: db.url }
-      const { stdout } = await run(process.execPath, [file], { cwd: folder, env, timeout: 100_000 })
-      expect(stdout).toBe(output)
-    } finally {
-      await db.drop()
-    }
+    await withTestDatabase(
+      async (db) => expect(await runProgram(page.replace('.md', '.mjs'), source, db.url)).toBe(output),
+      { content: 'empty' },
+    )
   },
 )
+
+test('the program at the top of inbox.md handles a repeated message once', async () => {
+  const text = await readFile(join(root, 'docs', 'concepts', 'inbox.md'), 'utf8')
+  const [, source = ''] = /```js\n(.*?)```/s.exec(text) ?? []
+  await symlink(join(root, 'node_modules', 'pg'), join(folder, 'node_modules', 'pg'))
+  await withTestDatabase(
+    async (db) => {
+      const stdout = await runProgram('inbox.mjs', source, db.url)
+      expect(stdout).toMatch(/created: false/)
+      expect(stdout).toMatch(/sightings: 2n/)
+      expect(stdout).toMatch(/handled: 1 /)
+      const { rows } = await db.queryNoRole('SELECT invoice, amount FROM shop.payments')
+      expect(rows).toEqual([{ invoice: 'INV-1', amount: '12.50' }])
+      await db.queryNoRole('DROP SCHEMA shop CASCADE; DROP ROLE shop_worker')
+    },
+    { content: 'empty' },
+  )
+})
