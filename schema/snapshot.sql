@@ -83,7 +83,7 @@ COMMENT ON TABLE dispatch_epochs IS 'One row per run of a server on which this d
 COMMENT ON COLUMN dispatch_epochs.epoch_id IS 'Random id, so that a restored copy never creates the same epoch. Workers send it with each claim.';
 COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'System identifier from pg_control_system(); null, and not compared, if the function is not allowed.';
 COMMENT ON COLUMN dispatch_epochs.timeline IS 'Timeline of the WAL: a promotion and a recovery to a point in time begin a new one.';
-COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Number of heartbeats in this epoch. If a worker has a higher number, commits were lost.';
+COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Number of heartbeats in this epoch. If a worker has received a higher number, commits were lost.';
 COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
 COMMENT ON COLUMN dispatch_epochs.marked_at IS 'Time at which the outcomes of pending items were marked as unknown. Only then can the freeze be lifted.';
 COMMENT ON COLUMN dispatch_epochs.items_marked IS 'Number of items whose outcome this freeze marked as unknown.';
@@ -109,7 +109,7 @@ CREATE UNIQUE INDEX ux_inbox_events_one_per_content ON inbox_events USING btree 
 COMMENT ON INDEX ux_inbox_events_one_per_content IS 'Refuses a second event for the same content under one key.';
 CREATE TRIGGER inbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON inbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_events ENABLE ALWAYS TRIGGER inbox_events_is_append_only;
-COMMENT ON TABLE inbox_events IS 'Messages with other content under a known key, dead letters and revivals. Never removed.';
+COMMENT ON TABLE inbox_events IS 'Deliveries of a known key with other content, dead letters and revivals. Never removed.';
 COMMENT ON COLUMN inbox_events.content_hash IS 'SHA-256 of the refused content. Each content is recorded once.';
 
 -- table inbox_messages of symphony_owner
@@ -151,7 +151,7 @@ COMMENT ON INDEX ix_inbox_dead IS 'The list of dead messages, and their number.'
 CREATE INDEX ix_inbox_done ON inbox_messages USING btree (ended_at) WHERE state = 'done'::text;
 COMMENT ON INDEX ix_inbox_done IS 'Retention: messages that were done before a time.';
 CREATE INDEX ix_inbox_sighted ON inbox_messages USING btree (first_seen_at) WHERE state = 'seen'::text AND topic IS NULL;
-COMMENT ON INDEX ix_inbox_sighted IS 'Retention: messages that were only sighted, before a time.';
+COMMENT ON INDEX ix_inbox_sighted IS 'Retention: messages that were only sighted, by the time of the first sighting.';
 CREATE TRIGGER inbox_messages_done_is_final BEFORE UPDATE ON inbox_messages FOR EACH ROW WHEN (old.state = 'done'::text AND new.state <> 'done'::text) EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_done_is_final;
 CREATE TRIGGER inbox_messages_is_not_truncated BEFORE TRUNCATE ON inbox_messages FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -160,7 +160,7 @@ CREATE TRIGGER inbox_messages_unfinished_is_not_removed BEFORE DELETE ON inbox_m
 ALTER TABLE inbox_messages ENABLE ALWAYS TRIGGER inbox_messages_unfinished_is_not_removed;
 COMMENT ON TABLE inbox_messages IS 'Messages that retention has not removed: the queue, and the record of duplicates.';
 COMMENT ON COLUMN inbox_messages.topic IS 'Selects the handler; null for a message known only for deduplication, which is never claimed.';
-COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload of the first sighting that had them, to compare later contents.';
+COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload of the first sighting that had them, to compare with later sightings.';
 COMMENT ON COLUMN inbox_messages.sightings IS 'Number of deliveries of the message, duplicates included.';
 COMMENT ON COLUMN inbox_messages.attempt_count IS 'Number of claims since the message was received or revived. A claim counts at once, so that a crash counts.';
 COMMENT ON COLUMN inbox_messages.attempts_max IS 'Attempt limit of the latest claim.';
@@ -360,9 +360,9 @@ CREATE TABLE outbox_rails (
   CONSTRAINT outbox_rails_pkey PRIMARY KEY (rail_type)
 );
 COMMENT ON TABLE outbox_rails IS 'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter value.';
-COMMENT ON COLUMN outbox_rails.money IS 'Whether the rail moves money. False, for a rail of messages, only if every declaration was false.';
+COMMENT ON COLUMN outbox_rails.money IS 'Whether the rail moves money. False only if every declaration was false, as for a rail of messages.';
 COMMENT ON COLUMN outbox_rails.fields IS 'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is public.';
-COMMENT ON COLUMN outbox_rails.declared_by IS 'Process that declared the rail last, by its own name.';
+COMMENT ON COLUMN outbox_rails.declared_by IS 'Name that the last process to declare the rail gave itself.';
 COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
 COMMENT ON COLUMN outbox_rails.served_at IS 'Time of the latest declaration by a worker that serves the rail; null if only an API declared it.';
 
@@ -563,13 +563,13 @@ COMMENT ON INDEX ix_identities_recorded IS 'Sealing: rows after a given transact
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 COMMENT ON INDEX ix_identities_redrive_of IS 'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
 CREATE UNIQUE INDEX payment_outbox_identities_one_instruction_per_scoped_key ON payment_outbox_identities USING btree (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
-COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS 'An idempotency key of an HTTP caller names one instruction. Also the search by such a key. One entry per item enqueued over HTTP; none for SQL callers.';
+COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS 'Refuses a second instruction under one idempotency key of an HTTP caller; finds such a key. One entry per item enqueued over HTTP; none for SQL callers.';
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_identities ENABLE ALWAYS TRIGGER payment_outbox_identities_is_append_only;
 COMMENT ON TABLE payment_outbox_identities IS 'One permanent row per item, which recognises a repeated instruction and key also after the item is terminal.';
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS 'FAILED item that this item redrives.';
 COMMENT ON COLUMN payment_outbox_identities.content_hash IS 'SHA-256 of participant, rail and payload, to compare the content of a repeated enqueue.';
-COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'W3C traceparent of the request that enqueued the item, for its redrives. Blocks do not cover it.';
+COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'W3C traceparent of the request that enqueued the item, for its redrives. The hashes of blocks do not cover it.';
 COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it.';
 COMMENT ON COLUMN payment_outbox_identities.key_scope IS 'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives.';
 COMMENT ON COLUMN payment_outbox_identities.stream_position IS 'Position in the ordered stream if it is not sequence_id: a redrive takes the position of the failed item.';
@@ -617,7 +617,7 @@ CREATE TABLE payment_outbox_pending (
 CREATE INDEX ix_pending_block_unverified ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE block_unverified;
 COMMENT ON INDEX ix_pending_block_unverified IS 'Claim and lease repair: blocks to verify. Nearly always empty.';
 CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, is_message, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
-COMMENT ON INDEX ix_pending_claimable IS 'Claim: due items in order. Rail and kind lead, so that a claim reads no other rail and no other kind. One entry per enqueue; a lease removes it.';
+COMMENT ON INDEX ix_pending_claimable IS 'Claim: due items in order. Rail and kind are the first columns, so that a claim reads no other rail or kind. One entry per enqueue; a lease removes it.';
 CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 COMMENT ON INDEX ix_pending_lease_expired IS 'Lease repair, takeover by a claim, status: expired leases. One entry per lease.';
 CREATE INDEX ix_pending_ordered ON payment_outbox_pending USING btree (participant_id, COALESCE(stream_position, sequence_id)) WHERE ordered;
@@ -626,14 +626,14 @@ CREATE TRIGGER payment_outbox_pending_is_not_truncated BEFORE TRUNCATE ON paymen
 ALTER TABLE payment_outbox_pending ENABLE ALWAYS TRIGGER payment_outbox_pending_is_not_truncated;
 CREATE TRIGGER payment_outbox_pending_notifies AFTER INSERT ON payment_outbox_pending REFERENCING NEW TABLE AS enqueued FOR EACH STATEMENT EXECUTE FUNCTION notify_outbox_pending();
 ALTER TABLE payment_outbox_pending ENABLE TRIGGER payment_outbox_pending_notifies;
-COMMENT ON TABLE payment_outbox_pending IS 'The queue: every item until its terminal outcome. A claim sets a lease in the row and does not remove it.';
-COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'Highest attempt number, at most 20: a cache of the ledger, which completion and repair read instead.';
+COMMENT ON TABLE payment_outbox_pending IS 'The queue: every item until its terminal outcome. A claim sets a lease in the row and does not remove the row.';
+COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'Highest attempt number, at most 20. A cache: completion and repair read the number from the ledger.';
 COMMENT ON COLUMN payment_outbox_pending.claimed_by IS 'Worker that holds the lease. A leased item is in flight.';
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'Random token of the claim, known to its worker only, that fences completion.';
 COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS 'For rails with marked dispatch: awaited until begin_outbox_dispatch, then begun; null for other rails.';
 COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS 'Whether the rail may have acted without a definitive answer. A success, a definitive answer or an operator clears it.';
 COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'Number of consecutive expired leases. It grows if the payload crashes its worker.';
-COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'Outcome that a worker reported after it lost its lease. The next claimer completes a success without calling the rail.';
+COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'Outcome that a worker reported after it lost its lease. If it is a success, the next claimer records it without calling the rail.';
 COMMENT ON COLUMN payment_outbox_pending.blocked IS 'Whether the item waits for an earlier ordered item or for the end of a pause.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS 'Whether the transaction that set blocked may have missed a concurrent commit. The next claim or repair verifies it.';
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS 'W3C traceparent and, after a space, tracestate of the request that enqueued the item. Each attempt is a span of that trace.';
@@ -715,7 +715,7 @@ COMMENT ON INDEX ix_jobs_looked_at IS 'Scheduler: jobs that are due, and the nex
 COMMENT ON TABLE scheduler_jobs IS 'Cron schedules, each identified by its name.';
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'Treatment of occurrences that were missed while no scheduler ran: skip, once (the latest), all.';
 COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'Next occurrence. One call of the scheduler creates the run and moves this time.';
-COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. A scheduler creates runs only from the revision that it computed them from.';
+COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. A scheduler creates runs only while the job has the revision that it read.';
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Reason why the latest scheduler could not parse the expression; null if it could.';
 COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Time before which schedulers ignore the job, because its expression could not be parsed; else null.';
 
@@ -769,14 +769,14 @@ COMMENT ON INDEX ix_tasks_ready IS 'Claims of due tasks, the next due time, and 
 CREATE INDEX ix_tasks_ready_for_outbox ON scheduler_tasks USING btree (kind, due_at, task_id) WHERE state = 'READY'::text AND delivery = 'outbox'::text;
 COMMENT ON INDEX ix_tasks_ready_for_outbox IS 'Scheduler: due tasks that it enqueues in the outbox.';
 CREATE UNIQUE INDEX scheduler_job_runs_one_per_occurrence ON scheduler_tasks USING btree (job_name, scheduled_for) WHERE job_name IS NOT NULL;
-COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS 'One run per occurrence of a job, and the runs of one job.';
+COMMENT ON INDEX scheduler_job_runs_one_per_occurrence IS 'Refuses a second run of one occurrence; finds the runs of a job.';
 COMMENT ON TABLE scheduler_tasks IS 'Timers and runs of jobs. A run copies topic and payload of its job. Retention removes finished rows.';
 COMMENT ON COLUMN scheduler_tasks.kind IS 'timer, or run of a job. The indexes by state begin with it, so that a claim of one kind does not read the other.';
 COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The job may have been deleted.';
 COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
 COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Actor who triggered the run; null if the schedule created it.';
 COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
-COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message. Null means the task id, so that tasks do not wait for one sequence row.';
+COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message. If null, the task id is used, so that tasks do not wait for the same sequence row.';
 COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler enqueues it as a message; claim: a worker claims it.';
 COMMENT ON COLUMN scheduler_tasks.due_at IS 'Earliest time of a claim: the time of the timer or occurrence, or of the retry.';
 COMMENT ON COLUMN scheduler_tasks.attempt_count IS 'Number of claims. A claim counts at once, so that a crash counts.';
@@ -1054,10 +1054,10 @@ COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that en
 COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers with a heartbeat in the last minute; each sends one every ten seconds.';
 COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS 'Number of contradictions that no operator has reviewed.';
 COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS 'Time during which items have been due without a heartbeat of any relayer; 0 while one is alive, or no item is due.';
-COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'FAILED attempts of the last 15 minutes; dispatched_recently and retryable_recently count the same time. The ages are those of the first attempt in that time.';
+COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'FAILED attempts of the last 15 minutes; dispatched_recently and retryable_recently count the same time. The columns …_recently_age_seconds are the age of the first such attempt in that time.';
 COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS 'Time since a worker received a code that its rail''s table does not contain; null without such a report in the last day.';
 COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Time since a worker saw database and process clocks diverge; null without such a report in the last day.';
-COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Breaks that the latest verification of the ledger found; null before the first.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Breaks that the latest verification of the ledger found; null before the first verification.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Time since the first verification that found a break after the last one without a break; null if the latest found none.';
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item without a terminal outcome, blocked and held items included. An item scheduled for later and never attempted does not count.';
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
@@ -1146,7 +1146,7 @@ COMMENT ON COLUMN symphony_leases.lease_id IS 'Secret of the holder, new with ea
 COMMENT ON COLUMN symphony_leases.fencing_token IS 'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret.';
 COMMENT ON COLUMN symphony_leases.expires_at IS 'Time at which the lease expires, by the clock of this server; once released, the time of the release.';
 COMMENT ON COLUMN symphony_leases.context IS 'Note of the holder for other readers. Symphony does not read it.';
-COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token of symphony_lease_floor at the latest acquire. symphony doctor reports a floor below it: that floor was lost.';
+COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token of symphony_lease_floor at the latest acquire. If the floor is now lower, it was lost, and symphony doctor reports it.';
 
 -- table symphony_settings of symphony_owner
 CREATE TABLE symphony_settings (
@@ -1256,7 +1256,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 01e3e694a4b226b11cf125941e31d6765c0db10f76b312923a2e7b5a840bcf3e
+-- body: sha256 0c52e873fc22a04a4b68f629b2d4277d8add4951e6552cb6d10b70b993548cf3
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -1355,7 +1355,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 a408c53efdc07d83c466f7ab1771fcdfb7bac6669146af707c7efcc0b9a9f56f
+-- body: sha256 ed85a0035663a0a7b6008bad8bd397914bfabf36db64e76ea8231dcabddb2f33
 COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: records the server of a new epoch, and freezes dispatch unless no commit can have been lost.';
 
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner
@@ -1418,7 +1418,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 aeab6c6a9ea9272c41d1d5ab87ba703ecff617a0473dbdbde1c70c102e80fc17
+-- body: sha256 067806ab258c4c04973748432029b000558f037041621663cbcb2d959e960663
 COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) IS 'Records a heartbeat. Compares the server and the worker''s previous heartbeat with the data; freezes dispatch if commits may be lost.';
 
 -- function check_id(text, text) of symphony_owner
@@ -1495,7 +1495,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 ab1e1841ecd8cac3eef7bc5958732449a4be3053c5748fa733323a4ddb8bafd3
+-- body: sha256 fc5ad6d741da9566571908f3a478b3d99faae5804c38e56aeb430b1627c7bfc7
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -1504,7 +1504,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 e21d80aa9cb67284161759397fe7c7ceeeda158392020beca56ed5e4e9e9ad6b
+-- body: sha256 fdbe9b109d9047f3c3a8a8cd6abf6442e357da0ee8f2f8124045d0535b6b25a7
 COMMENT ON FUNCTION check_outbox_leases(uuid[], uuid[], text) IS 'Internal: raises 22023 unless ids, tokens and worker are well-formed, and 40001 for items newer than the snapshot.';
 
 -- function check_outbox_outcomes(integer, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], text[]) of symphony_owner
@@ -1606,7 +1606,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 f8170e88853c5bfd8086cfa8d88e89b782f8e5a927c60388fb4dfc888f5ba533
+-- body: sha256 eac6e71b01ae0f69b0c2677a45013c3f3c20cdbf964a39f4d165c1365f8b9d6e
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_unleased adds takeovers that the claim did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -1669,7 +1669,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 6ae273d359935e66700a67fd83033b895f214e53318c3e1e684ffbd81ef0a1a9
+-- body: sha256 03faf5a0706ae23a6e63166ff1e489393ab5a50f28cf2e95a2c8a22b1f4760bd
 COMMENT ON FUNCTION complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: the fast path for a batch of successes. Returns nothing if the slow path must record the batch.';
 
 -- function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
@@ -1738,7 +1738,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 6829d5d64c5f45e799a127367de2c70c63da5a0d83797d9eba25dd71d2b957b8
-COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Creates a key of the HTTP API from the hash of its secret. Its scopes are roles of the login that creates it.';
+COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Creates a key of the HTTP API from the hash of its secret. The login must have the role of each scope.';
 
 -- function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
 CREATE FUNCTION create_job_runs(p_job_names text[], p_revisions bigint[], p_next_due_at timestamp with time zone[], p_scheduled_for timestamp with time zone[])
@@ -1773,7 +1773,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 15682120b6f6985b0fc8853a213babb78567d4eec1fd19e6eabab0b99cc9b681
+-- body: sha256 c61016f31cca2f23bc75a64856f0388d68f2df3231c861096afcb556742a1616
 COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: enqueues a FAILED item again as a new item that refers to it.';
 
 -- function current_dispatch_epoch(text) of symphony_owner
@@ -1988,7 +1988,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 cfd62b7d8bf96806b22f141c563f06dc96de283ff3eea0b9e02bcce58a77aaad
+-- body: sha256 81108d28087cd022ef5e7596c4516244acf92ec0bda88c0bebd966a9407762ab
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease and sets outcome_unknown. Holds an item at the ceiling or with a begun dispatch, unless a late success is known.';
 
 -- function fail_inbox_messages(text[], text[], uuid[], text, text[]) of symphony_owner
@@ -2153,7 +2153,7 @@ LANGUAGE plpgsql IMMUTABLE
 PARALLEL SAFE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c2f32982f1415f1c3334a4085bae3780367b23a7c8b34b8f9c3d36b5d3b2bd82
+-- body: sha256 e473c180314ea978bbc3d27bedb7c4fcdf3cec848f9f8467db1213994e5cc87e
 COMMENT ON FUNCTION is_double_number(numeric) IS 'Returns whether JavaScript prints the double nearest to this number with the same value.';
 
 -- function is_id(text) of symphony_owner
@@ -2178,7 +2178,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 bb12f691f51509a167025583937d5a2abba51a51575e6472c0c613835bbeabcb
-COMMENT ON FUNCTION is_inbox_id(text) IS 'Returns true for 1 to 255 characters that are not blank and free of control characters.';
+COMMENT ON FUNCTION is_inbox_id(text) IS 'Returns true for 1 to 255 characters, not all of them blank, none of them a control character.';
 
 -- function is_outbox_paused(text, boolean) of symphony_owner
 CREATE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean)
@@ -2222,7 +2222,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 98b43cf219a8bf366f79267dc272756a6fee309f9ff1f7055da39d23801b166e
-COMMENT ON FUNCTION is_short_text(text, integer) IS 'Returns true for text that is not blank, bounded, and free of control characters.';
+COMMENT ON FUNCTION is_short_text(text, integer) IS 'Returns true for text of bounded length, not blank, without control characters other than line ends and tabs.';
 
 -- function late_paid_item(uuid) of symphony_owner
 CREATE FUNCTION late_paid_item(p_outbox_id uuid)
@@ -2250,7 +2250,7 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 c61c5a7d596d99567143f27893b4dadee0aa559c96d5943dbb508331c435feea
+-- body: sha256 f1c6acc3760d6d1d94a9dbdd5e8a744bed47c6b6631109c3546a61677cf42889
 COMMENT ON FUNCTION ledger_sealing_status() IS 'Returns the age of the oldest unsealed row of the ledger, and the session or prepared transaction that prevents its sealing.';
 
 -- function lift_dispatch_freeze(text) of symphony_owner
@@ -2480,7 +2480,7 @@ CREATE FUNCTION notify_outbox_pending()
 RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
--- body: sha256 ad78c3dec480d06672bddfa5f70a32a926563843f162366730190f77e504c3a2
+-- body: sha256 397d87f3928ae81f34635bf07e6e43822a04ebd3d003001fd2e4213098386350
 COMMENT ON FUNCTION notify_outbox_pending() IS 'Trigger: sends NOTIFY outbox_pending at most once per statement, and only if it inserted rows.';
 
 -- function outbox_actor() of symphony_owner
@@ -2500,7 +2500,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 bcfc63f3d7e89d56f8de73971a154343957c3818970bbc4bc0c0044e649e45f2
+-- body: sha256 fd653e9cc4c52677085ca6eb86d3bded7cc710c89f8ee9d3052bbe81bc6efb9a
 COMMENT ON FUNCTION outbox_actor_of_key(text) IS 'Internal: returns the owner of a valid API key with the scope operate, or raises P7016.';
 
 -- function outbox_attempt_ceiling() of symphony_owner
@@ -2564,7 +2564,7 @@ RETURNS bytea
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 88096e9cc6c88569dd0886682b2a8f27490accf36c5286b6600af431dbb63fff
-COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS 'Returns the SHA-256 of the content of an idempotency key: participant, rail and payload.';
+COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS 'Returns the SHA-256 of the content that an idempotency key stands for: participant, rail and payload.';
 
 -- function outbox_evidence(uuid, jsonb) of symphony_owner
 CREATE FUNCTION outbox_evidence(p_outbox_id uuid, p_late_outcome jsonb)
@@ -2619,7 +2619,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 de7f2d6b7428ce155ba54bc76b4e2c5309265761f9a84855d1364004b94de263
+-- body: sha256 ad1e41ce8bc470601f34703e139133e739599164be6e007f34cb80700f51ee9f
 COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, participant, ordered stream, or everything (all, all); returns false if already paused. Leases stay valid.';
 
 -- function payload_defect(jsonb) of symphony_owner
@@ -2849,7 +2849,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 95dd449daf4ce061b9f690ffc34486323d86437a35de96173d6b99cf8be881b5
+-- body: sha256 44296edb0b1363974f44ab8576e915176ceca23c633741252edd686eca940d8f
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Records a late outcome; TERMINAL_BLOCKED if it contradicts the recorded one. Changes no outcome.';
 
 -- function record_ledger_verification(bigint, bigint) of symphony_owner
@@ -3125,7 +3125,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 5d4a3ba29b90175cd8370fa20eb57bf8683acb7e371f68bc50ccfade54897965
+-- body: sha256 9e7ef22916aef4db62aa411b9dae3ba3a73479ac987fdd089352adcbef74af66
 COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Ends a pause; returns false if there was none.';
 
 -- function review_outbox_contradiction(uuid, text) of symphony_owner
@@ -3168,7 +3168,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 0bebde3bd355e990d1e266d1b6fcae48355bd1d78bd992afc033095fa76cd594
-COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Stores data keys wrapped under another master key; the encrypted fields do not change. Returns their number.';
+COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Stores data keys wrapped under another master key and returns the number of keys. Encrypted fields do not change.';
 
 -- function roll_up_outbox_tallies() of symphony_owner
 CREATE FUNCTION roll_up_outbox_tallies()
@@ -3194,7 +3194,7 @@ RETURNS TABLE(block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 5f8317845910f1b51cae4444e10ab57606d08ea147ca1d0f70ff076369a79d50
+-- body: sha256 ebd31d0638e17d9eb2a3aa6f190b21f24fae81658b817c943c26b035ee1a1710
 COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. Returns no row if there is nothing to seal, another session seals, or the last block is partial and younger than the interval.';
 
 -- function server_identity() of symphony_owner
@@ -3220,7 +3220,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 731ccbe94dbf7d8cc39922357656749ff881a4be55da27f7526d361cb8d9896d
+-- body: sha256 694d92b7311633cf2b766c3e8defc895a71387cd944c2189d06f931b20f95d6f
 COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Sets whether a FAILED head of a participant''s ordered stream unblocks the next item (continue) or halts the stream (halt).';
 
 -- function settle_ordered_heads(uuid[]) of symphony_owner
@@ -3269,7 +3269,7 @@ RETURNS TABLE(run_id uuid, scheduled_for timestamp with time zone)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 275310139c98c63f1ae97e43e2d315b9335faac5c080f9d790f11690fa955e4b
+-- body: sha256 65ff7418c101a07dd009131f1ed72c1b8f145bc7deb7bf082aaa669525ae7a4d
 COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, in addition to its schedule.';
 
 -- function unserved_outbox_rails(text[]) of symphony_owner
@@ -3279,7 +3279,7 @@ LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 7eff8c883d0cc18ad0088bdeaea3b01c8a4989464c273302511a4f402dd382aa
-COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS 'Returns the given rails that no worker has declared as served within a day, each with the last time or null.';
+COMMENT ON FUNCTION unserved_outbox_rails(text[]) IS 'Returns the given rails that no worker has declared as served within a day, each with its served_at or null.';
 
 -- function upsert_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) of symphony_owner
 CREATE FUNCTION upsert_inbox_message(p_source text, p_message_id text, p_topic text, p_payload jsonb, p_content_hash bytea, p_not_before timestamp with time zone, p_now timestamp with time zone)
@@ -3316,7 +3316,7 @@ SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 3c96db7f27707e91fc4788a8bf67d840388287392646fbc43d87b65fea881ec5
-COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may rest on a missed commit.';
+COMMENT ON FUNCTION verify_blocked_outbox_items(integer) IS 'Internal: confirms or lifts blocks that may be due to a missed commit.';
 
 -- function verify_ledger_block(integer, integer) of symphony_owner
 CREATE FUNCTION verify_ledger_block(p_rows_per_second integer, p_pass_seconds integer)
@@ -3324,7 +3324,7 @@ RETURNS TABLE(block_no bigint, row_count integer, breaks text[])
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 df09ab31051e37db4819a62841453239bec0f1304f3bf7bd2e2daf35712e3240
+-- body: sha256 a6cd366b2bd8910fe27e1c6466e8af6162ba5c3a4781f75292b44f02a92fe364
 COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS 'Compares the next block of the ledger with its rows, at a limited rate, and records each break and each completed pass. Returns no row if no block is due, or another session verifies.';
 
 -- function wake_inbox_workers() of symphony_owner
