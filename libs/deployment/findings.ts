@@ -25,7 +25,10 @@ export interface Finding {
 /** Newest major version of PostgreSQL that the tests of this release run on. */
 const VERSION_TESTED_MAX = 18
 
-/** Returns findings about the server and the database that an operator may have chosen on purpose. */
+/**
+ * Returns findings about the login, the server and the database. Each reports a state that an operator may have chosen
+ * on purpose.
+ */
 export function environmentFindings(around: ServerEnvironment): readonly Finding[] {
   return [
     ...note(around.loginIsSuperuser, {

@@ -24,7 +24,10 @@ import { describeDatabases } from './routes/overview.js'
 import type { WebhookSources } from './webhookSources.js'
 
 export interface HttpServerOptions {
-  /** Symphony with a url. Its rails validate, encrypt and mask payloads. Its login needs the roles of the routes. */
+  /**
+   * Symphony created with a `url`. Its rails validate, encrypt and mask payloads. Its login needs the roles in which
+   * the routes query the database.
+   */
   readonly symphony: AnySymphony
   /** Fleet whose databases the dashboard lists. @default only the database of the Symphony */
   readonly fleet?: AnyFleet

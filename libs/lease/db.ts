@@ -65,7 +65,7 @@ export interface LeaseFilter {
   readonly limit?: number
 }
 
-/** Returns leases by resource name, as symphony_readonly, symphony_auditor or symphony_control. */
+/** Returns leases sorted by resource name, as symphony_readonly, symphony_auditor or symphony_control. */
 export async function readLeases(role: Queryable, filter: LeaseFilter = {}): Promise<LeaseStatus[]> {
   const { released = false, limit = BATCH_SIZE.max } = filter
   const { rows } = await role.query<LeaseStatus>(

@@ -278,7 +278,10 @@ export async function recordLateOutcome(
 
 const KEY_SCOPE_LENGTH_MAX = 500
 
-/** Runs the body and undoes its work if it throws: in its own transaction, or up to a savepoint of the caller's. */
+/**
+ * Runs the body and undoes its work if it throws. A role handle runs it in a transaction of its own; in the caller's
+ * transaction, a savepoint limits the rollback.
+ */
 export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Promise<T>): Promise<T> {
   if (isRoleHandle(tx)) return tx.transaction(body)
   await tx.query('SAVEPOINT symphony_enqueue')

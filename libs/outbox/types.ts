@@ -216,7 +216,7 @@ export interface ApprovedProposal {
   readonly redrivenAs: string | null
 }
 
-/** Target of a pause. `all` pauses every rail, payments and messages; its name is `all` too. */
+/** Kind of a pause. `all` pauses every payment and message on every rail; such a pause must have the name `all`. */
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 
 export type OrderedFailurePolicy = 'continue' | 'halt'

@@ -47,7 +47,7 @@ export class Wakeup {
     return true
   }
 
-  /** Waits by a promise and a timer, because `AbortController.abort()` first builds an exception. */
+  /** Uses its own promise and timer. Ending a wait by `AbortController.abort()` would build an exception each time. */
   #waitForSignal(ms: number, signal: AbortSignal, level?: 'certain'): Promise<void> {
     return new Promise((resolve) => {
       if (signal.aborted) return resolve()
