@@ -58,7 +58,7 @@ export class Cluster {
       const env = { PATH: process.env.PATH, PGPASSWORD: superuser }
       return run(join(this.#programs.postgres, 'createdb'), words, { env }).then(
         () => true,
-        // The answer of an earlier attempt was lost.
+        // An earlier attempt created the database, but its answer was lost.
         (error) => String(error.stderr).includes('already exists'),
       )
     })

@@ -14,7 +14,7 @@ export const dashboardShowsText: Guardrail = {
   },
 }
 
-/** Names refused anywhere in the dashboard's code, because they have no other use there. */
+/** Names that turn text into markup or code. The dashboard has no other use for them, so they are refused anywhere. */
 const MAKERS = new Set([
   'dangerouslySetInnerHTML',
   'innerHTML',
