@@ -7,7 +7,7 @@ export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
 
-/** Retry ceiling in the fuzz, set by OutboxRunner. Sequences of 50 steps rarely reach the real ceiling of 20. */
+/** Retry ceiling in the fuzz, set by OutboxPlayer. Sequences of 50 steps rarely reach the real ceiling of 20. */
 export const CEILING = 4
 
 export interface Lease {
@@ -99,7 +99,10 @@ export interface Outcome {
   readonly delaySeconds: number | null
 }
 
-/** Returns the recorded state. An unknown outcome is never recorded as FAILED, a known one is at the ceiling. */
+/**
+ * Returns the state that the database records. FAILED becomes RETRYABLE if the outcome is unknown. RETRYABLE becomes
+ * FAILED at the retry ceiling if the outcome is known and the completion asks for no hold.
+ */
 export function effectiveState(
   { state, hold }: Omit<Outcome, 'item' | 'token'>,
   unknown: boolean,

@@ -90,7 +90,7 @@ describe('the benchmark summary', () => {
     })
   })
 
-  test('has the median CPU per item; that of a payment is batch enqueue plus drain', () => {
+  test('has the median CPU time per item; for a payment it is the sum of batch enqueue and drain', () => {
     const { cpu } = summarise([buildRound(), buildRound(), buildRound({ serverUs: 900 })], CONTENDERS)
     expect(cpu).toMatchObject({
       drain: { symphony: { server: 10, node: 5 } },

@@ -43,7 +43,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
   })
 
   test.each(['superuser', 'login with CREATEROLE'])(
-    'deploy four databases of a server without roles, each as a %s',
+    'deploy to four databases of a server without the roles of Symphony, each as a %s',
     async (who) => {
       const server = await startPrivateServer({ settings: { fsync: 'off' } })
       try {

@@ -11,7 +11,7 @@ export interface WorkerFleetOptions {
   /** Prefix of the worker ids. */
   readonly name: string
   readonly env: Readonly<Record<string, string>>
-  /** Further arguments of the command. */
+  /** Further arguments of `symphony worker`. */
   readonly words: readonly string[]
   /** File for the output of the workers. */
   readonly logFile: string

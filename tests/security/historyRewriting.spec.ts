@@ -148,7 +148,7 @@ describe.each(ROLES)('the role %s', (role) => {
 })
 
 describe('a superuser who disables the guards', () => {
-  test('starts with a ledger without a break', async () => {
+  test('starts from a fully sealed ledger without breaks', async () => {
     expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 

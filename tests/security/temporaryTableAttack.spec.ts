@@ -50,7 +50,7 @@ describe('a temporary table named like the queue', () => {
   })
 })
 
-describe.each(['tables', 'views'] as const)('temporary %s named like all of ours', (kind) => {
+describe.each(['tables', 'views'] as const)('temporary %s with the names of all our tables', (kind) => {
   test('are neither read nor written by any function that an executor may call', async () => {
     const before = await rowHashes(db)
     const mallory = await createAttacker(db)
@@ -64,7 +64,7 @@ describe.each(['tables', 'views'] as const)('temporary %s named like all of ours
     expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
-  test('are used if the search path does not end in pg_temp', async () => {
+  test('are used by functions whose search path does not end in pg_temp', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
       const mallory = await createAttacker(unsafe)

@@ -91,8 +91,8 @@ async function isOurs(folder: string, uid: number): Promise<boolean> {
 }
 
 /**
- * Returns a font configuration. The bundled one names folders of a cloud function. Paths are relative, so the folder
- * may be moved.
+ * Returns a font configuration that replaces the one in the package, which names folders of AWS Lambda. The path of the
+ * bundled fonts is relative, because `unpackedBrowser` renames their folder.
  */
 function fontsFile(): string {
   return [

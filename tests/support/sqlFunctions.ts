@@ -566,7 +566,7 @@ export function callersOf(name: string): readonly Role[] {
   return PUBLIC_FUNCTIONS[name]?.callers ?? []
 }
 
-/** Creates the items of one valid call per function. Returns its arguments by function. */
+/** Creates the items for one valid call of each function. Returns the arguments of these calls by function name. */
 export async function soundArguments(db: TestDatabase): Promise<ReadonlyMap<string, Arguments>> {
   const sound = new Map<string, Arguments>()
   for (const [name, subject] of Object.entries(PUBLIC_FUNCTIONS)) sound.set(name, await subject.sound(db))

@@ -235,7 +235,7 @@ describe('GET /v1/outbox/{outboxId}', () => {
     })
   })
 
-  test('has a subpath /proof with each row as the bytes that are hashed', async () => {
+  test('has a subpath /proof, which returns for each ledger row the bytes that are hashed', async () => {
     const item = await enqueueUnknown(db, { payload: { note: 'ü€😀' } })
     await acted('alice', `/v1/holds/${item.outboxId}/resolve`, { decision: 'RETRY', reason: 'try again' })
     const proof = await get<Proof>(`/v1/outbox/${item.outboxId}/proof`)

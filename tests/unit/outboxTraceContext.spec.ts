@@ -75,9 +75,9 @@ const HOSTILE: Readonly<Record<string, string>> = {
   'a megabyte': 'x'.repeat(1_000_000),
 }
 
-describe('an enqueue with an invalid trace context', () => {
+describe('an enqueue with a trace context', () => {
   test.each([...Object.entries(HOSTILE), ['a NUL', `${TRACEPARENT} a=\0`], ['half a surrogate pair', '\ud800']])(
-    'drops the trace context and succeeds through the library: %s',
+    'drops an invalid one and succeeds through the library: %s',
     async (_what, traceContext) => {
       const item = await enqueuePaymentOutbox(ingest(), buildInstruction({ traceContext }))
       expect(item.created).toBe(true)
@@ -86,7 +86,7 @@ describe('an enqueue with an invalid trace context', () => {
   )
 
   test.each(Object.entries(HOSTILE))(
-    'drops the trace context and succeeds through the SQL function: %s',
+    'drops an invalid one and succeeds through the SQL function: %s',
     async (_what, traceContext) => {
       const { instructionId, participantId, railType } = buildInstruction()
       const { rows } = await ingest().query<{ outbox_id: string }>(
@@ -97,7 +97,7 @@ describe('an enqueue with an invalid trace context', () => {
     },
   )
 
-  test('does not drop the longest valid trace context', async () => {
+  test('keeps the longest valid one', async () => {
     const longest = `${TRACEPARENT} ${'x'.repeat(512)}`
     expect(encodeTraceContext(TRACEPARENT, 'x'.repeat(512))).toBe(longest)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), buildInstruction({ traceContext: longest }))

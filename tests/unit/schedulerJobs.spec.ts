@@ -126,7 +126,7 @@ describe('PRIM-POSTGRES-SCHED-005 createOrUpdateJob', () => {
 })
 
 describe('a job', () => {
-  test('PRIM-POSTGRES-SCHED-006 gets a run by triggerJob that is claimable now, even while paused', async () => {
+  test('PRIM-POSTGRES-SCHED-006 gets from triggerJob a run that is claimable now, even while paused', async () => {
     const name = await createJob(db)
     const { nextDueAt } = await jobOf(name)
     const run = await triggerJob(control(), name)

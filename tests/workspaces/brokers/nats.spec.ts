@@ -130,23 +130,23 @@ test('a repeat after the duplicate window is still the same message', async () =
 
 describe('a publish that cannot have happened', () => {
   test.for([
-    ['no stream of that name', { stream: 'nowhere' }, {}],
-    ['a work-queue stream', {}, { retention: 'workqueue' }],
-    ['a stream that acknowledges nothing', {}, { no_ack: true }],
-  ] as const)('is notSent: %s', async ([, nats, config]) => {
+    ['no stream has that name', { stream: 'nowhere' }, {}],
+    ['the stream is a work queue', {}, { retention: 'workqueue' }],
+    ['the stream acknowledges nothing', {}, { no_ack: true }],
+  ] as const)('is notSent if %s', async ([, nats, config]) => {
     const place = await addStream(config)
     expect(await callRail(railAt({ ...place, ...nats }), request())).toMatchObject({ kind: 'notSent' })
     expect((await manager.streams.info(place.stream)).state.messages).toBe(0)
   })
 
-  test('is notSent: a subject of no stream', async () => {
+  test('is notSent if no stream has the subject', async () => {
     const { stream } = await addStream()
     expect(await callRail(railAt({ stream, subject: `lost.${randomUUID()}` }), request())).toMatchObject({
       kind: 'notSent',
     })
   })
 
-  test('is retryable: a subject of another stream (NATS_10060)', async () => {
+  test('is retryable if the subject belongs to another stream (NATS_10060)', async () => {
     const { stream } = await addStream()
     const other = await addStream()
     const verdict = await callRail(railAt({ stream, subject: other.subject }), request())
@@ -162,14 +162,14 @@ describe('a publish that cannot have happened', () => {
     expect(await callRail(huge, request())).toMatchObject({ kind: 'notSent' })
   })
 
-  test('is retryable: a sealed stream (NATS_10109)', async () => {
+  test('is retryable if the stream is sealed (NATS_10109)', async () => {
     const place = await addStream()
     const { config } = await manager.streams.info(place.stream)
     await manager.streams.update(place.stream, Object.assign(config, { sealed: true }))
     expect(await callRail(railAt(place), request())).toMatchObject({ kind: 'retryable', code: 'NATS_10109' })
   })
 
-  test('is notSent: a closed connection', async () => {
+  test('is notSent if the connection is closed', async () => {
     const place = await addStream()
     const ending = await connect({ servers: server.url })
     const rail = railAt({ ...place, jetstream: jetstream(ending) }, { onUnknown: 'hold' })
