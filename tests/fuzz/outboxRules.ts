@@ -7,7 +7,7 @@ export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
 
-/** Retry ceiling in the fuzz, set by OutboxPlayer. Sequences of 50 steps rarely reach the real ceiling of 20. */
+/** Retry ceiling in the fuzz, set by OutboxRunner. Sequences of 50 steps rarely reach the real ceiling of 20. */
 export const CEILING = 4
 
 export interface Lease {
