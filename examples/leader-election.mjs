@@ -1,4 +1,4 @@
-// Of two candidates one leads. When it stops, the other takes over with a greater fencing token.
+// Two candidates run, and one leads. When it stops, the other takes over with a greater fencing token.
 import { Symphony } from 'symphony-pg'
 import { deploy } from 'symphony-pg/admin'
 

@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config'
 
-/** What makes the pictures of the documentation: run by `npm run screenshots`, and no part of the tests. */
+/** Makes the pictures of the documentation (`npm run screenshots`). Not part of `npm test`. */
 export default defineConfig({
   test: {
     include: ['tests/e2e/screenshots.shots.ts'],

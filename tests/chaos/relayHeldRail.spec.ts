@@ -19,7 +19,7 @@ const CALLS_EACH = 25
 const db = await useTestDatabase({ countBranches: false })
 
 test(
-  `workers killed in ${PAYMENTS} calls of a hold rail: each call is made once, held and resolved`,
+  `${PAYMENTS} calls of a hold rail under kills are each made once, held and resolved`,
   { timeout: 180_000 },
   async () => {
     const folder = await makeTestFolder()

@@ -236,7 +236,7 @@ describe('an actor gateway', () => {
     expect(runs.rows).toEqual([{ triggered_by: 'carol' }])
   })
 
-  test('that names a person without an API key is recorded as PERSON via LOGIN', async () => {
+  test('is recorded as PERSON via LOGIN if it names a person without an API key', async () => {
     const { control, name } = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(control, { person: 'carol' }), outboxId, 'odd')

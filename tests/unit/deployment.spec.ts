@@ -43,7 +43,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
     expect(await deployments()).toEqual([1])
   })
 
-  test('with reapply changes no object and keeps the data', async () => {
+  test('changes no object and keeps the data, with reapply', async () => {
     await deploy({ url: db.url, schema })
     await enqueueOne()
     const before = await catalogOf(db.url, schema)
@@ -54,7 +54,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
     expect(await deployments()).toEqual([1, 2])
   })
 
-  test('with reapply rewrites no table and no index', async () => {
+  test('rewrites no table and no index, with reapply', async () => {
     await deploy({ url: db.url, schema })
     await enqueueOne()
     const filenodes = `SELECT c.relname, pg_relation_filenode(c.oid)

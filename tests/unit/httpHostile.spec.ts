@@ -180,7 +180,7 @@ describe('malformed or oversized bodies', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('of a batch are refused over 4 MiB (413), and parsed below that size (422)', async () => {
+  test('are refused in a batch over 4 MiB (413), and parsed below that size (422)', async () => {
     expect(await problemOf(await postBatch(5_242_880))).toMatchObject({ status: 413, code: 'BODY_TOO_LARGE' })
     expect(await problemOf(await postBatch(3_145_728))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
@@ -205,7 +205,7 @@ describe('malformed requests', () => {
     expect((await fixture.call('/v1/me')).status).toBe(200)
   })
 
-  test('with the token in the URL are refused (401)', async () => {
+  test('are refused with the token in the URL (401)', async () => {
     expect((await fetch(`${fixture.address}/v1/me?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401)
   })
 })

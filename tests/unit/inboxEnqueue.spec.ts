@@ -35,7 +35,7 @@ describe('a message', () => {
     expect(await rowOf(db, message)).toMatchObject({ topic: message.topic, payload: message.payload, due_later: false })
   })
 
-  test('that is sent again is only counted, also while it is processed', async () => {
+  test('is only counted when it is sent again, also while it is processed', async () => {
     const message = buildMessage({ payload: { a: 1, b: [2, { c: 'é' }] } })
     await enqueue(message)
     // The order of keys makes no difference.

@@ -143,7 +143,7 @@ describe('an item of unknown outcome', () => {
   test.each([
     [4_999, 0],
     [5_000, 1],
-  ])('that the rail does not know waits for settleMs: after %i ms it is sent %i times', async (ms, times) => {
+  ])('waits for settleMs if the rail does not know it: after %i ms it is sent %i times', async (ms, times) => {
     const { result, sent } = await dispatch({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
     expect(sent).toHaveLength(times)
     expect(result).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })

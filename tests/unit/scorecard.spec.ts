@@ -66,7 +66,7 @@ test('the last line of --json has the verdict and all results, equal for the sam
 })
 
 test.each([['broken'], ['breaks off']])(
-  'a scenario with the defect “%s” makes the command exit with 1 and print how to repeat it',
+  'a scenario with the defect “%s” exits with 1 and prints how to repeat it',
   async (defect) => {
     const { exitCode, output, page } = await run(
       ['--seed', '7', '--payments', '50'],

@@ -79,7 +79,7 @@ $$;
 COMMENT ON FUNCTION master_keys_in_use() IS
   'Returns the master keys that wrap data keys, with the number of data keys. A process needs all of them to start.';
 
--- Of two concurrent rewraps of a key, the condition on the previous master key lets only one change it.
+-- The condition on the previous master key lets only one of two concurrent rewraps change a key.
 CREATE OR REPLACE FUNCTION rewrap_subject_keys(
   p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text
 ) RETURNS integer
