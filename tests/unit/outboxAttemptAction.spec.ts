@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { call } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
@@ -11,18 +11,14 @@ import {
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { claim, complete, enqueueAndClaim, makeDueAndClaim, WORKER } from '../support/outboxItems.js'
-import { approve, createPerson, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
+import { approve, createPerson, enqueueUnknown, propose } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
 /** Each ledger row stores the attempt's action and whether the outcome was unknown after it. */
 
 const db = await useTestDatabase()
-let alice: Person
-let bob: Person
-beforeAll(async () => {
-  alice = await createPerson(db, 'alice')
-  bob = await createPerson(db, 'bob')
-})
+const alice = await createPerson(db, 'alice')
+const bob = await createPerson(db, 'bob')
 
 /** Returns the ledger of an item, such as `['RETRYABLE sent unknown', 'DISPATCHED inquired']`. */
 async function actions(outboxId: string): Promise<string[]> {

@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { releaseOutboxLease, repairExpiredLeases, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { useTestDatabase, withTestDatabase } from '../support/database.js'
 import {
@@ -13,19 +13,15 @@ import {
   WORKER,
   type Enqueued,
 } from '../support/outboxItems.js'
-import { createPerson, approve, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
 /** Retry ceiling: at 20 recorded attempts an item fails if its outcome is known, and is held if it is unknown. */
 const CEILING = 20
 
 const db = await useTestDatabase()
-let alice: Person
-let bob: Person
-beforeAll(async () => {
-  alice = await createPerson(db, 'alice')
-  bob = await createPerson(db, 'bob')
-})
+const alice = await createPerson(db, 'alice')
+const bob = await createPerson(db, 'bob')
 
 const lastOf = async (item: Enqueued) => (await ledger(db, item.outboxId)).at(-1)
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { readSystemStatus } from '../../libs/symphony/index.js'
 import { AlertWatch } from '../../libs/observability/index.js'
 import {
@@ -13,17 +13,13 @@ import {
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { createContradiction, claimOnly, enqueueAndClaim, eventRows, ledger } from '../support/outboxItems.js'
-import { approve, createPerson, propose, type Person } from '../support/outboxPeople.js'
+import { approve, createPerson, propose } from '../support/outboxPeople.js'
 
 /** Two reports about one payment that do not agree are counted and alerted until an operator has reviewed them. */
 
 const db = await useTestDatabase()
-let olga: Person
-let pavel: Person
-beforeAll(async () => {
-  olga = await createPerson(db, 'olga')
-  pavel = await createPerson(db, 'pavel')
-})
+const olga = await createPerson(db, 'olga')
+const pavel = await createPerson(db, 'pavel')
 
 const SLOW = 'slow-worker'
 const SUCCESSOR = 'successor'

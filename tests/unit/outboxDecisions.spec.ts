@@ -40,12 +40,8 @@ import {
 import { failureOf, openConnection, race, untilWaiting, type Connection } from '../support/race.js'
 
 const db = await useTestDatabase()
-let olga: Person
-let pavel: Person
-beforeAll(async () => {
-  olga = await createPerson(db, 'olga')
-  pavel = await createPerson(db, 'pavel')
-})
+const olga = await createPerson(db, 'olga')
+const pavel = await createPerson(db, 'pavel')
 
 const MONEY_DECISIONS = ['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'] as const
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import {
   beginOutboxDispatch,
   checkDispatchEpoch,
@@ -18,7 +18,7 @@ import {
 import { useTestDatabase } from '../support/database.js'
 import { rewindEpoch, epochRow, forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, enqueueAndClaim, pendingRow, WORKER } from '../support/outboxItems.js'
-import { createPerson, type Person } from '../support/outboxPeople.js'
+import { createPerson } from '../support/outboxPeople.js'
 import { foldTrails } from '../support/outboxTrail.js'
 import { PlanRecorder, scansOf, type Execution } from '../support/plans.js'
 import { failureOf, race } from '../support/race.js'
@@ -29,10 +29,7 @@ import { failureOf, race } from '../support/race.js'
  */
 
 const db = await useTestDatabase()
-let olga: Person
-beforeAll(async () => {
-  olga = await createPerson(db, 'olga')
-})
+const olga = await createPerson(db, 'olga')
 beforeEach(() => forgetEpochs(db))
 
 const executor = () => db.as('symphony_executor')

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   beginOutboxDispatch,
   holdLeasedOutboxItem,
@@ -22,13 +22,10 @@ import {
   pendingRow,
   WORKER,
 } from '../support/outboxItems.js'
-import { createPerson, type Person } from '../support/outboxPeople.js'
+import { createPerson } from '../support/outboxPeople.js'
 
 const db = await useTestDatabase()
-let olga: Person
-beforeAll(async () => {
-  olga = await createPerson(db, 'olga')
-})
+const olga = await createPerson(db, 'olga')
 
 test('a claim skips a held item and leases another item of the same rail', async () => {
   const held = await enqueue(db)

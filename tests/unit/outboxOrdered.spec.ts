@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   claimOutboxBatch,
@@ -15,17 +15,13 @@ import {
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, claimOnly, complete, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
-import { createPerson, approve, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
 import { failureOf, untilWaiting } from '../support/race.js'
 
 const db = await useTestDatabase()
-let olga: Person
-let pavel: Person
-beforeAll(async () => {
-  olga = await createPerson(db, 'olga')
-  pavel = await createPerson(db, 'pavel')
-})
+const olga = await createPerson(db, 'olga')
+const pavel = await createPerson(db, 'pavel')
 afterEach(closeTransactions)
 
 describe('ordered items of a participant', () => {

@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   claimOutboxBatch,
@@ -21,17 +21,13 @@ import {
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { claim, complete, enqueue, ledger, pendingRow, WORKER } from '../support/outboxItems.js'
-import { createPerson, approve, enqueueFailed, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, enqueueFailed, propose } from '../support/outboxPeople.js'
 import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
 import { failureOf, untilWaiting } from '../support/race.js'
 
 const db = await useTestDatabase()
-let olga: Person
-let pavel: Person
-beforeAll(async () => {
-  olga = await createPerson(db, 'olga')
-  pavel = await createPerson(db, 'pavel')
-})
+const olga = await createPerson(db, 'olga')
+const pavel = await createPerson(db, 'pavel')
 afterEach(closeTransactions)
 
 const KINDS = ['rail', 'participant', 'stream'] as const

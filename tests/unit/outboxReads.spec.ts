@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   findItems,
   readFailedItems,
@@ -12,17 +12,13 @@ import {
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { claim, complete, enqueue } from '../support/outboxItems.js'
-import { createPerson, approve, enqueueFailed, enqueueUnknown, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, enqueueFailed, enqueueUnknown, propose } from '../support/outboxPeople.js'
 
 /** Lists and searches of the outbox: filters, order and restriction to participants. */
 
 const db = await useTestDatabase()
-let alice: Person
-let bob: Person
-beforeAll(async () => {
-  alice = await createPerson(db, 'alice')
-  bob = await createPerson(db, 'bob')
-})
+const alice = await createPerson(db, 'alice')
+const bob = await createPerson(db, 'bob')
 
 const readonly = () => db.as('symphony_readonly')
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
   enqueuePaymentOutbox,
@@ -24,16 +24,12 @@ import {
   sequenceOf,
   WORKER,
 } from '../support/outboxItems.js'
-import { createPerson, approve, enqueueFailed, enqueueHeld, propose, type Person } from '../support/outboxPeople.js'
+import { createPerson, approve, enqueueFailed, enqueueHeld, propose } from '../support/outboxPeople.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
 const db = await useTestDatabase()
-let olga: Person
-let pavel: Person
-beforeAll(async () => {
-  olga = await createPerson(db, 'olga')
-  pavel = await createPerson(db, 'pavel')
-})
+const olga = await createPerson(db, 'olga')
+const pavel = await createPerson(db, 'pavel')
 
 async function redrive(outboxId: string): Promise<string> {
   const { redrivenAs } = await approve(pavel, await propose(olga, outboxId, 'REDRIVE'))
