@@ -234,13 +234,13 @@ test('a publish to a frozen server times out as unknown, and is stored once afte
   await callRail(rail, request())
   const late = request()
   server.broker.freeze()
-  onTestFinished(() => server.broker.thaw())
+  onTestFinished(() => server.broker.resume())
   expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
   // The server cannot answer, so only the signal can end the call of the adapter.
   await expect(async () => rail.dispatch(late, { signal: AbortSignal.timeout(10) })).rejects.toThrow(
     'aborted before the broker confirmed the message',
   )
-  server.broker.thaw()
+  server.broker.resume()
   await expect.poll(async () => (await inquireRail(rail, late)).kind).toBe('success')
   expect(await callRail(rail, late)).toMatchObject({ kind: 'success', reference: `${place.stream}:2` })
   expect(await storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
@@ -257,9 +257,9 @@ test('copies of two workers that a frozen server stores late are one message', a
   for (const rail of rails) await callRail(rail, request())
   const late = request()
   server.broker.freeze()
-  onTestFinished(() => server.broker.thaw())
+  onTestFinished(() => server.broker.resume())
   for (const rail of rails) expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown' })
-  server.broker.thaw()
+  server.broker.resume()
   // The server answers each connection in order. After a flush, it has handled all earlier messages of the connection.
   await Promise.all([connection.flush(), other.flush()])
   await expect.poll(() => storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
@@ -288,16 +288,10 @@ test('a worker killed between publish and completion leaves one message per paym
     NATS_STREAM: place.stream,
     NATS_SUBJECT: place.subject,
   })
-  const ids = await fixture.enqueue(40)
-  const first = fixture.startWorker('first', { KILLED_AFTER: '15' })
-  expect((await first.ended).exitCode).toBe('SIGKILL')
-  const publishedByFirst = (await idsIn(place.stream)).size
-  const toldByFirst = await fixture.ended()
-  // The killed worker must have published items that it did not complete.
-  expect(publishedByFirst).toBeGreaterThan(toldByFirst)
-  await fixture.expireLeases()
-  fixture.startWorker('second')
-  await fixture.untilEnded(ids.length)
+  const ids = await fixture.killWorkerWhileFlowing(async () => {
+    // The killed worker must have published items that it did not complete.
+    expect((await idsIn(place.stream)).size).toBeGreaterThan(await fixture.ended())
+  })
   const published = await idsIn(place.stream)
   expect(new Set(published.keys())).toEqual(new Set(ids))
   const references = new Map([...published].map(([id, places]) => [id, places.join(' and ')]))

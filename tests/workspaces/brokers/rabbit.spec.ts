@@ -254,14 +254,14 @@ describe('a publish that may have happened', () => {
     await take(place.queue)
     const late = railRequest()
     server.broker.freeze()
-    onTestFinished(() => server.broker.thaw())
+    onTestFinished(() => server.broker.resume())
     expect(await callRail(rail, late)).toMatchObject({ kind: 'unknown', code: 'RAIL_TIMEOUT' })
     expect(await callRail(rail, late)).toMatchObject({ kind: 'notSent' })
     // The broker cannot answer, so only the signal can end the call of the adapter.
     const another = railRequest()
     const ended = async () => rail.dispatch(another, { signal: AbortSignal.timeout(10) })
     await expect(ended).rejects.toThrow('aborted before the broker confirmed the message')
-    server.broker.thaw()
+    server.broker.resume()
     const ids: string[] = []
     await expect.poll(async () => ids.push(...(await take(place.queue)))).toBe(2)
     expect(ids).toEqual([late.reference, another.reference])
@@ -283,12 +283,7 @@ describe('a publish that may have happened', () => {
 test('a worker killed between publish and completion leaves one effect per payment', async () => {
   const place = await declare()
   const fixture = await BrokerFixture.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
-  const ids = await fixture.enqueue(40)
-  const first = fixture.startWorker('first', { KILLED_AFTER: '15' })
-  expect((await first.ended).exitCode).toBe('SIGKILL')
-  await fixture.expireLeases()
-  fixture.startWorker('second')
-  await fixture.untilEnded(ids.length)
+  const ids = await fixture.killWorkerWhileFlowing()
   const consumer = await Consumer.of(fixture.db)
   // The queue has more copies than payments, because the kill caused resends.
   expect(await consumer.consume(place.queue)).toBeGreaterThan(ids.length)

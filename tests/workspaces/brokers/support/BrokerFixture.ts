@@ -60,6 +60,21 @@ export class BrokerFixture {
     return worker
   }
 
+  /**
+   * Kills a worker after 15 publishes, lets a second worker finish, and returns the outbox ids. `betweenWorkers` runs
+   * after the kill.
+   */
+  async killWorkerWhileFlowing(betweenWorkers?: () => Promise<void>): Promise<string[]> {
+    const ids = await this.enqueue(40)
+    const { exitCode, stderr } = await this.startWorker('first', { KILLED_AFTER: '15' }).ended
+    if (exitCode !== 'SIGKILL') throw new Error(`expected the worker to end with SIGKILL, got ${exitCode}: ${stderr}`)
+    await betweenWorkers?.()
+    await this.expireLeases()
+    this.startWorker('second')
+    await this.untilEnded(ids.length)
+    return ids
+  }
+
   /** Kills the broker while a worker publishes, restarts it, and returns the outbox ids once all are terminal. */
   async killWhileFlowing(broker: BrokerProcess): Promise<string[]> {
     const worker = this.startWorker('only')
