@@ -169,6 +169,6 @@ describe('symphony api', () => {
       SYMPHONY_SCHEMA: db.schema,
     })
     expect(output.exitCode).not.toBe(0)
-    expect(output.stderr).toMatch(/no gateway|strict/)
+    expect(output.stderr).toContain('NO_ACTOR_GATEWAY')
   })
 })
