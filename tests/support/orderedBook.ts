@@ -47,13 +47,13 @@ export class OrderedBook {
         const { createHash } = await import('node:crypto')
         const die = createHash('sha256').update([${JSON.stringify(seed)}, instructionId, attempt].join(' ')).digest()[0]
         const hangs = attempt === 1 && ${JSON.stringify(hanging)}.includes(instructionId)
-        const fate = hangs ? 'hangs' : die < 170 ? 'success' : die < 210 ? 'retryable' : die < 235 ? 'throws' : 'terminal'
-        const line = { what: 'arrived', participant: participantId, sequence: Number(sequenceId), fate, pid: process.pid }
+        const answer = hangs ? 'hangs' : die < 170 ? 'success' : die < 210 ? 'retryable' : die < 235 ? 'throws' : 'terminal'
+        const line = { what: 'arrived', participant: participantId, sequence: Number(sequenceId), answer, pid: process.pid }
         appendFileSync(${JSON.stringify(this.path)}, JSON.stringify(line) + '\\n')
-        if (fate === 'throws') throw new Error('the connection broke')
-        if (fate === 'retryable') return { outcome: 'retryable', code: 'BUSY' }
-        if (fate === 'terminal') return { outcome: 'terminal', code: 'CLOSED' }
-        if (fate === 'hangs') return new Promise(() => {})
+        if (answer === 'throws') throw new Error('the connection broke')
+        if (answer === 'retryable') return { outcome: 'retryable', code: 'BUSY' }
+        if (answer === 'terminal') return { outcome: 'terminal', code: 'CLOSED' }
+        if (answer === 'hangs') return new Promise(() => {})
         return { outcome: 'success', reference: 'paid-' + reference }
       }`
   }
