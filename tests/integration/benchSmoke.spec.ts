@@ -151,7 +151,7 @@ describe('the benchmark page', () => {
     const debian = { version: '15 (Debian)', ...summarise([buildRound({ serverUs: undefined })], CONTENDERS) }
     await writePeers({ main, debian, settings, contenders }, target)
     const text = await readFile(target.page, 'utf8')
-    expect(text).toContain('| figure of ours | goal | PostgreSQL 18 | PostgreSQL 15 (Debian) |')
+    expect(text).toContain("| Symphony's result | goal | PostgreSQL 18 | PostgreSQL 15 (Debian) |")
     expect(text).toContain('| enqueue in batches ÷ the faster pg-boss with a key | ≥ 1 | 0.8, missed | 0.8, missed |')
     expect(text).toContain('| CPU per payment in the server, enqueue in batches + drain, µs | ≤ 77 | 20, met |  |')
     expect(text).toContain('| enqueue in batches of 1,000 | pg-boss, id | 125 | 10 | 5 | 125 |  | 5 |')
