@@ -202,7 +202,7 @@ describe('branch counting on a toy schema', () => {
     expect((await hitsIn(two)).find(({ functionName }) => functionName.startsWith('of_the_caller'))?.hits).toBe(0)
   })
 
-  test('counts a function in SQL as a whole', async () => {
+  test('counts the calls of a LANGUAGE sql function, not its branches', async () => {
     const two = await connect(CLONES[1])
     await value(two, 'counted_in_sql()')
     const missing = describeMissing(await hitsIn(two))

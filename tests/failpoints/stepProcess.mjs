@@ -1,7 +1,7 @@
 // Runs calls that the workers of coreProcess.mjs never make: rounds, quick shutdowns, database faults, freezes,
 // decisions and reads. Each step can run alone, also after another step was killed at any point. The crash-point
-// scenario starts it on an instrumented build; its argument holds addresses and the chosen step. `FAILPOINT_LOG` also
-// records each step before its points.
+// scenario starts it on an instrumented build; its argument holds addresses and the chosen step. It writes the name of
+// each step to `FAILPOINT_LOG`, before the points that the step reaches.
 import { randomUUID } from 'node:crypto'
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -141,7 +141,7 @@ describe('a Ledger', () => {
     for (const call of calls) expect(await failureOf(call)).toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  test('refuses a public key without checkpoints, and to overwrite key files (KEYGEN_FAILED)', async () => {
+  test('refuses a public key without checkpoints; keygen overwrites no key file (KEYGEN_FAILED)', async () => {
     await using ledger = await open()
     expect(await failureOf(ledger.verify({ checkpoints: { publicKey: file('pub.pem') } }))).toMatchObject({
       argument: 'checkpoints.file',

@@ -143,7 +143,7 @@ describe('the benchmark page', () => {
     expect(text.match(/peers one|growth one|growth two/g)).toEqual(['peers one', 'growth two'])
   })
 
-  test('lists goals, keyed rows and a column for each server in the section on peers', async () => {
+  test('has a section on peers: goals, a row for each peer and key, and columns for each server', async () => {
     const target = { page: join(folder, 'peers.md'), folder: join(folder, 'peers') }
     const settings = { rounds: 1, items: 100 }
     const contenders = Object.fromEntries(CONTENDERS.map(({ name }) => [name, { version: '1', setting: 'as is' }]))

@@ -109,7 +109,7 @@ test('inbox_received_total counts new messages, duplicates and conflicts', () =>
   })
 })
 
-test('scheduler metrics equal the tables after late, missed, refused and unreadable runs', async () => {
+test('scheduler metrics match the tables: late and missed runs, a refused timer and a bad cron', async () => {
   const scheduler = new SchedulerWorker(db.database, { listen: false }, metrics.scheduler.onEvent)
   const due = (name: string, ago: string) =>
     db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = now() - $2::interval WHERE job_name = $1`, [name, ago])

@@ -89,7 +89,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('fail an enqueue after another by its participant (40001); a retry gets the next number', async () => {
+  test('fail an enqueue if its stream got an item meanwhile (40001); a retry gets the next number', async () => {
     const { participantId } = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     await enqueue(db, { participantId })

@@ -266,7 +266,7 @@ describe('an answer to httpRail', () => {
   })
 })
 
-describe('a call of httpRail before a request is sent', () => {
+describe('a call of httpRail whose request was not sent', () => {
   it('is notSent if the connection is refused', async () => {
     const server = await startRailServer(paid)
     await server.close()
@@ -325,7 +325,7 @@ describe('a call of httpRail before a request is sent', () => {
   })
 })
 
-describe('a call of httpRail after a request may have been sent', () => {
+describe('a call of httpRail whose request may have been sent', () => {
   it('is unknown if the connection is cut after the request was read', async () => {
     const server = await serve((_, response) => response.destroy())
     const verdict = await callRail(railTo({ url: server.url }), railRequest())
@@ -341,7 +341,7 @@ describe('a call of httpRail after a request may have been sent', () => {
     server.close()
   })
 
-  it('is unknown if the body of a success is cut', async () => {
+  it('is unknown if the body of a success is truncated', async () => {
     const server = await serve((_, response) => {
       response.writeHead(200, { 'content-length': '1000' })
       response.write('{"reference":"r-1"}', () => response.destroy())
@@ -349,7 +349,7 @@ describe('a call of httpRail after a request may have been sent', () => {
     expect((await callRail(railTo({ url: server.url }), railRequest())).kind).toBe('unknown')
   })
 
-  it('is unknown if the body of a refusal is cut, because its code is lost', async () => {
+  it('is unknown if the body of a refusal is truncated, because its code is lost', async () => {
     const server = await serve((_, response) => {
       response.writeHead(400, { 'content-length': '1000' })
       response.write('{"code":', () => response.destroy())

@@ -15,7 +15,7 @@ export interface BranchHits {
   /** Name, with arguments only if it is overloaded. */
   readonly functionName: string
   readonly ordinal: number
-  /** `call`: a function in SQL, counted as a whole by the statistics of PostgreSQL (track_functions = all). */
+  /** `call`: a LANGUAGE sql function. PostgreSQL counts its calls only (track_functions = all). */
   readonly kind: BranchKind | 'call'
   readonly line: number
   readonly source: string
@@ -159,7 +159,7 @@ function instrument(original: FunctionDefinition, counters: string): Measured {
   }
 }
 
-/** Counts a function in SQL as a whole. */
+/** Returns the row for the calls of a LANGUAGE sql function. Its branches are not counted. */
 function countCalls({ oid, name }: FunctionDefinition): Measured {
   const row = {
     function_oid: oid,

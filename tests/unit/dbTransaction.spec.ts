@@ -323,7 +323,7 @@ describe('names of functions in the schema', () => {
     expect(await add(withSchema(fixture.admin, schema))).toEqual([{ total: '3' }])
   })
 
-  test('cause a DatabaseError if unknown, also through the caller’s own client', async () => {
+  test('cause a DatabaseError if there is no such function, also through the caller’s own client', async () => {
     const refused = call(fixture.admin, 'no_such_function')
     await expect(refused).rejects.toBeInstanceOf(DatabaseError)
     await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })

@@ -218,7 +218,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
     expect(callable.toSorted()).toEqual(expected.toSorted())
   })
 
-  test('grants otherwise only SELECT and USAGE, and nothing to PUBLIC', async () => {
+  test('grants only EXECUTE, SELECT and USAGE, and nothing to PUBLIC', async () => {
     const grants = namesIn(await catalogOfOneDeployment(), 'grants')
     const others = grants.filter((grant) => !grant.startsWith('EXECUTE on function'))
     expect(others.filter((grant) => !/^(?:SELECT on (?:columns of )?table|USAGE on the schema) /.test(grant))).toEqual(

@@ -182,7 +182,7 @@ describe('GET /v1/outbox', () => {
 })
 
 describe('GET /v1/outbox/{outboxId}', () => {
-  test('shows lease, attempts, late outcome, hold, both people and redrive', async () => {
+  test('shows lease, attempts, late outcome, hold, redrive, proposers and approvers', async () => {
     const item = await enqueueAndClaim(db)
     const leased = await get<Timeline>(`/v1/outbox/${item.outboxId}`)
     expect(leased.item).toMatchObject({

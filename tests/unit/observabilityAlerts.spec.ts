@@ -66,7 +66,7 @@ describe('AlertEvaluator', () => {
     expect(statesOf(at(1_000, { level: 5, age: 60 }), [aged])).toEqual([])
   })
 
-  test('remembers the start of a condition without an age metric until it ends', () => {
+  test('remembers when a condition began if its rule has no age metric, until the condition ends', () => {
     const evaluator = new AlertEvaluator([RULE])
     const evaluate = (seconds: number, level: number) => evaluator.observe(at(seconds, { level })).map(stateOf)
     expect(evaluate(0, 6)).toEqual(['TooHigh pending since 0'])

@@ -367,7 +367,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('records a lease once that is listed twice with foreign tokens in between', async () => {
+  test('records a lease only once if it is listed twice with foreign tokens in between', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
@@ -427,7 +427,7 @@ describe('a batch of completions', () => {
       }
     })
 
-    test('records an item once that is listed twice', async () => {
+    test('records an item only once if the batch lists it twice', async () => {
       const [lease, other] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
       expect(await completeAll([lease, other, lease].map(successOf))).toMatchObject([
         { outboxId: lease.outboxId, verdict: 'RECORDED', attemptNo: 1 },

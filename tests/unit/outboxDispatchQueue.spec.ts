@@ -133,7 +133,7 @@ describe('an item whose lease expired once', () => {
 })
 
 describe('an item whose lease expired twice', () => {
-  test('starts after all waiting items are released, quarantined ones too, and no call runs', () => {
+  test('starts only after running calls end and waiting items, even quarantined ones, are released', () => {
     const queue = createQueue()
     const running = leaseItem('two')
     queue.add([running])

@@ -493,7 +493,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
   test('unblocks the next item although neither resume nor completion saw it', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
-    // The open pause neither marks nor hides the head, so it is leased.
+    // The pause is not committed yet. Enqueue and claim do not see it, so the head is leased.
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')
     await stream.enqueue()
     const lease = await stream.claimOnly()

@@ -90,7 +90,7 @@ describe('a redriven FAILED item', () => {
     expect(brokenLedgerRules(await readLedgerText(db.as('symphony_auditor')))).toEqual([])
   })
 
-  test('stays FAILED, with events that name both people', async () => {
+  test('stays FAILED, with events that name the proposer and the approver', async () => {
     const item = await enqueueFailed(db)
     const redrivenAs = await redrive(item.outboxId)
     await end(item.railType, 'DISPATCHED')

@@ -11,7 +11,7 @@ import { RandomOutbox } from '../support/outboxRandom.js'
 const db = await useTestDatabase()
 let olga: Person
 let pavel: Person
-/** Expected state of each item. The items cover every state and combination of reasons. */
+/** Expected state of each item. Every state occurs, and some items meet the conditions of several states. */
 let expected: Map<string, string>
 
 beforeAll(async () => {

@@ -66,14 +66,14 @@ async function brokenRules(
 }
 
 describe('runRailContract', () => {
-  it('checks every rule, and passes an adapter that keeps them all', async () => {
+  it('checks every rule, and accepts an adapter that keeps them all', async () => {
     const { rail, options } = new Sandbox()
     const results = await runRailContract(rail, options)
     expect(results).toHaveLength(11)
     expect(results.filter(({ ok, skipped }) => !ok || skipped)).toEqual([])
   })
 
-  it('passes the simulated rail', async () => {
+  it('accepts the simulated rail', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-rail-book-'))
     const bookFile = join(folder, 'rail.ndjson')
     const rail = simulatedRail({ onUnknown: 'resend', bookFile })

@@ -80,7 +80,7 @@ describe('getNextEventTime', () => {
     const name = await createJob(db)
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(3)])
     expect(await next()).toEqual(at(3))
-    // A postponed job counts at the end of its delay.
+    // The next event of a postponed job is the end of its delay.
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1, postponed_until = $2', [at(1), at(3)])
     expect(await next()).toEqual(at(3))
     const { runId } = await triggerJob(control(), name)
