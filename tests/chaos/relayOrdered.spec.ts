@@ -155,13 +155,13 @@ const arrived = (sequence: number, answer: 'success' | 'terminal' | 'retryable' 
 const resumed = { what: 'resumed', participant: 'p' } as const
 
 describe('orderDefects', () => {
-  test('reports an item that arrives too early, too late, or after a failure that halts', () => {
+  test('reports an item that arrives out of order, or after a failure that halts its stream', () => {
     expect(orderDefects([arrived(1), arrived(3)], false)).toEqual(['3 arrived before 2'])
     expect(orderDefects([arrived(1), arrived(2), arrived(1)], false)).toEqual(['1 arrived after 2'])
     expect(orderDefects([arrived(1, 'terminal'), arrived(2)], true)).toEqual(['2 passed the failure of 1'])
   })
 
-  test('allows retries, failures that do not halt, and streams that were resumed', () => {
+  test('allows retries, failures that do not halt the stream, and items after a resume', () => {
     expect(orderDefects([arrived(1, 'retryable'), arrived(1), arrived(2, 'terminal'), arrived(3)], false)).toEqual([])
     expect(orderDefects([arrived(1, 'terminal'), arrived(1, 'terminal'), resumed, arrived(2)], true)).toEqual([])
   })

@@ -25,7 +25,7 @@ async function list(sql: string): Promise<unknown[]> {
 }
 
 describe('functions', () => {
-  test('a SECURITY DEFINER function or text body searches the schema first and pg_temp last', async () => {
+  test('every SECURITY DEFINER function and string body has search_path = the schema, pg_temp', async () => {
     const path = `search_path=${quotedIfNeeded(db.schema)}, pg_temp`
     const offenders = await ask<{ name: string; path: string | null }>(
       `SELECT p.proname AS name, (SELECT c FROM unnest(p.proconfig) c WHERE c LIKE 'search_path=%') AS path
@@ -34,7 +34,7 @@ describe('functions', () => {
     expect(offenders.filter((one) => one.path !== path)).toEqual([])
   })
 
-  test('only 4 text bodies run as SECURITY INVOKER, apart from triggers', async () => {
+  test('only 4 functions with a string body are SECURITY INVOKER, apart from triggers', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -93,7 +93,7 @@ describe('functions', () => {
     expect(Object.fromEntries(functions.map(({ name, volatility }) => [name, volatility]))).toEqual(VOLATILITIES)
   })
 
-  test('no text body holds a backslash, so standard_conforming_strings has no effect', async () => {
+  test('no function with a string body contains a backslash', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -111,7 +111,7 @@ describe('functions', () => {
     ).toEqual([])
   })
 
-  test('every set-returning plpgsql function resolves name conflicts to the column', async () => {
+  test('every set-returning plpgsql function has #variable_conflict use_column', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang, ours
@@ -367,7 +367,7 @@ describe('indexes', () => {
 })
 
 describe('triggers', () => {
-  test('refuse_mutation guards each ledger fully, other tables against TRUNCATE, per statement', async () => {
+  test('refuse_mutation refuses every change of append-only tables, and TRUNCATE of five others', async () => {
     expect(
       await ask(
         `SELECT c.relname AS table, t.tgenabled AS mode,
@@ -418,7 +418,7 @@ describe('triggers', () => {
     ])
   })
 
-  test('two other triggers exist: one wakes workers, one records a change of full_trail', async () => {
+  test('triggers without refuse_mutation: one notifies workers, one records changes of full_trail', async () => {
     expect(
       await list(
         `SELECT pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
@@ -466,7 +466,7 @@ describe('views', () => {
     ])
   })
 
-  test('no view has a lease token or hash; only the views of tasks have a payload', async () => {
+  test('no view has a column for tokens or hashes; only timers and job runs show a payload', async () => {
     expect(
       await list(
         `SELECT format('%s.%s', c.relname, a.attname) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid, ours

@@ -23,7 +23,7 @@ describe('the conformance check', () => {
     expect(new Set(CONFORMANCE_IDS).size).toBe(38)
   })
 
-  test('finds no problem if each scenario has a passing test and the page is of this run', () => {
+  test('finds no problem if each scenario has a passing test and the page matches the report', () => {
     expect(conformanceProblems(complete, conformancePage(complete))).toEqual([])
   })
 
@@ -51,7 +51,7 @@ describe('the conformance check', () => {
     ])
   })
 
-  test('reports a page that differs from the test report, such as a page with FAILED lines', () => {
+  test('reports a page that was written from another test report', () => {
     const failed = reportOf(
       CONFORMANCE_IDS.map((id) => `${id} holds`),
       'failed',

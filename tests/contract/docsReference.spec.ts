@@ -63,7 +63,7 @@ test('docs/reference/http.md has a row for every problem code, with its status',
 })
 
 describe('the pages about rails', () => {
-  test('have a rail in writing-a-rail.md that passes the contract test as pasted', async () => {
+  test('writing-a-rail.md shows a rail that passes the contract test', async () => {
     const [, source = ''] = /```js\n(.*?)```/s.exec(markdownPage('docs/coding/writing-a-rail.md')) ?? []
     const { default: rails }: { default: Rail[] } = await import(`data:text/javascript,${encodeURIComponent(source)}`)
     const refusedPayload = { ...PAYABLE, amount: '9999999999.99' }
@@ -71,7 +71,7 @@ describe('the pages about rails', () => {
     expect(results).toHaveLength(1)
   })
 
-  test('list the outcome of each HTTP status in http-rail.md', () => {
+  test('http-rail.md lists each HTTP status with its outcome', () => {
     const page = markdownPage('docs/coding/http-rail.md')
     for (const outcome of ['terminal', 'retryable']) {
       const statuses = Object.entries(HTTP_STATUS_OUTCOMES).filter(([, listed]) => listed === outcome)
@@ -79,7 +79,7 @@ describe('the pages about rails', () => {
     }
   })
 
-  test('name every behaviour of the simulated rail in testing.md', () => {
+  test('testing.md names every behaviour of the simulated rail', () => {
     const page = markdownPage('docs/coding/testing.md')
     for (const behaviour of SIMULATED_BEHAVIOURS) expect(page).toContain(`\`${behaviour}\``)
   })

@@ -7,7 +7,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 describe('this repository', () => {
   const repository = readRepository(root)
 
-  test('is read with its sources, and without node_modules', () => {
+  test('is read without node_modules', () => {
     const paths = repository.map(({ path }) => path)
     expect(paths).toEqual(expect.arrayContaining(['package.json', 'schema/v1/011_payment_outbox.sql', 'bin/symphony']))
     expect(paths.filter((path) => path.startsWith('libs/')).length).toBeGreaterThan(20)
@@ -43,7 +43,7 @@ const SOUND: Repository = [
   file('docs/reference/errors.md', '# Errors\n\n## P0001 APPEND_ONLY\n\n## P7001 ENDED\n'),
 ]
 
-test('the smallest repository breaks no rule', () => {
+test('the guardrails report nothing for a minimal repository', () => {
   expect(GUARDRAILS.flatMap(({ check }) => check(SOUND))).toEqual([])
 })
 
@@ -460,15 +460,18 @@ describe('a violation', () => {
     { rule: machine, path: '.npmrc', text: 'fund=false\nregistry=x', line: 2, message: /sets a registry/ },
   ]
 
-  test.each(violations)('is reported by one rule only: $rule, $path $text', ({ rule, path, text, line, message }) => {
-    const violated = [...SOUND.filter((one) => one.path !== path), file(path, text)]
-    const reporting = GUARDRAILS.filter(({ check }) => check(violated).length > 0)
-    expect(reporting.map(({ name }) => name)).toEqual([expect.stringMatching(rule)])
-    const findings = reporting.flatMap(({ check }) => check(violated))
-    expect(findings).toContainEqual({ file: path, line, message: expect.stringMatching(message) })
-  })
+  test.each(violations)(
+    'is reported by exactly one rule: $rule, $path $text',
+    ({ rule, path, text, line, message }) => {
+      const violated = [...SOUND.filter((one) => one.path !== path), file(path, text)]
+      const reporting = GUARDRAILS.filter(({ check }) => check(violated).length > 0)
+      expect(reporting.map(({ name }) => name)).toEqual([expect.stringMatching(rule)])
+      const findings = reporting.flatMap(({ check }) => check(violated))
+      expect(findings).toContainEqual({ file: path, line, message: expect.stringMatching(message) })
+    },
+  )
 
-  test('is tested for every rule', () => {
+  test('is defined in this spec for every rule', () => {
     expect(GUARDRAILS.filter(({ name }) => !violations.some(({ rule }) => rule.test(name)))).toEqual([])
   })
 })

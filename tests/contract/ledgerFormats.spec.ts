@@ -117,12 +117,12 @@ function listDifference(name: string, expected: readonly string[], hashed: reado
   return [`${name}: place ${place + 1} is ${hashed[place] ?? 'missing'}, expected ${expected[place] ?? 'none'}`]
 }
 
-describe('the newest format of blocks', () => {
-  test('covers each ledger column in the order of the sealer, or gives a reason to omit it', () => {
+describe('the newest block format', () => {
+  test('lists the columns that the sealer hashes, in its order, and a reason for each other column', () => {
     expect(differences(catalog)).toEqual([])
   })
 
-  test('begins with the primary key of each table', async () => {
+  test('lists the primary key of each table first', async () => {
     for (const kind of KINDS) {
       const { rows } = await db.queryNoRole<{ columns: string[] }>(
         `SELECT ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)) AS columns
@@ -133,7 +133,7 @@ describe('the newest format of blocks', () => {
     }
   })
 
-  test('hashes the same column types as the golden ledger', async () => {
+  test('has the same column types as the golden ledger', async () => {
     const { source } = await openExport(new URL('../golden/ledger-format-1', import.meta.url).pathname)
     const golden = new Map<string, number[]>()
     for await (const rows of source.openRows(null))

@@ -62,7 +62,7 @@ describe('the golden ledger of format 1', () => {
     })
   })
 
-  test('has the entries, roots, heads and hashes of its blocks', () => {
+  test('has block entries, roots and hashes that this code computes from its rows', () => {
     expect(blocks.map(({ hash }) => hash)).toEqual(HASHES)
     expect(blocks.map(blockHash)).toEqual(HASHES)
     expect(blocks.map(({ prevHash }) => prevHash)).toEqual([null, HASHES[0]])
@@ -77,7 +77,7 @@ describe('the golden ledger of format 1', () => {
     }
   })
 
-  test('returns the values that were written', () => {
+  test('has rows that decode to the values that were written', () => {
     expect(fields('ffffffff-ffff-7fff-bfff-ffffffffffff')).toEqual({
       outbox_id: 'ffffffff-ffff-7fff-bfff-ffffffffffff',
       instruction_id: 'Überweisung 💶',

@@ -23,7 +23,7 @@ const CREATES_TABLE = /^CREATE (TABLE|UNIQUE INDEX|INDEX|TYPE)/m
 const CREATES_FUNCTION = /^ *CREATE OR REPLACE FUNCTION/m
 const PLANNER_SETTING = /\b(jit|enable_\w+|plan_cache_mode) ?=/
 
-test('schema/v1 has the tables, schema/functions the functions, except those that tables need', async () => {
+test('schema/functions creates no table; in schema/v1 only 004_table_functions.sql has functions', async () => {
   expect(filesWith(CREATES_FUNCTION, await read('v1'))).toEqual(['004_table_functions.sql'])
   expect(filesWith(CREATES_TABLE, await read('functions'))).toEqual([])
   expect(filesWith(CREATES_TABLE, [{ name: 'planted', text: 'CREATE TABLE IF NOT EXISTS x ();' }])).toEqual(['planted'])

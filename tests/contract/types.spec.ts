@@ -33,7 +33,7 @@ const answer = (): RailAnswer => ({ outcome: 'success', reference: 'bank-1' })
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' } as const
 const KEYS = { instructionId: 'INV-1', participantId: 'shop' } as const
 
-test('defineRail infers the payload from its schema, from money: false, else PaymentPayload', () => {
+test('defineRail infers the payload type from the schema; without a schema it is PaymentPayload', () => {
   expectTypeOf(() => {
     const contract = { type: 'SEPA', payload: Sepa, destination: 'iban' } as const
     const spread = defineRail({
@@ -74,7 +74,7 @@ test('defineRail infers the payload from its schema, from money: false, else Pay
   }).toBeFunction()
 })
 
-test('httpRail and memoryRail keep type and payload', () => {
+test('httpRail and memoryRail keep the types of rail name and payload', () => {
   expectTypeOf(() => {
     const http = httpRail({ type: 'http', payload: Sepa, onUnknown: 'hold', http: { url: 'https://bank.example' } })
     expectTypeOf(http).toEqualTypeOf<Rail<'http', SepaPayload>>()

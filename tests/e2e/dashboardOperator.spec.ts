@@ -57,7 +57,7 @@ const LONG_REFERENCE = `RF-${'4711'.repeat(60)}`
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
 describe('a payment', () => {
-  test('has no decision preselected while held, and the button names the chosen decision', async () => {
+  test('opens a resolve dialog without a preselected decision while it is held', async () => {
     const { instructionId } = await enqueueUnknown(fixture.db)
     const { page, goTo } = olga
     await goTo('holds')
@@ -276,7 +276,7 @@ test('a bulk retry shows how many payments are retried at once and how many are 
   await page.getByText('1 payment', { exact: true }).waitFor()
 })
 
-test('a new payment on a real rail starts empty, needs an id and is confirmed first', async () => {
+test('the form for a payment on a real rail starts empty, and needs an id and a confirmation', async () => {
   const { railType } = await enqueue(fixture.db, { railType: 'a-real-rail' })
   const { page, goTo } = olga
   await goTo('')
@@ -372,7 +372,7 @@ async function pausesOf(name: string): Promise<object[]> {
 }
 
 describe('dispatch', () => {
-  test('raises an alert while frozen, which leads to the cause and to lifting the freeze', async () => {
+  test('shows an alert while it is frozen; the alert links to the page that lifts the freeze', async () => {
     const { railType } = await enqueue(fixture.db)
     expect(await claimOn(fixture.db, railType)).toHaveLength(1)
     await freezeDispatch(
@@ -404,7 +404,7 @@ describe('dispatch', () => {
     })
   })
 
-  test('is frozen by an operator after a dialog that explains the effect', async () => {
+  test('can be frozen by an operator, in a dialog that explains the effect', async () => {
     const { page, goTo } = olga
     await goTo('dispatch')
     await page.getByRole('button', { name: 'Freeze dispatch' }).click()
@@ -540,7 +540,7 @@ test('a dead letter of the inbox is revived with a reason', async () => {
   expect(await rowOfMessage(fixture.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
 })
 
-test('a contradiction shows both references until a review with a reason', async () => {
+test('a contradiction is listed with both rail references until an operator reviews it', async () => {
   const eventId = await createContradiction(fixture.db)
   const { page, goTo } = olga
   await goTo('contradictions')
@@ -572,7 +572,7 @@ test('an action that the server refuses keeps the typed text', async () => {
   await page.keyboard.press('Escape')
 })
 
-test('a key with scope read sees no action, and the Ledger panel names scope audit', async () => {
+test('a key with scope read sees no buttons for decisions, and the scope that the ledger needs', async () => {
   const { key } = await createKey(fixture.db, { owner: 'rita', scopes: ['read'] })
   const { outboxId } = await enqueueUnknown(fixture.db)
   const { page, goTo, browserErrors } = await fixture.open(key)
@@ -607,7 +607,7 @@ test('a key restricted to participants sees an overview of their payments and no
   await page.context().close()
 })
 
-test('a token with only the scope ingest sees the message that it cannot read', async () => {
+test('a token with only the scope ingest gets the message "This token cannot read"', async () => {
   const { key } = await createKey(fixture.db, { owner: 'shop', scopes: ['ingest'] })
   const { page } = await fixture.open(key)
   await page.getByText('This token cannot read').waitFor()
@@ -615,7 +615,7 @@ test('a token with only the scope ingest sees the message that it cannot read', 
   await page.context().close()
 })
 
-test('the Ledger panel shows the block of a row once sealed, and names a changed row', async () => {
+test('the Ledger panel shows the block of each sealed row, and names a row that was changed', async () => {
   const { outboxId } = await enqueueFailed(fixture.db)
   const { page, goTo } = olga
   await goTo(`payments/${outboxId}`)

@@ -187,7 +187,7 @@ test('an error of the server is shown with code and request id, and can be retri
   await page.context().close()
 })
 
-test('docs/operate/dashboard.md shows each page in each look, and no other picture', () => {
+test('docs/operate/dashboard.md shows one screenshot of each page in each variant', () => {
   const docs = fileURLToPath(new URL('../../docs', import.meta.url))
   const shown = [...DASHBOARD_PAGES.map(({ name }) => name), 'first'].flatMap((page) =>
     DASHBOARD_VARIANTS.map((variant) => `${page}-${variant.name}.png`),

@@ -50,7 +50,7 @@ test('the timeline shows an inquiry that found the payment as an inquiry, not as
   await page.context().close()
 })
 
-test('tiles, chart, list and errors show unknown outcomes apart from retries', async () => {
+test('tile, chart, error table and payment list show unknown outcomes separately from retries', async () => {
   const { page, goTo } = await fixture.open()
   await goTo('')
   const tile = page.locator('.figure', { hasText: 'Unknown' })

@@ -51,7 +51,7 @@ const MUTANTS = [
 ] as const
 
 test.for(MUTANTS.map((mutant) => [mutant.name, mutant] as const))(
-  'PRIM-POSTGRES-FUZZ-001 the fuzz finds a removed token check in %s, and its seed repeats that',
+  'PRIM-POSTGRES-FUZZ-001 the fuzz finds a removed token check in %s; the seed reproduces it',
   { timeout: 300_000 },
   async ([name, { functionName, check, open }]) => {
     await withTestDatabase(

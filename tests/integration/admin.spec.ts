@@ -128,7 +128,7 @@ describe('a Ledger', () => {
     expect(await exported.audit({ checkpoints: { publicKey } })).toMatchObject({ ok: true, chain: { checkpoints: 1 } })
   })
 
-  test('refuses each call that needs the database if it reads an export (INVALID_ARGUMENT)', async () => {
+  test('of an export refuses each call that needs the database (INVALID_ARGUMENT)', async () => {
     const exported = await openLedger({ exportFolder: file('export') })
     const report = await exported.audit()
     const calls = [
@@ -141,7 +141,7 @@ describe('a Ledger', () => {
     for (const call of calls) expect(await failureOf(call)).toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  test('refuses a public key without checkpoints; keygen overwrites no key file (KEYGEN_FAILED)', async () => {
+  test('needs a file of checkpoints to check with a public key; keygen overwrites no key', async () => {
     await using ledger = await open()
     expect(await failureOf(ledger.verify({ checkpoints: { publicKey: file('pub.pem') } }))).toMatchObject({
       argument: 'checkpoints.file',

@@ -77,7 +77,7 @@ describe('the benchmark programs', () => {
 })
 
 describe('the benchmark summary', () => {
-  test('compares unkeyed rates with unkeyed peers, and enqueueBatchKeyed with keyed pg-boss', () => {
+  test('compares results with peers without a key, and enqueueBatchKeyed with pg-boss with a key', () => {
     expect(summarise([buildRound()], CONTENDERS).ratios).toEqual({
       floor: 0.5,
       enqueueBatch: 0.5,
@@ -90,7 +90,7 @@ describe('the benchmark summary', () => {
     })
   })
 
-  test('has the median CPU time per item; for a payment it is the sum of batch enqueue and drain', () => {
+  test('has the median CPU time per item; for a payment, batch enqueue plus drain', () => {
     const { cpu } = summarise([buildRound(), buildRound(), buildRound({ serverUs: 900 })], CONTENDERS)
     expect(cpu).toMatchObject({
       drain: { symphony: { server: 10, node: 5 } },
@@ -118,13 +118,13 @@ describe('options of the growth benchmark', () => {
     expect(() => readOptions(words)).toThrow(message)
   })
 
-  test('include --max-rows, which drops larger sizes, or is the only size if all are larger', () => {
+  test('include --max-rows, which limits the sizes that are measured', () => {
     const { sizes } = readOptions(['--max-rows', '1000']).sizing
     expect(sizes([500, 1_000, 1_001], [])).toEqual([500, 1_000])
     expect(sizes([2_000, 3_000], [])).toEqual([1_000])
   })
 
-  test('default to every case in full; a smaller run is marked as reduced', () => {
+  test('default to every case in full size; a run with less is marked as reduced', () => {
     expect(readOptions([])).toMatchObject({ cases: Object.keys(CASES), reduced: false, write: true })
     expect(readOptions(['--seconds', '600'])).toMatchObject({ reduced: false })
     expect(readOptions(['--seconds', '599'])).toMatchObject({ reduced: true })
@@ -143,7 +143,7 @@ describe('the benchmark page', () => {
     expect(text.match(/peers one|growth one|growth two/g)).toEqual(['peers one', 'growth two'])
   })
 
-  test('has a section on peers: goals, a row for each peer and key, and columns for each server', async () => {
+  test('has a section on peers with goals, a row per peer and columns per PostgreSQL version', async () => {
     const target = { page: join(folder, 'peers.md'), folder: join(folder, 'peers') }
     const settings = { rounds: 1, items: 100 }
     const contenders = Object.fromEntries(CONTENDERS.map(({ name }) => [name, { version: '1', setting: 'as is' }]))
