@@ -82,7 +82,7 @@ describe('symphony worker that cannot start', () => {
     expect(stderr).toMatch(/INDEX_MISSING Refusing to start\..*ix_pending_claimable/)
   })
 
-  test('refuses an undeclared pooler with --no-listen, too (TRANSACTION_POOLER)', async () => {
+  test('refuses an undeclared pooler also with --no-listen (TRANSACTION_POOLER)', async () => {
     const { url } = await db.createLogin('pooled', { roles: ['symphony_executor'] })
     const pooler = await TcpProxy.before(url, { alterAnswer: withAnotherProcessId })
     onTestFinished(() => pooler.close())
@@ -160,7 +160,7 @@ describe('symphony worker that cannot start', () => {
     expect((await worker(url, '--pooler', 'transaction', '--listen-url', url)).exitCode).toBe(0)
   })
 
-  test('refuses a lease without renewal that is shorter than the rail timeout, and prints both', async () => {
+  test('refuses a lease shorter than the rail timeout with --no-renew-leases (exit code 2)', async () => {
     const words = ['--no-renew-leases', '--rail-timeout-ms', '30000', '--lease-seconds']
     const short = await worker(await processLogin(), ...words, '32')
     expect(short.exitCode).toBe(2)
@@ -222,14 +222,14 @@ describe('checkServer', () => {
     ['fsync off', { fsync: 'off' }, ['SERVER_NOT_DURABLE'], []],
     ['full_page_writes off', { fullPageWrites: 'off' }, ['SERVER_NOT_DURABLE'], []],
     ['a superuser', { loginIsSuperuser: true }, [], ['LOGIN_IS_SUPERUSER']],
-  ])('checks %s, facts %j: refusals %j, warnings %j', (_, facts, refused, warned) => {
+  ])('checks %s with facts %j: returns refusals %j and warnings %j', (_, facts, refused, warned) => {
     const { refusals, warnings } = checkServer({ ...sound, ...facts })
     expect(refusals.map(({ code }) => code)).toEqual(refused)
     expect(warnings.map(({ code }) => code)).toEqual(warned)
   })
 })
 
-describe('without EXECUTE on a function that it needs,', () => {
+describe('a process without EXECUTE on a function that it needs', () => {
   const PROCESSES = [
     ['worker', 'claim_outbox_packed', 'symphony_executor'],
     ['worker', 'seal_ledger_block', 'symphony_executor'],
@@ -238,7 +238,7 @@ describe('without EXECUTE on a function that it needs,', () => {
   ] as const
 
   test.each([...PROCESSES, ['api', 'enqueue_payment_outbox', 'symphony_ingest']] as const)(
-    'symphony %s names %s at the start and exits with 1',
+    'exits with 1 at the start: symphony %s without %s',
     async (command, name, role) => {
       const { url, revoke } = await processWithout(name, role)
       await revoke()
@@ -249,7 +249,7 @@ describe('without EXECUTE on a function that it needs,', () => {
   )
 
   test.each(PROCESSES)(
-    'symphony %s exits with 1 when EXECUTE on %s is revoked at run time',
+    'exits with 1 if the privilege is revoked while it runs: symphony %s without %s',
     async (command, name, role) => {
       const { url, revoke } = await processWithout(name, role)
       const { ended, written } = start(command, url)

@@ -208,8 +208,8 @@ const CASES = FAULTS.flatMap((fault) =>
   fault.commands.map((command) => [fault.title, command.split(' ').slice(0, 2).join(' '), command, fault] as const),
 )
 
-describe('each command prints a code, a remedy and no cause that repeats the message', () => {
-  test.each(CASES)('%s is explained by symphony %s', async (_title, _words, command, fault) => {
+describe('for a database fault, each command prints a code and a remedy', () => {
+  test.each(CASES)('%s: symphony %s', async (_title, _words, command, fault) => {
     const { url, code, exitCode = 1, remedy } = fault
     const output = await symphony(command.split(' '), { DATABASE_URL: url() })
     expect({ exitCode: output.exitCode, stderr: output.stderr }).toMatchObject({

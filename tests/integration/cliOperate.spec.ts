@@ -169,7 +169,7 @@ describe('filters of lists and of bulk decisions', () => {
     [['holds', 'resolve', '--all', '--yes', ...decision]],
     [['dlq', 'list']],
     [['redrive', '--all-matching', '--reason', 'r']],
-  ] as const)('are checked by %j: a misspelt rail or participant is refused (UNKNOWN_NAME)', async ([words]) => {
+  ] as const)('refuse a misspelt rail or participant (UNKNOWN_NAME): %j', async ([words]) => {
     const { railType } = await enqueue(db)
     const [ended] = await failed(1)
     const { participantId } = ended!
@@ -274,7 +274,7 @@ describe('symphony pause and resume', () => {
     expect(unnamed.stderr).toContain('expected the name of the rail')
   })
 
-  test('name, for a halted stream, its failed payment that was not redriven', async () => {
+  test('say, on a resume of a halted stream, that its failed payment was not redriven', async () => {
     const participantId = `halting-${randomUUID()}`
     const railType = `ordered-${randomUUID()}`
     await setParticipantOutboxPolicy(db.as('symphony_control'), participantId, 'halt')

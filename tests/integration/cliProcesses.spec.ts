@@ -54,21 +54,25 @@ async function stateBehind(line: string): Promise<unknown> {
 }
 
 describe('symphony start', () => {
-  test('prints no curl line with --rails, because pasting it would pay', { timeout: 180_000 }, async () => {
-    const folder = await testFolder()
-    const rails = await writeRailsFile(folder, `type: 'simulated', onUnknown: 'hold', money: true, dispatch() {}`)
-    const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--rails', rails])
-    await expect.poll(running.stdout, SLOWLY).toContain('/v1/instructions')
-    expect(running.stdout()).not.toMatch(/curl|DE89370400440532013000|first-payment/)
-    expect(running.stdout()).toMatch(
-      /Enqueue payments with POST http:\S+\/v1\/instructions, described at http:\S+\/docs\./,
-    )
-    running.child.kill('SIGINT')
-    expect((await running.ended).exitCode).toBe(0)
-  })
+  test(
+    'prints no curl command with --rails, because that command would make a payment',
+    { timeout: 180_000 },
+    async () => {
+      const folder = await testFolder()
+      const rails = await writeRailsFile(folder, `type: 'simulated', onUnknown: 'hold', money: true, dispatch() {}`)
+      const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--rails', rails])
+      await expect.poll(running.stdout, SLOWLY).toContain('/v1/instructions')
+      expect(running.stdout()).not.toMatch(/curl|DE89370400440532013000|first-payment/)
+      expect(running.stdout()).toMatch(
+        /Enqueue payments with POST http:\S+\/v1\/instructions, described at http:\S+\/docs\./,
+      )
+      running.child.kill('SIGINT')
+      expect((await running.ended).exitCode).toBe(0)
+    },
+  )
 
   test(
-    'prints curl lines that work; SIGINT stops the server; the next start completes the rest',
+    'prints curl commands that enqueue and read a payment; SIGINT stops the server',
     { timeout: 180_000 },
     async () => {
       const dataDir = join(await testFolder(), 'symphony')

@@ -61,7 +61,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a cut connection', (p
     expect(await entries()).toEqual([1])
   })
 
-  test('leaves a single statement unknown (CONNECTION_LOST)', async () => {
+  test('leaves the outcome of a single statement unknown (CONNECTION_LOST)', async () => {
     const attempt = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep(5)').catch(caught)
     await expect.poll(sleepers, POLL_OPTIONS).toBe(1)
     proxy.cut()
@@ -69,7 +69,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a cut connection', (p
     expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
-  test('leaves a committed statement unknown if its answer was lost', async () => {
+  test('leaves the outcome of a statement unknown if it was committed and its answer lost', async () => {
     const attempt = database
       .queryAsRole(fixture.worker, `${INSERT} RETURNING pg_catalog.pg_sleep(0.3)`, [1])
       .catch(caught)
@@ -80,7 +80,7 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a cut connection', (p
     expect(await attempt).toMatchObject({ disposition: 'unknown' })
   })
 
-  test('fails an open transaction with disposition retry, and nothing is committed', async () => {
+  test('ends an open transaction with disposition retry, and nothing is committed', async () => {
     const attempt = database
       .transactionAsRole(fixture.worker, async (tx) => {
         await tx.query(INSERT, [1])
@@ -104,14 +104,14 @@ describe.for(['none', 'transaction'] as const)('pooler %s: a cut connection', (p
     expect(await entries()).toEqual([])
   })
 
-  test('leaves a committed transaction unknown if the answer to COMMIT was lost', async () => {
+  test('leaves the outcome of a transaction unknown if the answer to COMMIT was lost', async () => {
     const attempt = commitWhile('answers vanish')
     await expect.poll(entries, POLL_OPTIONS).toEqual([1])
     proxy.cut()
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })
   })
 
-  test('leaves an uncommitted transaction unknown if COMMIT was lost', async () => {
+  test('leaves the outcome of a transaction unknown if COMMIT did not reach the server', async () => {
     const attempt = commitWhile('vanishes')
     setTimeout(() => proxy.cut(), 200)
     expect(await attempt).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'unknown' })

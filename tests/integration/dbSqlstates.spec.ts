@@ -100,30 +100,33 @@ async function failureOf(attempt: Promise<unknown>): Promise<unknown> {
   return outcome.reason
 }
 
-test.for(STATEMENTS)('SQLSTATE %s is %s: %s', async ([sqlstate, disposition, text]) => {
+test.for(STATEMENTS)('SQLSTATE %s has disposition %s: %s', async ([sqlstate, disposition, text]) => {
   expect(await failureOf(database.queryAsRole(fixture.worker, text))).toMatchObject({ sqlstate, disposition })
   const pooled = fixture.open({ pooler: 'transaction' })
   expect(await failureOf(pooled.queryAsRole(fixture.worker, text))).toMatchObject({ sqlstate, disposition })
 })
 
-test.for(TRANSACTIONS)('SQLSTATE %s is %s in a transaction: %s', async ([sqlstate, disposition, texts]) => {
-  const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
-    for (const text of texts) await tx.query(text)
-  })
-  expect(await failureOf(attempt)).toMatchObject({ sqlstate, disposition })
-})
+test.for(TRANSACTIONS)(
+  'SQLSTATE %s has disposition %s in a transaction: %s',
+  async ([sqlstate, disposition, texts]) => {
+    const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
+      for (const text of texts) await tx.query(text)
+    })
+    expect(await failureOf(attempt)).toMatchObject({ sqlstate, disposition })
+  },
+)
 
-test('SQLSTATE 25P01 is fatal: a savepoint outside a transaction', async () => {
+test('SQLSTATE 25P01 has disposition fatal: a savepoint outside a transaction', async () => {
   const attempt = database.queryAsRole(fixture.worker, 'SAVEPOINT nowhere')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '25P01', disposition: 'fatal' })
 })
 
-test('SQLSTATE 42P18 is fatal: a parameter whose type cannot be inferred', async () => {
+test('SQLSTATE 42P18 has disposition fatal: a parameter whose type cannot be inferred', async () => {
   const attempt = database.queryAsRole(fixture.worker, 'SELECT $1 IS NULL', [1])
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '42P18', disposition: 'fatal' })
 })
 
-test('SQLSTATE 25P02 is fatal: a statement after a failed one in the same transaction', async () => {
+test('SQLSTATE 25P02 has disposition fatal: a statement in a transaction that has failed', async () => {
   const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SELECT 1 / 0').catch(() => {})
     await tx.query('SELECT 1')
@@ -131,7 +134,7 @@ test('SQLSTATE 25P02 is fatal: a statement after a failed one in the same transa
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '25P02', disposition: 'fatal' })
 })
 
-test('SQLSTATE 25P03 is retry: a transaction that was idle for too long', async () => {
+test('SQLSTATE 25P03 has disposition retry: a transaction that was idle for too long', async () => {
   const shortTimeout = fixture.open({ idleInTransactionTimeoutMs: 50 })
   const attempt = shortTimeout.transactionAsRole(fixture.worker, async (tx) => {
     await new Promise((resolve) => setTimeout(resolve, 300))
@@ -143,7 +146,7 @@ test('SQLSTATE 25P03 is retry: a transaction that was idle for too long', async 
 const touch = (tx: Transaction, n: number) =>
   tx.query('UPDATE symphony.thing SET amount = amount + 1 WHERE n = $1', [n])
 
-test('SQLSTATE 40P01 is retry: a deadlock of two transactions', async () => {
+test('SQLSTATE 40P01 has disposition retry: a deadlock of two transactions', async () => {
   // Uses the default lock timeout, which is longer than the deadlock_timeout of the server.
   const longTimeout = fixture.open()
   const gates = [gate(), gate()] as const
@@ -158,7 +161,7 @@ test('SQLSTATE 40P01 is retry: a deadlock of two transactions', async () => {
   expect(failures).toMatchObject([{ sqlstate: '40P01', disposition: 'retry' }])
 })
 
-test('SQLSTATE 40001 is retry: a row that changed after a REPEATABLE READ snapshot', async () => {
+test('SQLSTATE 40001 has disposition retry: a row that changed after a REPEATABLE READ snapshot', async () => {
   const attempt = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
     await tx.query('SELECT FROM symphony.thing')
@@ -168,14 +171,14 @@ test('SQLSTATE 40001 is retry: a row that changed after a REPEATABLE READ snapsh
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '40001', disposition: 'retry' })
 })
 
-test('SQLSTATE 55P03 is retry: a lock that another session holds for too long', async () => {
+test('SQLSTATE 55P03 has disposition retry: a lock that another session holds for too long', async () => {
   await fixture.admin.query('BEGIN; LOCK TABLE symphony.thing')
   const attempt = database.queryAsRole(fixture.worker, 'SELECT FROM symphony.thing')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '55P03', disposition: 'retry' })
   await fixture.admin.query('ROLLBACK')
 })
 
-test('SQLSTATE 57014 is retry: a statement that timed out or was cancelled', async () => {
+test('SQLSTATE 57014 has disposition retry: a statement that timed out or was cancelled', async () => {
   const tooLong = fixture.open({ statementTimeoutMs: 300 }).queryAsRole(fixture.worker, SLEEP)
   expect(await failureOf(tooLong)).toMatchObject({ sqlstate: '57014', disposition: 'retry' })
   const cancelled = failureOf(database.queryAsRole(fixture.worker, SLEEP))
@@ -183,7 +186,7 @@ test('SQLSTATE 57014 is retry: a statement that timed out or was cancelled', asy
   expect(await cancelled).toMatchObject({ sqlstate: '57014', disposition: 'retry' })
 })
 
-test('SQLSTATE 57P01 is unknown for a single statement, and retry inside a transaction', async () => {
+test('SQLSTATE 57P01 has disposition unknown for one statement, and retry in a transaction', async () => {
   const longTimeout = fixture.open()
   const alone = failureOf(longTimeout.queryAsRole(fixture.worker, SLEEP))
   await toSleepers('pg_terminate_backend')
@@ -194,7 +197,7 @@ test('SQLSTATE 57P01 is unknown for a single statement, and retry inside a trans
   expect((await longTimeout.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
 })
 
-test('SQLSTATE 57P01 is unknown for a statement on a client of the caller', async () => {
+test('SQLSTATE 57P01 has disposition unknown for a statement on a client of the caller', async () => {
   await fixture.admin.query(
     `CREATE FUNCTION symphony.sleep_20() RETURNS void LANGUAGE sql AS 'SELECT pg_catalog.pg_sleep(20)';
      GRANT EXECUTE ON FUNCTION symphony.sleep_20() TO PUBLIC`,
@@ -236,14 +239,14 @@ test('SQLSTATEs 28P01, 28000 and 3D000 are fatal: wrong password, NOLOGIN, no su
   }
 })
 
-test('SQLSTATE 53300 is retry: a login without a free connection', async () => {
+test('SQLSTATE 53300 has disposition retry: a login without a free connection', async () => {
   await fixture.admin.query(`ALTER ROLE ${fixture.login} CONNECTION LIMIT 0`)
   const attempt = fixture.open().queryAsRole(fixture.worker, 'SELECT 1')
   expect(await failureOf(attempt)).toMatchObject({ sqlstate: '53300', disposition: 'retry' })
   await fixture.admin.query(`ALTER ROLE ${fixture.login} CONNECTION LIMIT -1`)
 })
 
-test('the tests above provoked at least 40 SQLSTATEs of SQLSTATE_DISPOSITIONS', () => {
+test('the tests above cover at least 40 SQLSTATEs of SQLSTATE_DISPOSITIONS', () => {
   const known = [...SQLSTATE_DISPOSITIONS.keys()].filter((state) => provoked.has(state))
   process.stdout.write(`sqlstates: ${known.length} provoked\n`)
   expect(known.length).toBeGreaterThanOrEqual(40)

@@ -100,7 +100,7 @@ describe('a deployment behind a long transaction', () => {
 })
 
 describe('a deployment while workers run', () => {
-  test('fails no enqueue, claim or completion, and loses no item', async () => {
+  test('causes no error in an enqueue, claim or completion, and loses no item', async () => {
     await withTestDatabase(
       async (db) => {
         const deployments = new AbortController()

@@ -33,7 +33,7 @@ afterAll(async () => {
 const enqueueOne = () => enqueuePaymentOutbox(db.as('symphony_ingest'), buildPaymentOn('resend'))
 const notes = async () => (await db.queryNoRole('SELECT note FROM payment_outbox_pending')).rows
 
-test('the dry run of a later release has its migration and functions, and no file of tables', async () => {
+test('a dry run of a later release prints its migration and functions, but no table files', async () => {
   const { sql } = await migrated.deploy({ ...target(), dryRun: true })
   expect(sql).toContain('-- schema/migrations/0001_pending_note.sql')
   expect(sql).toContain('-- schema/functions/outbox/claim.sql')
@@ -57,7 +57,7 @@ test('a migration waits for an open transaction without blocking enqueues, and i
   await enqueueOne()
 })
 
-test('an older release is refused after the migration (DEPLOYMENT_NEWER_DATABASE)', async () => {
+test('a deployment of an older release is refused afterwards (DEPLOYMENT_NEWER_DATABASE)', async () => {
   await expect(deploy(target())).rejects.toMatchObject({ code: 'DEPLOYMENT_NEWER_DATABASE' })
 })
 

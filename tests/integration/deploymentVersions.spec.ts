@@ -83,7 +83,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
     expect(await membersOfOwner()).toEqual([])
   })
 
-  test('a login with CREATEROLE creates logins with the roles that it was given', async () => {
+  test('a login with CREATEROLE can create logins with the requested roles', async () => {
     const { logins } = await deploy({
       url: urlOf('by_deployer', 'deployer'),
       schema: SCHEMA,
@@ -115,7 +115,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
     await owned.end()
   })
 
-  test('a login that did not create the roles needs the GRANT of the error from 16 on', async () => {
+  test('a login that did not create the roles deploys after the GRANT that the error prints', async () => {
     const url = urlOf('by_newcomer', 'newcomer')
     if (version === 15) {
       await deploy({ url, schema: SCHEMA })
@@ -129,7 +129,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
     expect(await doctor({ url: urlOf('by_newcomer'), schema: SCHEMA })).toMatchObject({ ok: true })
   })
 
-  test('a login without rights deploys after a DBA has run the statements of the error', async () => {
+  test('a login without rights deploys after a DBA has run the SQL that the error prints', async () => {
     const url = urlOf('by_guest', 'guest')
     const error = await refusal(deploy({ url, schema: SCHEMA }))
     expect(error.remedy).toContain(`CREATE SCHEMA IF NOT EXISTS "${SCHEMA}" AUTHORIZATION symphony_owner;`)
@@ -139,7 +139,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
     expect(await doctor({ url: urlOf('by_guest'), schema: SCHEMA })).toMatchObject({ ok: true })
   })
 
-  test('a login that may not grant the roles creates logins after the GRANT of the error', async () => {
+  test('a login that may not grant roles creates logins after the GRANT that the error prints', async () => {
     const url = urlOf('by_newcomer', 'newcomer')
     const createLogins = [{ name: 'clerk', roles: ['control'] }] as const
     await superuser.query(`GRANT symphony_owner TO newcomer${version >= 16 ? ' WITH INHERIT FALSE' : ''}`)
@@ -169,7 +169,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
 })
 
 describe('a server without a deployment', () => {
-  test('lets a login without rights deploy after a DBA has run the CREATE ROLEs of the error', async () => {
+  test('lets a login without rights deploy after a DBA has run the SQL that the error prints', async () => {
     const server = await startPrivateServer({ settings: { fsync: 'off' } })
     try {
       const superuser = new Client(server.url)

@@ -110,7 +110,7 @@ describe('an embedded server of an ordinary user', () => {
   })
 })
 
-test('an embedded server creates missing links of its package at its start', async () => {
+test('startEmbedded creates symbolic links that are missing in the PostgreSQL package', async () => {
   const folder = await freshFolder()
   await chmod(folder, 0o755)
   const binaries = await packageWithoutLinks(folder)

@@ -82,7 +82,7 @@ describe('startEmbedded', () => {
     await serverIsGone(dataDir)
   })
 
-  test('starts although a killed start left its mark in the folder', async () => {
+  test('starts although a killed starter left its data.starting link in the folder', async () => {
     const dataDir = await usedDataDir()
     // The mark of a starter with a pid that does not exist.
     await symlink('2147483646', join(dataDir, 'postgres', 'data.starting'))
@@ -92,7 +92,7 @@ describe('startEmbedded', () => {
     await server.stop()
   })
 
-  test('recovers one server if four processes call it after a crash; three adopt it', async () => {
+  test('starts one server if four processes call it after a crash; no commit is lost', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await insertOne(first.url)
@@ -148,6 +148,19 @@ describe('an owned server', () => {
     await ended
     await expect(embeddedUrl(dataDir)).rejects.toMatchObject({ code: 'EMBEDDED_NOT_RUNNING' })
   })
+
+  test('is stopped by stopEmbedded only with force (EMBEDDED_OWNED)', async () => {
+    const dataDir = await usedDataDir()
+    const starter = await kit.start({ dataDir })
+    await expect(stopEmbedded(dataDir)).rejects.toMatchObject({
+      code: 'EMBEDDED_OWNED',
+      message: expect.stringContaining(`process ${starter.process.pid}`),
+    })
+    expect(await embeddedUrl(dataDir)).toBe(starter.report.url)
+    expect(await stopEmbedded(dataDir, { force: true })).toBe(true)
+    await serverIsGone(dataDir)
+    expect(await starter.end('stop')).toBe(0)
+  })
 })
 
 describe('a server that was killed', () => {
@@ -179,19 +192,6 @@ describe('a detached server', () => {
     expect(await stopEmbedded(dataDir)).toBe(true)
     await serverIsGone(dataDir)
     expect(await stopEmbedded(dataDir)).toBe(false)
-  })
-
-  test('needs no force for stopEmbedded; an owned server does (EMBEDDED_OWNED)', async () => {
-    const dataDir = await usedDataDir()
-    const starter = await kit.start({ dataDir })
-    await expect(stopEmbedded(dataDir)).rejects.toMatchObject({
-      code: 'EMBEDDED_OWNED',
-      message: expect.stringContaining(`process ${starter.process.pid}`),
-    })
-    expect(await embeddedUrl(dataDir)).toBe(starter.report.url)
-    expect(await stopEmbedded(dataDir, { force: true })).toBe(true)
-    await serverIsGone(dataDir)
-    expect(await starter.end('stop')).toBe(0)
   })
 })
 

@@ -16,7 +16,7 @@ const WORKERS = 3
 const LEASE_SECONDS = 2
 
 test(
-  'each inbox message has one effect despite duplicates and kills; other content is an event',
+  'each inbox message has exactly one effect despite duplicates and killed workers',
   { timeout: 30_000 + MESSAGES * 20 },
   async () => {
     await withTestDatabase(async (db) => {

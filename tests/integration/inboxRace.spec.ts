@@ -28,7 +28,7 @@ test('twenty concurrent enqueues of one message create one row and count twenty 
   expect(await rowOf(db, message)).toMatchObject({ sightings: 20n, attempt_count: 0 })
 })
 
-test('ten concurrent contents of one message store one; the nine others are recorded as events', async () => {
+test('ten concurrent enqueues of one id with different contents store one and record 9 events', async () => {
   const message = buildMessage()
   const { values, errors } = await race(db, 'symphony_ingest', 10, (connection, n) =>
     enqueueInboxMessage(connection, { ...message, payload: { n } }),
@@ -48,7 +48,7 @@ test('concurrent batches of the same messages in opposite order do not deadlock'
   expect(values.flat().filter(({ created }) => created)).toHaveLength(50)
 })
 
-test('a concurrent sighting and enqueue give one enqueued message with two sightings', async () => {
+test('a sighting and a concurrent enqueue result in one enqueued message with two sightings', async () => {
   for (let round = 0; round < 5; round += 1) {
     const message = buildMessage()
     const sighting = recordInboxSighting(db.as('symphony_executor'), message)

@@ -102,7 +102,7 @@ describe.concurrent('runAsLeader', () => {
     ])
   })
 
-  test('reports an error after a loss as lease.interrupted, and leads again', async ({ expect }) => {
+  test('reports an error of the function after a loss (lease.interrupted), and leads again', async ({ expect }) => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     let calls = 0
@@ -133,7 +133,7 @@ describe.concurrent('runAsLeader', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null })
   })
 
-  test('returns undefined without a call if it is stopped while another holder leads', async ({ expect }) => {
+  test('returns undefined without calling the function if it is stopped while another leads', async ({ expect }) => {
     const resource = buildResource()
     const holder = (await newLeases().acquire(resource, { durationMs: 60_000 }))!
     const stop = new AbortController()
@@ -146,7 +146,7 @@ describe.concurrent('runAsLeader', () => {
     await holder.release()
   })
 
-  test('makes no request if its signal is already aborted', async ({ expect }) => {
+  test('creates no lease if its signal is already aborted', async ({ expect }) => {
     const resource = buildResource()
     expect(await newLeases().runAsLeader(resource, () => 'led', { signal: AbortSignal.abort() })).toBeUndefined()
     expect(await failureOf(leaseRow(db, resource))).toMatchObject({ message: `${resource} has no row` })
@@ -173,7 +173,7 @@ describe.concurrent('runAsLeader', () => {
     ['an AbortError', () => new DOMException('aborted', 'AbortError'), undefined],
     ['another error', () => new Error('disk full'), 'disk full'],
   ])(
-    'rejects with an error of the stopped function, except an abort: it throws %s',
+    'ignores an abort error of a stopped function, and rejects with any other error: %s',
     async ([, thrown, message], { expect }) => {
       const stop = new AbortController()
       const reason = new Error('closing time')

@@ -163,7 +163,7 @@ describe('seal_ledger_block with rows that become visible late', () => {
     await expectSealedOnce()
   })
 
-  test('may seal a later event of an older transaction first; both states verify', async () => {
+  test('may seal the second event of an item before the first; the ledger still verifies', async () => {
     const [held, other] = [await enqueue(fixture.db), await enqueue(fixture.db)]
     const older = await openConnection(fixture.db, 'symphony_control')
     await older.query('BEGIN')
@@ -218,7 +218,7 @@ describe('concurrent sealers', () => {
     await expectSealedOnce()
   })
 
-  test('do not wait for the sealer that has the last block locked; nor do writers', async () => {
+  test('do not wait for a sealer that has locked the last block; writers do not wait either', async () => {
     await enqueue(fixture.db)
     await fixture.sealAll()
     await enqueue(fixture.db)

@@ -108,7 +108,7 @@ describe('a ledger written and sealed by sessions with unusual settings', () => 
     expect(report.blocks).toBeGreaterThan(5)
   })
 
-  test.for(ODD_SETTINGS)('has the same entries for a sealer with %o', async (settings) => {
+  test.for(ODD_SETTINGS)('gets the same block entries in a session with %o', async (settings) => {
     const session = await openConnection(fixture.db)
     await configure(session, settings)
     const { rows } = await session.query<{ now: Buffer; sealed: Buffer }>(

@@ -273,7 +273,7 @@ async function forge(reference: string): Promise<void> {
 }
 
 describe('a break of the ledger', () => {
-  test('is recorded at once, and stays in the last record until a pass without a break ends', async () => {
+  test('is recorded at once, and stays in the records until a complete pass finds no break', async () => {
     await forge('forged')
     onTestFinished(() => forge('TX-1'))
     const verifier = new LedgerVerifier(executor())
@@ -348,7 +348,7 @@ async function timed<T>(run: () => Promise<T>): Promise<{ value: T; before: numb
 }
 
 describe('the verification rate', () => {
-  test('counts each block as at least 50 rows, and credits one second of idle time', async () => {
+  test('counts a block of fewer than 50 rows as 50, less one second of credit for idle time', async () => {
     const { value, before, after } = await timed(() => verifyLedgerBlock(executor(), 1, 0))
     expect(value?.rowCount).toBeLessThan(50)
     const { nextAt } = await readPlace()
@@ -357,7 +357,7 @@ describe('the verification rate', () => {
     expect(await verifyLedgerBlock(executor(), RATE, 0)).toBeUndefined()
   })
 
-  test('counts from the due time of a block, not from its verification', async () => {
+  test('calculates the next due time from the last due time, not from the verification', async () => {
     await fixture.db.queryNoRole(
       `UPDATE ledger_verification_passes SET next_at = clock_timestamp() - interval '10 milliseconds'`,
     )
@@ -428,7 +428,7 @@ describe('seal_ledger_block with an interval', () => {
     await expect.poll(() => sealLedgerBlock(role, 1, HOUR_MS), POLL_OPTIONS).toEqual({ blockNo: 2n, rowCount: 1 })
   })
 
-  test('seals after a block of the future, so that a clock that was set back does not stop it', async () => {
+  test('seals after a block dated in the future, so that a clock set back does not stop sealing', async () => {
     const other = await fixture.beside()
     onTestFinished(() => other.close())
     await enqueue(other.db)

@@ -166,7 +166,7 @@ describe('overlapping batches of completions', () => {
   })
 })
 
-describe('a completion concurrent with another end of its lease', () => {
+describe('a completion concurrent with another change of its lease', () => {
   const others = [
     ['its release', (connection: Connection, lease: ClaimedItem) => releaseOutboxLease(connection, lease, WORKER)],
     [
@@ -175,7 +175,7 @@ describe('a completion concurrent with another end of its lease', () => {
     ],
   ] as const
 
-  test.for(others)('excludes %s: one of the two succeeds', async ([, end]) => {
+  test.for(others)('never succeeds together with %s; one of them does', async ([, end]) => {
     for (let round = 0; round < 8; round++) {
       const lease = await enqueueAndClaim(db)
       const { values, errors } = await race(
@@ -198,7 +198,7 @@ describe('a completion concurrent with another end of its lease', () => {
     }
   })
 
-  test('excludes the repair of the expired lease: one ledger row', async () => {
+  test('never succeeds together with the repair of its expired lease', async () => {
     for (let round = 0; round < 8; round++) {
       const lease = await enqueueAndClaim(db)
       await db.queryNoRole(

@@ -136,7 +136,7 @@ describe('the sequence of a participant', () => {
     expect(numbers.toSorted((a, b) => Number(a - b))).toEqual(taken)
   })
 
-  test('has no gap after every second of the concurrent callers rolled back', async () => {
+  test('has no gap after half of the concurrent callers rolled back', async () => {
     const participantId = buildInstruction().participantId
     const { errors } = await race(db, 'symphony_ingest', RACERS, async (connection, index) => {
       await connection.query('BEGIN')
@@ -170,7 +170,7 @@ describe('concurrent batches', () => {
     expect(values.flat().filter(({ created }) => created)).toHaveLength(instructions.length)
   })
 
-  test('write their keys in one order, so that opposite orders do not deadlock', async () => {
+  test('insert their keys in the order of the keys, so that opposite orders do not deadlock', async () => {
     // The participants differ, so only the order of the keys can prevent a deadlock.
     const [low, middle, high] = [
       buildInstruction({ idempotencyKey: 'in-key-order-1' }),

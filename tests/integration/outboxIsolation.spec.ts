@@ -42,7 +42,7 @@ const acts: readonly ((connection: Connection, lease: Lease) => Promise<unknown>
   (connection, lease) => renewOutboxLease(connection, lease, WORKER, 600),
 ]
 
-describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions under %s', (level) => {
+describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('in %s transactions,', (level) => {
   /** Opens a transaction and takes its snapshot, so that later commits are invisible to it. */
   async function oldSnapshot(role: string): Promise<Connection> {
     const connection = await openConnection(db, role)
@@ -67,7 +67,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     }
   }
 
-  test('fail an enqueue of a key that was taken meanwhile (40001); a retry returns that item', async () => {
+  test('an enqueue fails if its key was taken meanwhile (40001); a retry returns that item', async () => {
     const connection = await oldSnapshot('symphony_ingest')
     const first = await enqueue(db)
     expect(await failureOf(enqueuePaymentOutbox(connection, first))).toMatchObject(SERIALIZATION_FAILURE)
@@ -78,7 +78,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('fail an enqueue of a key taken by another participant (40001); a retry is a conflict', async () => {
+  test('an enqueue fails if another participant took its key (40001); a retry is a conflict', async () => {
     const connection = await oldSnapshot('symphony_ingest')
     const other = { ...(await enqueue(db)), participantId: buildInstruction().participantId }
     expect(await failureOf(enqueuePaymentOutbox(connection, other))).toMatchObject(SERIALIZATION_FAILURE)
@@ -89,7 +89,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('fail an enqueue if its stream got an item meanwhile (40001); a retry gets the next number', async () => {
+  test('an enqueue fails if its stream got an item meanwhile (40001); a retry gets the next number', async () => {
     const { participantId } = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     await enqueue(db, { participantId })
@@ -103,14 +103,14 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('return the existing item for a known key', async () => {
+  test('an enqueue of a known key returns the existing item', async () => {
     const first = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     expect(await enqueuePaymentOutbox(connection, first)).toMatchObject({ outboxId: first.outboxId, created: false })
     await connection.close()
   })
 
-  test('return a new item and the existing one for a batch of a new and a known key', async () => {
+  test('a batch of a new and a known key returns a new item and the existing one', async () => {
     const known = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     const fresh = buildInstruction({ participantId: known.participantId })
@@ -121,7 +121,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('create one item per key and no gap in the sequence for concurrent callers that retry', async () => {
+  test('concurrent enqueues with retries create one item per key and no gap in the sequence', async () => {
     const shared = buildInstruction()
     const { values, errors } = await race(db, 'symphony_ingest', 16, (connection) =>
       retrying(connection, () =>
@@ -135,7 +135,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     expect(await sequenceOf(db, shared.participantId)).toEqual({ taken: numbers, next: 18n })
   })
 
-  test('fail a claim of an item that was claimed meanwhile (40001); a retry returns no item', async () => {
+  test('a claim fails if its item was claimed meanwhile (40001); a retry returns no item', async () => {
     const item = await enqueue(db)
     const connection = await oldSnapshot('symphony_executor')
     const claimIt = () => claimOutboxBatch(connection, 10, 'worker-2', 60, { rails: [item.railType] })
@@ -147,7 +147,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('lease every item once to concurrent claimers that retry', async () => {
+  test('concurrent claims with retries lease every item once', async () => {
     const rails = [buildInstruction().railType, buildInstruction().railType]
     const items = await enqueuePaymentOutboxBatch(
       db.as('symphony_ingest'),
@@ -181,7 +181,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
         await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
       },
     ],
-  ] as const)('fail a call with a lease that was %s meanwhile (40001); a retry gets LeaseLostError', async (given) => {
+  ] as const)('a call fails if its lease was %s meanwhile (40001); a retry gets LeaseLostError', async (given) => {
     const [, meanwhile] = given
     for (const act of acts) {
       const held = await enqueueAndClaim(db)
@@ -196,7 +196,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     }
   })
 
-  test('fail a call on an item younger than the snapshot (40001), not with LEASE_LOST', async () => {
+  test('a call on an item younger than the snapshot fails with 40001, not with LEASE_LOST', async () => {
     const connection = await oldSnapshot('symphony_executor')
     const held = await enqueueAndClaim(db)
     const { outboxId, leaseToken } = held
@@ -218,7 +218,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('record one outcome of concurrent completions that retry; other callers get its state', async () => {
+  test('concurrent completions with retries record one outcome; other callers get its state', async () => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const { values, errors } = await race(db, 'symphony_executor', 16, (connection) =>
       retrying(connection, () =>
@@ -231,7 +231,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('fail the repair of a lease that was repaired meanwhile (40001); a retry repairs nothing', async () => {
+  test('a repair fails if its lease was repaired meanwhile (40001); a retry repairs nothing', async () => {
     const { outboxId } = await enqueueAndClaim(db)
     await db.expireLease(outboxId)
     const connection = await oldSnapshot('symphony_executor')
@@ -243,7 +243,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     await connection.close()
   })
 
-  test('record each late outcome of a terminal item once', async () => {
+  test('concurrent reports of late outcomes record each outcome once', async () => {
     const lost = await enqueueAndClaim(db)
     await db.expireLease(lost.outboxId)
     const [next] = await claim(db, lost.railType)
@@ -269,7 +269,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('the outbox functions
     ])
   })
 
-  test('give the same answers as under READ COMMITTED if no calls are concurrent', async () => {
+  test('calls that are not concurrent return the same answers as under READ COMMITTED', async () => {
     const ingest = await openConnection(db, 'symphony_ingest')
     const executor = await openConnection(db, 'symphony_executor')
     const instruction = buildInstruction()

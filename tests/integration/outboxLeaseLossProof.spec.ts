@@ -223,7 +223,7 @@ describe('a lease renewal', () => {
   test.for([
     ['repair', (role: Queryable) => repairExpiredLeases(role, 1000, 'repair-1')],
     ['a claim', (role: Queryable, rail: string) => claimOutboxBatch(role, 10, 'successor', 600, { rails: [rail] })],
-  ] as const)('protects its lease from %s, which does not wait, even before the renewal commits', async ([, take]) => {
+  ] as const)('protects its lease from %s, even before the renewal commits', async ([, take]) => {
     const held = await createLease()
     await db.expireLease(held.outboxId)
     // Imitates a renewal just before the expiry, in a transaction that is still open.
@@ -240,7 +240,7 @@ describe('a lease renewal', () => {
     await renewing.close()
   })
 
-  test('excludes a concurrent repair: the lease is renewed or recorded as expired, never both', async () => {
+  test('never succeeds together with a concurrent repair of the same lease', async () => {
     for (let round = 0; round < 10; round++) {
       const held = await createLease()
       // The lease expires while the calls run.
@@ -264,8 +264,8 @@ describe('a lease renewal', () => {
   })
 })
 
-describe('a worker that lost its lease, and the next holder', () => {
-  test('complete concurrently: only the outcome of the live lease is recorded', async () => {
+describe('a worker that lost its lease', () => {
+  test('records no outcome, even if the next holder completes at the same time', async () => {
     for (let round = 0; round < 5; round++) {
       const lost = await createLease()
       await db.expireLease(lost.outboxId)
@@ -283,7 +283,7 @@ describe('a worker that lost its lease, and the next holder', () => {
     }
   })
 
-  test('record one event for 32 concurrent reports of the same late outcome', async () => {
+  test('records one event for 32 concurrent reports of the same late outcome', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await claimOnly(db, lost.railType, { workerId: 'successor' })
@@ -300,7 +300,7 @@ describe('a worker that lost its lease, and the next holder', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('contradict each other if a late success waits for FAILED (TERMINAL_BLOCKED)', async () => {
+  test('records TERMINAL_BLOCKED if its late success waits for FAILED of the next holder', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })
@@ -327,7 +327,7 @@ describe('a worker that lost its lease, and the next holder', () => {
     await Promise.all([successor.close(), late.close()])
   })
 
-  test('hold the item as RETRYABLE if FAILED waits for a late success', async () => {
+  test('makes FAILED of the next holder a held RETRYABLE if its late success commits first', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })

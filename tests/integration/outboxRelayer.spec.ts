@@ -98,8 +98,8 @@ describe('OutboxRelayer.runOnce', () => {
   })
 })
 
-describe('an unknown outcome', () => {
-  test('is completed by inquiry without a second dispatch if the rail has paid', async () => {
+describe('an item with an unknown outcome', () => {
+  test('is completed by an inquiry, without a second dispatch, if the rail has paid', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail(
       {
@@ -124,10 +124,8 @@ describe('an unknown outcome', () => {
     expect(rail.calls).toHaveLength(1)
     expect(rail.inquiries).toHaveLength(1)
   })
-})
 
-describe('an item with an unknown outcome', () => {
-  test('is sent again if an inquiry after the settle time says absent; a refusal is FAILED', async () => {
+  test('is sent again if an inquiry after the settle time says absent; a refusal ends as FAILED', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
@@ -165,7 +163,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.calls).toHaveLength(1)
   })
 
-  test('is inquired again a full settle time after an inquiry that was too early', async () => {
+  test('waits for a full settle time again after an inquiry that was too early', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
@@ -182,7 +180,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.calls).toHaveLength(2)
   })
 
-  test('is sent again under the same reference to a resend rail; a refusal is FAILED', async () => {
+  test('is sent again under the same reference to a resend rail; a refusal ends as FAILED', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
@@ -282,7 +280,7 @@ describe('a started relayer', () => {
     await relayer.stop()
   })
 
-  test('makes a retry when it is due, without a notification', async () => {
+  test('retries an item when its retry is due, without a notification', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [{ outcome: 'retryable', code: 'BUSY', retryAfterMs: 1_000 }]
     const rail = recordingRail(
@@ -298,7 +296,7 @@ describe('a started relayer', () => {
   })
 })
 
-describe('a failing rail', () => {
+describe('a failing or slow rail', () => {
   test('opens its circuit breaker; while it is open no attempt is recorded', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, () => {
@@ -323,7 +321,7 @@ describe('a failing rail', () => {
     expect(rows).toEqual([{ leased: 0, waiting: items.length - rail.calls.length }])
   })
 
-  test('makes the next item the trial call if the first one is refused before the call', async () => {
+  test('gets the next item as its trial call if the first one is refused before the call', async () => {
     const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({ type: railType, money: true }, ({ reference }) => {
@@ -380,7 +378,7 @@ describe('a failing rail', () => {
     expect(rail.calls).toEqual([])
   })
 
-  test('is called once if it is slower than the lease, because the lease is renewed', async () => {
+  test('is called once if a call takes longer than the lease, because the lease is renewed', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await sleep(2_500)

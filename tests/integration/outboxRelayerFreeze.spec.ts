@@ -70,7 +70,7 @@ test('a restart of the server is checked before the next claim, and does not fre
   expect([...eventsOf('outbox.frozen'), ...eventsOf('outbox.fault')]).toEqual([])
 })
 
-test('rounds without a heartbeat update the epoch record, so that a later loss is detected', async () => {
+test('runOnce updates the epoch record after heartbeatMs, so that lost commits are detected', async () => {
   const { railType } = buildInstruction()
   let nowMs = 0
   const clock = { now: () => new Date(), monotonicMs: () => nowMs }
@@ -141,7 +141,7 @@ test('a freeze by an operator releases waiting items and records the call in fli
   expect(eventsOf('outbox.fault')).toEqual([])
 })
 
-test('a freeze before a marked call prevents the call and releases its lease', async () => {
+test('a freeze just before a call to a hold rail prevents the call and releases the lease', async () => {
   const { railType } = buildInstruction()
   const payload = { '~standard': { version: 1, vendor: 'test', validate: freezing } } as const
   const rail = recordingRail({ type: railType, onUnknown: 'hold', payload })

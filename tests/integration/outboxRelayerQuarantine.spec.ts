@@ -43,7 +43,7 @@ function gatedRail() {
   return { railType, rail, open, called: () => rail.calls.map(({ reference }) => reference) }
 }
 
-test('an item with one expiry waits only for its own rail, and delays no other rail', async () => {
+test('an item with one expired lease blocks only its own rail, and waits for no other rail', async () => {
   const [hung, quarantineRail, other] = [gatedRail(), gatedRail(), gatedRail()]
   const rails = new Map([...hung.rail.rails, ...quarantineRail.rail.rails, ...other.rail.rails])
   const quarantined = (await enqueue(db, { railType: quarantineRail.railType })).outboxId
@@ -65,7 +65,7 @@ test('an item with one expiry waits only for its own rail, and delays no other r
   expect(quarantineRail.rail.gauge.most).toBe(1)
 })
 
-test('an item with two expiries in a row waits until nothing is in flight in the process', async () => {
+test('an item with two expired leases in a row waits until the process has no call in flight', async () => {
   const [hung, quarantineRail] = [gatedRail(), gatedRail()]
   quarantineRail.open()
   const relayer = new OutboxRelayer(db.database, new Map([...hung.rail.rails, ...quarantineRail.rail.rails]))
@@ -85,32 +85,27 @@ test('an item with two expiries in a row waits until nothing is in flight in the
   expect(quarantineRail.called()).toEqual([quarantined])
 })
 
-test.each([1, 2])(
-  'items whose leases expired together (%d times) are dispatched singly; the rest is released',
-  async (expiries) => {
-    const { railType, rail, open, called } = gatedRail()
-    const items = await Promise.all([1, 2, 3].map(() => enqueue(db, { railType })))
-    for (let expiry = 0; expiry < expiries; expiry += 1) {
-      await claim(db, railType)
-      for (const { outboxId } of items) await db.expireLease(outboxId)
-    }
-    const relayer = new OutboxRelayer(db.database, rail.rails)
-    const round = relayer.runOnce()
-    await expect.poll(() => called().length, POLL_OPTIONS).toBe(1)
-    const others = items.map(({ outboxId }) => outboxId).filter((outboxId) => outboxId !== called()[0])
-    const rows = () => Promise.all(others.map((outboxId) => pendingRow(db, outboxId)))
-    await expect
-      .poll(rows, POLL_OPTIONS)
-      .toMatchObject(others.map(() => ({ claimed_by: null, expiry_streak: expiries })))
-    open()
-    await round
-    for (const _ of others) await relayer.runOnce()
-    expect(rail.gauge.most).toBe(1)
-    expect(await rows()).toEqual(others.map(() => undefined))
-  },
-)
+test.each([1, 2])('items whose leases expired together (%d times) are dispatched one at a time', async (expiries) => {
+  const { railType, rail, open, called } = gatedRail()
+  const items = await Promise.all([1, 2, 3].map(() => enqueue(db, { railType })))
+  for (let expiry = 0; expiry < expiries; expiry += 1) {
+    await claim(db, railType)
+    for (const { outboxId } of items) await db.expireLease(outboxId)
+  }
+  const relayer = new OutboxRelayer(db.database, rail.rails)
+  const round = relayer.runOnce()
+  await expect.poll(() => called().length, POLL_OPTIONS).toBe(1)
+  const others = items.map(({ outboxId }) => outboxId).filter((outboxId) => outboxId !== called()[0])
+  const rows = () => Promise.all(others.map((outboxId) => pendingRow(db, outboxId)))
+  await expect.poll(rows, POLL_OPTIONS).toMatchObject(others.map(() => ({ claimed_by: null, expiry_streak: expiries })))
+  open()
+  await round
+  for (const _ of others) await relayer.runOnce()
+  expect(rail.gauge.most).toBe(1)
+  expect(await rows()).toEqual(others.map(() => undefined))
+})
 
-test('a late success completes an item with three expiries, without a call or a hold', async () => {
+test('a late success completes an item with three expired leases, without a call or a hold', async () => {
   const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType }, () => ({ outcome: 'success', reference: 'paid-again' }))
   const { outboxId } = await enqueue(db, { railType })

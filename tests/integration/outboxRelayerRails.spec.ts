@@ -138,7 +138,7 @@ describe('the slots of a relayer', () => {
 })
 
 describe('quarantined items', () => {
-  test('record no attempt while the circuit breaker of their rail is open', async () => {
+  test('get no attempt while the circuit breaker of their rail is open', async () => {
     const { railType } = buildInstruction()
     const outboxIds = await enqueueQuarantined(railType, 8)
     const rail = recordingRail({ type: railType }, () => {
@@ -191,7 +191,7 @@ describe('quarantined items', () => {
     expect(wasReleased[0]).toBe(true)
   })
 
-  test('count against the rate of their rail', async () => {
+  test('count against the rate limit of their rail', async () => {
     const { railType } = buildInstruction()
     await enqueueQuarantined(railType, 6)
     const rail = recordingRail({ type: railType, rate: { perSecond: 2 } })

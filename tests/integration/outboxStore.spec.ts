@@ -34,7 +34,7 @@ interface Payloads {
   farewell: { readonly email: string }
 }
 
-test('topic handlers end as DISPATCHED, FAILED or RETRYABLE; a missing handler is reported', async () => {
+test('a message ends as DISPATCHED, FAILED or RETRYABLE, depending on its handler', async () => {
   const seen: string[] = []
   const missed: TopicMessage[] = []
   const rails = topicRails<Payloads>(

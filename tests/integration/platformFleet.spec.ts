@@ -143,7 +143,7 @@ test('a failed database does not delay other databases, and is served again when
   expect(events).toContainEqual({ type: 'platform.databaseUp', database: 'shaky' })
 })
 
-test('a database that fails during a round returns its slot, and does not delay stop()', async () => {
+test('a fleet frees the slot of a database that fails during a round', async () => {
   const proxy = await TcpProxy.before(dbs[0]!.url)
   stops.push(() => proxy.close())
   const throughProxy = new URL(dbs[0]!.url)
@@ -311,7 +311,7 @@ describe('DatabaseSet.forKey', () => {
 })
 
 describe('a fleet with fewer connections than databases', () => {
-  test('works on as many databases as connectionsMax allows, in turn, and closes connections', async () => {
+  test('serves its databases in turn, as many at once as connectionsMax allows', async () => {
     const working = new Set<string>()
     let most = 0
     const rounds = new Map<string, number>()
@@ -380,7 +380,7 @@ describe('a fleet with fewer connections than databases', () => {
     expect(visitsInRounds).toBe(0)
   })
 
-  test('stays with a database until it is empty under drain-first', async () => {
+  test('serves a database until it is empty with selection drain-first', async () => {
     const order: string[] = []
     const left = new Map(all().map(({ name }) => [name, 3]))
     const done = gate()
