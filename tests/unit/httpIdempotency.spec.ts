@@ -60,7 +60,7 @@ describe('a known Idempotency-Key', () => {
     expect(await countItems(key)).toBe(1)
   })
 
-  test('is refused with another instruction in a batch, which is refused as a whole (409)', async () => {
+  test('is refused in a batch for another instruction; no item of the batch is stored (409)', async () => {
     const key = randomUUID()
     await fixture.post(buildBody('B-1'), key)
     const fresh = { ...buildBody('B-0'), idempotencyKey: randomUUID() }
@@ -83,7 +83,7 @@ describe('a known Idempotency-Key', () => {
     expect(await countItems(idempotencyKey)).toBe(0)
   })
 
-  test('belongs to an owner: a rotated API key keeps it, another owner does not share it', async () => {
+  test('stays in use after its owner’s API key is rotated, and is free for other owners', async () => {
     const key = randomUUID()
     const first = await createKey(db, { scopes: ['ingest'], owner: 'shop' })
     expect((await postAs(first.key, buildBody('D-1'), key)).status).toBe(201)
@@ -97,7 +97,7 @@ describe('a known Idempotency-Key', () => {
 })
 
 describe('an instruction without instructionId', () => {
-  test('takes its Idempotency-Key as id; the same content again answers 200', async () => {
+  test('gets its Idempotency-Key as instructionId; a repetition answers 200', async () => {
     const key = randomUUID()
     const body = buildBody()
     const first = await fixture.post(body, key)
@@ -110,14 +110,14 @@ describe('an instruction without instructionId', () => {
     expect(await bodyOf(again)).toEqual({ ...accepted, created: false })
   })
 
-  test('is refused with other content under its key (409 IDEMPOTENCY_CONFLICT)', async () => {
+  test('is refused if its key was used with other content (409 IDEMPOTENCY_CONFLICT)', async () => {
     const key = randomUUID()
     await fixture.post(buildBody(), key)
     expect(await problemOf(await fixture.post(buildBody(), key))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
     expect(await countItems(key)).toBe(1)
   })
 
-  test('is accepted in a batch with a key, and refused without one (422)', async () => {
+  test('is accepted in a batch if it has an idempotencyKey, and refused without one (422)', async () => {
     const idempotencyKey = randomUUID()
     const accepted = await bodyOf(await postBatch([{ ...buildBody(), idempotencyKey }]))
     expect(accepted).toMatchObject({ items: [{ instructionId: idempotencyKey, created: true }] })
@@ -129,7 +129,7 @@ describe('an instruction without instructionId', () => {
   })
 })
 
-test('a server accepts no payment if its login is no gateway (503)', async () => {
+test('an API whose login may not act for other people accepts no payment (503)', async () => {
   const control = db.as('symphony_control')
   const roles = {
     ingest: db.as('symphony_ingest'),
@@ -146,7 +146,7 @@ test('a server accepts no payment if its login is no gateway (503)', async () =>
   expect(await countItems(key)).toBe(0)
 })
 
-test('/openapi.json and /docs explain the identity of a payment', async () => {
+test('/openapi.json and /docs explain which ids identify a payment', async () => {
   const { tags } = await bodyOf(await fixture.call('/openapi.json'))
   expect(tags).toContainEqual({
     name: 'instructions',

@@ -77,7 +77,7 @@ async function me(jwt: string, at = fixture): Promise<Response> {
   return at.call('/v1/me', { headers: { authorization: `Bearer ${jwt}` } })
 }
 
-test('a valid token has the owner and the scopes of its claims', async () => {
+test('/v1/me returns the owner and the scopes from the claims of a valid token', async () => {
   expect(await bodyOf(await me(await token()))).toEqual({
     owner: 'alice@example.com',
     scopes: ['read'],
@@ -105,7 +105,7 @@ async function post(instructionId: string, email: string, seconds: number): Prom
   })
 }
 
-test('an Idempotency-Key belongs to issuer and person: a renewed token keeps it', async () => {
+test('an Idempotency-Key belongs to one person of an issuer, also after the token is renewed', async () => {
   expect((await post('I-1', 'alice@example.com', 300)).status).toBe(201)
   expect(await problemOf(await post('I-2', 'alice@example.com', 600))).toMatchObject({
     code: 'KEY_REUSED',
@@ -179,7 +179,7 @@ describe('a token', () => {
   })
 })
 
-test('a token shows only the participants of its claim, and is refused without the claim', async () => {
+test('participantsClaim limits a token to the participants it names; a token without it gets 401', async () => {
   const bound = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ participantsClaim: 'tenants' })) })
   onTestFinished(() => bound.close())
   const item = await enqueue(db, { participantId: 'oidc-mine' })
@@ -191,7 +191,7 @@ test('a token shows only the participants of its claim, and is refused without t
   expect((await me(await token(), bound)).status).toBe(401)
 })
 
-test('an unreachable provider answers 503, not 401 (IDENTITY_PROVIDER_UNAVAILABLE)', async () => {
+test('an unreachable identity provider causes 503 IDENTITY_PROVIDER_UNAVAILABLE, not 401', async () => {
   const dark = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ jwksUrl: 'http://127.0.0.1:1/jwks' })) })
   onTestFinished(() => dark.close())
   expect(await problemOf(await me(await token(), dark))).toMatchObject({

@@ -132,7 +132,7 @@ describe('the OpenAPI document', () => {
     expect(shown.filter(([, defects]) => defects.length > 0)).toEqual([])
   })
 
-  test('is public, and so is its page, which has no inline script or style', async () => {
+  test('is public, like its page /docs, which has no inline script or style', async () => {
     for (const path of ['/openapi.json', '/docs', '/docs/page.js', '/docs/page.css']) {
       const response = await fetch(`${fixture.address}${path}`)
       expect([path, response.status]).toEqual([path, 200])
@@ -145,7 +145,7 @@ describe('the OpenAPI document', () => {
 })
 
 describe('every route', () => {
-  test('has an example that is answered as documented', async () => {
+  test('answers its documented example with the documented status and schema', async () => {
     const executed: string[] = []
     // The order of the routes matters: a job is defined before it is deleted.
     for (const route of fixture.routes) {
@@ -166,7 +166,7 @@ describe('every route', () => {
     expect(executed.length).toBe(operations().length - 1)
   })
 
-  test('documents its problem codes, and together the routes document all of them', () => {
+  test('declares only known problem codes, and every code is declared by some route', () => {
     const declared = new Set([...fixture.routes.flatMap(problemCodesOf), ...WEBHOOKS])
     expect([...declared].toSorted()).toEqual(
       Object.keys(PROBLEMS)

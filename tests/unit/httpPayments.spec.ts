@@ -235,7 +235,7 @@ describe('GET /v1/outbox/{outboxId}', () => {
     })
   })
 
-  test('has a subpath /proof, which returns for each ledger row the bytes that are hashed', async () => {
+  test('returns the hashed bytes of each ledger row under /proof', async () => {
     const item = await enqueueUnknown(db, { payload: { note: 'ü€😀' } })
     await acted('alice', `/v1/holds/${item.outboxId}/resolve`, { decision: 'RETRY', reason: 'try again' })
     const proof = await get<Proof>(`/v1/outbox/${item.outboxId}/proof`)
@@ -253,8 +253,8 @@ describe('GET /v1/outbox/{outboxId}', () => {
   })
 })
 
-describe('a two-person decision', () => {
-  test('is approved once, by another person; ALICE counts as the proposer alice', async () => {
+describe('a decision of an operator', () => {
+  test('is approved once, and not by its proposer, whatever the letter case of the name', async () => {
     const item = await enqueueUnknown(db)
     const proposed = await acted<{ status: string; proposalId: string }>(
       'alice',
@@ -291,7 +291,7 @@ describe('a two-person decision', () => {
     })
   })
 
-  test('is refused with an explanation if the state forbids it (409)', async () => {
+  test('is refused if the item has the wrong state (409) or does not exist', async () => {
     const dispatched = await enqueue(db)
     await complete(db, await claimOnly(db, dispatched.railType), { state: 'DISPATCHED', railReference: 'x' })
     expect(
@@ -320,7 +320,7 @@ describe('a two-person decision', () => {
     ['a reason of 1001 characters', { reason: 'x'.repeat(1_001) }, 'reason'],
     ['a reason that is a number', { reason: 7 }, 'reason'],
     ['an unknown field', { reason: 'x', force: true }, 'force'],
-  ])('is refused for %s (422), and nothing is held', async (_, body, argument) => {
+  ])('is refused for %s (422), and the item is not held', async (_, body, argument) => {
     const { outboxId } = await enqueue(db)
     expect(await problemOf(await act('alice', `/v1/outbox/${outboxId}/hold`, body))).toMatchObject({
       status: 422,
@@ -404,7 +404,7 @@ describe('the overview', () => {
     expect(status.latency).toMatchObject({ sampled: expect.any(Number) })
   })
 
-  test('is read once for all callers within a second', async () => {
+  test('is read from the database once for all callers within a second', async () => {
     let queries = 0
     const readonly = db.as('symphony_readonly')
     const counted = await openHttpFixture(db, {
@@ -421,8 +421,8 @@ describe('the overview', () => {
   })
 })
 
-describe('over HTTP', () => {
-  test('a job is created, paused, resumed, triggered and deleted, and then unknown', async () => {
+describe('the HTTP API', () => {
+  test('creates, pauses, resumes, triggers and deletes a job', async () => {
     const body = { cron: '0 2 * * *', topic: 'reports', payload: { secret: 'CANARY' }, timeZone: 'Africa/Cairo' }
     const put = await act('alice', '/v1/jobs/nightly', body, 'PUT')
     expect(JSON.parse(await put.text())).toMatchObject({ name: 'nightly', created: true, state: 'ACTIVE' })
@@ -444,7 +444,7 @@ describe('over HTTP', () => {
     })
   })
 
-  test('only a dead message is revived (MESSAGE_NOT_DEAD, MESSAGE_NOT_FOUND)', async () => {
+  test('revives only a dead message (MESSAGE_NOT_DEAD, MESSAGE_NOT_FOUND)', async () => {
     const reason = { reason: 'repaired' }
     expect(await problemOf(await act('alice', '/v1/inbox/bank/none/revive', reason))).toMatchObject({
       code: 'MESSAGE_NOT_FOUND',

@@ -58,7 +58,7 @@ describe('amount, currency and masked destination', () => {
     ['a dead letter', () => '/v1/dlq', 'items.0.item'],
     ['a list of proposals', () => '/v1/proposals', 'items.0'],
   ]
-  test.for(places)('are shown to a key with the scope read in %s', async ([, path, place]) => {
+  test.for(places)('are shown in %s to an API key with scope read', async ([, path, place]) => {
     const response = await fixture.call(path(), { headers: { authorization: `Bearer ${reader}` } })
     const text = await response.text()
     expect([response.status, text.includes(IBAN), text.includes('SECRET')]).toEqual([200, false, false])
@@ -128,7 +128,7 @@ test('an API without --rails masks payloads by the field classes that a worker d
   })
 })
 
-test('an API with --rails declares its rails, serves none and removes no field class', async () => {
+test('an API with --rails adds field classes to its rail and does not mark the rail as served', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-rails-'))
   const declaration = `type: '${RAIL}', onUnknown: 'hold', fields: { '/iban': 'masked' }, dispatch() {}`
   const before = await served()

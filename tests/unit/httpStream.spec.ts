@@ -86,7 +86,7 @@ test('the stream sends only poll events while nothing changes', async () => {
   expect(JSON.parse(client.dataOf('looked').at(-1) ?? '')).toEqual({ at: expect.stringMatching(/^\d{4}-.*Z$/) })
 })
 
-test('the stream queries the database once for all clients, and not without clients', async () => {
+test('the stream makes no database queries while no client is connected', async () => {
   const { asked, readonly } = counting()
   const fixture = await quickStage({ roles: { readonly } })
   expect(asked.queries).toBe(0)

@@ -106,7 +106,7 @@ describe('a signed webhook', () => {
     expect((await claimOf(db, key)).map(({ messageId }) => messageId)).toContain('evt-1')
   })
 
-  test('is refused with other content under a known id (409), and an event records that', async () => {
+  test('is refused if its id is known with other content (409), and an event is written', async () => {
     const key = { source: 'bank', messageId: 'evt-2' }
     expect((await fromBank({ body: event('evt-2', { amount: '1.00' }) })).status).toBe(202)
     const other = await fromBank({ body: event('evt-2', { amount: '9.00' }) })
@@ -115,23 +115,23 @@ describe('a signed webhook', () => {
     expect(await readInboxEvents(db.as('symphony_readonly'), key)).toMatchObject([{ eventType: 'CONTENT_DIFFERS' }])
   })
 
-  test('may be signed with the old secret, and may have a number as id', async () => {
+  test('is accepted with the old secret and with a numeric id', async () => {
     expect((await fromBank({ body: event(17), secret: OLD_SECRET })).status).toBe(202)
     expect(await rowOf(db, { source: 'bank', messageId: '17' })).toMatchObject({ state: 'seen' })
   })
 
-  test('follows Standard Webhooks, with one valid signature among several', async () => {
+  test('is accepted in the Standard Webhooks format if one of several signatures is valid', async () => {
     expect((await standard('msg_1', '{"a":1}')).status).toBe(202)
     expect(await rowOf(db, { source: 'standard', messageId: 'msg_1' })).toMatchObject({ topic: 'standard' })
   })
 
-  test('is refused under another id, because the id header is signed', async () => {
+  test('is refused if its id header was changed, because the signature covers the id (401)', async () => {
     const replayed = await standard('msg_2', '{"a":1}', { 'webhook-id': 'msg_3' })
     expect(await problemOf(replayed)).toMatchObject({ status: 401, code: 'SIGNATURE_INVALID' })
     expect(await rowOf(db, { source: 'standard', messageId: 'msg_3' })).toEqual({})
   })
 
-  test('is verified by its bytes, not by its JSON value', async () => {
+  test('is refused if its bytes changed, even by a space after the JSON (401)', async () => {
     const body = event('evt-3')
     const signature = createHmac('sha256', SECRET).update(`${NOW_SECONDS}.${body}`).digest('hex')
     const respelled = await fromBank({ body: `${body} `, headers: { 'x-bank-signature': signature } })
@@ -139,7 +139,7 @@ describe('a signed webhook', () => {
   })
 })
 
-describe('an invalid webhook', () => {
+describe('a webhook', () => {
   test.each([
     ['a missing signature', { headers: { 'x-bank-signature': '' } }],
     ['an invalid signature', { headers: { 'x-bank-signature': 'sha256=letters' } }],
@@ -167,7 +167,7 @@ describe('an invalid webhook', () => {
     [60, 202],
     [-61, 401],
     [61, 401],
-  ])('is refused beyond the tolerance of 60 s: signed %s s from now answers %s', async (offset, status) => {
+  ])('signed %s s from now is answered %s (tolerance 60 s)', async (offset, status) => {
     const answer = await fromBank({ body: event(`evt-at-${offset}`), atSeconds: NOW_SECONDS + offset })
     expect(answer.status).toBe(status)
     const { code } = await bodyOf(answer)
@@ -201,14 +201,14 @@ describe('an invalid webhook', () => {
       422,
       'INVALID_MESSAGE',
     ],
-  ])('is refused despite a valid signature: %s', async (_what, body, status, code) => {
+  ])('is refused despite a valid signature if it has %s', async (_what, body, status, code) => {
     const before = await messages()
     const problem = await problemOf(await fromBank({ body }))
     expect(problem).toMatchObject({ status, code })
     expect(await messages()).toBe(before)
   })
 
-  test('is refused over 64 KiB (413), and accepted up to 64 KiB', async () => {
+  test('is accepted up to 64 KiB and refused above (413)', async () => {
     const room = 65_536 - event('evt-64', { text: '' }).length
     // jsonb adds a space after each of the five colons and commas.
     const fitting = event('evt-64', { text: 'x'.repeat(room - 5) })
@@ -217,7 +217,7 @@ describe('an invalid webhook', () => {
     expect(await problemOf(await fromBank({ body: tooLarge }))).toMatchObject({ status: 413, code: 'BODY_TOO_LARGE' })
   })
 
-  test('is refused with another media type, source or method (415, 404, 405)', async () => {
+  test('is refused with a wrong media type (415), unknown source (404) or GET (405)', async () => {
     const form = await fromBank({ body: event('a'), headers: { 'content-type': 'text/plain' } })
     expect(await problemOf(form)).toMatchObject({ status: 415, code: 'UNSUPPORTED_MEDIA_TYPE' })
     for (const source of ['unknown', 'constructor', '__proto__']) {
@@ -240,7 +240,7 @@ describe('an invalid webhook', () => {
   })
 })
 
-test('a webhook answers 503 if the database is unreachable', async () => {
+test('the webhook route answers 503 if the database is unreachable', async () => {
   const unreachable = {
     ...db.as('symphony_ingest'),
     query: () => Promise.reject(Object.assign(new Error('gone'), { code: 'ECONNREFUSED' })),

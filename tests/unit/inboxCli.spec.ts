@@ -60,7 +60,7 @@ describe('symphony inbox list', () => {
     expect((await inbox('list', '--json')).stdout).not.toContain('CANARY')
   })
 
-  test('shows the latest first up to --limit, and notes that there may be more', async () => {
+  test('shows at most --limit messages, the latest first, and notes that there may be more', async () => {
     const latest = await deadMessage()
     const { exitCode, stdout, stderr } = await inbox('list', '--limit', '1')
     expect({ exitCode, latest: stdout.includes(latest.source) }).toEqual({ exitCode: 0, latest: true })
@@ -84,7 +84,7 @@ describe('symphony inbox show', () => {
     expect(stdout).not.toContain('CANARY')
   })
 
-  test('prints a claimed message, and one that is known for deduplication only', async () => {
+  test('prints the claim of a message, or that it is known for deduplication only', async () => {
     const claimed = await enqueuedAndClaimed(db)
     expect((await inbox('show', ...wordsOf(claimed))).stdout).toContain(`claimed by ${WORKER} until`)
     await db.as('symphony_executor').query(`SELECT * FROM ${db.qualify('record_inbox_sighting')}('twice', 'm')`)
@@ -114,7 +114,7 @@ describe('symphony inbox revive', () => {
     ])
   })
 
-  test('is refused without a reason, for a live message and for an unknown one', async () => {
+  test('refuses a missing reason, a message that is not dead, and an unknown message', async () => {
     const words = wordsOf(await deadMessage())
     expect((await inbox('revive', ...words)).exitCode).toBe(2)
     expect((await inbox('revive', ...words, '--reason', 'yes')).stdout).toContain('is due again')

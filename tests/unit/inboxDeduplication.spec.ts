@@ -99,7 +99,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await inbox.alreadyProcessed({ ...buildKey(), messageId: key.messageId })).toBe(false)
   })
 
-  test('counts sightings apart from attempts', async () => {
+  test('counts a sighting, not an attempt', async () => {
     const key = buildKey()
     for (let sighting = 0; sighting < 3; sighting += 1) await inbox.alreadyProcessed(key)
     expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 0 })
@@ -107,7 +107,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 1 })
   })
 
-  test('throws for different content, and records each different content as one event', async () => {
+  test('throws if the content differs from the first, and writes one event per new content', async () => {
     const key = buildKey()
     const executor = db.as('symphony_executor')
     expect(await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1, b: 2 } })).toBe(false)
@@ -145,7 +145,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await failureOf(sightingOf('a', '[]'))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
   })
 
-  test('needs topic and payload together, and a later enqueue of the same content succeeds', async () => {
+  test('refuses a topic without a payload and a payload without a topic', async () => {
     expect(await failureOf(sightingOf(null, {}))).toMatchObject({ message: expect.stringMatching(/^p_topic: /) })
     expect(await failureOf(sightingOf('a', null))).toMatchObject({ message: expect.stringMatching(/^p_payload: /) })
     const { topic, payload, ...key } = buildMessage()
@@ -213,7 +213,7 @@ describe('PRIM-POSTGRES-INBOX-004 markDead', () => {
     },
   )
 
-  test('shortens and repairs the error, and refuses a blank error in SQL', async () => {
+  test('stores at most 2,000 characters of the error, and refuses a blank error in SQL', async () => {
     const key = await inState('seen')
     await inbox.markDead(key, `\u0000${'x'.repeat(5_000)}`)
     expect(String((await rowOf(db, key))['last_error'])).toHaveLength(2_000)

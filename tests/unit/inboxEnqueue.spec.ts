@@ -22,7 +22,7 @@ const many = (count: number) =>
 const enqueue = (message: InboxMessage) => enqueueInboxMessage(db.as('symphony_ingest'), message)
 
 describe('a message', () => {
-  test('is seen and due at once when it is enqueued', async () => {
+  test('is in state seen and due at once after its enqueue', async () => {
     const message = buildMessage()
     expect(await enqueue(message)).toEqual({
       source: message.source,
@@ -35,7 +35,7 @@ describe('a message', () => {
     expect(await rowOf(db, message)).toMatchObject({ topic: message.topic, payload: message.payload, due_later: false })
   })
 
-  test('is only counted when it is sent again, also while it is processed', async () => {
+  test('enqueued again only increases its count of sightings, also while it is processed', async () => {
     const message = buildMessage({ payload: { a: 1, b: [2, { c: 'é' }] } })
     await enqueue(message)
     // The order of keys makes no difference.
@@ -46,7 +46,7 @@ describe('a message', () => {
     expect(await rowOf(db, message)).toMatchObject({ fence: claim!.fence, attempt_count: 1 })
   })
 
-  test('may have the id of a message of another source', async () => {
+  test('may have the same id as a message of another source', async () => {
     const one = buildMessage()
     const other = buildMessage({ payload: { other: true } })
     expect([(await enqueue(one)).created, (await enqueue(other)).created]).toEqual([true, true])
@@ -75,7 +75,7 @@ describe('a message', () => {
     expect((await enqueue(message)).created).toBe(true)
   })
 
-  test('can be claimed if it is enqueued after a sighting', async () => {
+  test('can be claimed if alreadyProcessed was called before its enqueue', async () => {
     const message = buildMessage()
     const inbox = new Inbox(db.database)
     expect(await inbox.alreadyProcessed(message)).toBe(false)
@@ -84,7 +84,7 @@ describe('a message', () => {
     expect(await claimOf(db, message)).toHaveLength(1)
   })
 
-  test('is not stored for claims if it was marked before', async () => {
+  test('is not stored for claims after markProcessing, markProcessed or markDead', async () => {
     for (const marks of [['markProcessing'], ['markProcessing', 'markProcessed'], ['markDead']] as const) {
       const message = buildMessage()
       const inbox = new Inbox(db.database)
@@ -96,11 +96,11 @@ describe('a message', () => {
   })
 })
 
-describe('a different content under a known key', () => {
+describe('different content under a known source and id', () => {
   test.each([
     ['another payload', { payload: { amountMinor: '1051' } }],
     ['another topic', { topic: 'payment.refunded' }],
-  ])('is reported, changes nothing and leaves one event: %s', async (_what, change) => {
+  ])('is reported as contentDiffers, changes nothing and writes one event: %s', async (_what, change) => {
     const message = await enqueued(db)
     const before = await rowOf(db, message)
     for (let repetition = 2n; repetition < 4n; repetition += 1n) {
@@ -117,7 +117,7 @@ describe('a different content under a known key', () => {
     expect(JSON.stringify(events)).not.toContain('1051')
   })
 
-  test('is reported also after the first content is done', async () => {
+  test('is reported also after the message is done', async () => {
     const message = await enqueued(db)
     const [claim] = await claimOf(db, message)
     await db
@@ -131,7 +131,7 @@ describe('a different content under a known key', () => {
     expect(await readInboxEvents(db.as('symphony_control'), message)).toHaveLength(1)
   })
 
-  test('is reported after a sighting with other content, and is not stored for claims', async () => {
+  test('is reported and not stored for claims if alreadyProcessed got other content before', async () => {
     const message = buildMessage()
     const inbox = new Inbox(db.database)
     await inbox.alreadyProcessed(message, { topic: message.topic, payload: { other: true } })
@@ -141,7 +141,7 @@ describe('a different content under a known key', () => {
 })
 
 describe('a batch', () => {
-  test('is answered and claimed in its order; a repetition is counted', async () => {
+  test('is answered and claimed in the given order; a repeated message is not created again', async () => {
     await withTestDatabase(async (own) => {
       const messages = ['c', 'a', 'b', 'a'].map((messageId) => buildMessage({ source: 'batch', messageId }))
       const answers = await enqueueInboxMessages(own.as('symphony_ingest'), messages)
@@ -155,7 +155,7 @@ describe('a batch', () => {
     })
   })
 
-  test('is stored as a whole or not at all, and the refused item is named', async () => {
+  test('is not stored if one message is invalid, and the error names that message', async () => {
     const good = buildMessage()
     const refused = enqueueInboxMessages(db.as('symphony_ingest'), [good, buildMessage({ topic: 'a b' })])
     expect(await failureOf(refused)).toMatchObject({ argument: 'messages[1].topic' })
@@ -193,7 +193,7 @@ test.each([
 })
 
 describe('inbox workers', () => {
-  test('are notified of new messages, not of known ones, and not if notify_enabled is off', async () => {
+  test('are notified of new messages only, and not at all while notify_enabled is false', async () => {
     await withTestDatabase(async (own) => {
       const ingest = own.as('symphony_ingest')
       const received: string[] = []
@@ -213,7 +213,7 @@ describe('inbox workers', () => {
     })
   })
 
-  test('read from nextInboxEvent when the next message is due or a claim expires', async () => {
+  test('get from nextInboxEvent the time of the next due message or claim expiry', async () => {
     await withTestDatabase(async (own) => {
       const executor = own.as('symphony_executor')
       expect(await nextInboxEvent(executor)).toBeNull()

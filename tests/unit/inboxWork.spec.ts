@@ -49,7 +49,7 @@ const VERBS: Readonly<Record<string, (claims: readonly InboxClaimRef[], workerId
 }
 
 describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) => {
-  test('changes the message once, for the holder with its fence', async () => {
+  test('changes the message once if worker and fence match the claim', async () => {
     const claim = await enqueuedAndClaimed(db)
     expect(await verb([claim])).toEqual([keyOf(claim)])
     expect(await rowOf(db, claim)).toMatchObject({
@@ -93,7 +93,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await verb([second!])).toEqual([keyOf(claim)])
   })
 
-  test('checks the claim when it has the row lock, not when it starts to wait', async () => {
+  test('changes nothing if the claim expires while the call waits for the row lock', async () => {
     const claim = await enqueuedAndClaimed(db)
     const holder = await openConnection(db)
     const waiter = await openConnection(db, 'symphony_executor')
@@ -115,7 +115,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     await Promise.all([holder.close(), waiter.close()])
   })
 
-  test('skips foreign, unknown, repeated and empty ids, and returns the other ids', async () => {
+  test('skips messages of other workers and unknown, repeated or empty ids, and returns the rest', async () => {
     const [one, two, foreign] = [
       await enqueuedAndClaimed(db),
       await enqueuedAndClaimed(db),
@@ -256,7 +256,7 @@ describe('the attempt limit', () => {
     expect(await claimOf(db, message)).toEqual([])
   })
 
-  test('keeps the last error if the last attempt has none', async () => {
+  test('keeps the error of an earlier attempt if the last one reports none', async () => {
     const message = await enqueued(db)
     const [first] = await claimOf(db, message, { attemptsMax: 2 })
     await store.abandon([{ ...first!, error: 'the real reason', retryDelaySeconds: 0 }])
@@ -268,7 +268,7 @@ describe('the attempt limit', () => {
     expect(await rowOf(db, silent)).toMatchObject({ state: 'dead', last_error: 'no error was reported' })
   })
 
-  test('counts expired claims; after the last one the message is dead instead of claimed', async () => {
+  test('includes expired claims: a message at the limit becomes dead instead of claimed', async () => {
     const message = await enqueued(db)
     for (let crash = 1; crash <= 2; crash += 1) {
       expect(await claimOf(db, message, { attemptsMax: 2 })).toMatchObject([{ attemptCount: crash }])
@@ -325,7 +325,7 @@ describe('Inbox.revive', () => {
     expect(await claimOf(db, claim, { attemptsMax: 1 })).toMatchObject([{ attemptCount: 1 }])
   })
 
-  test('is refused for live and unknown messages, and without a reason', async () => {
+  test('refuses a message that is not dead, an unknown message, and a blank reason', async () => {
     const seen = await enqueued(db, { notBefore: new Date(Date.now() + 3_600_000) })
     const processing = await enqueuedAndClaimed(db)
     const done = await enqueuedAndClaimed(db)
@@ -355,7 +355,7 @@ describe('Inbox.revive', () => {
 })
 
 describe('Inbox.purge', () => {
-  test('removes messages done long enough ago, oldest first, a batch at a time', async () => {
+  test('removes messages done before the retention time, oldest first, in batches', async () => {
     await withTestDatabase(async (own) => {
       const retention = new Inbox(own.database, { workerId: WORKER })
       const claims: InboxClaim[] = []
@@ -376,7 +376,7 @@ describe('Inbox.purge', () => {
     })
   })
 
-  test('removes a message that was only sighted, by the time of its last sighting', async () => {
+  test('removes a message that was only sighted if its last sighting is older than keepSeconds', async () => {
     await withTestDatabase(async (own) => {
       const inbox = new Inbox(own.database)
       const sighted = async (messageId: string, ...lastSeenAgo: readonly number[]) => {
@@ -405,7 +405,7 @@ describe('Inbox.purge', () => {
     })
   })
 
-  test('makes an enqueue create a purged message again', async () => {
+  test('forgets a message, so that a later enqueue creates it again', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     await endedAgo(db, claim, 1_000)
@@ -420,7 +420,7 @@ describe('Inbox.purge', () => {
 })
 
 describe('the inbox tables', () => {
-  test('refuse to change the state of a done message (P0001)', async () => {
+  test('refuse a change of state of a done message (P0001)', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     for (const state of ['seen', 'processing', 'dead']) {
@@ -429,7 +429,7 @@ describe('the inbox tables', () => {
     }
   })
 
-  test('refuse to remove an unfinished message, and refuse TRUNCATE (P0001)', async () => {
+  test('refuse the removal of an unfinished message, and TRUNCATE (P0001)', async () => {
     const open = await enqueuedAndClaimed(db)
     const dead = await enqueuedAndClaimed(db)
     await store.fail([dead])
@@ -442,7 +442,7 @@ describe('the inbox tables', () => {
     }
   })
 
-  test('refuse to change events, even by a statement that matches no row (P0001)', async () => {
+  test('refuse UPDATE and DELETE of events, even if no row matches (P0001)', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.fail([claim])
     for (const statement of [

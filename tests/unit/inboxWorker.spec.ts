@@ -132,7 +132,7 @@ describe('InboxWorker.runOnce', () => {
     expect(await effects()).toBe(1)
   })
 
-  test('commits nothing if the handler swallowed a failed statement', async () => {
+  test('commits nothing if the handler ignored the error of a failed statement', async () => {
     const message = await enqueued(db)
     await worker({ [message.topic]: swallowing }).runOnce()
     expect(await effects()).toBe(0)
@@ -142,7 +142,7 @@ describe('InboxWorker.runOnce', () => {
     })
   })
 
-  test('makes the message dead on a PermanentFailureError of any copy of the class', async () => {
+  test('makes the message dead if the handler throws an error named PermanentFailureError', async () => {
     class Foreign extends Error {
       override readonly name = 'PermanentFailureError'
     }
@@ -194,7 +194,7 @@ describe('InboxWorker.runOnce', () => {
     expect(await rowOf(db, message)).toMatchObject({ state: 'done' })
   })
 
-  test('counts no attempt if the role of the handler is not granted', async () => {
+  test('counts no attempt if the login may not use handlerRole', async () => {
     const message = await enqueued(db)
     const { name: unprivileged } = await db.createLogin('unprivileged')
     const kept = worker({ [message.topic]: write }, { attemptsMax: 1, handlerRole: unprivileged })
@@ -253,7 +253,7 @@ describe('InboxWorker.runOnce', () => {
     expect(events).toContainEqual({ type: 'inbox.claimed', messages: 1, takeovers: 1 })
   })
 
-  test('commits only the effect of the worker with the live claim', async () => {
+  test('commits the writes of the new claim holder only, after the first claim expired', async () => {
     const message = await enqueued(db)
     const second = await db.createLogin('second', { roles: ['symphony_executor', application] })
     const overtaken: InboxHandler = async (claimed, handling) => {
@@ -281,7 +281,7 @@ describe('InboxWorker.runOnce', () => {
     }
   })
 
-  test('runs at most concurrency handlers, and claims only as many messages', async () => {
+  test('claims and handles at most `concurrency` messages at once', async () => {
     for (let n = 0; n < 7; n += 1) await enqueued(db)
     let running = 0
     let most = 0
@@ -302,7 +302,7 @@ describe('InboxWorker.runOnce', () => {
 })
 
 describe('a started InboxWorker', () => {
-  test('handles waiting and new messages, woken by notifications alone, until stopped', async () => {
+  test('handles waiting messages, and new ones on notification without waiting for a poll', async () => {
     const { topic } = await enqueued(db)
     const running = worker({ [topic]: write }, { pollMs: 60_000 })
     await running.start()
@@ -376,7 +376,7 @@ describe('a started InboxWorker', () => {
     expect(reasons).toEqual([new Error('the claim is about to end')])
   })
 
-  test('commits nothing once the signal has aborted, although the handler returns', async () => {
+  test('does not complete a message whose handler returns after its signal aborted', async () => {
     const message = await enqueued(db)
     const late = worker({ [message.topic]: untilAborted }, { leaseSeconds: 1 })
     expect(await late.runOnce()).toMatchObject({ done: 0 })
@@ -446,7 +446,7 @@ describe('a handler that changes its role', () => {
     expect(await effects()).toBe(1)
   })
 
-  test('leaves no role for the next handler on the same connection', async () => {
+  test('does not change the role of the next handler on the same connection', async () => {
     const login = await db.createLogin('narrow', { roles: ['symphony_executor'] })
     await db.queryNoRole(`GRANT ${application} TO ${login.name}`)
     const database = openDatabase({ url: login.url, schema: db.schema, connectionsMax: 1 })

@@ -69,7 +69,7 @@ describe('symphony keys', () => {
     )
   })
 
-  test('create refuses operate keys for other people, and scopes whose role the login lacks', async () => {
+  test('create refuses an operate key for another person, and a scope without its database role', async () => {
     expect((await keys('create', '--scope', 'operate', '--owner', operator)).exitCode).toBe(0)
     const other = await keys('create', '--scope', 'operate', '--owner', 'bob')
     expect(other.stdout).toBe('')
@@ -112,7 +112,7 @@ describe('symphony keys', () => {
 describe('symphony api', () => {
   const API_ROLES = ['symphony_ingest', 'symphony_readonly', 'symphony_auditor', 'symphony_control', 'symphony_auth']
 
-  test('serves API keys, warns that its login is no gateway, and closes its connections', async () => {
+  test('accepts API keys, and warns that its login is not a gateway', async () => {
     const web = await db.createLogin('web', { roles: API_ROLES })
     const { key }: { key: string } = JSON.parse(
       (await keys('create', '--scope', 'read', '--owner', 'carol', '--json')).stdout,
@@ -135,7 +135,7 @@ describe('symphony api', () => {
     expect(rows).toEqual([])
   })
 
-  test('notes that its login acts for API keys only, and refuses operate to the access token', async () => {
+  test('refuses operator actions by access token if its login may act for API keys only (503)', async () => {
     const web = await db.createLogin('keys_only', { roles: API_ROLES })
     await db.queryNoRole('SELECT set_actor_gateway($1, false)', [web.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'carol' })
@@ -162,7 +162,7 @@ describe('symphony api', () => {
     expect(rows).toEqual([{ actor: 'carol' }])
   })
 
-  test('refuses to start with --strict as a login that is no gateway', async () => {
+  test('refuses to start with --strict if its login is not a gateway (NO_ACTOR_GATEWAY)', async () => {
     const web = await db.createLogin('strict', { roles: ['symphony_readonly', 'symphony_control'] })
     const output = await symphony(['api', '--strict', '--port', '0'], {
       DATABASE_URL: web.url,
