@@ -48,7 +48,7 @@ describe('Leases.acquire', () => {
     expect(row.renewed_at).toEqual(row.acquired_at)
   })
 
-  test('PRIM-POSTGRES-LEASE-001 gives each of two resources its own tokens', async () => {
+  test('PRIM-POSTGRES-LEASE-001 numbers the fencing tokens of each resource separately', async () => {
     const [one, other] = [await acquire(buildResource()), await acquire(buildResource())]
     expect([one.fencingToken, other.fencingToken]).toEqual([1n, 1n])
     expect(await one.tryRenewNow()).toBe(true)
@@ -119,7 +119,7 @@ describe('Leases.acquire', () => {
     expect(await leases.acquire(resource, LONG)).toBeNull()
   })
 
-  test('supersedes a lease of the same owner, which is lost at once', async () => {
+  test('ends an earlier lease of the same owner at once (reason superseded)', async () => {
     const resource = buildResource()
     const old = await acquire(resource, { owner: 'same' })
     const anew = await acquire(resource, { owner: 'same' })
@@ -129,7 +129,7 @@ describe('Leases.acquire', () => {
     expect(await anew.tryRenewNow()).toBe(true)
   })
 
-  test('supersedes a lease of the same owner in another Leases, which is lost when it renews', async () => {
+  test('ends a lease that the same owner got from another Leases; its next renewal fails', async () => {
     const resource = buildResource()
     const old = await acquire(resource, { owner: 'same' })
     const elsewhere = new Leases(db.as('symphony_executor'))
@@ -139,7 +139,7 @@ describe('Leases.acquire', () => {
     expect(await anew.tryRenewNow()).toBe(true)
   })
 
-  test('leaves one lease held after concurrent calls of one owner: that of the last call', async () => {
+  test('leaves only the newest lease held after eight concurrent calls of one owner', async () => {
     const resource = buildResource()
     const calls = Array.from({ length: 8 }, () => leases.acquire(resource, { ...LONG, owner: 'same' }))
     const given = (await Promise.all(calls)).filter((lease) => lease !== null)
@@ -148,7 +148,7 @@ describe('Leases.acquire', () => {
     await held[0]!.release()
   })
 
-  test('returns null and releases the lease if the answer arrives too late to be trusted', async () => {
+  test('returns null and releases the lease if the answer arrives shortly before its expiry', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const executor = db.as('symphony_executor')
@@ -188,7 +188,7 @@ describe('renewal of a lease', () => {
     })
   })
 
-  test('PRIM-POSTGRES-LEASE-003 moves the local deadline, too (tryRenewNow)', async () => {
+  test('PRIM-POSTGRES-LEASE-003 extends the local deadline of the process as well (tryRenewNow)', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 500_000
@@ -226,7 +226,7 @@ describe('renewal of a lease', () => {
     expect(lease.isLost).toBe(false)
   })
 
-  test('throws if it fails, and the lease is still held', async () => {
+  test('throws if the database refuses it (42501), and the lease stays held', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     await db.queryNoRole('REVOKE EXECUTE ON FUNCTION renew_lease FROM symphony_executor')
@@ -253,7 +253,7 @@ describe('loss of a lease', () => {
     expect((await leaseRow(db, resource)).fencing_token).toBe(lease.fencingToken)
   })
 
-  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw LostLeaseError, which it did not before', async () => {
+  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw LostLeaseError', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     expect(() => lease.throwIfLost()).not.toThrow()
@@ -265,7 +265,7 @@ describe('loss of a lease', () => {
     expect(() => lease.throwIfLost()).toThrow(lease.signal.reason)
   })
 
-  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw by the clock, even if no timer fires', async () => {
+  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw after the local deadline, without a timer', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 585_000
@@ -298,7 +298,7 @@ describe('loss of a lease', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ fencing_token: 1n, released_at: null })
   })
 
-  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false, also after a release', async () => {
+  test('PRIM-POSTGRES-LEASE-008 by a release makes tryRenewNow return false', async () => {
     const lease = await acquire(buildResource())
     await lease.release()
     expect(await lease.tryRenewNow()).toBe(false)
@@ -349,7 +349,7 @@ describe('release of a lease', () => {
     expect(await releasing).toBe(true)
   })
 
-  test('succeeds for a lease that only this process considers lost', async () => {
+  test('succeeds after the local deadline if the lease is live in the database', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
@@ -358,7 +358,7 @@ describe('release of a lease', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null })
   })
 
-  test('throws if it fails; a failed dispose only reports lease.fault', async () => {
+  test('throws if the database refuses it; on dispose it only emits lease.fault', async () => {
     const events: LeaseEvent[] = []
     const observed = new Leases(db.as('symphony_executor'), { onEvent: (event) => events.push(event) })
     const lease = (await observed.acquire(buildResource(), LONG))!

@@ -37,7 +37,7 @@ describe('the fencing of a lease', () => {
     ['an owner in another case', (claim) => ({ ...claim, owner: OWNER.toUpperCase() })],
     ['another lease id', (claim) => ({ ...claim, leaseId: randomUUID() })],
     ['another resource', (claim) => ({ ...claim, resource: buildResource() })],
-  ])('PRIM-POSTGRES-LEASE-004 makes renew and release fail for %s, and change nothing', async (_what, forge) => {
+  ])('PRIM-POSTGRES-LEASE-004 prevents renewal and release with %s', async (_what, forge) => {
     const claim = await hold()
     const before = await leaseRow(db, claim.resource)
     expect(await renewLease(executor(), forge(claim), 60_000)).toBeNull()
@@ -46,7 +46,7 @@ describe('the fencing of a lease', () => {
     expect(await renewLease(executor(), claim, 60_000)).toMatchObject({ fencingToken: claim.fencingToken + 1n })
   })
 
-  test('PRIM-POSTGRES-LEASE-004 makes renew and release refuse an earlier lease id of the owner', async () => {
+  test('PRIM-POSTGRES-LEASE-004 prevents renewal and release with an earlier lease id of the owner', async () => {
     const stale = await hold()
     const claim = await hold(stale.resource)
     expect(await renewLease(executor(), stale, 60_000)).toBeNull()
@@ -56,7 +56,7 @@ describe('the fencing of a lease', () => {
     expect(await renewLease(executor(), claim, 60_000)).toBeNull()
   })
 
-  test('makes renew and release fail for an expired lease, even without a new holder', async () => {
+  test('prevents renewal and release of an expired lease, even without a new holder', async () => {
     const claim = await hold()
     await expireResource(db, claim.resource)
     const before = await leaseRow(db, claim.resource)
@@ -125,7 +125,7 @@ describe('lease functions in a transaction', () => {
     expect(await leaseRow(db, claim.resource)).toEqual(before)
   })
 
-  test('take neither lease nor token if the transaction is rolled back', async () => {
+  test('leave the resource and its token unchanged if the transaction rolls back', async () => {
     const resource = buildResource()
     const undone = new Error('undone')
     let spent: bigint | undefined
@@ -158,7 +158,7 @@ describe('purgeIdleLeases', () => {
     )
   })
 
-  test('does not reset the tokens of a removed resource', async () => {
+  test('does not restart the fencing tokens of a removed resource', async () => {
     const claim = await hold()
     for (let turn = 0; turn < 20; turn += 1) await renewLease(executor(), claim, 60_000)
     const { fencing_token: last } = await leaseRow(db, claim.resource)
@@ -167,7 +167,7 @@ describe('purgeIdleLeases', () => {
     expect((await hold(claim.resource)).fencingToken).toBeGreaterThan(last)
   })
 
-  test('never lowers the token floor', async () => {
+  test('never lowers the minimum for new fencing tokens', async () => {
     const floor = async () =>
       (await db.queryNoRole<{ fencing_token: bigint }>('SELECT fencing_token FROM symphony_lease_floor')).rows[0]!
     const [little, much] = [await hold(), await hold()]

@@ -63,7 +63,7 @@ async function withLedgerThatRaises<T>(failures: { many: string; one: string }, 
 }
 
 describe('an expired lease', () => {
-  test('is cleared, its item is due in one second, and the ledger records worker and claim time', async () => {
+  test('is removed; its item is due in 1 s, and the ledger gets a ZOMBIE_REQUEUE row', async () => {
     const lease = await buildLease()
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_at = '2026-01-02T03:04:05.006Z', attempt_count = 0 WHERE outbox_id = $1`,
@@ -119,7 +119,7 @@ describe('an expired lease', () => {
     expect(await complete(db, live, { state: 'DISPATCHED' }, 'crashed')).toMatchObject({ attemptNo: 1 })
   })
 
-  test('is repaired even if it expired after the transaction of repair began', async () => {
+  test('is repaired even if it expired after the repairing transaction began', async () => {
     const lease = await buildLease()
     await db.as('symphony_executor').transaction(async (tx) => {
       await tx.query('SELECT 1')
@@ -177,7 +177,7 @@ describe('a batch of expired leases', () => {
     expect(await repair(2)).toEqual([])
   })
 
-  test('is repaired as a whole, and an item at the retry ceiling is held', async () => {
+  test('is repaired completely; an item at the retry ceiling is held', async () => {
     const full = await enqueueAndFail(db, 19)
     await claim(db, full.railType)
     const expired = await leases(99)
@@ -196,7 +196,7 @@ describe('a batch of expired leases', () => {
     expect(await repair()).toEqual([])
   })
 
-  test('is repaired without the row that the ledger refuses, which a later run repairs', async () => {
+  test('is repaired except an item that the ledger refuses, which a later run repairs', async () => {
     const bad = await buildLease()
     const good = await leases(19)
     await expireAll([bad, ...good])
@@ -218,7 +218,7 @@ describe('a batch of expired leases', () => {
     expect(await repair()).toEqual([{ outboxId: bad.outboxId, attemptNo: 1 }])
   })
 
-  test('is repaired even if rows that the ledger refuses would fill the batch', async () => {
+  test('is repaired even if the ledger refuses as many items as the batch size', async () => {
     const bad = [await buildLease(), await buildLease()]
     const good = await leases(3)
     await expireAll([...bad, ...good])
@@ -241,7 +241,7 @@ describe('a batch of expired leases', () => {
     expect(await repair()).toHaveLength(2)
   })
 
-  test('is repaired without a row that another transaction locks, and does not wait', async () => {
+  test('is repaired except a row that another transaction locks, without waiting', async () => {
     const [locked, free] = [await buildLease(), await buildLease()]
     await expireAll([locked, free])
     const holder = await db.connect()
@@ -253,26 +253,29 @@ describe('a batch of expired leases', () => {
   })
 })
 
-describe('a failed ledger insert', () => {
+describe('an error of the ledger insert', () => {
   test.for([
     ['several rows', '40001', { many: '40001', one: '22000' }],
     ['several rows', '40P01', { many: '40P01', one: '22000' }],
     ['one row', '40001', { many: '22000', one: '40001' }],
     ['one row', '40P01', { many: '22000', one: '40P01' }],
-  ] as const)('is raised if it is transient, and nothing is repaired: %s (%s)', async ([, sqlstate, failures]) => {
-    const expired = await leases(3)
-    await expireAll(expired)
-    await withLedgerThatRaises(failures, async () => {
-      expect(await failureOf(repair())).toMatchObject({ sqlstate, disposition: 'retry' })
-    })
-    for (const { outboxId, leaseToken } of expired) {
-      expect(await ledger(db, outboxId)).toEqual([])
-      expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: leaseToken })
-    }
-    expect(await repair()).toHaveLength(3)
-  })
+  ] as const)(
+    'is raised if it is transient, and nothing is repaired: insert of %s (%s)',
+    async ([, sqlstate, failures]) => {
+      const expired = await leases(3)
+      await expireAll(expired)
+      await withLedgerThatRaises(failures, async () => {
+        expect(await failureOf(repair())).toMatchObject({ sqlstate, disposition: 'retry' })
+      })
+      for (const { outboxId, leaseToken } of expired) {
+        expect(await ledger(db, outboxId)).toEqual([])
+        expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: leaseToken })
+      }
+      expect(await repair()).toHaveLength(3)
+    },
+  )
 
-  test('is not raised if it is permanent: the rows stay leased', async () => {
+  test('is not raised if it is permanent; the items stay leased', async () => {
     const expired = await leases(3)
     await expireAll(expired)
     await withLedgerThatRaises({ many: '22000', one: '22000' }, async () => {
@@ -288,7 +291,7 @@ test.for([
   ['a batch size of 1001', [1001, 'repair-1']],
   ['no worker', [1, null]],
   ['a blank worker', [1, ' ']],
-] as const)('repair refuses %s (INVALID_PARAMETER)', async ([, values]) => {
+] as const)('repair_expired_leases refuses %s (INVALID_PARAMETER)', async ([, values]) => {
   const executor = db.as('symphony_executor')
   const call = executor.query(
     `SELECT * FROM "${db.schema.replaceAll('"', '""')}".repair_expired_leases($1, $2)`,

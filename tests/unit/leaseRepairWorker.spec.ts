@@ -117,7 +117,7 @@ describe('LeaseRepairWorker', () => {
     await repairWorker().runOnce()
   })
 
-  test('reports the attempt number that it could not record, after earlier attempts', async () => {
+  test('reports attempt number 3 for an unrepairable lease after two attempts', async () => {
     const { outboxId } = await enqueueAndFail(db, 2)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_by = 'crashed', lease_token = gen_random_uuid(),

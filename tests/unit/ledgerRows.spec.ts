@@ -105,36 +105,39 @@ describe('a row in binary form', () => {
     odd = await fillOddTables()
   })
 
-  test.each(KINDS)('decodes to the values that PostgreSQL prints, and has the hash of its bytes: %s', async (kind) => {
-    const sent = await readRowPage(odd, kind, NEWEST_FORMAT, null, null, 1_000)
-    const table = `${quoteIdentifier(ODD)}.${TABLE_OF[kind]}`
-    const { rows: types } = await odd.query<{ name: string; type: string }>(
-      `SELECT attname::text AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+  test.each(KINDS)(
+    'decodes to the text that PostgreSQL prints, and its entry has its SHA-256 hash: %s',
+    async (kind) => {
+      const sent = await readRowPage(odd, kind, NEWEST_FORMAT, null, null, 1_000)
+      const table = `${quoteIdentifier(ODD)}.${TABLE_OF[kind]}`
+      const { rows: types } = await odd.query<{ name: string; type: string }>(
+        `SELECT attname::text AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
        WHERE attrelid = $1::regclass AND attnum > 0`,
-      [table],
-    )
-    const typeOf = new Map(types.map(({ name, type }) => [name, type]))
-    const columns = NEWEST_FORMAT[kind]
-    const { rows } = await odd.query<{ xid: string; texts: (string | null)[] }>(
-      `SELECT recorded_xid::text AS xid, ARRAY[${columns.map((name) => asText(name, typeOf.get(name)!)).join(', ')}] AS texts
+        [table],
+      )
+      const typeOf = new Map(types.map(({ name, type }) => [name, type]))
+      const columns = NEWEST_FORMAT[kind]
+      const { rows } = await odd.query<{ xid: string; texts: (string | null)[] }>(
+        `SELECT recorded_xid::text AS xid, ARRAY[${columns.map((name) => asText(name, typeOf.get(name)!)).join(', ')}] AS texts
        FROM ${table} ORDER BY recorded_xid, ${columns[0]}`,
-    )
-    expect(sent).toHaveLength(60)
-    for (const [index, row] of sent.entries()) {
-      const { xid, texts } = rows[index]!
-      expect(String(row.xid)).toBe(xid)
-      expect(columns.map((name) => row.field(name))).toEqual(texts)
-      expect(row.id).toBe(texts[0])
-      const entry = Buffer.alloc(60)
-      row.writeEntry(entry, 1)
-      const number = Buffer.from([0, KINDS.indexOf(kind) + 1])
-      const id = Buffer.from(row.id.replaceAll('-', ''), 'hex')
-      const transaction = Buffer.alloc(8)
-      transaction.writeBigInt64BE(BigInt(xid))
-      const hash = createHash('sha256').update(row.record).digest()
-      expect(entry.subarray(1, 59)).toEqual(Buffer.concat([number, id, transaction, hash]))
-    }
-  })
+      )
+      expect(sent).toHaveLength(60)
+      for (const [index, row] of sent.entries()) {
+        const { xid, texts } = rows[index]!
+        expect(String(row.xid)).toBe(xid)
+        expect(columns.map((name) => row.field(name))).toEqual(texts)
+        expect(row.id).toBe(texts[0])
+        const entry = Buffer.alloc(60)
+        row.writeEntry(entry, 1)
+        const number = Buffer.from([0, KINDS.indexOf(kind) + 1])
+        const id = Buffer.from(row.id.replaceAll('-', ''), 'hex')
+        const transaction = Buffer.alloc(8)
+        transaction.writeBigInt64BE(BigInt(xid))
+        const hash = createHash('sha256').update(row.record).digest()
+        expect(entry.subarray(1, 59)).toEqual(Buffer.concat([number, id, transaction, hash]))
+      }
+    },
+  )
 
   test('is refused in a session that is not UTF8 (INVALID_ENCODING)', async () => {
     const client = await db.connect()
@@ -163,7 +166,7 @@ describe('a ledger of many pages', () => {
     }
   })
 
-  test('is verified to its last row, sealed or not', async () => {
+  test('is verified completely before and after it is sealed', async () => {
     const role = db.as('symphony_auditor')
     const counts = { identities: PAYMENTS, attempts: PAYMENTS, breakCount: 0 }
     expect(await verifyLedger(databaseSource(role))).toMatchObject({ ...counts, blocks: 0 })
@@ -180,7 +183,7 @@ describe('a ledger of many pages', () => {
       `attempt_no = 2, outbox_id = (SELECT outbox_id FROM payment_outbox_attempts LIMIT 1)`,
       'I2',
     ],
-  ])('fails the audit with %s', async (_what, change, invariant) => {
+  ])('fails the audit if it has %s', async (_what, change, invariant) => {
     const client = await db.connect()
     await client.query('BEGIN')
     await client.query('ALTER TABLE payment_outbox_attempts DISABLE TRIGGER USER')

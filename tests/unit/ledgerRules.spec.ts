@@ -41,7 +41,7 @@ beforeAll(async () => {
   ledger = await readLedgerText(db.as('symphony_auditor'))
 })
 
-test('a ledger that the functions wrote breaks no rule', () => {
+test('a ledger written by the SQL functions breaks no rule', () => {
   expect(ledger.identities).toHaveLength(2)
   expect(ledger.attempts.map((row) => row.state)).toEqual(['RETRYABLE', 'RETRYABLE', 'DISPATCHED'])
   expect(ledger.events.length).toBeGreaterThanOrEqual(2)

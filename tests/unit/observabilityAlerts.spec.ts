@@ -59,7 +59,7 @@ describe('AlertEvaluator', () => {
     ])
   })
 
-  test('takes the age of a condition from its age metric, at the first observation', () => {
+  test('takes the age of a condition from the age metric of its rule', () => {
     const aged: AlertRule = { ...RULE, age: { metric: 'age' } }
     expect(statesOf(at(1_000, { level: 6, age: 59 }), [aged])).toEqual(['TooHigh pending since 941'])
     expect(statesOf(at(1_000, { level: 6, age: 60 }), [aged])).toEqual(['TooHigh firing since 940'])
@@ -81,7 +81,7 @@ describe('AlertEvaluator', () => {
     expect(states).toEqual(['TooHigh firing since 0', 'Warning firing since 0', 'Pending pending since 0'])
   })
 
-  test('treats a missing metric as neither above nor below a number', () => {
+  test('returns no alert if the metric of a rule is missing', () => {
     const below: AlertRule = { ...WARNING, when: { is: 'below', left: { metric: 'level' }, right: 5 } }
     expect(statesOf(at(0, { other: 9 }), [RULE, below])).toEqual([])
   })
@@ -100,7 +100,7 @@ describe('thresholds', () => {
     expect(prometheusRules(rules)).toContain('max by (job) (oldest_due_age_seconds) > 7200')
   })
 
-  test('are settings with the defaults of the rules, printed by `symphony alerts`', async () => {
+  test('have settings with the same defaults, and `symphony alerts` prints them', async () => {
     for (const [name, value] of Object.entries(ALERT_THRESHOLDS)) {
       expect([name, Object.entries(SETTINGS).find(([setting]) => setting === name)?.[1].default]).toEqual([name, value])
     }
@@ -116,7 +116,7 @@ const ageMinutes = (alert: Alert | undefined) =>
   alert === undefined ? undefined : Math.round((Date.now() - Date.parse(alert.since)) / 60_000)
 const described = (list: readonly Alert[]) => list.map((one) => `${one.name} ${ageMinutes(one)} min`)
 
-describe('on the status of a database', () => {
+describe('alerts from the database status', () => {
   let db: TestDatabase
   let words: readonly string[]
   beforeAll(async () => {
@@ -133,7 +133,7 @@ describe('on the status of a database', () => {
   const beat = (detail: object) =>
     heartbeatOutboxWorker(db.as('symphony_executor'), 'worker-1', JSON.parse(JSON.stringify(detail)))
 
-  test('SymphonyPaymentsHeld fires after five minutes; an idle database has no alert', async () => {
+  test('SymphonyPaymentsHeld fires for a payment held for 10 minutes, not for one just held', async () => {
     expect((await symphony(words)).stdout).toMatch(/^No alert\.$/m)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(db.as('symphony_control'), outboxId, 'please wait')
@@ -170,7 +170,7 @@ describe('on the status of a database', () => {
     expect(ageMinutes(await find('SymphonyOldestUnfinishedAge'))).toBe(48 * 60)
   })
 
-  test('alerts on unknown codes and clock jumps read heartbeats and ignore invalid values', async () => {
+  test('a heartbeat with an unknown rail code or a clock jump fires an alert for 15 minutes', async () => {
     for (const secondsAgo of ['soon', null, {}, [1]]) {
       await beat({ unknownCode: { secondsAgo }, clockJump: { secondsAgo } })
       expect(await find('SymphonyUnknownRailCodes')).toBeUndefined()
@@ -189,7 +189,7 @@ describe('on the status of a database', () => {
     expect(await find('SymphonyClockJumped')).toBeUndefined()
   })
 
-  test('a relayer reports an unknown code with its heartbeat', async () => {
+  test('a relayer reports an unknown rail code in its heartbeat, and an alert fires', async () => {
     const rail = recordingRail({ type: 'coded', codes: { OK: 'success' } }, () => ({
       outcome: 'terminal',
       code: 'X9',

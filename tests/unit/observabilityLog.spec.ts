@@ -41,7 +41,7 @@ function quotingError(): Error {
   return Object.assign(new TypeError(`cannot book ${CANARY}`), { code: 'BAD_BOOKING', payload: CANARY })
 }
 
-test('inbox events log one line each, and an error of a handler by its type and code only', () => {
+test('logEvents logs one line per inbox event, and only type and code of a handler’s error', () => {
   const { log, lines, text } = listen()
   const logEvent = logEvents(log)
   const about = { source: 'bank', messageId: 'm-1', topic: 't', attemptCount: 2 }
@@ -76,7 +76,7 @@ test('inbox events log one line each, and an error of a handler by its type and 
   expect(text()).not.toContain(CANARY)
 })
 
-test('lease events log one line each, and a lost lease is not logged as an error', () => {
+test('logEvents logs one line per lease event, and a lost lease not as an error', () => {
   const { log, lines, text } = listen()
   const logEvent = logEvents(log)
   const lease = { resource: 'r', owner: 'o' }
@@ -101,7 +101,7 @@ test('lease events log one line each, and a lost lease is not logged as an error
   expect(text()).not.toContain(CANARY)
 })
 
-test('platform events log one line each, and only unexpected failures are errors', () => {
+test('logEvents logs one line per platform event; only discovery failures and faults are errors', () => {
   const { log, lines } = listen()
   const logEvent = logEvents(log)
   const events: PlatformEvent[] = [
@@ -125,7 +125,7 @@ test('platform events log one line each, and only unexpected failures are errors
   ])
 })
 
-test('a claim of 1,000 items logs one short line; a repair logs its counts and holds', () => {
+test('logEvents logs a claim of 1,000 items as one line without the lag of each item', () => {
   const { log, lines } = listen()
   const lagsMs = Array.from({ length: 1_000 }, () => 5)
   logEvents(log)({ type: 'outbox.claimed', items: 1_000, takeovers: 0, claimMs: 3, lagsMs })
@@ -182,7 +182,7 @@ test('logEvents logs repeated faults of relayer, repair and sealer once, whateve
   expect(lines().map(({ msg }) => msg)).toEqual(['worker_fault', 'lease_repair_failed', 'ledger_sealing_failed'])
 })
 
-test('leases_unrepaired is logged as an error with ids, attempt numbers and SQLSTATE', () => {
+test('logEvents logs unrepaired leases as an error with ids, attempt numbers and SQLSTATE', () => {
   const { log, lines } = listen()
   const unrepaired = [{ outboxId: 'item-1', attemptNo: 3, sqlstate: '23514' }]
   logEvents(log)({ type: 'repair.unrepaired', leasesUnrepaired: 1, unrepaired })

@@ -132,7 +132,7 @@ test('every table under test has a row', async () => {
   }
 })
 
-describe.each(actors)('for the %s', (actor) => {
+describe.each(actors)('session of the %s', (actor) => {
   afterAll(async () => {
     await clients.get(actor)?.end()
     clients.delete(actor)

@@ -80,7 +80,7 @@ describe('complete_outbox_attempt', () => {
   })
 })
 
-test('complete_outbox_attempts records an action for each item, on the fast path too', async () => {
+test('complete_outbox_attempts records the action of each item of a batch of successes', async () => {
   const leases = [await enqueueAndClaim(db), await enqueueAndClaim(db), await enqueueAndClaim(db)]
   const outcomes = leases.map(({ outboxId, leaseToken }, index) => ({
     outboxId,
@@ -94,7 +94,7 @@ test('complete_outbox_attempts records an action for each item, on the fast path
   expect(rows).toEqual([['DISPATCHED sent'], ['DISPATCHED inquired'], ['DISPATCHED sent']])
 })
 
-describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,', (foundBy) => {
+describe.for(['repair', 'takeover'] as const)('an expired lease recorded by %s', (foundBy) => {
   async function expire(lease: ClaimedItem): Promise<string[]> {
     await db.expireLease(lease.outboxId)
     if (foundBy === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
@@ -106,11 +106,11 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,
     expect(await expire(await enqueueAndClaim(db))).toEqual(['ZOMBIE_REQUEUE expired unknown'])
   })
 
-  test('gets action expired and a known outcome if its marked call had not begun', async () => {
+  test('gets action expired and a known outcome if its dispatch mark shows no call', async () => {
     expect(await expire(await enqueueAndClaim(db, {}, { marked: true }))).toEqual(['ZOMBIE_REQUEUE expired'])
   })
 
-  test('gets action expired and an unknown outcome if its marked call had begun', async () => {
+  test('gets action expired and an unknown outcome if its dispatch mark shows a call', async () => {
     const lease = await enqueueAndClaim(db, {}, { marked: true })
     await beginOutboxDispatch(db.as('symphony_executor'), lease, WORKER)
     expect(await expire(lease)).toEqual(['ZOMBIE_REQUEUE expired unknown'])

@@ -26,7 +26,7 @@ const bob = await createPerson(db, 'bob')
 const lastOf = async (item: Enqueued) => (await ledger(db, item.outboxId)).at(-1)
 
 describe('an item whose outcomes are known', () => {
-  test('is retried after attempt 19 and fails with attempt 20; the completion returns FAILED', async () => {
+  test('is retried after attempt 19, and ends FAILED if attempt 20 is RETRYABLE', async () => {
     const item = await enqueueAndFail(db, CEILING - 2)
     const nineteenth = await claimOnly(db, item.railType)
     expect(await complete(db, nineteenth, { state: 'RETRYABLE' })).toEqual({
@@ -129,7 +129,7 @@ describe('an item of unknown outcome at the ceiling', () => {
   })
 })
 
-describe('a marked item', () => {
+describe('an item on a rail with dispatch marks', () => {
   test('is held with a known outcome if its 20th lease expires before its call begins', async () => {
     const item = await enqueueAndFail(db, CEILING - 1)
     await claimOnly(db, item.railType, { marked: true })
@@ -143,8 +143,8 @@ describe('a marked item', () => {
   })
 })
 
-describe('a retry that people grant beyond the ceiling', () => {
-  test('is one attempt; the item is held again unless the attempt is terminal', async () => {
+describe('a retry granted beyond the ceiling', () => {
+  test('allows one attempt; a RETRYABLE outcome holds the item again', async () => {
     const item = await granted()
     const lease = await claimOnly(db, item.railType)
     expect(lease.attemptCount).toBe(20)
@@ -167,7 +167,7 @@ describe('a retry that people grant beyond the ceiling', () => {
     expect(await complete(db, lease, { state })).toEqual({ attemptNo: 21, state, held: false })
   })
 
-  test('clears the unknown outcome; the item is held again if the retry ends unknown', async () => {
+  test('clears the unknown outcome; another unknown outcome holds the item again', async () => {
     const item = await grantedByTwo()
     const lease = await claimOnly(db, item.railType)
     expect(lease.outcomeUnknown).toBe(false)
@@ -178,22 +178,19 @@ describe('a retry that people grant beyond the ceiling', () => {
     })
   })
 
-  test.for(['repair', 'takeover'] as const)(
-    'ends in a hold by %s if its lease expires, with a ledger row',
-    async (by) => {
-      const item = await granted()
-      await claimOnly(db, item.railType)
-      await db.expireLease(item.outboxId)
-      if (by === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
-      expect(await claim(db, item.railType)).toEqual([])
-      expect(await lastOf(item)).toBe('21 ZOMBIE_REQUEUE')
-      expect(await pendingRow(db, item.outboxId)).toMatchObject({
-        hold_reason: 'RETRY_CEILING',
-        outcome_unknown: true,
-        attempt_count: 20,
-      })
-    },
-  )
+  test.for(['repair', 'takeover'] as const)('ends in a hold if its lease expires, as recorded by %s', async (by) => {
+    const item = await granted()
+    await claimOnly(db, item.railType)
+    await db.expireLease(item.outboxId)
+    if (by === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
+    expect(await claim(db, item.railType)).toEqual([])
+    expect(await lastOf(item)).toBe('21 ZOMBIE_REQUEUE')
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({
+      hold_reason: 'RETRY_CEILING',
+      outcome_unknown: true,
+      attempt_count: 20,
+    })
+  })
 
   test('is not used up by a released lease', async () => {
     const item = await granted()

@@ -49,7 +49,7 @@ const FAULTS: readonly (readonly [string, Partial<OutboxInstruction>, string, st
 ]
 
 describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
-  test('is answered 422 INVALID_PAYLOAD by an API with rails and takes no sequence number', async () => {
+  test('is refused by an API with rails (422 INVALID_PAYLOAD) and takes no sequence number', async () => {
     const instruction = buildInstruction(fault)
     expect(await problemOf(await post(instruction))).toMatchObject({
       status: 422,
@@ -60,7 +60,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
     expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [], next: undefined })
   })
 
-  test('makes enqueue with rails throw InvalidPayloadError; the caller’s transaction continues', async () => {
+  test('is refused by enqueue with rails (InvalidPayloadError); the caller’s transaction continues', async () => {
     const tx = await openConnection(db, 'symphony_ingest')
     const instruction = buildInstruction(fault)
     const other = buildInstruction()
@@ -75,7 +75,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
     expect(await sequenceOf(db, other.participantId)).toEqual({ taken: [1n], next: 2n })
   })
 
-  test('is accepted as a repeat if it was enqueued before', async () => {
+  test('is accepted as a repetition if it was enqueued before without this check', async () => {
     const instruction = buildInstruction(fault)
     const ingest = db.as('symphony_ingest')
     const first = await enqueue(instruction, { tx: ingest })
@@ -87,7 +87,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
     expect(await problemOf(await post(other))).toMatchObject({ status: 409, code: 'IDEMPOTENCY_CONFLICT' })
   })
 
-  test('makes symphony enqueue --rails exit with 1, for one payment and for a file', async () => {
+  test('is refused by symphony enqueue --rails with exit code 1, alone and in a file', async () => {
     const instruction = buildInstruction(fault)
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     const { instructionId, participantId, railType, payload } = instruction
@@ -113,7 +113,7 @@ test('a batch with one invalid payment is refused as a whole, and the problem na
   expect(await sequenceOf(db, batch[0]!.participantId)).toEqual({ taken: [], next: undefined })
 })
 
-test('a batch of an invalid payment enqueued before and a valid new one is accepted', async () => {
+test('a batch of a known invalid payment and a new valid payment is accepted', async () => {
   const known = buildInstruction({ payload: { amount: '-1' } })
   const ingest = db.as('symphony_ingest')
   await enqueue(known, { tx: ingest })

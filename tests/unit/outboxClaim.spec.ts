@@ -60,7 +60,7 @@ describe('the order of a claim', () => {
     expect(ids(await claim(db, rail))).toEqual(ids([tiedFirst!, tiedSecond!, second!, third!, last!]))
   })
 
-  test('holds across rails, even if more items are due than the batch size', async () => {
+  test('is by due time across rails, even if more items are due than the batch size', async () => {
     const [a, b, c] = [buildInstruction().railType, buildInstruction().railType, buildInstruction().railType]
     const items = await enqueueAged([a, 10, 1], [b, 60, 1], [c, 50, 1], [a, 40, 1], [b, 20, 1], [b, 30, 1], [a, 70, 1])
     const oldestFirst = [6, 1, 2, 3, 5, 4, 0].map((index) => items[index]!.outboxId)
@@ -79,7 +79,7 @@ describe('the order of a claim', () => {
 })
 
 describe('the result of a claim', () => {
-  test('has at most batch-size items, expired leases included', async () => {
+  test('has at most as many items as the batch size, taken-over items included', async () => {
     const rail = buildInstruction().railType
     const items = await enqueueAged(...Array.from({ length: 5 }, () => [rail, 10, 1] as const))
     const [crashed] = await claim(db, rail, { batchSize: 1 })
@@ -90,7 +90,7 @@ describe('the result of a claim', () => {
     expect(await ledger(db, items[0]!.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test.for([1, 2])('is filled with due items after the expired leases, on %i rails', async (count) => {
+  test.for([1, 2])('has taken-over items and then due items up to the batch size, on %i rails', async (count) => {
     const rails = Array.from({ length: count }, () => buildInstruction().railType)
     const items = await enqueueAged(
       ...[60, 50, 40, 30, 20, 10].map((overdue, i) => [rails[i % count]!, overdue, 1] as const),
@@ -335,7 +335,7 @@ describe('a takeover of an expired lease', () => {
     })
   })
 
-  test('counts expiries in a row and resets the count after a completion', async () => {
+  test('increases the count of expiries in a row; a completion resets it', async () => {
     const first = await enqueueAndClaim(db)
     const streaks = []
     for (let crash = 0; crash < 3; crash++) {
@@ -358,7 +358,7 @@ describe('a takeover of an expired lease', () => {
     ])
   })
 
-  test('reports a held item to onUnleased, and the claim leases the other due items', async () => {
+  test('that holds the item is reported to onUnleased; the claim leases other due items', async () => {
     const { railType } = buildInstruction()
     const executor = db.as('symphony_executor')
     const takeOver = async (unleased?: UnleasedTakeover[]) => {

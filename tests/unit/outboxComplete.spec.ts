@@ -166,13 +166,16 @@ describe('a completion', () => {
     ])
   })
 
-  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('is recorded as %s for a held item', async (state) => {
-    const lease = await enqueueAndClaim(db)
-    await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
-    expect(await complete(db, lease, { state })).toEqual({ attemptNo: 1, state, held: state === 'RETRYABLE' })
-    const pending = await pendingRow(db, lease.outboxId)
-    expect(pending?.hold_reason).toBe(state === 'RETRYABLE' ? 'wait' : undefined)
-  })
+  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)(
+    'as %s is recorded although the item is held',
+    async (state) => {
+      const lease = await enqueueAndClaim(db)
+      await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')
+      expect(await complete(db, lease, { state })).toEqual({ attemptNo: 1, state, held: state === 'RETRYABLE' })
+      const pending = await pendingRow(db, lease.outboxId)
+      expect(pending?.hold_reason).toBe(state === 'RETRYABLE' ? 'wait' : undefined)
+    },
+  )
 
   test('records the attempt and holds the item if it has a hold reason, with an event', async () => {
     const lease = await enqueueAndClaim(db)
@@ -202,7 +205,7 @@ describe('a completion with an invalid state', () => {
     expect(await ledger(db, outboxId)).toEqual([])
   })
 
-  test('makes its whole batch fail', async () => {
+  test('is refused together with its whole batch', async () => {
     const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
     const refusal = await failureOf(
       call(db.as('symphony_executor'), 'complete_outbox_attempts', [
@@ -357,7 +360,7 @@ describe('a batch of completions', () => {
     expect(await attemptRows(db, lease.outboxId)).toMatchObject([{ state: 'RETRYABLE', error_code: 'FIRST' }])
   })
 
-  test('records a completion although an earlier one of the same item has a foreign token', async () => {
+  test('records a completion although an earlier one of the same item has a wrong lease token', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, leaseToken: randomUUID(), state: 'FAILED' },
@@ -367,7 +370,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('records a lease only once if it is listed twice with foreign tokens in between', async () => {
+  test('records a lease only once if it is listed twice with wrong tokens in between', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
@@ -465,7 +468,7 @@ describe('a batch of completions', () => {
     })
   })
 
-  test('returns the recorded attempt for a recorded token, like complete_outbox_attempt', async () => {
+  test('returns the recorded attempt for a lease token that has already completed', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED' })
     for (const workerId of [WORKER, 'other-worker']) {
@@ -501,7 +504,7 @@ describe('the ledger', () => {
     ['FAILED', 'DISPATCHED'],
     ['FAILED', 'FAILED'],
   ] as const)(
-    'has a %s row and refuses a second terminal row, %s, even from a superuser (23505)',
+    'with a %s row refuses a second terminal row %s, even from a superuser (23505)',
     async ([first, second]) => {
       const lease = await enqueueAndClaim(db)
       await complete(db, lease, { state: first })

@@ -104,7 +104,7 @@ describe('a contradiction', () => {
   })
 })
 
-describe('a review', () => {
+describe('a review of a contradiction', () => {
   test('lowers only the unreviewed count and writes an event with actor and reason', async () => {
     const eventId = await createContradiction(db)
     const [shown] = await readContradictionPage(readonly(), { reviewed: false, limit: 1 })

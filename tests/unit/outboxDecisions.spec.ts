@@ -93,7 +93,7 @@ async function unknownAndPaidLate() {
 }
 
 describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
-  test('is only proposed by the first person and adds nothing but an event', async () => {
+  test('is only proposed by the first person; nothing changes except for an event', async () => {
     const { outboxId } = await buildItemFor(decision)
     const before = await stateOf(outboxId)
     const proposalId = await propose(olga, outboxId, decision)
@@ -184,7 +184,7 @@ describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
     for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7006' })
   })
 
-  test.for(['REPEATABLE READ', 'SERIALIZABLE'])('is refused under %s (40001)', async (isolation) => {
+  test.for(['REPEATABLE READ', 'SERIALIZABLE'])('is refused in a %s transaction (40001)', async (isolation) => {
     const { outboxId } = await buildItemFor(decision)
     const proposalId = await propose(olga, outboxId, decision)
     const before = await stateOf(outboxId)
@@ -333,7 +333,7 @@ describe('a two-person decision', () => {
   )
 
   test.for(['DISPATCHED', 'FAILED'] as const)(
-    'is final as %s; every further action is refused (P7001)',
+    'for %s is final; every further action is refused (P7001)',
     async (state) => {
       const { outboxId } = await enqueueHeld(db, olga)
       await approve(pavel, await propose(olga, outboxId, state))
@@ -376,7 +376,7 @@ describe('the recorded actor', () => {
     )
   })
 
-  test('is the person that a gateway names; two people may decide through one login', async () => {
+  test('is the person named by the gateway, so two people may decide through one login', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await onBehalfOf('anna@bank', (anna) => propose(anna, outboxId, 'FAILED'))
     await expect(onBehalfOf('anna@bank', (anna) => approve(anna, proposalId))).rejects.toMatchObject({
@@ -393,7 +393,7 @@ describe('the recorded actor', () => {
     expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual([`boris@bank via ${gateway.name}`])
   })
 
-  test('is one person by API key and by name, through any gateway (P7007)', async () => {
+  test('is the same person by API key and by name, and cannot approve the own proposal (P7007)', async () => {
     const other = await createPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'Anna@bank' })
@@ -416,7 +416,7 @@ describe('the recorded actor', () => {
     ['the final sigma', 'Νίκος', 'ΝΊΚΟΣ'],
     ['a sharp s', 'weiß@bank', 'WEISS@BANK'],
     ['a wider space', 'anna maria', 'anna\u3000 maria'],
-  ])('is one person in two spellings that differ by %s (P7007)', async ([, first, second]) => {
+  ])('is the same person if two names differ only by %s (P7007)', async ([, first, second]) => {
     const { outboxId } = await enqueueHeld(db, olga)
     for (const [proposer, approver] of [[first!, second!] as const, [second!, first!] as const]) {
       const proposalId = await onBehalfOf(proposer, (person) => propose(person, outboxId, 'FAILED'))
@@ -445,7 +445,7 @@ describe('the recorded actor', () => {
     }
   })
 
-  test('is the login if it is no gateway, whatever symphony.actor says', async () => {
+  test('is the login if the login is not a gateway, whatever symphony.actor says', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await onBehalfOf('anna@bank', (claimant) => propose(claimant, outboxId, 'FAILED'), olga)
     expect(await proposalRow(proposalId)).toMatchObject({ proposed_by: olga.name })
@@ -471,7 +471,7 @@ describe('the recorded actor', () => {
     ['a name with a control character', 'anna\u0001@bank'],
     ['a name of 201 characters', 'a'.repeat(201)],
     ['a name with a login behind it', 'anna@bank via web'],
-  ])('must be valid: a gateway with %s is refused for every action (22023)', async ([, actor]) => {
+  ])('must be valid: every action of a gateway is refused for %s (22023)', async ([, actor]) => {
     const { outboxId } = await enqueue(db)
     const actions: ((person: Person) => Promise<unknown>)[] = [
       ({ control }) => placeOutboxHold(control, outboxId, 'please wait'),
@@ -508,7 +508,7 @@ describe('the recorded actor', () => {
     expect(await pendingRow(db, outboxId)).toMatchObject({ held_by: `${name} via ${gateway.name}` })
   })
 
-  test('is the login if the settings row is missing', async () => {
+  test('is the login if symphony_settings is empty', async () => {
     await withTestDatabase(async (other) => {
       const item = await enqueue(other)
       await other.queryNoRole('DELETE FROM symphony_settings')
@@ -566,7 +566,7 @@ describe('a leased item', () => {
     expect(await approve(pavel, await propose(olga, lease.outboxId, 'RETRY'))).toMatchObject({ decision: 'RETRY' })
   })
 
-  test('has a known outcome if its marked call never began; RETRY needs one person', async () => {
+  test('needs one person for RETRY if its dispatch mark shows that no call began', async () => {
     const lease = await enqueueAndClaim(db, {}, { marked: true })
     await placeOutboxHold(olga.control, lease.outboxId, 'please wait')
     await db.expireLease(lease.outboxId)
@@ -673,7 +673,7 @@ describe('an invalid decision', () => {
     expect(await stateOf(outboxId)).toEqual(before)
   })
 
-  test('is refused on approval or withdrawal of an unknown proposal (22023)', async () => {
+  test('is refused if it approves or withdraws an unknown proposal (22023)', async () => {
     await expect(approve(pavel, randomUUID())).rejects.toMatchObject({ sqlstate: '22023' })
     await expect(withdrawOutboxProposal(pavel.control, randomUUID(), 'why')).rejects.toMatchObject({
       sqlstate: '22023',
@@ -681,7 +681,7 @@ describe('an invalid decision', () => {
     await expect(db.queryNoRole('SELECT approve_outbox_proposal(NULL)')).rejects.toMatchObject({ code: '22023' })
   })
 
-  test('is refused on withdrawal without a valid reason (22023)', async () => {
+  test('is refused if it withdraws a proposal without a valid reason (22023)', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await propose(olga, outboxId, 'FAILED')
     for (const reason of [null, '', 'x'.repeat(1001)]) {

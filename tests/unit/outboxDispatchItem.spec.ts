@@ -120,7 +120,7 @@ describe('a lease that may expire during the call', () => {
     expect((await dispatch({ leaseLeftMs: LEASE_NEEDED_MS })).sent).toHaveLength(1)
   })
 
-  test('is trusted for less time than it lasts in the database, but at least 90 %', () => {
+  test('is trusted for at least 90 % and less than 100 % of its duration in the database', () => {
     for (const leaseSeconds of [1, 2, 10, 60, 3_600]) {
       expect(trustedLeaseMs(leaseSeconds)).toBeLessThan(leaseSeconds * 1_000)
       expect(trustedLeaseMs(leaseSeconds)).toBeGreaterThanOrEqual(leaseSeconds * 900)
@@ -143,7 +143,7 @@ describe('an item of unknown outcome', () => {
   test.each([
     [4_999, 0],
     [5_000, 1],
-  ])('waits for settleMs if the rail does not know it: after %i ms it is sent %i times', async (ms, times) => {
+  ])('that the rail does not know is sent after settleMs of 5 s: after %i ms %i times', async (ms, times) => {
     const { result, sent } = await dispatch({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
     expect(sent).toHaveLength(times)
     expect(result).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })
@@ -160,7 +160,7 @@ describe('an item of unknown outcome', () => {
     },
   )
 
-  test('is completed with a late success and not held after three expired leases', async () => {
+  test('is completed with a late success, and not held, even after three expired leases', async () => {
     const lateOutcome = { state: 'DISPATCHED', railReference: 'late', railCode: null, errorCode: null } as const
     const evidence = { ...endedBefore(60_000), lateOutcome }
     const { result, sent } = await dispatch({ item: { ...item, expiryStreak: 3, evidence } })
@@ -231,7 +231,7 @@ describe('a success with an overlong reference', () => {
   }
 
   test.each(['resend', 'inquire', 'hold'] as const)(
-    'holds the item as RAIL_REFERENCE_INVALID on a rail with %s',
+    'holds the item as RAIL_REFERENCE_INVALID on a rail with onUnknown %s',
     async (onUnknown) => {
       const { result } = await dispatch({ onUnknown, rail: { dispatch: () => answer } })
       expect(result).toMatchObject({ ...held, outcome: { ...held.outcome, outcomeUnknown: true } })

@@ -69,7 +69,7 @@ function startAll(queue: DispatchQueue): LeasedItem[] {
   return started
 }
 
-test('lanes start items alternately, and no more than there are shared slots', () => {
+test('lanes start items in turn, and at most as many as there are shared slots', () => {
   const queue = createQueue(['one', 'two'], 4)
   const [a, b, c] = [leaseItem('one'), leaseItem('one'), leaseItem('one')]
   const [x, y] = [leaseItem('two'), leaseItem('two')]
@@ -97,7 +97,7 @@ describe('an item whose lease expired once', () => {
     expect(startAll(queue)).toEqual([quarantined])
   })
 
-  test('waits for the running calls of its rail, which claims nothing meanwhile', () => {
+  test('waits for the running calls of its rail; its lane claims nothing meanwhile', () => {
     const queue = createQueue()
     const [running, quarantined] = [leaseItem('one'), leaseItem('one', 1)]
     queue.add([running])
@@ -110,7 +110,7 @@ describe('an item whose lease expired once', () => {
     expect(queue.lanesToClaim().flatMap(({ lanes }) => lanes.map(({ railType }) => railType))).toEqual(['two'])
   })
 
-  test('causes the release of items that a concurrent claim brings for its rail', () => {
+  test('makes the queue release items that are added to its rail while it runs', () => {
     const queue = createQueue()
     const [quarantined, late, lateQuarantined] = [leaseItem('one', 1), leaseItem('one'), leaseItem('one', 1)]
     queue.add([quarantined])
@@ -119,7 +119,7 @@ describe('an item whose lease expired once', () => {
     expect(startAll(queue)).toEqual([])
   })
 
-  test('makes its lane claim one item at a time until a claim brings an unexpired item', () => {
+  test('limits its lane to claims of one item until an item without expiries is added', () => {
     const queue = createQueue(['one'])
     const quarantined = leaseItem('one', 1)
     queue.add([quarantined])
@@ -133,7 +133,7 @@ describe('an item whose lease expired once', () => {
 })
 
 describe('an item whose lease expired twice', () => {
-  test('starts only after running calls end and waiting items, even quarantined ones, are released', () => {
+  test('starts after all running calls end and all waiting items are released', () => {
     const queue = createQueue()
     const running = leaseItem('two')
     queue.add([running])
@@ -154,7 +154,7 @@ describe('an item whose lease expired twice', () => {
     expect(queue.freeCapacity).toBe(14)
   })
 
-  test('ends the quarantine of the process when takeWaiting() removes it', () => {
+  test('no longer blocks other items after takeWaiting() removes it', () => {
     const queue = createQueue()
     const running = leaseItem('two')
     queue.add([running])

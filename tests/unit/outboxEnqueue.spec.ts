@@ -138,7 +138,7 @@ describe('a repeated enqueue', () => {
     expect(await claim(db, first.railType)).toEqual([])
   })
 
-  test('returns the first item although key order and not-before time differ', async () => {
+  test('returns the first item although the order of JSON keys and notBefore differ', async () => {
     const first = await enqueue(db, { payload: { amountMinor: '1', currency: 'EUR', to: { iban: 'X', bic: 'Y' } } })
     const again = await enqueuePaymentOutbox(db.as('symphony_ingest'), {
       ...first,
@@ -149,7 +149,7 @@ describe('a repeated enqueue', () => {
     expect(await claim(db, first.railType)).toHaveLength(1)
   })
 
-  test('creates another item for another key or another instruction', async () => {
+  test('with another key or another instruction creates another item', async () => {
     const first = await enqueue(db)
     const otherKey = await enqueuePaymentOutbox(db.as('symphony_ingest'), { ...first, idempotencyKey: 'another' })
     const otherInstruction = await enqueuePaymentOutbox(db.as('symphony_ingest'), {
@@ -191,7 +191,7 @@ describe('the same instruction and key', () => {
     }
   })
 
-  test('conflict if text moves between neighbouring fields', async () => {
+  test('conflict even if participant and rail joined give the same text', async () => {
     const first = await enqueue(db, { participantId: 'ab', railType: 'c' })
     const moved = { ...first, participantId: 'a', railType: 'bc' }
     const refusal = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), moved))
@@ -200,7 +200,7 @@ describe('the same instruction and key', () => {
 })
 
 describe('a batch', () => {
-  test('returns items in the given order, numbers streams without gaps, and is claimed in order', async () => {
+  test('keeps the given order in its results, sequence numbers and claims', async () => {
     const railType = buildInstruction().railType
     const [first, second] = [buildInstruction().participantId, buildInstruction().participantId]
     const items = await enqueueAll(
@@ -240,7 +240,7 @@ describe('a batch', () => {
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n, 3n], next: 4n })
   })
 
-  test('numbers known and new participants without gaps', async () => {
+  test('numbers items of known and new participants without gaps', async () => {
     const { participantId } = await enqueue(db)
     const added = buildInstruction().participantId
     const items = await enqueueAll(
@@ -322,7 +322,7 @@ describe('a rolled-back enqueue', () => {
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
   })
 
-  test('takes no number; nor does a rolled-back bump_participant_outbox_seq', async () => {
+  test('takes no number if only bump_participant_outbox_seq was called', async () => {
     const participantId = buildInstruction().participantId
     const owner = db.as('symphony_owner')
     const bump = `SELECT ${qualify(owner, 'bump_participant_outbox_seq')}($1) AS taken`
@@ -417,7 +417,7 @@ describe('NOTIFY', () => {
     expect(await notificationsDuring(() => enqueue(db))).toEqual(['new_work'])
   })
 
-  test('is skipped by an enqueue while another transaction is about to notify', async () => {
+  test('is skipped by an enqueue while another open transaction will send it', async () => {
     const first = await db.connect('symphony_ingest')
     const enqueueOne = `SELECT created FROM enqueue_payment_outbox($1, $1, $1, 'r', '{}')`
     await first.query('BEGIN')
@@ -428,7 +428,7 @@ describe('NOTIFY', () => {
     expect(await notificationsDuring(beside)).toEqual(['new_work'])
   })
 
-  test('is skipped, and no enqueue waits, while another login holds its advisory lock', async () => {
+  test('is skipped without waiting while another login holds the advisory lock of NOTIFY', async () => {
     const unprivileged = await (await db.createLogin('unprivileged')).connect()
     await unprivileged.query(
       `SELECT pg_advisory_lock(1937337959, (SELECT oid FROM pg_class WHERE relname = 'payment_outbox_pending')::integer)`,

@@ -28,7 +28,7 @@ test('an enqueue with a key scope finds each key by one lookup in the partial un
 })
 
 /** Many applications use the same key for every instruction. */
-test('an enqueue of known and new items looks up each one, although all have the same key', async () => {
+test('an enqueue of known and new items finds each by index, although all have the same key', async () => {
   const recorder = await PlanRecorder.open(db, 'symphony_ingest')
   const call = mixedBatch(`array_fill('the-key'::text, ARRAY[500])`)
   for (const run of ['a', 'b', 'c']) await recorder.run(call, [run])
@@ -52,7 +52,7 @@ test('an enqueue of new items looks up the first key only', async () => {
 })
 
 /** Rows are locked in the order of reading, so every call must read them in the order of the names. */
-test('an enqueue looks up participants one by one, although the table was small at planning', async () => {
+test('an enqueue finds each participant by index, although the table was analysed when small', async () => {
   const fewer = await createTestDatabase({ countBranches: false })
   const call = `SELECT * FROM ${fewer.qualify('enqueue_payment_outbox_batch')}(
     ARRAY[$1 || 1, $1 || 2], ARRAY['a', 'b'], ARRAY[$1 || 1, $1 || 2], ARRAY['r', 'r'], ARRAY['{}', '{}']::jsonb[])`

@@ -145,7 +145,7 @@ describe('an epoch in restored data', () => {
       'system_identifier = system_identifier + 1, synchronous = true',
       'ANOTHER_SERVER',
     ],
-  ] as const)('freezes dispatch for %s (%s gives %s)', async ([, change, cause]) => {
+  ] as const)('freezes dispatch for %s', async ([, change, cause]) => {
     await check()
     await rewindEpoch(db, change)
     expect(await isOpen()).toBe(false)
@@ -184,7 +184,7 @@ describe('an epoch in restored data', () => {
 })
 
 describe('a worker’s epoch record', () => {
-  test('does not freeze dispatch if later heartbeats followed its own', async () => {
+  test('does not freeze dispatch if the database has a later heartbeat', async () => {
     const { record } = await check()
     await db.queryNoRole('UPDATE dispatch_epochs SET beat_no = beat_no + 1')
     expect((await check(record)).freeze).toBeUndefined()
@@ -235,14 +235,14 @@ describe('a worker’s epoch record', () => {
     expect((await check(first.record)).record.beatNo).toBe(3n)
   })
 
-  test('sets at each heartbeat whether replication is synchronous', async () => {
+  test('records at each heartbeat whether replication is synchronous', async () => {
     await check()
     await db.queryNoRole('UPDATE dispatch_epochs SET synchronous = true')
     await check()
     expect(await epochRow(db)).toMatchObject({ synchronous: false, beat_no: 2n })
   })
 
-  test('makes a claim fail (P7009) if its epoch has ended or is frozen', async () => {
+  test('prevents a claim (P7009) if its epoch has ended or is frozen', async () => {
     const { railType } = await enqueue(db)
     const { record } = await check()
     const claimIn = (epochId: string) => claimOutboxBatch(executor(), 1, WORKER, 60, { rails: [railType], epochId })
@@ -304,7 +304,7 @@ describe('while dispatch is frozen', () => {
     expect(kept).toMatchObject({ eventType: 'LATE_OUTCOME' })
   })
 
-  test('the next check marks items enqueued before the freeze, and no later items', async () => {
+  test('the next check sets outcome_unknown on items enqueued before the freeze only', async () => {
     const leased = await enqueueAndClaim(db)
     const [due, held, scheduled] = [
       await enqueue(db),
@@ -330,7 +330,7 @@ describe('while dispatch is frozen', () => {
     expect(await epochRow(db)).toMatchObject({ items_marked: count, marked_at: at })
   })
 
-  test('a worker does not wait for another one that marks the items', async () => {
+  test('a worker does not wait for another worker that sets outcome_unknown', async () => {
     await check()
     await freeze()
     const marking = await db.connect()
@@ -363,7 +363,7 @@ describe('while dispatch is frozen', () => {
     expect(await isOpen()).toBe(true)
   })
 
-  test('a further loss freezes dispatch again and marks the items enqueued in between', async () => {
+  test('a further restore freezes dispatch again and makes items enqueued meanwhile unknown', async () => {
     await check()
     await freeze()
     await check()
@@ -374,7 +374,7 @@ describe('while dispatch is frozen', () => {
     expect(await pendingRow(db, between.outboxId)).toMatchObject({ outcome_unknown: true })
   })
 
-  test('the full trail reproduces the queue, marks included', async () => {
+  test('the full trail reproduces the queue, unknown outcomes included', async () => {
     await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
     try {
       const { outboxId } = await enqueue(db)
@@ -392,7 +392,7 @@ describe('while dispatch is frozen', () => {
 })
 
 describe('an operator', () => {
-  test('lifts a freeze with a stored reason; marked items keep their unknown outcome', async () => {
+  test('lifts a freeze with a stored reason; unknown outcomes stay unknown', async () => {
     const item = await enqueue(db)
     await check()
     await rewindEpoch(db, 'system_identifier = system_identifier + 1')
@@ -413,7 +413,7 @@ describe('an operator', () => {
     ])
   })
 
-  test('gets false, and changes nothing, by lifting without a freeze or freezing twice', async () => {
+  test('gets false and changes nothing if a lift has no freeze or a freeze is repeated', async () => {
     expect(await lift()).toBe(false)
     await check()
     const before = (await dispatchEvents()).length
@@ -426,7 +426,7 @@ describe('an operator', () => {
     ])
   })
 
-  test('freezes before the first claim, and again after a lift', async () => {
+  test('can freeze dispatch before the first claim, and again after a lift', async () => {
     expect(await freeze()).toBe(true)
     expect(await isOpen()).toBe(false)
     await lift()

@@ -99,7 +99,7 @@ describe.for([1, 2, 3])('the full trail of random operations (seed %i)', (seed) 
     expect([...seen].toSorted()).toEqual(Object.keys(PENDING_COLUMNS).toSorted())
   })
 
-  test('replays as equal for every item, as symphony_auditor', async () => {
+  test('replays with the verdict equal for every item, read as symphony_auditor', async () => {
     const replays = await readReplays(db.as('symphony_auditor'), await itemIds(db))
     expect(replays.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
     expect(replays.filter(({ pending }) => pending === null).length).toBeGreaterThan(5)
@@ -121,7 +121,7 @@ test('PENDING_COLUMNS lists exactly the columns of payment_outbox_pending', asyn
   expect(Object.keys(PENDING_COLUMNS)).toEqual(rows.map(({ name }) => name))
 })
 
-test('the full trail reproduces the queue after two actors worked on the same items', async () => {
+test('the full trail reproduces the queue after two concurrent actors used the same items', async () => {
   await using db = await createTestDatabase()
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
   const workers = await workersOf(db)
