@@ -44,7 +44,7 @@ test('the package holds only run-time files and is below 1.2 MB', async () => {
   expect(installation.size).toBeLessThan(1_200_000)
 })
 
-test('every page that the packed README, pages and declarations name is in the package', async () => {
+test('the package contains every page that its README, pages and declarations name', async () => {
   const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
   expect(files).toContain('docs/coding/transactions.md')
   // Not packed: pictures, examples, scripts, and API reports, which repeat the declarations.
@@ -85,7 +85,7 @@ test('no packed file refers to a source map', async () => {
   expect(mapped).toEqual([])
 })
 
-test('every subpath leads to packed files, and installing runs no script', async () => {
+test('every exported subpath leads to packed files, and installing runs no script', async () => {
   const { exports, scripts } = await packedManifest()
   const packed = new Set(installation.files.map(({ path }) => `./${path}`))
   const targets = Object.values<string | Record<string, string>>(exports).flatMap((target) =>

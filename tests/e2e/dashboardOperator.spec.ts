@@ -442,7 +442,7 @@ describe('dispatch', () => {
   })
 })
 
-test('a pause of everything shows a banner on every page; a read key sees it without a link', async () => {
+test('a pause of everything shows a banner on every page, without a link for a read key', async () => {
   const { railType } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo('dispatch')

@@ -101,7 +101,7 @@ describe('Vault', () => {
 })
 
 describe('a Ledger', () => {
-  test('verifies, signs a checkpoint, writes evidence and an export; both verify offline', async () => {
+  test('verifies, signs a checkpoint, and writes evidence and an export that verify offline', async () => {
     await createCheckpointKeys(keys())
     await using ledger = await open()
     await fixture.sealAll(5)

@@ -107,7 +107,7 @@ describe('symphony redrive', () => {
     )
   })
 
-  test('--all-matching proposes each match without a proposal; approve takes several ids', async () => {
+  test('--all-matching proposes every match that has no proposal; approve takes several ids', async () => {
     const items = await failed(3)
     const { railType } = items[0]!
     await json(['redrive', items[0]!.outboxId, '--reason', 'first'])

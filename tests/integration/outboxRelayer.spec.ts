@@ -251,8 +251,8 @@ describe('an item with an unknown outcome', () => {
   })
 })
 
-describe('OutboxRelayer options', () => {
-  test('refuse a lease without renewal that is shorter than a call, and name both durations', () => {
+describe('new OutboxRelayer', () => {
+  test('refuses a lease without renewal that is shorter than a call, and names both durations', () => {
     const rail = recordingRail({ type: 'SLOW', timeoutMs: 30_000 })
     expect(() => relayerFor(rail, { leaseSeconds: 32, renewLeases: false })).toThrow(
       'rail SLOW: a lease of 32 s does not outlive a call of up to 30000 ms by more than 2000 ms',
@@ -261,7 +261,7 @@ describe('OutboxRelayer options', () => {
     expect(() => relayerFor(rail, { leaseSeconds: 5 })).not.toThrow()
   })
 
-  test('refuse listen: false together with poll: false', () => {
+  test('refuses listen: false together with poll: false', () => {
     expect(() => relayerFor(recordingRail({ type: 'R' }), { listen: false, poll: false })).toThrow('both off')
   })
 })

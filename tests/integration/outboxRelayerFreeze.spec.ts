@@ -119,7 +119,7 @@ test('a new worker detects a restore by the epoch file of an earlier worker', as
   expect(withFailingStore.eventsOf('outbox.fault')).toMatchObject([{ during: 'saving epoch' }])
 })
 
-test('a freeze by an operator releases waiting items and records the call in flight', async () => {
+test('a freeze by an operator releases waiting items; the call in flight is still recorded', async () => {
   const { railType } = buildInstruction()
   const answered = gate()
   const rail = recordingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {

@@ -39,7 +39,7 @@ function railTo(http: HttpOptions, declared: object = {}): LoadedRail {
 const paid: Respond = (_, response) => answerJson(response, 200, { reference: 'r-1' })
 
 describe('a request of httpRail', () => {
-  it('has the reference, the end of the lease, the trace and the payload', async () => {
+  it('has the reference, the end of the lease, the trace context and the payload', async () => {
     const server = await serve(paid)
     const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
     const request = railRequest({ traceparent })
@@ -364,7 +364,7 @@ describe('a call of httpRail whose request may have been sent', () => {
     await expect.poll(() => server.connections.open).toBe(0)
   })
 
-  it('is unknown after timeoutMs within the body', async () => {
+  it('is unknown if the body of the answer is not complete after timeoutMs', async () => {
     const server = await serve((_, response) => {
       response.writeHead(200)
       response.write('{"reference":')
@@ -373,7 +373,7 @@ describe('a call of httpRail whose request may have been sent', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.timeout })
   })
 
-  it('is unknown if the answer is no HTTP', async () => {
+  it('is unknown if the answer is not HTTP', async () => {
     const server = createTcpServer((socket) => socket.once('data', () => socket.end('220 mail.example ESMTP\r\n')))
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')

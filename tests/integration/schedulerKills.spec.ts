@@ -53,7 +53,7 @@ interface JobRow {
 }
 
 test(
-  `PRIM-POSTGRES-SCHED-009 ${SCALE.processes} schedulers killed at random make one run and message per occurrence`,
+  `PRIM-POSTGRES-SCHED-009 ${SCALE.processes} killed schedulers create one run per occurrence`,
   { timeout: (SCALE.seconds + 110) * 1_000 },
   async () => {
     const control = db.as('symphony_control')

@@ -27,7 +27,7 @@ function bankOf(closed: string[] = []) {
 
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
-test('a fleet pays and seals in every database; close() closes its rails', async () => {
+test('a fleet dispatches payments and seals ledgers in every database', async () => {
   const closed: string[] = []
   await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf(closed)], pollMs: 20 })
   const events: FleetEvent[] = []
@@ -57,7 +57,7 @@ test('a fleet refuses epochFile, because the file belongs to one database', asyn
   expect(() => fleet.worker({ epochFile: 'epoch.json' })).toThrow('epochFile: expected none')
 })
 
-test('a fleet gives messages, inbox and due timers of each database to one set of handlers', async () => {
+test('a fleet uses one set of handlers for messages, inbox and timers of every database', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), pollMs: 20 })
   const received: string[] = []
   const worker = fleet.worker({

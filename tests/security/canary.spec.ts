@@ -467,11 +467,11 @@ async function refusedCommands(): Promise<void> {
   }
 }
 
-test('every rail and server received the card number', () => {
+test('the card number has reached every rail and server of this test', () => {
   expect(received).toBe(Object.keys(BEHAVIOURS).length + 2)
 })
 
-test('the unmasked ledger rows contain the card number', () => {
+test('ledger rows that are read without masking contain the card number', () => {
   expect(plainProof).toContain(CARD)
 })
 

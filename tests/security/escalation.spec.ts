@@ -450,7 +450,7 @@ describe('a stolen login of one role', () => {
 
 describe('a new connection', () => {
   test.each(['role=symphony_owner', 'session_replication_role=replica', 'session_authorization=postgres'])(
-    'is refused if it asks for %s',
+    'is refused if its start-up options set %s',
     async (option) => {
       const client = new Client({ connectionString: logins.get('executor')!.url, options: `-c ${option}` })
       client.on('error', () => {})
@@ -469,7 +469,7 @@ describe('a new connection', () => {
   })
 })
 
-describe('a stolen login of a reader', () => {
+describe('a stolen login that reads data of others', () => {
   test('cannot see values hidden by a view through a low-cost function in WHERE', async () => {
     const client = await stolen('readonly')
     const seen = await notices(client, async () => {
@@ -513,7 +513,7 @@ describe('a stolen login of a reader', () => {
     expect(rows.map(({ query }) => query)).toContain('<insufficient privilege>')
   })
 
-  test('finds no other lease token in the debug output of the server', async () => {
+  test('finds no lease token of another worker in the debug output of the server', async () => {
     const client = await stolen('executor')
     const schema = quoteIdentifier(db.schema)
     const guess = randomUUID()

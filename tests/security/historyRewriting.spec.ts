@@ -133,7 +133,7 @@ describe.each(ROLES)('the role %s', (role) => {
     }
   })
 
-  test('leaves every row and object unchanged after all these attempts', async () => {
+  test('changes no row and no object with any of these statements', async () => {
     process.stdout.write(
       `history: ${STATEMENTS.length} ways, ${STATEMENTS.length * LEDGERS.length * ROLES.length} refused\n`,
     )
@@ -147,13 +147,13 @@ describe.each(ROLES)('the role %s', (role) => {
   })
 })
 
-describe('a superuser who disables the guards', () => {
-  test('starts from a fully sealed ledger without breaks', async () => {
+describe('verification after a superuser disabled the guards', () => {
+  test('finds no break before the first change', async () => {
     expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 
   describe.each(LEDGERS)('in %s', (table) => {
-    test('is detected after a change of any column except traceparent', async () => {
+    test('detects a change of any column except traceparent', async () => {
       const columns = await columnsOf(table)
       expect(columns.length).toBeGreaterThan(8)
       const unnoticed: string[] = []
@@ -239,11 +239,11 @@ describe('a superuser who disables the guards', () => {
         `UPDATE payment_outbox_attempts a SET rail_reference = 'forged' WHERE a.outbox_id = '$ITEM' AND a.attempt_no = 3`,
       ],
     ],
-  ])('is detected if the superuser %s', async (_what, steps) => {
+  ])('detects that the superuser %s', async (_what, steps) => {
     expect(await defectsAfter(steps)).not.toEqual([])
   })
 
-  test('leaves the ledger unchanged after the rollback of each change', async () => {
+  test('finds no break after the rollback of all changes', async () => {
     expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 })

@@ -43,7 +43,7 @@ test('a login without roles can execute no function of the schema', async () => 
   }
 })
 
-describe('an object that the owner creates later', () => {
+describe('an object that the owner creates after a deployment', () => {
   test('is closed to all other roles if it is a function (42501)', async () => {
     await owner.query(`CREATE FUNCTION ${schema}.later() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
     expect(await failureOf(unprivileged.query(`SELECT ${schema}.later()`))).toMatchObject({ code: '42501' })
@@ -90,7 +90,7 @@ describe('an object that the owner creates later', () => {
     await owner.query(`DROP TYPE ${schema}.later_type`)
   })
 
-  test('would be open to PUBLIC if only defaults of the schema revoked EXECUTE', async () => {
+  test('is executable by PUBLIC if EXECUTE is revoked only in the defaults of the schema', async () => {
     await owner.query('BEGIN')
     await owner.query(`ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC`)
     await owner.query(`ALTER DEFAULT PRIVILEGES IN SCHEMA ${schema} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC`)

@@ -52,7 +52,7 @@ describe('the text of an API key', () => {
     `symphony_abcdefgh_${'x'.repeat(42)}`,
     `x${newApiKey().key}`,
     `${newApiKey().key} `,
-  ])('cannot be %j: parseApiKey returns undefined', (text) => {
+  ])('is invalid if it is %j (parseApiKey returns undefined)', (text) => {
     expect(parseApiKey(text)).toBeUndefined()
   })
 })
@@ -272,7 +272,7 @@ describe('an actor gateway', () => {
     }
   })
 
-  test('may act for key owners, or also for named people; isActorGateway returns which', async () => {
+  test('is recognised by isActorGateway, separately for keys and for names', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
     const naming = await gatewayLogin(true)

@@ -88,7 +88,7 @@ describe('symphony db', () => {
   test.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],
-  ] as const)('start stopped by %s ends with exit code %i and leaves nothing behind', async (signal, exitCode) => {
+  ] as const)('start that receives %s exits with code %i and leaves nothing behind', async (signal, exitCode) => {
     const dataDir = await freshDataDir()
     const { child, ended } = spawnNode([BIN, 'db', 'start', '--data-dir', dataDir])
     await expect.poll(() => leftBehind(dataDir)).toHaveLength(1)

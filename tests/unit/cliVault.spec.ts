@@ -81,8 +81,8 @@ test('a running process finds a key that is added to its key file', async () => 
   expect((await file.current()).id).toBe('one')
 })
 
-describe('a rail with encrypted fields', () => {
-  test('has its payloads encrypted by enqueue, or refused without keys (FIELD_KEY_MISSING)', async () => {
+describe('for a rail with encrypted fields,', () => {
+  test('enqueue encrypts the payload, and fails without keys (FIELD_KEY_MISSING)', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const refused = await enqueue('p-1', { iban: SECRET }, '--rails', rails)
     expect(refused.stderr).toContain('FIELD_KEY_MISSING')
@@ -104,7 +104,7 @@ describe('a rail with encrypted fields', () => {
     expect(card.stderr).not.toContain('4111')
   })
 
-  test('keeps its worker from starting if a key in use is missing (VAULT_KEYS_MISSING)', async () => {
+  test('a worker does not start if a key in use is missing (VAULT_KEYS_MISSING)', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const other = join(folder, 'other.json')
     await vault('keygen', other, '--id', 'other')
@@ -115,7 +115,7 @@ describe('a rail with encrypted fields', () => {
     expect(Reflect.get(globalThis, 'closedRails')).toBe(closedBefore + 2)
   })
 
-  test('is closed if the database is unreachable, and not loaded without the key file', async () => {
+  test('a worker closes the rail if the database is unreachable', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const nowhere = await worker('--database-url', 'postgres://unknown-user@127.0.0.1:1/none')
     expect(nowhere.exitCode).toBe(3)

@@ -109,7 +109,7 @@ describe('parseMoney', () => {
     expect(() => parseMoney('1', 'ABC')).toThrow(/^currency: (?!.*ABC)/)
   })
 
-  it('limits amounts so that a sum of nine fits into a PostgreSQL bigint', () => {
+  it('limits amounts so that the sum of nine amounts fits into a PostgreSQL bigint', () => {
     expect(10n ** BigInt(AMOUNT_MINOR_DIGITS_MAX) * 9n).toBeLessThan(2n ** 63n)
   })
 

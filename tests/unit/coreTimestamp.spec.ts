@@ -34,7 +34,7 @@ test('parseInstruction uses the instruction id as the default key, and refuses a
   expect(() => parseInstruction({ ...instruction, idempotencyKey: null })).toThrow(/^idempotencyKey: /)
 })
 
-test('parseInstruction names an unknown field, or its position if the name may be data', () => {
+test('parseInstruction names an unknown field, or only its position if the name may be secret', () => {
   expect(() => readLine('amount')).toThrow(/^line 7, amount: unknown field/)
   expect(() => readLine('4929 1234 5678 9015')).toThrow(/^line 7, \[key 2\]: unknown field/)
 })

@@ -62,14 +62,14 @@ describe('when values are formatted', () => {
     expect(duration(seconds)).toBe(text)
   })
 
-  test('relative writes a time as its distance from now, past or future', () => {
+  test('relative() writes a time as its distance from now, past or future', () => {
     const now = Date.parse('2026-01-01T00:00:00Z')
     expect(relative('2026-01-01T00:00:01.000000Z', now)).toBe('now')
     expect(relative('2026-01-01T00:04:00.000000Z', now)).toBe('in 4 min')
     expect(relative('2025-12-31T23:59:30.000000Z', now)).toBe('30 s ago')
   })
 
-  test('count keeps all digits below a million, for text and numbers', () => {
+  test('count() keeps all digits below a million, for text and numbers', () => {
     expect([count('999999'), count(1_000_000), count('12345678901')]).toEqual(['999,999', '1M', '12.3B'])
   })
 
@@ -79,15 +79,15 @@ describe('when values are formatted', () => {
     ['1', 'payment'],
     [2, 'payments'],
     ['1000000', 'payments'],
-  ])('plural of %s is "%s"', (value, word) => {
+  ])('plural() of "payment" for the number %s is "%s"', (value, word) => {
     expect(plural(value, 'payment')).toBe(word)
   })
 
-  test('plural returns the given singular for 1 and the given plural otherwise', () => {
+  test('plural() returns the given singular for 1, and else the given plural', () => {
     expect([0, 1, 2].map((value) => plural(value, 'it is', 'they are'))).toEqual(['they are', 'it is', 'they are'])
   })
 
-  test('milliseconds, shares and ids are short and never empty', () => {
+  test('milliseconds(), share() and shortId() return short text that is never empty', () => {
     expect([milliseconds(null), milliseconds(0), milliseconds(999), milliseconds(1_000), milliseconds(12_345)]).toEqual(
       ['–', '0 ms', '999 ms', '1.00 s', '12.3 s'],
     )

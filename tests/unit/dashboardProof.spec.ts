@@ -147,7 +147,7 @@ describe('an unsealed row', () => {
 })
 
 describe('a masked row', () => {
-  test('is masked and valid; with payloads=plain it is plain and valid', async () => {
+  test('is valid with its masked payload, and with payloads=plain in full', async () => {
     expect((await checkProof(masked)).map(({ isMasked, defect }) => [isMasked, defect])).toEqual([
       [false, undefined],
       [true, undefined],
@@ -171,7 +171,7 @@ describe('a masked row', () => {
       'its block differs from its hash',
     ],
     ['other nodes', (row) => (row.nodes[0] = flipped(row.nodes[0], 0)), 'its block differs from its hash'],
-  ])('is broken by %s', async (_what, tamper, defect) => {
+  ])('is reported as broken with %s', async (_what, tamper, defect) => {
     const changed = structuredClone(masked)
     tamper(changed.rows[1]!)
     expect(await defectsOf(changed)).toEqual([`attempt 1: ${defect}`])

@@ -40,7 +40,7 @@ test.for(['none', 'transaction'] as const)(
 )
 
 test.for(['none', 'transaction'] as const)(
-  'pooler %s: a role without a grant is refused and the grant named (RoleError)',
+  'pooler %s: a role that the login was not granted is refused with a remedy (RoleError)',
   async (pooler) => {
     const database = fixture.open({ pooler })
     const error = await database.queryAsRole(fixture.notGranted, WHO).catch((thrown: unknown) => thrown)
@@ -101,13 +101,13 @@ test('the connection restores its role after a function call in SQL text changed
   await fixture.admin.query('DROP FUNCTION symphony.leave')
 })
 
-test('call quotes the function name, so that SQL in the name does not run (42883)', async () => {
+test('call() quotes the function name, so that SQL in the name does not run (42883)', async () => {
   const name = 'f"(); RESET ROLE; --'
   const failure = call(fixture.open().as(fixture.worker), name, [])
   await expect(failure).rejects.toMatchObject({ sqlstate: '42883' })
 })
 
-test('call keeps the connection and its role after an error, and notices a revoked role', async () => {
+test('call() keeps the connection and its role after an error, and fails if the role is revoked', async () => {
   const revocable = `${fixture.name}_calls`
   await fixture.admin.query(`
     CREATE ROLE ${revocable}; GRANT ${revocable} TO ${fixture.login}; GRANT USAGE ON SCHEMA symphony TO ${revocable};

@@ -112,7 +112,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([])
   })
 
-  test('is also used for a single statement, which throws if its commit fails (23503)', async () => {
+  test('of a single statement throws if its commit fails (23503)', async () => {
     const insert = 'INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)'
     await expect(database.queryAsRole(fixture.worker, insert, [1, 99])).rejects.toMatchObject({ sqlstate: '23503' })
     await database.queryAsRole(fixture.worker, insert, [1, 1])
@@ -303,8 +303,8 @@ async function busySessions(): Promise<number> {
 
 const add = (queryable: Queryable) => call<{ total: unknown }>(queryable, 'add_up', [1, 2n])
 
-describe('names of functions in the schema', () => {
-  test('are quoted and qualified by the schema of the handle', async () => {
+describe('call()', () => {
+  test('quotes the function name and qualifies it by the schema of the handle', async () => {
     const schema = 'My "odd" Schema'
     await fixture.admin.query(`
       CREATE SCHEMA "My ""odd"" Schema";
@@ -323,13 +323,13 @@ describe('names of functions in the schema', () => {
     expect(await add(withSchema(fixture.admin, schema))).toEqual([{ total: '3' }])
   })
 
-  test('cause a DatabaseError if there is no such function, also through the caller’s own client', async () => {
+  test('throws a DatabaseError for an unknown function, also on the client of the caller', async () => {
     const refused = call(fixture.admin, 'no_such_function')
     await expect(refused).rejects.toBeInstanceOf(DatabaseError)
     await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
   })
 
-  test('are not found without the schema (42883)', async () => {
+  test('adds the schema, because the function is not found without it (42883)', async () => {
     await expect(fixture.open().queryAsRole(fixture.worker, 'SELECT add_up(1, 2)')).rejects.toMatchObject({
       sqlstate: '42883',
     })

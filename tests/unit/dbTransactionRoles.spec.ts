@@ -44,7 +44,7 @@ describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler)
     database = fixture.open({ pooler, connectionsMax: 1 })
   })
 
-  test('gives callback and transaction their own rights, and commits them together', async () => {
+  test('runs its callback in another role, inside the same transaction', async () => {
     const result = await database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.query(MINE, [1])
       const role = await tx.asRole(fixture.reader, async (theirs) => {

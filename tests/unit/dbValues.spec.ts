@@ -67,7 +67,7 @@ describe('a query result', () => {
     expect(await read(expression)).toEqual(value)
   })
 
-  test('does not depend on the formats that the database is set to', async () => {
+  test('does not depend on the output formats that are set for the database', async () => {
     await fixture.admin.query(`
       ALTER DATABASE ${fixture.name} SET datestyle = 'SQL, DMY';
       ALTER DATABASE ${fixture.name} SET bytea_output = 'escape'`)
@@ -152,7 +152,7 @@ function askChanging(): Promise<unknown[]> {
 }
 
 describe('prepared statements', () => {
-  test('are kept for texts with parameters only, at most 256', async () => {
+  test('are kept only for queries with parameters, at most 256', async () => {
     const direct = fixture.open({ connectionsMax: 1 })
     const texts = async () => {
       const { rows } = await direct.queryAsRole<{ statement: string }>(
@@ -197,7 +197,7 @@ describe('prepared statements', () => {
     expect((await ask()).rows).toEqual([{ n: 1 }])
   })
 
-  test('are used only with parameters; several statements return the last result', async () => {
+  test('are not used without parameters, so that one text may hold several statements', async () => {
     const { rows } = await database.queryAsRole(fixture.worker, 'SELECT 1 AS first; SELECT 2 AS last')
     expect(rows).toEqual([{ last: 2 }])
     await expect(database.queryAsRole(fixture.worker, 'SELECT $1::int; SELECT 2', [1])).rejects.toMatchObject({

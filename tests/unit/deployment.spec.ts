@@ -77,7 +77,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
 
 describe('PRIM-POSTGRES-SCHEMA-002 a schema with a custom name', () => {
   test.each(['other', 'Pay Out-box é', 'select', 'a"b', "it's", 'back\\slash', '$$', 'pay.out'])(
-    'such as %s contains every new object, and nothing else changes',
+    'contains every new object, and nothing outside it changes: %s',
     async (name) => {
       const before = await everythingOutside(name)
       await deploy({ url: db.url, schema: name })

@@ -75,7 +75,7 @@ async function gateways() {
 }
 
 describe('a login of the HTTP API', () => {
-  test('is a gateway; api+names lets it name people, and a later api takes that right away', async () => {
+  test('is a gateway for key owners, and with api+names also for named people', async () => {
     const name = nameFor('web')
     const request = parseLoginRequest(`${name}=api`)
     for (const [given, naming] of [
@@ -189,7 +189,7 @@ describe('a login request', () => {
   })
 
   test.each([{ name: 'app' }, { name: 'app', roles: 'ingest' }, { name: 'app', roles: ['api'] }])(
-    'is refused in code with the form { name, roles }: %j',
+    'is refused by deploy() with the expected form { name, roles }: %j',
     async (request) => {
       const untyped: LoginRequest = JSON.parse(JSON.stringify(request))
       const attempt = deploy({ url: 'postgres://unknown-user@127.0.0.1:1/none', createLogins: [untyped] })

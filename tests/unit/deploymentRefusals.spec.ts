@@ -57,14 +57,14 @@ describe('objects of the legacy outbox', () => {
   })
 })
 
-describe('a foreign schema', () => {
+describe('an existing schema', () => {
   test('is taken over if it is empty', async () => {
     await createSchema()
     await deploy({ url: db.url, schema })
     expect((await doctor({ url: db.url, schema })).ok).toBe(true)
   })
 
-  test('is refused unchanged if it holds anything (DEPLOYMENT_FOREIGN_OBJECTS)', async () => {
+  test('is refused, unchanged, if it contains other objects (DEPLOYMENT_FOREIGN_OBJECTS)', async () => {
     await createSchema()
     await db.queryNoRole('CREATE TABLE invoices (id int)')
     await db.queryNoRole('CREATE FUNCTION tax() RETURNS int LANGUAGE sql RETURN 19')
@@ -79,7 +79,7 @@ describe('a foreign schema', () => {
     expect(rows).toEqual([{ owner: 'postgres' }])
   })
 
-  test('is refused if a table of Symphony has another owner, and the table is named', async () => {
+  test('is refused if a table of Symphony has another owner; the error names the table', async () => {
     await deploy({ url: db.url, schema })
     await db.queryNoRole('ALTER TABLE payment_outbox_attempts OWNER TO postgres')
     await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({
@@ -89,7 +89,7 @@ describe('a foreign schema', () => {
   })
 })
 
-test('doctor, start check and deploy report a dump restored without roles, with one remedy', async () => {
+test('doctor, checkStart and deploy report a dump restored without roles, with the same remedy', async () => {
   await deploy({ url: db.url, schema })
   // Owners and grants as pg_restore leaves them: the superuser owns every object, and no other role has a right.
   await db.queryNoRole(`DO $$ BEGIN EXECUTE (
@@ -111,8 +111,8 @@ test('doctor, start check and deploy report a dump restored without roles, with 
   await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({ code: 'RESTORED_WITHOUT_ROLES', remedy })
 })
 
-describe('an unfit server', () => {
-  test('is refused before anything is created if its encoding is not UTF8', async () => {
+describe('deploy to an unsuitable database', () => {
+  test('fails if the encoding of the database is not UTF8 (DEPLOYMENT_SERVER_UNFIT)', async () => {
     const name = `${db.name}_ascii`
     await db.queryNoRole(`CREATE DATABASE ${name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0`)
     const url = db.url.replace(db.name, name)

@@ -366,7 +366,7 @@ async function examine(db: TestDatabase): Promise<readonly Finding[]> {
 }
 
 describe('a fresh deployment', () => {
-  test('has no failures and two notes', async () => {
+  test('gets no failure and two notes from doctor', async () => {
     await withTestDatabase(async (db) => {
       const { ok, findings } = await doctor({ url: db.url, schema: db.schema })
       expect(ok).toBe(true)
@@ -464,7 +464,7 @@ describe.each(inRounds(DRIFTS))('a drift that is repaired by $repairedBy', ({ re
     )
   })
 
-  test('has a remedy; a deployment removes its findings, except for repairs by hand', async () => {
+  test('has a remedy, and is reported again after a deployment only if it is repaired by hand', async () => {
     expect(findings.every(({ remedy }) => remedy.length > 0)).toBe(true)
     if (repairedBy !== 'hand') await deploy({ url: db.url, schema: db.schema, reapply: repairedBy === 'reapply' })
     expect(await examine(db)).toEqual(repairedBy === 'hand' ? findings : [])

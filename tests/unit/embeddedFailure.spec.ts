@@ -47,7 +47,7 @@ async function failureOf(start: Promise<unknown>): Promise<EmbeddedError> {
   return error
 }
 
-describe('a start that fails', () => {
+describe('a failing startEmbedded', () => {
   test('shows the log of the server (EMBEDDED_START_FAILED)', async () => {
     const { dataDir } = await freshFolder()
     const error = await failureOf(startEmbedded({ dataDir, settings: { shared_buffers: 'plenty' } }))
@@ -75,7 +75,7 @@ describe('a start that fails', () => {
     expect(await readdir(dataDir)).toEqual([])
   })
 
-  test('times out while the server gets ready, and kills the server', async () => {
+  test('times out while the server starts, and kills the server', async () => {
     const { folder, dataDir } = await freshFolder()
     const binaries = await pretend(folder, {
       postgres: `echo "still thinking"; ${FOREVER}`,

@@ -44,7 +44,7 @@ async function postmasterPid(dataDir: string): Promise<number> {
 
 describe('in a fresh folder', () => {
   test.each<PostgresVersion>([15, 16, 17, 18])(
-    'PostgreSQL %i starts durable, with checksums, on loopback and with passwords only',
+    'PostgreSQL %i starts with fsync and checksums, listens on 127.0.0.1 and needs a password',
     async (version) => {
       const dataDir = await freshDataDir()
       const server = await startEmbedded({ dataDir, binaries: testBinaries(version) })

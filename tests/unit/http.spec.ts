@@ -267,7 +267,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
     expect(await problemOf(await fixture.call('/v1/instructions/a%20b'))).toMatchObject({ status: 422 })
   })
 
-  test('answers 400 for a path that cannot be decoded and 404 for an unknown one', async () => {
+  test('answers 400 for a path that cannot be decoded, and 404 for an unknown path', async () => {
     expect(await problemOf(await fixture.call('/v1/instructions/%ZZ'))).toMatchObject({
       status: 400,
       code: 'BAD_REQUEST',
@@ -355,8 +355,8 @@ describe('access to the API', () => {
   })
 })
 
-describe('the role of a route', () => {
-  test('is readonly for reads and ingest for enqueues; swapped roles cause 500', async () => {
+describe('the database role of a route', () => {
+  test('must match the route: with swapped roles, reads and enqueues fail (500)', async () => {
     const swapped = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
@@ -501,7 +501,7 @@ describe('the log', () => {
 })
 
 describe('HttpServer.close', () => {
-  test('ends a client that never finishes its request, and can be called twice', async () => {
+  test('closes the connection of a client that never finishes its request', async () => {
     const closing = await openHttpFixture(db)
     const { hostname, port } = new URL(closing.address)
     const socket = connect(Number(port), hostname)

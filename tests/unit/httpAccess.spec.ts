@@ -256,7 +256,7 @@ describe('an API key', () => {
 })
 
 describe('the database role of a route', () => {
-  test('must match its scope: with symphony_auth, routes that query the database fail (500)', async () => {
+  test('cannot be symphony_auth: routes that query the database then fail (500)', async () => {
     const authRole = db.as('symphony_auth')
     const broken = await openHttpFixture(db, {
       roles: { ingest: authRole, readonly: authRole, auditor: authRole, control: () => authRole },
@@ -299,7 +299,7 @@ describe('on an HTTP server', () => {
     expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
   })
 
-  test('a long body counts as several requests, at most as the burst', async () => {
+  test('a long body counts as several requests, but never more than the burst', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())

@@ -44,7 +44,7 @@ function raw(path: string): Promise<string> {
 
 describe('dashboard files', () => {
   test.each(['/', '/payments', '/payments/01981f0e', '/holds?x=1'])(
-    'include the page at %s, without a key',
+    'are served without a key: the page at %s',
     async (path) => {
       const response = await fetch(`${fixture.address}${path}`, { headers: HTML })
       expect([response.status, await response.text()]).toEqual([200, PAGE])
@@ -82,7 +82,7 @@ describe('dashboard files', () => {
     expect(answer).not.toContain('CANARY')
   })
 
-  test('never replace the API: an unknown route is 404, and 401 without a key', async () => {
+  test('never replace the API: an unknown route is 404, or 401 without a key', async () => {
     expect(await problemOf(await fixture.call('/v1/nothing', { headers: HTML }))).toMatchObject({ code: 'NOT_FOUND' })
     expect((await fetch(`${fixture.address}/v1/nothing`, { headers: HTML })).status).toBe(401)
     expect((await fetch(`${fixture.address}/missing.js`)).status).toBe(401)

@@ -205,7 +205,7 @@ describe('malformed requests', () => {
     expect((await fixture.call('/v1/me')).status).toBe(200)
   })
 
-  test('are refused with the token in the URL (401)', async () => {
+  test('include a request with its token in the URL, which is refused (401)', async () => {
     expect((await fetch(`${fixture.address}/v1/me?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401)
   })
 })
